@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from proxy.commands.parse import printable
+from proxy.commands.parsers import Parser, add_rules, command_parser
 from proxy.commands.terminal import progress
 from proxy.config.load import environment, key_files, load, working_folder
 from proxy.config.rules import Rules
@@ -46,9 +47,9 @@ is no model server to examine
 """
 
 
-def doctor_command(name: str, argv: Sequence[str], parser_class: type[argparse.ArgumentParser]) -> int:
+def doctor_command(name: str, argv: Sequence[str]) -> int:
     """Run `doctor` with the words behind it; raises RulesError for bad input."""
-    options = _parser(name, parser_class).parse_args(argv)
+    options = _parser(name).parse_args(argv)
     env = environment()
     folder = working_folder(env)
     settings, rules = load({} if options.rules is None else {"rules": options.rules}, env)
@@ -67,14 +68,8 @@ def doctor_command(name: str, argv: Sequence[str], parser_class: type[argparse.A
     return HARM if report.does_harm else 0
 
 
-def _parser(name: str, parser_class: type[argparse.ArgumentParser]) -> argparse.ArgumentParser:
-    parser = parser_class(
-        prog=f"{name} doctor",
-        description=_ABOUT,
-        epilog=_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _parser(name: str) -> Parser:
+    parser = command_parser(name, "doctor", _ABOUT, _CODES)
     parser.add_argument("--upstream", metavar="URL", help="the model server; without it that of the settings")
     parser.add_argument("--model", metavar="NAME", default="", help="the model; without it the first that is served")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -86,7 +81,7 @@ def _parser(name: str, parser_class: type[argparse.ArgumentParser]) -> argparse.
     parser.add_argument("--timeout", metavar="S", default=str(_SECONDS), help="seconds for one answer (60)")
     about = "minutes for all of it (5): what is not examined then is told as that"
     parser.add_argument("--minutes", metavar="N", default=str(_MINUTES), help=about)
-    parser.add_argument("--rules", metavar="FILE", help="the rules file; without it the one that serve would take")
+    add_rules(parser)
     return parser
 
 

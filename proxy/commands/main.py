@@ -5,7 +5,6 @@ Whatever is wrong is told in one line on stderr, with exit code 2.
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import importlib
 import os
@@ -19,6 +18,7 @@ from proxy import __file__ as _package_file
 from proxy import __version__
 from proxy.commands.banner import keys_there, show
 from proxy.commands.describe_rules import summary
+from proxy.commands.parsers import NAME, settings_parser
 from proxy.config.api_keys import Keys
 from proxy.config.load import (
     FOLDER_VARIABLE,
@@ -34,12 +34,10 @@ from proxy.config.load import (
 )
 from proxy.config.migrations import migrate, removed_setting
 from proxy.config.rules import Rules
-from proxy.config.server_url import ONE_SERVER
-from proxy.config.settings import SPECS, Settings, Spec
+from proxy.config.settings import SPECS, Settings
 from proxy.errors import RulesError
 from proxy.server import log_stream
 
-NAME = "vllm-tool-proxy"
 COMMANDS = ("serve", "check", "parse", "replay", "doctor", "setup", "launch", "top")
 # Those that read their own words, and where they are: what only they need is not loaded before the proxy serves.
 _COMMANDS = {
@@ -60,26 +58,6 @@ _GUNICORNS = (
 )
 # Idle connections that gunicorn keeps beside those that are served.
 SPARE_CONNECTIONS = 1000
-
-_ABOUT = """\
-The proxy between coding agents and their own model server that makes tool calls just work.
-
-commands:
-  serve       check options, rules and port, then serve (also meant without a command)
-  check       check options, rules and that the code loads; print what the rules mean and exit
-  parse       print which calls are found in a text, and why the rest is none; see parse --help
-  replay      print what was said in a capture, before and after the proxy; of a folder, what has changed
-  doctor      probe a live model server: what it does to tool calls, and what mends it; see doctor --help
-  setup       tell a coding agent of the proxy: print its configuration, or write it; see setup --help
-  launch      start a coding agent with the proxy as its model server; see launch --help
-  top         show what the live page shows, on a terminal; see top --help
-"""
-_ORDER = f"""\
-Each option's variable and default are in brackets. A flag wins over the variable, the variable over the line of the
-rules file's settings. The rules file is --rules, else {RULES_VARIABLE}, else ./rules.yaml, else
-/etc/{NAME}/rules.yaml, else the built-in one.
-"""
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (None: the process's own); return the exit code, or become gunicorn."""
@@ -105,9 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(command: str, words: Sequence[str]) -> int:
     module, name = _COMMANDS[command]
-    run: Callable[[str, Sequence[str], type[argparse.ArgumentParser]], int]
-    run = getattr(importlib.import_module(module), name)
-    return run(NAME, words, _Parser)
+    run: Callable[[str, Sequence[str]], int] = getattr(importlib.import_module(module), name)
+    return run(NAME, words)
 
 
 def _open_standard_streams() -> None:
@@ -126,69 +103,9 @@ def _say(kind: str, message: str) -> None:
     print(f"{NAME}: {kind}: {' '.join(message.split())}", file=sys.stderr, flush=True)
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse without its usage block: an error is one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise RulesError(f"{message}; see {self.prog} --help")
-
-
-class _OneServer(argparse.Action):
-    """The flag of the model server: given twice it named a pool of servers, up to release 0.1."""
-
-    def __call__(self, parser: object, namespace: argparse.Namespace, value: object, option: object = None) -> None:
-        if hasattr(namespace, self.dest):
-            raise RulesError(f"{option}: given twice, and a list of servers is taken no more; give {ONE_SERVER}")
-        setattr(namespace, self.dest, value)
-
-
-def _parser() -> _Parser:
-    parser = _Parser(
-        prog=NAME,
-        usage="%(prog)s [serve | check | parse | replay | doctor | setup | launch | top] [options]",
-        description=_ABOUT,
-        epilog=_ORDER,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
-    )
-    parser.add_argument("command", nargs="?", default="serve", help=argparse.SUPPRESS)
-    parser.add_argument("--rules", metavar="FILE", help=f"the rules file ({RULES_VARIABLE})")
-    about = "with check: print the rules file in the form of this release, and do nothing else"
-    parser.add_argument("--migrate", action="store_const", const="true", help=about)
-    parser.add_argument("--version", action="version", version=f"{NAME} {__version__}")
-    groups: dict[str, argparse._ArgumentGroup] = {}
-    for spec in SPECS:
-        if spec.group not in groups:
-            groups[spec.group] = parser.add_argument_group(spec.group)
-        _add(groups[spec.group], spec)
-    return parser
-
-
-def _add(group: argparse._ArgumentGroup, spec: Spec) -> None:
-    own, *aliases = spec.flags
-    about = f"{spec.help} {_in_brackets(spec)}"
-    action: type[argparse.Action] | str = _OneServer if spec.name == "upstream" else "store"
-    if isinstance(spec.default, bool):
-        group.add_argument(own, dest=spec.name, action="store_const", const="true", help=about)
-    else:
-        group.add_argument(own, dest=spec.name, metavar=spec.metavar, help=about, action=action)
-    for alias in aliases:
-        group.add_argument(alias, dest=spec.name, help=argparse.SUPPRESS, action=action)
-
-
-def _in_brackets(spec: Spec) -> str:
-    """The variable, the default, and the earlier systems' names for the option."""
-    default = ",".join(spec.default) if isinstance(spec.default, tuple) else str(spec.default)
-    if isinstance(spec.default, bool):
-        default = "off"
-    also = (*spec.flags[1:], *spec.variables[1:])
-    return f"({spec.variables[0]}; {default or 'none'}{'; also ' if also else ''}{', '.join(also)})"
-
-
 def _arguments(argv: Sequence[str]) -> tuple[str, dict[str, str]]:
     """The command and the flags that were given, by the settings' names; raises RulesError."""
-    parser = _parser()
+    parser = settings_parser()
     parsed, rest = parser.parse_known_args(argv)
     options = [word.partition("=")[0] for word in rest if word.startswith("-")]
     if options:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from proxy.codec.json_access import as_list
 from proxy.codec.json_text import Json, load_json
+from proxy.commands.parsers import command_parser
 from proxy.errors import RulesError
 from proxy.formats.grammar import grammars
 from proxy.formats.markers import OPENERS
@@ -26,14 +26,9 @@ that is left.
 _SHOWN = 60
 
 
-def parse_command(name: str, argv: Sequence[str], parser_class: type[argparse.ArgumentParser]) -> int:
+def parse_command(name: str, argv: Sequence[str]) -> int:
     """Run `parse` with the words behind it; raises RulesError for bad input."""
-    parser = parser_class(
-        prog=f"{name} parse",
-        description=_ABOUT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_parser(name, "parse", _ABOUT)
     parser.add_argument("file", metavar="FILE", help="the text of one reply, UTF-8; - reads standard input")
     about = "JSON: the request's tools, as Chat Completions, Responses or Messages has them, or a whole request body"
     parser.add_argument("--tools", metavar="TOOLS.json", required=True, help=about)

@@ -7,7 +7,6 @@ says what, and its exit code is 1.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from proxy.codec import sse
 from proxy.codec.json_text import JsonObject
 from proxy.commands.capture_files import Total, files_of, is_folder, read_file
 from proxy.commands.parse import printable
+from proxy.commands.parsers import add_rules, command_parser
 from proxy.commands.terminal import each
 from proxy.config.load import load
 from proxy.config.rules import Rules
@@ -70,17 +70,12 @@ class Replayed:
     healing: tuple[Difference, ...] = ()
 
 
-def replay_command(name: str, argv: Sequence[str], parser_class: type[argparse.ArgumentParser]) -> int:
+def replay_command(name: str, argv: Sequence[str]) -> int:
     """Run `replay` with the words behind it; raises RulesError for bad input."""
-    parser = parser_class(
-        prog=f"{name} replay",
-        description=_ABOUT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_parser(name, "replay", _ABOUT)
     about = "a file that serve --capture DIR wrote, or a folder of them; any number of both"
     parser.add_argument("captures", metavar="CAPTURE", nargs="+", help=about)
-    parser.add_argument("--rules", metavar="FILE", help="the rules file; without it the one that serve would take")
+    add_rules(parser)
     about = "take the answer for raw text, in which the proxy alone looks for calls (parse: proxy)"
     parser.add_argument("--raw-text", action="store_true", help=about)
     options = parser.parse_args(argv)

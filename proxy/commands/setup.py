@@ -21,6 +21,7 @@ from proxy.commands.agent_files import AgentFiles
 from proxy.commands.exit_status import CommandError, Status
 from proxy.commands.own_proxy import run_agent, running_proxy
 from proxy.commands.parse import printable
+from proxy.commands.parsers import Parser, command_parser
 from proxy.commands.proxy_facts import ProxyFacts, plain_url
 from proxy.config.load import environment
 from proxy.server import log_stream
@@ -87,9 +88,9 @@ class _CommandLine:
         return AgentFiles(self.agent.name, self.state)
 
 
-def setup_command(name: str, argv: Sequence[str], parser_class: type[argparse.ArgumentParser]) -> int:
+def setup_command(name: str, argv: Sequence[str]) -> int:
     """Run `setup` with the words behind it; raises RulesError for words that cannot be read."""
-    parser = _parser(f"{name} setup", _ABOUT, parser_class)
+    parser = _parser(name, "setup", _ABOUT)
     parser.add_argument("--write", action="store_true", help="write the files, each beside a copy of what it was")
     parser.add_argument("--undo", action="store_true", help="restore what was there before the first --write")
     parser.add_argument("--launch", action="store_true", help="start the agent, as the command launch does")
@@ -104,11 +105,11 @@ def setup_command(name: str, argv: Sequence[str], parser_class: type[argparse.Ar
     return _ended(name, lambda: _print(described(command_line.agent, *_configured(command_line))))
 
 
-def launch_command(name: str, argv: Sequence[str], parser_class: type[argparse.ArgumentParser]) -> int:
+def launch_command(name: str, argv: Sequence[str]) -> int:
     """Run `launch` with the words behind it; raises RulesError for words that cannot be read."""
     words = [*argv]
     at = words.index("--") if "--" in words else len(words)
-    parser = _parser(f"{name} launch", _LAUNCH, parser_class)
+    parser = _parser(name, "launch", _LAUNCH)
     parser.usage = "%(prog)s AGENT [options] [-- what the agent itself is given]"
     about = "the model server; a proxy for it is started if none is at --url, and stopped behind the agent"
     parser.add_argument("--upstream", default="", metavar="URL", help=about)
@@ -119,14 +120,8 @@ def launch_command(name: str, argv: Sequence[str], parser_class: type[argparse.A
     return _ended(name, lambda: _launch(command_line, words[at + 1 :]))
 
 
-def _parser(prog: str, about: str, parser_class: type[argparse.ArgumentParser]) -> argparse.ArgumentParser:
-    parser = parser_class(
-        prog=prog,
-        description=about,
-        epilog=_STATUS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _parser(name: str, command: str, about: str) -> Parser:
+    parser = command_parser(name, command, about, _STATUS)
     parser.add_argument("agent", metavar="AGENT", choices=AGENTS, help=", ".join(AGENTS))
     parser.add_argument("--url", default=_URL, metavar="URL", help=f"where the proxy is ({_URL})")
     parser.add_argument("--model", default="", metavar="NAME", help="needed where the proxy has several")

@@ -6,7 +6,6 @@ plain lines once.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ import requests
 from proxy.codec import sse
 from proxy.codec.json_access import as_object, as_text
 from proxy.codec.json_text import JsonObject, load_json
+from proxy.commands.parsers import command_parser
 from proxy.commands.terminal import has_rich
 from proxy.commands.top_view import Shown, lines
 from proxy.config.load import load
@@ -38,15 +38,10 @@ _EVERY_ADDRESS = ("0.0.0.0", "::")
 
 
 def top_command(
-    name: str, argv: Sequence[str], parser_class: type[argparse.ArgumentParser], stream: TextIO | None = None
+    name: str, argv: Sequence[str], stream: TextIO | None = None
 ) -> int:
     """Run `top` with the words behind it; raises RulesError for bad input, and where there is no such page."""
-    parser = parser_class(
-        prog=f"{name} top",
-        description=_ABOUT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_parser(name, "top", _ABOUT)
     parser.add_argument("--url", metavar="URL", help="where the proxy is; without it as settings and rules say")
     parser.add_argument("--key-file", metavar="FILE", help="file with the admin's key; without it admin_key_file's")
     options = parser.parse_args(argv)

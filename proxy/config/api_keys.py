@@ -129,14 +129,14 @@ class Keys:
     def client(self, key: bytes) -> ClientKey:
         """Whose key it is; raises Unauthorized. The time that it takes says nothing about the digests."""
         digest = hashlib.sha256(key).digest()
-        found = None
+        match = None
         for client in self.clients:
             if hmac.compare_digest(client.digest, digest):
-                found = client
-        if found is None:
+                match = client
+        if match is None:
             what = "this key is not known" if key else "a key is needed"
             raise Unauthorized(f"{what}; send one as Authorization: Bearer KEY or x-api-key: KEY", "key")
-        return found
+        return match
 
     def check_clients(self, rules: Rules) -> None:
         """Raise RulesError for a key that names a client which the rules do not have."""
@@ -279,10 +279,10 @@ def _digest(node: Node, name: str) -> bytes:
 
 
 def _models(node: Node, name: str) -> tuple[str, ...]:
-    found = sequence(node, f"models of key {name}", text_of)
-    if not found:
+    models = sequence(node, f"models of key {name}", text_of)
+    if not models:
         raise node_error(node, f"models of key {name} are none at all; list some, or remove the line")
-    return found
+    return models
 
 
 def _limit(fields: dict[str, Node], which: str, name: str) -> int:

@@ -266,10 +266,10 @@ def _checked_file(rules: Rules) -> dict[str, Setting]:
 
 def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
     inner = {FOLDER_VARIABLE, MEMORY_VARIABLE, DRAIN_VARIABLE, STOP_VARIABLE}
-    known = {RULES_VARIABLE, KEY_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
+    known_variables = {RULES_VARIABLE, KEY_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
     for name in env:
-        if name.startswith(PREFIX) and name not in known:
+        if name.startswith(PREFIX) and name not in known_variables:
             if instead := removed_setting(name.removeprefix(PREFIX).lower()):
                 raise RulesError(f"{name}: {instead}")
-            names = nearest(name, known - inner)
+            names = nearest(name, known_variables - inner)
             raise RulesError(f"{name}: there is no such variable; use {names}")

@@ -64,12 +64,12 @@ class Migration:
     applies: Callable[[Node], bool] = lambda _: True
 
 
-def _client_keys(found: RemovedKey) -> Rewritten:
+def _client_keys(removed: RemovedKey) -> Rewritten:
     """`key_sha256: [2c26…]` of the client `agent` -> the entries for the file of client keys."""
-    digests = [text for text in _texts(found.value) if _DIGEST.fullmatch(text)]
-    name = found.owner[:60]
+    digests = [text for text in _texts(removed.value) if _DIGEST.fullmatch(text)]
+    name = removed.owner[:60]
     entries = (
-        f"- {{name: {name}-{number}, sha256: {digest}, client: {found.owner}}}"
+        f"- {{name: {name}-{number}, sha256: {digest}, client: {removed.owner}}}"
         for number, digest in enumerate(digests, 1)
     )
     notes = (
@@ -79,17 +79,17 @@ def _client_keys(found: RemovedKey) -> Rewritten:
     return Rewritten(notes=(*notes, *entries))
 
 
-def _audit_size(found: RemovedKey) -> Rewritten:
+def _audit_size(removed: RemovedKey) -> Rewritten:
     notes = (
-        f"audit_size ({_texts(found.value)[0]}) went in 0.2.0: logrotate begins a new audit file (deploy/logrotate);",
+        f"audit_size ({_texts(removed.value)[0]}) went in 0.2.0: logrotate begins a new audit file (deploy/logrotate);",
         "audit_max bounds it where no logrotate runs (docs/operations.md).",
     )
     return Rewritten(notes=notes)
 
 
-def _servers(found: RemovedKey) -> Rewritten:
+def _servers(removed: RemovedKey) -> Rewritten:
     """`servers: [URL]` -> `url: URL`; several equal servers need a balancer."""
-    urls = list(dict.fromkeys(_texts(found.value)))
+    urls = list(dict.fromkeys(_texts(removed.value)))
     if len(urls) == 1:
         return Rewritten(f"url: {urls[0]}")
     notes = (
@@ -99,8 +99,8 @@ def _servers(found: RemovedKey) -> Rewritten:
     return Rewritten(notes=notes)
 
 
-def _upstreams(found: RemovedKey) -> Rewritten:
-    urls = [url.strip() for text in _texts(found.value) for url in text.split(",")]
+def _upstreams(removed: RemovedKey) -> Rewritten:
+    urls = [url.strip() for text in _texts(removed.value) for url in text.split(",")]
     notes = (
         f"upstream ({' '.join(urls)}) is one URL since 0.2.0: put the servers behind HAProxy (docs/scale.md,",
         "deploy/haproxy) and write its URL here, as upstream: http://HAPROXY:PORT",
@@ -122,10 +122,10 @@ MIGRATIONS = (
 
 def refuse_removed(node: Node, place: str, known: Collection[str]) -> None:
     """Raise RulesError, with its line, for a key of the mapping that was removed; one that is `known` was not."""
-    for found, migration in _in_mapping(node, place, ""):
+    for removed, migration in _in_mapping(node, place, ""):
         if migration.key not in known:
             what = f"{place}.{migration.key}"
-            raise node_error(found.key, f"{what} went in {migration.since}; {migration.now} ({_COMMAND})")
+            raise node_error(removed.key, f"{what} went in {migration.since}; {migration.now} ({_COMMAND})")
 
 
 def removed_setting(name: str) -> str:
@@ -144,17 +144,17 @@ def migrate(text: bytes, source: str) -> tuple[bytes, tuple[str, ...]]:
     root = compose(text, source)
     if root is None:
         return text, ()
-    found = [*_in_file(root)]
-    if not found:
+    removed_keys = [*_in_file(root)]
+    if not removed_keys:
         return text, ()
     old = text.decode("utf-8-sig")
-    new = {_index(each): migration.rewrite(each) for each, migration in found}
-    edits = [edit for each, _ in found for edit in _edits(old, each, new[_index(each)])]
+    new = {_index(each): migration.rewrite(each) for each, migration in removed_keys}
+    edits = [edit for each, _ in removed_keys for edit in _edits(old, each, new[_index(each)])]
     data = _edited(old, edits).encode("utf-8")
     lines = {at: rewritten.line for at, rewritten in new.items()}
     if _outline(root, lines) != _outline_of(data, source):
         raise RulesError(f"{source}: this file cannot be migrated line by line; take the removed keys out by hand")
-    return data, tuple(f"{place_of(each.key)}: {migration.key}" for each, migration in found)
+    return data, tuple(f"{place_of(each.key)}: {migration.key}" for each, migration in removed_keys)
 
 
 def _outline_of(data: bytes, source: str) -> object:
@@ -220,13 +220,13 @@ def _texts(node: Node) -> list[str]:
     return []
 
 
-def _index(found: RemovedKey) -> int:
-    return int(found.key.start_mark.index)
+def _index(removed: RemovedKey) -> int:
+    return int(removed.key.start_mark.index)
 
 
-def _edits(text: str, found: RemovedKey, new: Rewritten) -> list[_Edit]:
+def _edits(text: str, removed: RemovedKey, new: Rewritten) -> list[_Edit]:
     """What replaces the key and its value. On lines of its own it goes with them, in `{a: 1, b: 2}` with its comma."""
-    start, end = _index(found), _end(found.value, found.key)
+    start, end = _index(removed), _end(removed.value, removed.key)
     line_start = text.rfind("\n", 0, start) + 1
     line_end = text.find("\n", end)
     if line_end < 0:

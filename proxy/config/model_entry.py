@@ -52,7 +52,7 @@ def literal(name: str) -> str:
 
 def _entry_words(key: str, **words: object) -> JsonObject:
     """What is said under a key, if anything is."""
-    given = {name: word for name, word in words.items() if word}
-    if not given:
+    set_words = {name: word for name, word in words.items() if word}
+    if not set_words:
         return {}
-    return {key: load_json(dump_json(given))}
+    return {key: load_json(dump_json(set_words))}

@@ -210,11 +210,11 @@ class Rules:
 
         What the client's entry says wins over what the model's says.
         """
-        known = self._profiles.get((model, client))
-        if known is None:
-            known = self._profile(model, client)
-            keep(self._profiles, (model, client), known, model, client)
-        return known
+        profile = self._profiles.get((model, client))
+        if profile is None:
+            profile = self._profile(model, client)
+            keep(self._profiles, (model, client), profile, model, client)
+        return profile
 
     def _profile(self, model: str, client: str) -> Profile:
         its = self.entry(model)
@@ -267,11 +267,11 @@ class Rules:
 
         Rules of the user's file act as they say; the built-in ones only where a call is invalid without them.
         """
-        known = self._policies.get(model)
-        if known is None:
-            known = self._policy(model)
-            keep(self._policies, model, known, model)
-        return known
+        policy = self._policies.get(model)
+        if policy is None:
+            policy = self._policy(model)
+            keep(self._policies, model, policy, model)
+        return policy
 
     def _policy(self, model: str) -> Policy:
         its = self.entry(model)
@@ -289,11 +289,11 @@ class Rules:
 
     def heal_plan(self, model: str) -> HealPlan:
         """What is healed in the requests for `model`: by its family, the first that matches, and by its own entry."""
-        known = self._plans.get(model)
-        if known is None:
-            known = self._heal_plan(model)
-            keep(self._plans, model, known, model)
-        return known
+        plan = self._plans.get(model)
+        if plan is None:
+            plan = self._heal_plan(model)
+            keep(self._plans, model, plan, model)
+        return plan
 
     def _heal_plan(self, model: str) -> HealPlan:
         name = model.lower()
@@ -463,8 +463,8 @@ def _client(node: Node, what: str) -> Client:
 
 
 def _clean(node: Node, what: str) -> StripFields:
-    given = mapping(node, what, _NEEDED)
-    return StripFields(**{place: _fields(fields, place, what) for place, fields in given.items()})
+    places = mapping(node, what, _NEEDED)
+    return StripFields(**{place: _fields(fields, place, what) for place, fields in places.items()})
 
 
 def _fields(node: Node, place: str, what: str) -> tuple[str, ...]:

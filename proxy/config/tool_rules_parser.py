@@ -42,7 +42,7 @@ _ESCAPED = re.compile(r"\\(.)")
 
 def parse_tools(node: Node) -> tuple[ToolRule, ...]:
     """The rules of the section `tools`, in the file's order; raises RulesError with the line."""
-    found: list[ToolRule] = []
+    rules: list[ToolRule] = []
     for tool, entry in mapping(node, "tools").items():
         what = f"tool {shown(tool)}"
         keys = mapping(entry, what, ("models", "fixes"))
@@ -51,10 +51,10 @@ def parse_tools(node: Node) -> tuple[ToolRule, ...]:
         def fix(item: Node, _: str, tool: str = tool, models: tuple[str, ...] = models) -> ToolRule:
             return _fix(item, f"a fix of {shown(tool)}", tool, models)
 
-        found += sequence(keys["fixes"], f"fixes of {what}", fix) if "fixes" in keys else ()
-        if len(found) > MAX_RULES:
+        rules += sequence(keys["fixes"], f"fixes of {what}", fix) if "fixes" in keys else ()
+        if len(rules) > MAX_RULES:
             raise node_error(entry, f"there are over {MAX_RULES} rules for tools; remove some, or join them by globs")
-    return tuple(found)
+    return tuple(rules)
 
 
 def _fix(node: Node, what: str, tool: str, models: tuple[str, ...]) -> ToolRule:
@@ -73,8 +73,8 @@ def _fix(node: Node, what: str, tool: str, models: tuple[str, ...]) -> ToolRule:
         condition=condition,
         action=action,
         models=_globs(keys, what) or models,
-        default=_given(keys, "default_value", what),
-        fallback=_given(keys, "fallback_value", what),
+        default=_value_of(keys, "default_value", what),
+        fallback=_value_of(keys, "fallback_value", what),
         valid=_valid(keys, what),
         pattern=optional(keys, "pattern", lambda node: text_of(node, f"pattern of {what}"), ""),
         type=optional(keys, "type", lambda node: choice(node, f"type of {what}", TYPES), ""),
@@ -89,9 +89,9 @@ def _check_fields(node: Node, keys: Mapping[str, Node], what: str, words: tuple[
         for needed in _NEEDED.get(word, ()):
             if needed not in keys:
                 raise node_error(node, f"{what} has no {needed}, which {word} needs; write {needed}: and what it is")
-    known = {*_FIELDS, *(field for word in words for table in (_NEEDED, _ALLOWED) for field in table.get(word, ()))}
+    allowed = {*_FIELDS, *(field for word in words for table in (_NEEDED, _ALLOWED) for field in table.get(word, ()))}
     for field, child in keys.items():
-        if field not in known:
+        if field not in allowed:
             raise node_error(child, f"{field} means nothing to {' and '.join(words)} in {what}; remove it")
 
 
@@ -101,14 +101,14 @@ def _path(node: Node, what: str) -> tuple[str, ...]:
     steps: list[str] = []
     pos, more = 0, True
     while more:
-        found = _STEP.match(text, pos)
-        if found is None:
+        step = _STEP.match(text, pos)
+        if step is None:
             raise _no_path(node, what)
-        key = _ESCAPED.sub(r"\1", found.group(1))
+        key = _ESCAPED.sub(r"\1", step.group(1))
         if key == ITEMS:
             raise _no_path(node, what)
-        steps += [key, *[ITEMS] * (len(found.group(2)) // 2)]
-        pos, more = found.end(), bool(found.group(3))
+        steps += [key, *[ITEMS] * (len(step.group(2)) // 2)]
+        pos, more = step.end(), bool(step.group(3))
     if len(steps) > MAX_STEPS:
         raise node_error(node, f"{what} has over {MAX_STEPS} steps; shorten it")
     return tuple(steps)
@@ -150,7 +150,7 @@ def _globs(keys: Mapping[str, Node], what: str) -> tuple[str, ...]:
     return globs
 
 
-def _given(keys: Mapping[str, Node], field: str, what: str) -> tuple[Json, ...]:
+def _value_of(keys: Mapping[str, Node], field: str, what: str) -> tuple[Json, ...]:
     if field not in keys:
         return ()
     return (value(keys[field], f"{field} of {what}"),)

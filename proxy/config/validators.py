@@ -128,12 +128,12 @@ def origins(value: Setting) -> Setting:
     return tuple(dict.fromkeys(each.lower() for each in value))
 
 
-def words_of(*known: str) -> Check:
+def words_of(*words: str) -> Check:
     """A list of these words, at least one, each once."""
 
     def check(value: Setting) -> Setting:
-        if not isinstance(value, tuple) or not value or not set(value) <= set(known):
-            raise ValueError(f"a list of {', '.join(known)}")
+        if not isinstance(value, tuple) or not value or not set(value) <= set(words):
+            raise ValueError(f"a list of {', '.join(words)}")
         return tuple(dict.fromkeys(value))
 
     return check

@@ -159,17 +159,17 @@ def mapping(node: Node, what: str, allowed: Collection[str] | None = None) -> di
         return {}
     if not isinstance(node, MappingNode):
         raise node_error(node, f"{what} must be a mapping; write lines of the form 'key: value'")
-    found: dict[str, Node] = {}
+    entries: dict[str, Node] = {}
     lines: dict[str, int] = {}
     for key_node, value in node.value:
         key = text_of(key_node, f"a key of {what}")
-        if key in found:
+        if key in entries:
             raise node_error(key_node, f"{shown(key)} is twice in {what} (first in line {lines[key]}); keep one")
         if allowed is not None and key not in allowed:
             raise node_error(key_node, f"there is no {shown(key)} in {what}; use {nearest(key, allowed)}")
-        found[key] = value
+        entries[key] = value
         lines[key] = key_node.start_mark.line + 1
-    return found
+    return entries
 
 
 def sequence(node: Node, what: str, item: Callable[[Node, str], _Item]) -> tuple[_Item, ...]:

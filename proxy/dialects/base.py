@@ -15,7 +15,7 @@ from proxy.errors import ProxyError
 
 
 class LaneTeller(Protocol):
-    """What leaves by the lane of a dialect that says everything anew: texts that go on what is being said."""
+    """Writes the texts of a lane in a dialect that says everything anew: they go on what is being said."""
 
     def tell(self, texts: Sequence[bytes]) -> bytes | None:
         """Texts, as they stand in strings of JSON, as events of the dialect; None if they cannot leave so."""
@@ -35,7 +35,7 @@ class Writer(Protocol):
         """An upstream chunk came; what is written next carries its id, model and time."""
 
     def begin(self, choices: int) -> bytes:
-        """What opens a stream of so many choices that is made from a whole answer."""
+        """The bytes that open a stream of so many choices that is made from a whole answer."""
 
     def write(self, event: Event) -> bytes:
         """One event of the engine, in this dialect; empty if it says nothing there."""
@@ -44,23 +44,23 @@ class Writer(Protocol):
         """True if events that say a text, or a fragment of a call, leave as they came; `around` is all else of them."""
 
     def teller(self, lane: Lane) -> LaneTeller | None:
-        """What tells the texts of a lane, if events that do not leave as they came still differ by their text alone."""
+        """The writer of a lane's texts, if events that do not leave as they came still differ by their text alone."""
 
     def comment(self, raw: bytes) -> bytes:
         """An upstream event without data (a comment), as it leaves."""
 
     def end(self) -> bytes:
-        """What comes after the last event of a reply that was finished. Raises a ProxyError if it is no success."""
+        """The bytes behind the last event of a reply that was finished. Raises a ProxyError if it is no success."""
 
     def error(self, error: ProxyError) -> bytes:
-        """What ends a stream that cannot be finished; nothing follows it."""
+        """The bytes that end a stream which cannot be finished; nothing follows them."""
 
     def heartbeat(self) -> bytes:
         """A sign of life that changes nothing for the client."""
 
 
 class Dialect(Protocol):
-    """How one request's reply leaves."""
+    """The way of one request's reply to its client."""
 
     @property
     def verbatim(self) -> bool:

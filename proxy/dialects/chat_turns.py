@@ -46,8 +46,8 @@ def content(parts: list[JsonObject]) -> Json:
 
 @dataclass(slots=True)
 class UserTurn:
-    """What the user's side says in one turn. `shown`: what is in results and cannot stand there; `parts`: all else;
-    `quoted`: the texts in that which are neither the user's words nor a result's.
+    """The content of the user's side in one turn. `shown`: what is in results and cannot stand there; `parts`: all
+    else; `quoted`: the texts in that which are neither the user's words nor a result's.
     """
 
     results: list[JsonObject] = field(default_factory=list)
@@ -84,8 +84,8 @@ class UserTurn:
 
 @dataclass(slots=True)
 class AssistantTurn:
-    """What the assistant says in one turn. `last` is the type of the newest block; `thought_field` is where the server
-    said the thoughts, if their signatures tell.
+    """The content of the assistant in one turn. `last` is the type of the newest block; `thought_field` is where the
+    server said the thoughts, if their signatures tell.
     """
 
     texts: list[str] = field(default_factory=list)
@@ -144,7 +144,7 @@ def is_own(part: JsonObject) -> bool:
 
 
 def reminders(text: str) -> list[str]:
-    """What clients add to a text."""
+    """The reminders that clients add to a text."""
     matches: list[str] = _REMINDERS.findall(text)
     return matches
 

@@ -13,7 +13,7 @@ _CHANGING = "x-anthropic-billing-header:"
 
 
 def conversation_key(model: str, body: JsonObject) -> bytes:
-    """What all requests of one conversation have in common, as a digest: the model, the first system message and the
+    """A digest that all requests of one conversation share: of the model, the first system message and the
     first user message, in a Chat Completions request as in the other dialects. Empty if there is no such text.
 
     The key that a Responses client names for its conversation stands for the rest.

@@ -1,4 +1,4 @@
-"""What a server says in fields that the engine does not read, for the dialects that have one choice.
+"""Fields of a server's first choice that the engine does not read, for the dialects that have one choice.
 
 Source: OpenAI's API reference, "Chat Completions": `choices`, `refusal`.
 """

@@ -1,4 +1,4 @@
-"""What the dialects that are translated must know of a model."""
+"""The options of a model for the dialects that are translated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OWN_WORDS = "own_words"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
-    """What the rules and the server say about a model.
+    """The facts of a model, from the rules and the server.
 
     `model`: the name under which the upstream knows it. `server`: its kind (vllm, sglang, lmdeploy, llamacpp, litellm),
     "" if unknown. `thinking`: the switch of the model's thinking: "" or "none", a name in `chat_template_kwargs`

@@ -17,7 +17,7 @@ _REPLACEMENT = "\\ufffd"
 
 
 class _Token(Enum):
-    """What a piece of JSON text is."""
+    """The kinds of pieces of a JSON text."""
 
     PLAIN = "plain"  # text, or another escape
     HALF = "half"  # an escape that may go on

@@ -57,7 +57,9 @@ def _for_tokenize(chat_body: JsonObject) -> JsonObject:
 
 
 def _counted(upstream_post: Post, path: str, body: JsonObject, field: str) -> int:
-    """What the server says in `field`, or 0. llama-server's /tokenize answers `{"tokens": []}`, which has none."""
+    """The number in `field` of the server's answer, or 0. llama-server's /tokenize answers `{"tokens": []}`, which has
+    none.
+    """
     status, data = upstream_post(path, dump_request(body))
     if status != 200:
         return 0

@@ -1,4 +1,4 @@
-"""What every part of a Messages or Responses request is read with: checks that name the place, and what is lost.
+"""Reading the parts of a Messages or Responses request: checks that name the place, and what is lost.
 
 A value that is null is as one that is not there, everywhere. Source: the Anthropic API reference, "Errors"; the places
 in errors are written as the API writes them.
@@ -48,7 +48,7 @@ class FieldPath:
 
     @property
     def kind(self) -> str:
-        """What stands for all such places in audit records: `messages[].content[]`."""
+        """The path that stands for all such places in audit records: `messages[].content[]`."""
         above = self._parent.kind if self._parent else ""
         if isinstance(self._step, int):
             return f"{above}[]"
@@ -72,7 +72,8 @@ BODY = FieldPath()
 
 
 class DroppedFields:
-    """What of a request could not be carried: one audit record for each kind of field, not one for each place.
+    """The fields of a request that could not be carried: one audit record for each kind of field, not one for each
+    place.
 
     `server_tools` (refuse, drop) says what becomes of what only the servers of the dialect's maker can do, `whose`.
     """

@@ -59,7 +59,7 @@ def _slice() -> Callable[[], bool]:
 
 
 def _on_its_way(request: ChatRequest, plan: Plan) -> UpstreamRequest:
-    """What goes up; a defect of the healing leaves the request as it came (contract C6)."""
+    """The request as it goes up; a defect of the healing leaves the request as it came (contract C6)."""
     try:
         return upstream_request(request, plan)
     except Exception as error:  # the outermost boundary of the healing
@@ -173,7 +173,7 @@ class Attempt:
 
     @property
     def calls(self) -> int:
-        """How many calls are in what it has said."""
+        """The number of calls in the reply so far."""
         return self._engine.calls
 
     @property
@@ -242,7 +242,7 @@ class Attempt:
         return self._reply.done
 
     def fail(self, error: ProxyError) -> bytes:
-        """How the stream ends if it cannot be finished; says by `spoke` whether there is anything but the error."""
+        """The end of a stream that cannot be finished; says by `spoke` whether there is anything but the error."""
         ending = self._unsent + self._reply.fail(error)
         self.spoke = self.spoke or self._reply.started
         return ending
@@ -364,7 +364,7 @@ class Attempt:
             self._unsent += self._measured(reply.receive, b"", _slice())
 
     def _measured(self, step: Callable[P, bytes], *arguments: P.args, **named: P.kwargs) -> bytes:
-        """What a step gives; how long it took is told if something was repaired in it."""
+        """The bytes that a step gives; its time is counted if something was repaired in it."""
         repairs, began = self._engine.repairs, time.monotonic()
         written = step(*arguments, **named)
         if self._engine.repairs != repairs:
@@ -372,7 +372,7 @@ class Attempt:
         return written
 
     def _ready(self, *, ended: bool = False) -> bytes:
-        """What may go to the client now: a role-only chunk waits for what comes after it."""
+        """The bytes that may go to the client now: a role-only chunk waits for what comes after it."""
         if not (self._unsent and (self._reply.started or ended)):
             return b""
         self.spoke = True
@@ -418,7 +418,7 @@ class Attempt:
         self._exchange.wait.alarm(self._held_since + bound)
 
     def _give_up_record(self) -> None:
-        """What happened to the reply can happen in no replay."""
+        """Drop the record: no replay can repeat what happened to the reply."""
         if self._record is not None:
             self._record.give_up()
 

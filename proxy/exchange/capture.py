@@ -215,7 +215,7 @@ def capture_bytes(
 
 
 def _occasions(outcome: Outcome, status: int) -> set[str]:
-    """What a request has come to, in the words of the setting."""
+    """The occasions of a capture that a request has had, as the setting names them."""
     occasions: set[str] = {Occasion.ALL}
     if outcome.repaired:
         occasions.add(Occasion.REPAIRED)
@@ -266,7 +266,7 @@ def read_capture(data: bytes, source: str) -> Captured:
 
 
 def _read_made(about: JsonObject) -> JsonObject | None:
-    """What became of an answer; None where that is not recorded, or not all of the answer is there."""
+    """The record of an answer; None where that is not recorded, or not all of the answer is there."""
     made = about.get("made")
     if about.get("truncated") is True or not isinstance(made, dict):
         return None
@@ -285,7 +285,7 @@ def _read_about(line: bytes) -> JsonObject:
 
 
 def _about(request: ChatRequest) -> JsonObject:
-    """What the engine needs of a request."""
+    """The fields of a request that the engine needs, as the first line of a capture has them."""
     kept: JsonObject = {name: request.body.get(name) for name in _KEPT}
     ids: list[Json] = [*sorted(request.ids)]
     results: list[Json] = [*request.results]

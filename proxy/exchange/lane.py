@@ -16,7 +16,7 @@ from proxy.upstream.client import UpstreamCall
 
 
 def notes_of(tape: Recorder, recording: TryRecording | None) -> list[Callable[[bytes], None]]:
-    """Who is to be told of what passes: only who listens, for each event comes by here."""
+    """The functions that are called with all that passes: only those that listen, for each event comes by here."""
     notes: list[Callable[[bytes], None]] = []
     if tape.listens:
         notes.append(tape.note)
@@ -26,7 +26,7 @@ def notes_of(tape: Recorder, recording: TryRecording | None) -> list[Callable[[b
 
 
 class ReplyLane:
-    """What passes of one try's answer; each of `notes` is told of it."""
+    """Passes one try's answer on; each of `notes` is called with it."""
 
     def __init__(
         self, call: UpstreamCall, wait: AnswerWait, reply: StreamReply, notes: Sequence[Callable[[bytes], None]]
@@ -44,7 +44,7 @@ class ReplyLane:
         return self._reply.open_lane()
 
     def __call__(self) -> bytes | None:
-        """What has come, as it leaves; b"" if nothing has come, None if the generator must look at it."""
+        """The bytes that have come, as they leave; b"" if nothing has come, None if the generator must look at it."""
         body = self._call.look()
         if not body:
             return body

@@ -46,7 +46,7 @@ def _too_many(request: ChatRequest, limit: int) -> str:
 
 
 def _too_often(repeat: tuple[str, int], most: int) -> str:
-    """What is said of a call that repeats (F92)."""
+    """The error message for a call that repeats (F92)."""
     name, count = repeat
     if not most or count < most:
         return ""

@@ -65,7 +65,7 @@ class VerbatimReply:
         return self._writer.error(error)
 
     def _end(self, data: bytes) -> int:
-        """How much of what is pending are whole events."""
+        """The length of the pending bytes that are whole events."""
         try:
             events = () if self._over else self._decoder.feed(data)
         except LimitExceeded:
@@ -116,7 +116,7 @@ class ObservedReply:
 
     @property
     def would_fail(self) -> ProxyError | None:
-        """How the reply would have ended, had it been repaired; None if well."""
+        """The error with which the reply would have ended, had it been repaired; None if it had none."""
         return self._reader.failure
 
     @property

@@ -1,4 +1,4 @@
-"""What became of a request: the one record of it, for its log line, the metrics and the answer's headers."""
+"""The outcome of a request: the one record of it, for its log line, the metrics and the answer's headers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proxy.upstream.event_times import EventTimes
 
 @dataclass(frozen=True, slots=True)
 class ReplyFacts:
-    """What is known of one try's reply: `healed` is what was healed in its request, `audit` what was changed in it."""
+    """The facts of one try's reply: `healed` is what was healed in its request, `audit` what was changed in it."""
 
     healed: tuple[Repair, ...]
     audit: tuple[Repair, ...]
@@ -26,7 +26,7 @@ class ReplyFacts:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a request. Whoever learns how it ended says so here, by a method, and nowhere else.
+    """The outcome of a request. Whoever learns how it ended says so here, by a method, and nowhere else.
 
     `request_audit` is what a translation changed in the request, `healed` what was healed in it, `audit` all that was
     changed. `observe`: nothing was changed, `audit` and `calls` are what would have been; then `content_type` is the

@@ -23,7 +23,7 @@ KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a request goes up. `second`: it was refused before, and is changed only by what a template's refusal teaches.
+    """The plan of one try. `second`: it was refused before, and is changed only by what a template's refusal teaches.
     `learnt` are the healings that refusals asked for, so many as there were `lessons`; they are kept for the model if
     the request is taken with them. `again`: why it goes up once more although it was answered, with the tool `guided`
     forced if a call of that could not be read.
@@ -44,8 +44,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
-    """What goes up for one try. `raw_text`: the server is told not to look for calls, so their raw text comes back.
-    `healed` tells what was healed in it.
+    """The request of one try, as it goes up. `raw_text`: the server is told not to look for calls, so their raw text
+    comes back. `healed` tells what was healed in it.
     """
 
     body: bytes

@@ -14,7 +14,9 @@ from proxy.engine.events import CallArguments, Event, Reasoning, Text, Unchanged
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """What counts: a piece of at most `longest` characters, over as many as `times` of the longest would take."""
+    """The bounds of a repetition: a piece of at most `longest` characters, over as many as `times` of the longest would
+    take.
+    """
 
     longest: int
     times: int

@@ -1,4 +1,4 @@
-"""What a reply has said so far: an answer, thoughts alone, or nothing; and how it ended."""
+"""The content of a reply so far: an answer, thoughts alone, or nothing; and how it ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PIECE = 256
 
 
 class ContentLevel(IntEnum):
-    """How much there is in a reply; blanks and thoughts are no answer."""
+    """The level of a reply's content; blanks and thoughts are no answer."""
 
     NOTHING = 0
     BLANK = 1
@@ -28,8 +28,8 @@ class ContentLevel(IntEnum):
 
 
 class ReplyContent:
-    """What the events of a reply amount to. Reasoning that a server left in the text (`<think>…</think>`) is none the
-    less thought.
+    """Reads the content level of a reply from its events. Reasoning that a server left in the text (`<think>…</think>`)
+    is none the less thought.
     """
 
     def __init__(self) -> None:

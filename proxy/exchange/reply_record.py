@@ -1,4 +1,4 @@
-"""What became of a reply, apart from how it was cut into events: texts, calls, ends, repairs, and what was no call.
+"""The record of a reply, apart from how it was cut into events: texts, calls, ends, repairs, and what was no call.
 
 A capture holds it (`exchange/capture.py`), and `replay` compares with it what becomes of the same answer now. Ids of
 calls are no part of it: those of calls that are found in text are made anew each time.
@@ -39,7 +39,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _Choice:
-    """What one choice says."""
+    """The text, the reasoning, the calls and the finish reason of one choice."""
 
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
@@ -113,7 +113,9 @@ def _choice_json(number: int, choice: _Choice) -> JsonObject:
 
 
 def recorded(record: ReplyRecord | None, engine: Engine, outcome: Outcome) -> JsonObject | None:
-    """What became of an answer; None unless all of it is in the record of its one try, and the client waited for it."""
+    """The record of an answer as JSON; None unless all of it is in the record of its one try, and the client waited for
+    it.
+    """
     if record is None or not record.is_whole:
         return None
     if outcome.gone or outcome.again is not None:
@@ -144,7 +146,7 @@ def differing(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[D
 
 
 def _facts(record: JsonObject) -> dict[str, str]:
-    """What a record says, piece by piece, each under its name: `{"call 0": 'bash {"command": "ls"}'}`."""
+    """The pieces of a record, each under its name: `{"call 0": 'bash {"command": "ls"}'}`."""
     facts: dict[str, str] = {}
     choices = objects_in(record.get("choices"))
     for number, choice in enumerate(choices):

@@ -43,7 +43,7 @@ _ENDS_A_CALL = re.compile(rb'"name": ?"|"content": ?"[^"]')
 
 
 class ReplyState(Enum):
-    """What becomes of what comes next."""
+    """The treatment of the upstream's next events."""
 
     # The engine reads it.
     READING = auto()
@@ -281,7 +281,7 @@ class StreamReply:
         return written + self._end()
 
     def _cut_off(self) -> bytes:
-        """What the upstream would have said had it been told to stop: its finish, and that it is done."""
+        """The events of an upstream that was told to stop: its finish, and that it is done."""
         self._done = True
         entry: JsonObject = {"index": 0, "delta": {}, "finish_reason": "length"}
         body: JsonObject = {**self._envelope, "object": "chat.completion.chunk", "choices": [entry]}
@@ -312,7 +312,7 @@ class StreamReply:
             return b""
 
     def _last_events(self) -> tuple[Event, ...]:
-        """What the engine says at the end, without what is kept back of it."""
+        """The engine's last events, without those that are kept back."""
         self._state = _ENDED
         events = tuple(self._guarded(lambda: self._engine.finish(done=self._done)))
         self._content.observe(events)
@@ -323,7 +323,7 @@ class StreamReply:
         return events
 
     def _kept_back(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
-        """What of the last events leaves now: those before the end. Reasoning that the text leaves open is closed, as
+        """The last events that leave now: those before the end. Reasoning that the text leaves open is closed, as
         a text is to follow; behind a broken call nothing but a call does, or the end that is kept.
         """
         at = next(number for number, event in enumerate(events) if _is_end(event))
@@ -435,7 +435,7 @@ class StreamReply:
             return self._crash(error)
 
     def _crash(self, error: Exception) -> Iterable[Event]:
-        """What follows if the engine raised what it never should."""
+        """The events that follow an exception which the engine should never raise."""
         self._on_crash(error)
         if self._record is not None:
             self._record.give_up()

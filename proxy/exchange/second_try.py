@@ -79,8 +79,8 @@ def record(why: Why | None, broken: Text | None = None, arguments: str = "") -> 
 
 @dataclass(frozen=True, slots=True)
 class EarlierTry:
-    """What the second reply must know of the first: its token counts, and, if something of it has left, the `envelope`
-    of its chunks (id, time, model), for both are one reply.
+    """The facts of the first reply for the second one: its token counts, and, if something of it has left, the
+    `envelope` of its chunks (id, time, model), for both are one reply.
     """
 
     usage: JsonObject = field(default_factory=dict)

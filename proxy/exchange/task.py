@@ -1,4 +1,4 @@
-"""What the engine must know of one request, from the request and the rules: the same for serving and for `replay`."""
+"""The engine's task for one request, made from the request and the rules: the same for serving and for `replay`."""
 
 from __future__ import annotations
 

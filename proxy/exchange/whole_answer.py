@@ -14,7 +14,7 @@ from proxy.formats.reasoning import Thoughts
 
 
 class Listener(Protocol):
-    """Who wants to know what a reply says."""
+    """An observer of a reply's events."""
 
     def observe(self, events: Iterable[Event]) -> None:
         """Listen to what the engine says."""

@@ -150,9 +150,9 @@ class Request:
     def _drop_expectation(self) -> bool:
         """Take `Expect: 100-continue` out of the head; True if it was there."""
         lines = [line for line in self._lines if not _asks(line)]
-        found = len(lines) < len(self._lines)
+        expects = len(lines) < len(self._lines)
         self._lines = lines
-        return found
+        return expects
 
     def _values(self, name: bytes) -> list[bytes]:
         """The values of the head's fields of this name, in lower case."""
@@ -234,16 +234,16 @@ class Request:
         if self._data.startswith(b"\r\n"):
             end = 2
         else:
-            found = self._data.find(_END, self._searched, MAX_TRAILERS)
-            if _LONE_LF.search(self._data, self._searched, found if found >= 0 else MAX_TRAILERS):
+            end_of_lines = self._data.find(_END, self._searched, MAX_TRAILERS)
+            if _LONE_LF.search(self._data, self._searched, end_of_lines if end_of_lines >= 0 else MAX_TRAILERS):
                 self._refuse("a line behind the body ends without CR")
                 return False
-            if found < 0:
+            if end_of_lines < 0:
                 if len(self._data) >= MAX_TRAILERS:
                     self._refuse("what stands behind the body does not end")
                 self._searched = max(0, len(self._data) - len(_END) + 1)
                 return False
-            end = found + len(_END)
+            end = end_of_lines + len(_END)
         del self._data[:end]
         self._length = len(self._body)
         self._end()

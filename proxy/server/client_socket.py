@@ -67,7 +67,7 @@ class ClientSocket(socket.socket):
         """A request begins, or its body does."""
         self.refused: Refused | None = None
         self.last = False
-        self._came = _NOTHING
+        self._body = _NOTHING
         now = time.monotonic()
         self._since = self._last = now
         # Until when what has come is enough of it.
@@ -115,17 +115,17 @@ class ClientSocket(socket.socket):
     def serve(self, head: bytes, body: bytes | bytearray, rest: bytes, refused: Refused | None) -> None:
         """A thread gets the request: this much of its body is all that it can read."""
         self.head = head
-        self._came = memoryview(bytes(body))
+        self._body = memoryview(bytes(body))
         self.ahead = rest
         self.refused = refused
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
         """Return what came of the request; behind that b"" or, if not all was read, an error. It does not wait."""
-        if not self._came and self.refused is not None:
+        if not self._body and self.refused is not None:
             raise BrokenPipeError(errno.EPIPE, self.refused.words)
-        data = bytes(self._came[:size])
+        data = bytes(self._body[:size])
         # An empty view would keep the whole body in memory.
-        self._came = self._came[size:] if size < len(self._came) else _NOTHING
+        self._body = self._body[size:] if size < len(self._body) else _NOTHING
         return data
 
     def sendall(self, data: bytes | bytearray | memoryview, flags: int = 0, /) -> None:  # type: ignore[override]
@@ -172,7 +172,7 @@ class ClientSocket(socket.socket):
     def _ioctl(self, what: int) -> int:
         """What the kernel says of the connection."""
         try:
-            found: int = struct.unpack("i", fcntl.ioctl(self, what, b"\0\0\0\0"))[0]
+            number: int = struct.unpack("i", fcntl.ioctl(self, what, b"\0\0\0\0"))[0]
         except OSError:
             return 0
-        return found
+        return number

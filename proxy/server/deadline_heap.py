@@ -52,7 +52,7 @@ class DeadlineHeap:
 
     def take(self, now: float) -> list[Any]:
         """Take out and return what is due now, the earliest first."""
-        found: list[Any] = []
+        due_now: list[Any] = []
         while self._heap and self._heap[0][0] <= now:
             moment, _, thing = heappop(self._heap)
             if self._entered.get(thing) != moment:
@@ -61,10 +61,10 @@ class DeadlineHeap:
             due = self._due[thing]
             if due <= now:
                 del self._due[thing]
-                found.append(thing)
+                due_now.append(thing)
             elif due < NEVER:
                 self._enter(thing, due)
-        return found
+        return due_now
 
     def _enter(self, thing: Hashable, moment: float) -> None:
         self._entered[thing] = moment

@@ -129,8 +129,8 @@ class _LostLines:
                 self._set(place, self._get(place) + count)
 
     def _get(self, place: int) -> int:
-        found: int = self._COUNT.unpack(os.pread(self._memory, self._COUNT.size, place))[0]
-        return found
+        count: int = self._COUNT.unpack(os.pread(self._memory, self._COUNT.size, place))[0]
+        return count
 
     def _set(self, place: int, count: int) -> None:
         os.pwrite(self._memory, self._COUNT.pack(count), place)

@@ -295,15 +295,15 @@ class Pump(threading.Thread):
             self._turns.streams_end()
         self._on_thread(stream.finish, whole)
 
-    def _on_thread(self, work: Any, *given: Any) -> None:
-        self._submit(self._helpers, work, *given)
+    def _on_thread(self, work: Any, *arguments: Any) -> None:
+        self._submit(self._helpers, work, *arguments)
 
-    def _submit(self, threads: ThreadPoolExecutor, work: Any, *given: Any) -> None:
+    def _submit(self, threads: ThreadPoolExecutor, work: Any, *arguments: Any) -> None:
         try:
-            threads.submit(work, *given)
+            threads.submit(work, *arguments)
         except RuntimeError as error:  # no thread can be started: late is better than never
             self._log.error("a stream's thread cannot be started: %s", error)
-            work(*given)
+            work(*arguments)
 
     # The client.
 

@@ -78,8 +78,8 @@ def answer(status: int, fault: str, head: bytes) -> bytes:
 
 def _dialect(head: bytes) -> str:
     """The dialect of the answer: by the path, else by the header that clients of Messages send."""
-    found = _PATH.match(head)
-    path = found[1].decode("latin-1") if found else ""
+    match = _PATH.match(head)
+    path = match[1].decode("latin-1") if match else ""
     for top, dialect in _DIALECTS.items():
         if path == top or path.startswith(f"{top}/"):
             return dialect

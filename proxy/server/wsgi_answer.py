@@ -51,7 +51,7 @@ class Answer:
         self._began = datetime.now()
         self._response: Any = None
         self._environ: Any = {}
-        self._given: Any = None
+        self._result: Any = None
         self._waits: list[Any] = []
         self._keeps_connection = False
         self.body: Iterator[bytes] = iter(())
@@ -98,8 +98,8 @@ class Answer:
         self._environ[HAND_OVER] = self._waits.append
         self._environ[TURN] = self._turn
         self._count()
-        self._given = worker.wsgi(self._environ, self._response.start_response)
-        self.body = iter(self._given)
+        self._result = worker.wsgi(self._environ, self._response.start_response)
+        self.body = iter(self._result)
 
     def _count(self) -> None:
         """One request more of this worker's; what then ends its connection."""
@@ -150,7 +150,7 @@ class Answer:
         """The answer has ended, however it did."""
         self._turn.take()
         try:
-            if self._given is not None:
+            if self._result is not None:
                 self._close_given()
         finally:
             self._turn.give_back()
@@ -158,8 +158,8 @@ class Answer:
 
     def _close_given(self) -> None:
         self._worker.log.access(self._response, self._req, self._environ, datetime.now() - self._began)
-        if hasattr(self._given, "close"):
-            self._given.close()
+        if hasattr(self._result, "close"):
+            self._result.close()
 
     def _call_hook(self) -> None:
         try:

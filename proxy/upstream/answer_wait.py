@@ -335,7 +335,7 @@ class AnswerWait:
             raise UpstreamTimeout(f"the reply took longer than {self._patience.total:g} s (total_timeout)")
 
     def _poll_of(self, call: UpstreamCall) -> select.poll:
-        """What is waited for: the upstream's bytes, the client's leaving, the worker's end."""
+        """The poll for the upstream's bytes, the client's leaving, the worker's end."""
         poll = select.poll()
         poll.register(call.fileno(), select.POLLIN)
         if self._client is not None:

@@ -81,7 +81,7 @@ class UpstreamCall:
 
     @property
     def coding(self) -> str:
-        """How the body is compressed; empty if it is not."""
+        """The content coding of the body, such as `gzip`; empty if it has none."""
         codings = ",".join(self._decoder.headers.get_all("content-encoding") or []).lower().split(",")
         return ", ".join(coding for coding in map(str.strip, codings) if coding not in ("", "identity"))
 

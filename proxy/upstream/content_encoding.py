@@ -72,8 +72,8 @@ class Decoder:
         return rest[len(part) - len(data) :]
 
     def _undone(self, undoing: zlib._Decompress, part: bytes | memoryview) -> Iterator[bytes]:
-        """What some bytes of a stream stand for. After a piece of full size there may be more, although all of them are
-        taken.
+        """Some bytes of a compressed stream, decoded. After a piece of full size there may be more, although all of
+        them are taken.
         """
         full = True
         while full or part:

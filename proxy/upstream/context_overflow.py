@@ -1,4 +1,4 @@
-"""What servers say when a request does not fit into the model's context (F85, F95)."""
+"""Servers' refusals of a request that does not fit into the model's context, to numbers (F85, F95)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the events of one answer took: the model server's part, and what the proxy added to it.
+"""The times of the events of one answer: the model server's part, and what the proxy added to it.
 
 Of the times between events each EACH-th is taken, so that they cost no more than a count; all others are rare. Nothing
 here asks a clock: who measures has read it.

@@ -1,4 +1,4 @@
-"""What the reading of an answer waits for, and every way from one such state to another.
+"""The states of the wait for an answer, and every way from one to another.
 
               drive             park            bytes_came             take
     ALONE ────────────> RUNNING ─────> PARKED ────────────> READABLE ─────────> RUNNING
@@ -21,7 +21,7 @@ from enum import Enum, auto
 
 
 class WaitState(Enum):
-    """What the reading of an answer waits for, as whoever drives it must know."""
+    """The thing for which the reading of an answer waits, as whoever drives it must know."""
 
     # Nobody drives it: where nothing has come it blocks, in a poll of its own.
     ALONE = auto()
@@ -38,7 +38,7 @@ class WaitState(Enum):
 
 
 class WaitStep(Enum):
-    """What happens to the reading."""
+    """An event that moves the wait."""
 
     # A driver takes it: it may not block any more.
     DRIVE = auto()

@@ -1,4 +1,4 @@
-"""Who may come in: the key that a request needs, the model that the key may use, and how much of both.
+"""Access to the proxy: the key that a request needs, the model that the key may use, and how much of both.
 
 It goes by the route that was found, never by the text of a path.
 """

@@ -101,7 +101,8 @@ def _gone(ctx: RequestContext) -> str:
 
 
 def _upstream(ctx: RequestContext, status: int) -> str:
-    """How the model server did: ok, or what failed; "" where it was not asked, or nobody waited for the end."""
+    """The model server's result: ok, or the kind of failure; "" where it was not asked, or nobody waited for the end.
+    """
     kind = upstream_kind(ctx.outcome.failure)
     if kind:
         return kind

@@ -1,4 +1,4 @@
-"""What the live page is told of a request: while it is under way, and when it has ended.
+"""The live page's facts of a request: while it is under way, and when it has ended.
 
 What clients and models said is told only under `audit_values`, and never a secret. The text is made on the thread that
 writes the ring, when the client has its answer.
@@ -51,7 +51,7 @@ def note_sent(ctx: RequestContext, part: bytes) -> None:
 
 
 def live_row(ctx: RequestContext) -> JsonObject:
-    """What the page shows of a request that is under way."""
+    """The row of a request that is under way, as the page shows it."""
     now = time.monotonic()
     return {
         **_about(ctx),
@@ -96,7 +96,7 @@ def _is_told(ctx: RequestContext) -> bool:
 
 
 def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
-    """What is kept of a request that has ended at this time (`time.monotonic`)."""
+    """The record of a request that has ended at this time (`time.monotonic`)."""
     outcome = ctx.outcome
     summary: JsonObject = {
         **_about(ctx),
@@ -128,7 +128,7 @@ def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
 
 
 def _about(ctx: RequestContext) -> JsonObject:
-    """Whose request it is."""
+    """The facts that say whose request it is: its id, client, key, path and model."""
     prepared = ctx.prepared
     return {
         "id": ctx.id,
@@ -168,7 +168,8 @@ def _clean(ctx: RequestContext, text: str, most: int = _MAX_TEXT) -> str:
 
 
 def _parts(ctx: RequestContext, recording: Recording) -> Iterator[tuple[str, bytes]]:
-    """What was said, without secrets: by the client, to and by the model server, and to the client."""
+    """The bodies of a request by name, without secrets: by the client, to and by the model server, and to the client.
+    """
     yield "asked", redact_end(recording.asked.data, ctx.secrets)
     # What leaves as it came need not be looked through twice: that is most of what this costs.
     captured_bodies: dict[bytes, bytes] = {}

@@ -1,4 +1,4 @@
-"""Who may use the admin paths: who has the admin's key or, while there is none, a program on this very machine.
+"""Access to the admin paths: for who has the admin's key or, while there is none, a program on this very machine.
 
 A web page that the operator has open is none, although the browser that asks for it is on this machine: it names its
 `Origin`, and where it has made a name of its own mean this machine, that name is the `Host`. A front on this machine
@@ -82,7 +82,7 @@ def comes_from_elsewhere(environ: Mapping[str, Any]) -> bool:
 
 
 def cookie_of(environ: Mapping[str, Any]) -> str:
-    """What the browser shows of having signed in, or ""."""
+    """The token by which the browser shows that it has signed in, or ""."""
     pairs = str(environ.get("HTTP_COOKIE", "")).split(";")
     named = [pair.strip().removeprefix(f"{COOKIE}=") for pair in pairs if pair.strip().startswith(f"{COOKIE}=")]
     return named[0] if len(named) == 1 else ""

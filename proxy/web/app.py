@@ -292,7 +292,7 @@ def _proxy_error(error: ProxyError) -> Response:
 
 
 def _http_error(error: HTTPException) -> Response:
-    """What Flask itself refuses: it says so in HTML, and clients read JSON."""
+    """A refusal of Flask's own as JSON: Flask says it in HTML, and clients read JSON."""
     if isinstance(error, NoSuchPath) and _is_listed():
         error = NoSuchMethod(routes.LISTED_METHODS)
     if isinstance(error, NoSuchPath):

@@ -40,7 +40,7 @@ _App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 def begin(ctx: RequestContext, environ: Mapping[str, Any], store: ResponseStore, pending: Pending) -> None:
     """Keep a response that is not begun, and begin it when the client's request has ended. Raises NotKept."""
-    store.begin(pending.response, pending.resumed.given, pending.resumed.conversation)
+    store.begin(pending.response, pending.resumed.items, pending.resumed.conversation)
     copied = {name: value for name, value in environ.items() if _is_copied(name)}
     again = {**copied, "wsgi.input": io.BytesIO(ctx.body), "CONTENT_LENGTH": str(len(ctx.body)), RUN: pending}
     run = BackgroundRun(current_app.wsgi_app, again, store, pending)
@@ -117,7 +117,7 @@ class BackgroundRun:
         code = as_text(error.get("code")) or "server_error"
         message = as_text(error.get("message")) or f"the request ended with status {status}"
         failed: JsonObject = {**self.pending.response, "status": "failed", "error": {"code": code, "message": message}}
-        self.store.end(failed, self.pending.resumed.given, self.pending.resumed.conversation)
+        self.store.end(failed, self.pending.resumed.items, self.pending.resumed.conversation)
 
 
 def _error_in(body: bytes) -> JsonObject:

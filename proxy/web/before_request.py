@@ -1,4 +1,4 @@
-"""What happens to a request before its view, step by step; none of it asks the network.
+"""The steps of a request before its view; none of them asks the network.
 
     find_target    which route is meant, and for which client of the rules
     authenticate   who asks, and what no log may show of it
@@ -38,7 +38,7 @@ _WITH_BODY = frozenset(("POST", "PUT"))
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a request is for: its route, None where there is none, and the client in its path, None without one."""
+    """The target of a request: its route, None where there is none, and the client in its path, None without one."""
 
     route: Route | None
     client: str | None = None
@@ -46,8 +46,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks: the client key that let the request in, None where none is needed, and the secrets that it has with it,
-    the key that goes up among them.
+    """The identity of who asks: the client key that let the request in, None where none is needed, and the secrets that
+    it has with it, the key that goes up among them.
     """
 
     key: ClientKey | None
@@ -102,7 +102,7 @@ def is_of_live_page(request: Request) -> bool:
 
 
 def authenticate(route: Route, environ: dict[str, Any], context: RequestContext) -> Identity:
-    """Who asks. Raises Unauthorized or Forbidden."""
+    """Return the identity of who asks. Raises Unauthorized or Forbidden."""
     key = access.authenticate(route, environ, context.snapshot, context.worker.activity)
     return Identity(key, secrets_of(environ))
 

@@ -359,7 +359,7 @@ class _Engines:
 
 
 def _plan(prepared: PreparedRequest, server: _ServerOfRequest, heal: HealPlan) -> Plan:
-    """How the request goes up first (docs/configuration.md: who parses)."""
+    """The plan of the first try (docs/configuration.md: who parses)."""
     profile = prepared.profile
     parse = profile.parse
     if parse == "auto":
@@ -407,7 +407,7 @@ def _sent(ctx: RequestContext, parts: Iterator[bytes], masking: BodyMasking) -> 
 
 
 def _masked(ctx: RequestContext, masking: BodyMasking, part: bytes) -> bytes:
-    """What of the body leaves with the next part."""
+    """The bytes of the body that leave with the next part, masked."""
     ready = masking.feed(part)
     note_sent(ctx, ready)
     return ready

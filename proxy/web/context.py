@@ -29,7 +29,7 @@ _UNKNOWN = Thoughts(unknown=True)
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """What a client asks of a model, in chat completions, and how the reply goes back to it.
+    """A client's request in chat completions, and the way of its reply.
 
     `server` is where it goes, chosen once, and `headers` are all that it goes up with. `thoughts` are those of the
     model's family, in the text of the reply. `ends_loops`: a conversation that turns in a circle is ended. `later`: the
@@ -90,7 +90,7 @@ class RequestContext:
         return "own" if self.route is None else self.route.dialect
 
     def heal_plan(self, model: str) -> HealPlan:
-        """What is healed in requests for a model: by the rules, and by what was learnt."""
+        """The healings of requests for a model: by the rules, and by refusals."""
         return self.snapshot.rules.heal_plan(model).learnt(self.worker.lessons.of(model))
 
     def take_thread(self) -> None:

@@ -94,7 +94,7 @@ def _names_secret(name: str) -> bool:
 
 
 def _tokens(value: str) -> list[str]:
-    """What follows the scheme, if there is one, and the long words of that: `Token token="KEY"`."""
+    """The text behind the scheme, if there is one, and its long words: `Token token="KEY"`."""
     scheme, _, rest = value.partition(" ")
     token = rest.strip() or scheme
     return [token, *(word for word in _BETWEEN.split(token) if len(word) >= _LONG)]

@@ -1,4 +1,4 @@
-"""Who has signed in at the live page: a random token in a cookie, whose digest the ring keeps for all workers.
+"""Sessions of the live page: a random token in a cookie, whose digest the ring keeps for all workers.
 
 It holds for some hours, for the admin's key with which it was given alone, and ends with the service.
 """

@@ -1,4 +1,4 @@
-"""What a client asks of a model, read from its dialect: one internal request, its server, and the way back."""
+"""A client's request, read from its dialect: one internal request, its server, and the way back."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ RUN = "tool_proxy.run"
 
 
 class _Translation(Protocol):
-    """What a dialect makes of a request: a chat request, and more."""
+    """A translated request: a chat request, and what is known of it."""
 
     @property
     def body(self) -> JsonObject:
@@ -200,7 +200,9 @@ def _prepared_response(
 
 
 def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseStore | None:
-    """What is kept for the key that asks, whether the proxy knows keys or the client only sends one; None without."""
+    """The responses kept for the key that asks, whether the proxy knows keys or the client only sends one; None
+    without.
+    """
     settings = ctx.snapshot.settings
     if not settings.store:
         return None
@@ -219,12 +221,12 @@ def resumed(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -
 
 
 def _keeper(ctx: RequestContext, environ: Mapping[str, Any], request: Resumed) -> Callable[[JsonObject], None] | None:
-    """What keeps the response; None if it is not to be kept."""
+    """A function that keeps the response; None if it is not to be kept."""
     store = response_store(ctx, environ)
     if store is None or not request.keep:
         return None
     keep = store.end if RUN in environ else store.keep
-    return lambda response: keep(response, request.given, request.conversation)
+    return lambda response: keep(response, request.items, request.conversation)
 
 
 def translated(

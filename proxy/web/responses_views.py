@@ -69,11 +69,11 @@ def input_items(name: str) -> Response:
     store = _store()
     _kept(store, name)
     query = {key: request.args.get(key, "") for key in ("limit", "after", "order")}
-    return json_response(dump_json(page(listed(name, store.given(name)), **query)))
+    return json_response(dump_json(page(listed(name, store.input_of(name)), **query)))
 
 
 def _store() -> ResponseStore:
-    """What is kept for the key that asks. BadRequest where nothing is."""
+    """The responses kept for the key that asks. BadRequest where none are."""
     store = response_store(request_context(), request.environ)
     if store is None:
         raise _nothing_kept()

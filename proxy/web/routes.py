@@ -18,7 +18,7 @@ RouteDialect = Literal["chat", "messages", "responses", "passed", "own"]
 
 
 class Access(Enum):
-    """Who may use a route."""
+    """The clients that may use a route."""
 
     # It tells nothing of the model server but that it is there.
     ANYONE = "anyone"

@@ -1,4 +1,4 @@
-"""What of a request, and of the rules, says how its model thinks."""
+"""The thinking of a model, as a request and the rules say it."""
 
 from __future__ import annotations
 

@@ -32,13 +32,13 @@ class Lessons:
     def add(self, model: str, ids: Iterable[str]) -> bool:
         """Keep a lesson; False if it was known, or there is no room for it."""
         with self._memory.locked():
-            known = self._all()
+            lessons = self._all()
             before = self.of(model)
             after = before | {*ids}
-            if after == before or (model not in known and len(known) >= _MAX_MODELS):
+            if after == before or (model not in lessons and len(lessons) >= _MAX_MODELS):
                 return False
             generation = self._memory.generation()
-            data = dump_json({"generation": generation, "models": {**known, model: sorted(after)}})
+            data = dump_json({"generation": generation, "models": {**lessons, model: sorted(after)}})
             return self._memory.teach(data)
 
     def _all(self) -> JsonObject:

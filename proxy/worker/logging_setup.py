@@ -153,5 +153,5 @@ def redact_gunicorn(record: logging.LogRecord) -> bool:
     return True
 
 
-def _without_query(given: object) -> object:
-    return given.partition("?")[0] if isinstance(given, str) and given.startswith("/") else given
+def _without_query(argument: object) -> object:
+    return argument.partition("?")[0] if isinstance(argument, str) and argument.startswith("/") else argument

@@ -202,7 +202,7 @@ def exposition(
     worker. Every other name may be a key that got lost.
     """
     for model in sorted(models):
-        counters.register_label(_name(_known(_SERVED), _label(model)), MAX_MODELS)
+        counters.register_label(_name(_names_group(_SERVED), _label(model)), MAX_MODELS)
     return generate_latest(_Collector(counters, version, log_lost, rules_in_force=rules_in_force))
 
 
@@ -212,15 +212,15 @@ def _model(counters: SharedCounters, ended: RequestSample) -> str:
         return ""
     if ended.status < 400:
         return _bounded(counters, "models", ended.model, MAX_MODELS)
-    return label if counters.knows(_name(_known("models"), label := _label(ended.model))) else OTHER
+    return label if counters.knows(_name(_names_group("models"), label := _label(ended.model))) else OTHER
 
 
 def _bounded(counters: SharedCounters, group: str, name: str, most: int) -> str:
     label = _label(name)
-    return label if counters.register_label(_name(_known(group), label), most) else OTHER
+    return label if counters.register_label(_name(_names_group(group), label), most) else OTHER
 
 
-def _known(group: str) -> str:
+def _names_group(group: str) -> str:
     """Counters of nothing: which names there are, for all workers."""
     return f"{group} known"
 
@@ -294,8 +294,8 @@ class _Collector(Collector):
         yield from self._gauges()
         for group, (names, text) in _COUNTERS.items():
             family = CounterMetricFamily(_PREFIX + group, text, labels=names)
-            for given, value in groups.get(group, [] if names else [((), 0.0)]):
-                family.add_metric(given, value)
+            for label_values, value in groups.get(group, [] if names else [((), 0.0)]):
+                family.add_metric(label_values, value)
             yield family
         for group in _HISTOGRAMS:
             yield _histogram(group, groups.get(group, []))
@@ -304,7 +304,7 @@ class _Collector(Collector):
         """What was counted; requests for models that no server has are those for others."""
         shown: dict[str, float] = {}
         values = self._counters.values()
-        listed = _name(_known(_SERVED), "")
+        listed = _name(_names_group(_SERVED), "")
         served = {"", OTHER, *(name.removeprefix(listed) for name in values if name.startswith(listed))}
         for name, value in values.items():
             group, *labels = name.split(SPLIT)
@@ -323,10 +323,10 @@ class _Collector(Collector):
         yield GaugeMetricFamily(f"{_PREFIX}rules_in_force", rules, int(self._rules_in_force))
 
 
-def _histogram(group: str, found: Sequence[tuple[Sequence[str], float]]) -> Metric:
+def _histogram(group: str, samples: Sequence[tuple[Sequence[str], float]]) -> Metric:
     bounds, text = _HISTOGRAMS[group]
     family = HistogramMetricFamily(_PREFIX + group, text, labels=("dialect",))
-    values = {(labels[0], labels[1]): value for labels, value in found}
+    values = {(labels[0], labels[1]): value for labels, value in samples}
     for dialect in dict.fromkeys(dialect for dialect, _ in values):
         total, buckets = 0.0, []
         for bound in (*map(_number, bounds), _INFINITE):

@@ -73,14 +73,14 @@ class ResponseStore:
     seconds: float
     size: int
 
-    def keep(self, response: JsonObject, given: list[Json], conversation: str) -> None:
+    def keep(self, response: JsonObject, items: list[Json], conversation: str) -> None:
         """Keep a response with its input, as the newest one of its conversation ("" is none)."""
         with self._open() as database:
-            self._put(database, response, given, conversation)
+            self._put(database, response, items, conversation)
 
-    def _put(self, database: sqlite3.Connection, response: JsonObject, given: list[Json], conversation: str) -> None:
+    def _put(self, database: sqlite3.Connection, response: JsonObject, items: list[Json], conversation: str) -> None:
         now = time.time()
-        row = (self.owner, response["id"], _text(conversation), now, dump_json(response), dump_json(given))
+        row = (self.owner, response["id"], _text(conversation), now, dump_json(response), dump_json(items))
         database.execute("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?)", row)
         database.execute("DELETE FROM responses WHERE made < ?", (now - self.seconds,))
         oldest = "SELECT rowid FROM responses ORDER BY made DESC, rowid DESC LIMIT -1 OFFSET ?"
@@ -100,8 +100,9 @@ class ResponseStore:
             )
             if size > self.size or not done.rowcount:
                 log.warning("a response is not kept: it has %d bytes, and store_bytes is %d", size, self.size)
-                told = f"this response and all that was given for it have {size:,} bytes, and {self.size:,} can be kept"
-                raise NotKept(f"{told} here at most; store: false asks for one that is not kept")
+                sizes = f"{size:,} bytes, and {self.size:,} can be kept here at most"
+                advice = "store: false asks for one that is not kept"
+                raise NotKept(f"this response and all that was given for it have {sizes}; {advice}")
             gone += 1
         if gone:
             were = "response is" if gone == 1 else "responses are"
@@ -114,23 +115,23 @@ class ResponseStore:
 
     def _read(self, database: sqlite3.Connection, id_: str) -> JsonObject | None:
         now = time.time()
-        found = database.execute(
+        row = database.execute(
             "SELECT response, beat FROM responses LEFT JOIN runs USING (owner, id) "
             "WHERE owner = ? AND id = ? AND made >= ?",
             (self.owner, _text(id_), now - self.seconds),
         ).fetchone()
-        if found is None:
+        if row is None:
             return None
-        response, beat = as_object(load_json(found[0])), found[1]
+        response, beat = as_object(load_json(row[0])), row[1]
         if response.get("status") in _UNDER_WAY and (beat is None or beat < now - LOST_AFTER):
             return {**response, "status": "failed", "error": {"code": "server_error", "message": _LOST}}
         return response
 
-    def begin(self, response: JsonObject, given: list[Json], conversation: str) -> None:
+    def begin(self, response: JsonObject, items: list[Json], conversation: str) -> None:
         """Keep a response that is about to be made in the background."""
         now = time.time()
         with self._open() as database:
-            self._put(database, response, given, conversation)
+            self._put(database, response, items, conversation)
             database.execute("DELETE FROM runs WHERE beat < ?", (now - self.seconds,))
             database.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?)", (self.owner, response["id"], now))
 
@@ -149,19 +150,19 @@ class ResponseStore:
                 (dump_json(response), self.owner, response["id"]),
             )
 
-    def end(self, response: JsonObject, given: list[Json], conversation: str) -> None:
+    def end(self, response: JsonObject, items: list[Json], conversation: str) -> None:
         """Keep a response that was made in the background, if it is wanted still."""
         with self._open() as database:
             if self._take_run(database, str(response["id"])):
-                self._put(database, response, given, conversation)
+                self._put(database, response, items, conversation)
 
     def cancel(self, id_: str) -> JsonObject | None:
         """End a response that is being made; it is given as it is then, as is one that has ended. None without one."""
         with self._open() as database:
             if self._take_run(database, id_):
-                found = self._read(database, id_)
-                if found is not None:
-                    changed = dump_json({**found, "status": "cancelled", "error": None})
+                response = self._read(database, id_)
+                if response is not None:
+                    changed = dump_json({**response, "status": "cancelled", "error": None})
                     values = (changed, self.owner, id_)
                     database.execute("UPDATE responses SET response = ? WHERE owner = ? AND id = ?", values)
             return self._read(database, id_)
@@ -170,10 +171,10 @@ class ResponseStore:
         """True for the one who takes it: then it is not being made any more."""
         return database.execute("DELETE FROM runs WHERE owner = ? AND id = ?", (self.owner, id_)).rowcount > 0
 
-    def given(self, id_: str) -> list[Json]:
+    def input_of(self, id_: str) -> list[Json]:
         """The input of the response of this id, as items; empty if there is none."""
-        found = self._one("SELECT input FROM responses WHERE owner = ? AND id = ? AND made >= ?", id_)
-        return [] if found is None else as_list(load_json(found))
+        stored_input = self._one("SELECT input FROM responses WHERE owner = ? AND id = ? AND made >= ?", id_)
+        return [] if stored_input is None else as_list(load_json(stored_input))
 
     def newest(self, conversation: str) -> str:
         """The id of the newest response of a conversation; "" if there is none."""

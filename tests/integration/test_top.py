@@ -71,7 +71,7 @@ class Terminal(io.StringIO):
 def told(*words: str, stream: io.StringIO | None = None) -> str:
     """What `top` prints."""
     out = io.StringIO() if stream is None else stream
-    assert top_command("vllm-tool-proxy", words, cli._Parser, out) == 0
+    assert top_command("vllm-tool-proxy", words, out) == 0
     return out.getvalue()
 
 

@@ -65,7 +65,7 @@ class ChatDialect:
 
 @dataclass(slots=True)
 class _ChoiceContent:
-    """What the engine said of one choice."""
+    """The engine's events of one choice, put together."""
 
     text: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)

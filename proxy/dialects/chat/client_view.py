@@ -1,4 +1,4 @@
-"""What a client has of a reply: texts, calls and how it ended, from the bytes that it got.
+"""A client's view of a reply: texts, calls and the end, from the bytes that it got.
 
 It is as tolerant as a lenient client, so that what a server said can be shown however odd it is: `replay` prints it.
 The tests judge with it what clients get; what a strict client would not take they assert themselves.
@@ -25,7 +25,7 @@ class CallView:
 
 @dataclass(slots=True)
 class ChoiceView:
-    """What a client has of one choice; `tool_calls` by the index that they were sent with."""
+    """A client's view of one choice; `tool_calls` by the index that they were sent with."""
 
     text: str = ""
     reasoning: str = ""
@@ -69,14 +69,14 @@ class ChoiceView:
 
 @dataclass(slots=True)
 class ReplyView:
-    """What a client has of an answer; `error` is the message of the error that it got, or empty."""
+    """A client's view of an answer; `error` is the message of the error that it got, or empty."""
 
     choices: dict[int, ChoiceView] = field(default_factory=dict)
     error: str = ""
 
 
 def view_reply(data: bytes, *, streamed: bool) -> ReplyView:
-    """What a client makes of an answer's bytes: a stream's, or a whole answer's."""
+    """An answer's bytes, a stream's or a whole answer's, to a client's view of it."""
     seen = ReplyView()
     if not streamed:
         _note(seen, data, "message")

@@ -38,7 +38,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class KnownFields:
-    """What whoever made a chat request knows of it, so that it is not looked for in it; None: it is read there."""
+    """Fields of a chat request that whoever made it knows, so that they are not looked for in it; None: read there."""
 
     results: tuple[str, ...] | None = None
     ids: frozenset[str] | None = None
@@ -89,7 +89,7 @@ def _wants_json(body: JsonObject) -> bool:
 
 
 def is_true(value: Json) -> bool:
-    """What the servers' validation takes for true (pydantic's lax mode)."""
+    """True for a value that the servers' validation takes for true (pydantic's lax mode)."""
     if isinstance(value, str):
         return value.lower() in ("true", "t", "yes", "y", "on", "1")
     return value == 1  # true is one, too

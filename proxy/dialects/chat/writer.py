@@ -45,7 +45,7 @@ _HOLDS_REASONING = re.compile(rb'"reasoning(?:_content)?"\s*:\s*"')
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """How one client wants its replies.
+    """The options of one client's replies.
 
     `usage`: it asked for the usage chunk (F61). `clean`: fields that it does not expect. `heartbeat_chunk`: it needs
     chunks instead of comments as signs of life (F76). `parsed`: the request offers tools. `reasoning`: under which
@@ -254,7 +254,7 @@ class ChatWriter:
         return sse.encode(dump_json(body))
 
     def _rest(self, source: Chunk | None) -> tuple[JsonObject, JsonObject, JsonObject]:
-        """What else a chunk of the server says: at its top, in its choice, in its delta."""
+        """The other fields of a server's chunk: at its top, in its choice, in its delta."""
         if source is None:
             return {}, {}, {}
         return rest_of(source.body)

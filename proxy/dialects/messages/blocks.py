@@ -49,9 +49,9 @@ _ContentEvent: TypeAlias = Text | Reasoning | CallOpened | CallArguments | CallC
 
 @dataclass(frozen=True, slots=True)
 class ReplyOptions:
-    """What a reply says of its request: the name of the model that the client asked for, the stop sequences, an id for
-    a message to which the server gives none, and the beginning that the client gave to the answer, if the server
-    repeats that. `leave_open`: an error is not to end the open block (`Blocks.fail`).
+    """The parts of a reply that come of its request: the name of the model that the client asked for, the stop
+    sequences, an id for a message to which the server gives none, and the beginning that the client gave to the answer,
+    if the server repeats that. `leave_open`: an error is not to end the open block (`Blocks.fail`).
     """
 
     model: str
@@ -173,7 +173,7 @@ class Blocks:
         return [*events, last, {"type": "message_stop"}]
 
     def fail(self) -> list[JsonObject]:
-        """What must be said before the error that ends the stream: the end of the block.
+        """The events before the error that ends the stream: the end of the block.
 
         Claude Code takes each block that ends for good, whatever follows: half a call goes into its history, and after
         half a text it gives up. While the block is open it throws the message away, and asks again by itself.
@@ -181,7 +181,9 @@ class Blocks:
         return [] if self._options.leave_open else self._stopped()
 
     def _write_content(self, event: _ContentEvent) -> list[JsonObject]:
-        """What the model said, in the order of the blocks: behind a call that is not whole, other things wait."""
+        """The model's content as events, in the order of the blocks: behind a call that is not whole, other things
+        wait.
+        """
         call = self._call
         if call is None:
             return self._write_between_calls(event)
@@ -209,7 +211,7 @@ class Blocks:
                 return []
 
     def _of_call(self, call: _OpenCall, event: CallArguments | CallOpened | CallClosed) -> list[JsonObject]:
-        """What belongs to the open call. A server that opens it again only repeats itself (F39, F45)."""
+        """The events of the open call. A server that opens it again only repeats itself (F39, F45)."""
         if isinstance(event, CallClosed):
             return self._end_call()
         if isinstance(event, CallOpened) or not event.fragment:
@@ -384,7 +386,7 @@ def _reasoning_field(delta: JsonObject) -> str:
 
 
 def _letters(text: str) -> str:
-    """What of a server's id may stand in one of this dialect."""
+    """The letters of a server's id that may stand in one of this dialect."""
     return "".join(letter for letter in text if letter.isascii() and letter.isalnum())[:64]
 
 

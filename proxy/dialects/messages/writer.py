@@ -77,7 +77,7 @@ class MessagesWriter:
         return False
 
     def teller(self, lane: Lane) -> BlockTeller | None:
-        """What tells the texts of a lane, while they go on the block that is open."""
+        """The writer of a lane's texts, while they go on the block that is open."""
         template = lane.template
         if template.choice != 0:
             return None

@@ -1,4 +1,4 @@
-"""What is in messages and in outputs, as parts of a chat message: text, pictures, files.
+"""The contents of messages and outputs as parts of a chat message: text, pictures, files.
 
 Source: OpenAI's API reference, "Create a model response": `input`; "Chat Completions": content parts.
 """

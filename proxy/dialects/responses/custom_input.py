@@ -32,7 +32,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class _State(Enum):
-    """How far the arguments are read."""
+    """The stage to which the arguments are read."""
 
     OPENING = "opening"  # the input has not begun
     FIRST = "first"  # it has, and may still be wrapped
@@ -74,7 +74,7 @@ class CustomInput:
         return text
 
     def _decide(self) -> str:
-        """What can leave of the beginning: all of it once it is known to be in no wrapper."""
+        """The part of the beginning that can leave: all of it once it is known to be in no wrapper."""
         text = "".join(self._decoded)
         beginning = text.lstrip()
         if beginning.startswith(_WRAPPERS):

@@ -1,4 +1,4 @@
-"""What becomes of each field of a Responses request: the rows of docs/responses.md, and what the translation drops.
+"""The treatment of each field of a Responses request: the rows of docs/responses.md, and what the translation drops.
 
 A row that begins with `dropped: ` names a field that the request goes on without, and why; one that begins with
 `refused: ` a field that ends it. All others are carried, and read where they are. Source: OpenAI's API reference,

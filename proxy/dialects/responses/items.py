@@ -176,7 +176,7 @@ class History:
         self._assistant.thoughts += filter(None, texts)
 
     def _agent_message(self, item: JsonObject, place: FieldPath) -> None:
-        """What one of Codex's agents says to another."""
+        """A message of one of Codex's agents to another."""
         here = place.field("content")
         texts: list[str] = []
         for index, value in enumerate(listing(item, "content", place)):

@@ -26,12 +26,12 @@ _LONGEST = 5
 
 
 class Kept(Protocol):
-    """What is kept for the key that asks."""
+    """The responses that are kept for the key that asks."""
 
     def response(self, id_: str) -> JsonObject | None:
         """The response of this id; None if there is none."""
 
-    def given(self, id_: str) -> list[Json]:
+    def input_of(self, id_: str) -> list[Json]:
         """Its whole input, as items."""
 
     def newest(self, conversation: str) -> str:
@@ -40,14 +40,14 @@ class Kept(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A request without state: `body` holds the whole conversation, and so does `given`, its input as items.
+    """A request without state: `body` holds the whole conversation, and so do `items`, its input as items.
 
     `echo` are the fields of the response that say what is kept. `keep`: the response is to be kept, as one of the
     `conversation` ("" is none). `background`: the client will ask for it later.
     """
 
     body: JsonObject
-    given: list[Json] = field(default_factory=list)
+    items: list[Json] = field(default_factory=list)
     echo: JsonObject = field(default_factory=dict)
     keep: bool = False
     conversation: str = ""
@@ -120,7 +120,7 @@ def _up_to(id_: str, kept: Kept) -> list[Json]:
     if response is None:
         return []
     output = as_list(response.get("output"))
-    items = kept.given(id_)
+    items = kept.input_of(id_)
     if any(item.get("type") == "compaction" for item in objects_in(output)):
         items = [item for item in objects_in(items) if item.get("role") in _STAYS]
     return [*items, *output]
@@ -148,7 +148,7 @@ def _item(id_: str, kept: Kept) -> JsonObject | None:
     response = kept.response(response_id) if response_id else None
     if response is None:
         return None
-    items = [*objects_in(response.get("output")), *listed(response_id, kept.given(response_id))]
+    items = [*objects_in(response.get("output")), *listed(response_id, kept.input_of(response_id))]
     return next((item for item in items if item.get("id") == id_), None)
 
 
@@ -187,7 +187,7 @@ def page(items: list[JsonObject], *, limit: str, after: str, order: str) -> Json
 
 
 def _page_size(limit: str) -> int:
-    """How many items a page has at most."""
+    """The most items that a page may have."""
     size = _PAGE
     if limit:
         size = int(limit) if limit.isascii() and limit.isdecimal() and len(limit) < _LONGEST else 0

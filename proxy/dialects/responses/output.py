@@ -38,7 +38,7 @@ _MARGIN = 8
 
 @dataclass(slots=True)
 class Progress:
-    """What heartbeats have said before the reply: whether it began, and how many events there were. Each try of a
+    """The progress by heartbeats before the reply: whether it began, and the number of events. Each try of a
     request goes on from there, also one whose end was kept back while another one failed.
     """
 
@@ -48,7 +48,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ReplyOptions:
-    """What a reply says of its request.
+    """The parts of a reply that come of its request.
 
     `id` tells the response and its items from others: letters and digits. `echo` are the fields of the response that
     repeat the request's. `limit` is the client's `max_output_tokens`, `context` the tokens of the model's context,
@@ -351,7 +351,7 @@ class Output:
         return {"type": "response.incomplete", "response": response | {"incomplete_details": {"reason": why}}}
 
     def _give_up(self) -> None:
-        """What is still open stands in the response as far as it came."""
+        """Put into the response what is still open, as far as it came."""
         if self._text is not None:
             self._items[self._text.index] = self._text.item("incomplete", [self._text.part])
         for call in self._calls.values():
@@ -411,7 +411,7 @@ def begun_response(options: ReplyOptions, status: str) -> JsonObject:
 
 
 def delta_event(item: TextItem, text: str) -> JsonObject:
-    """What goes on an item of text or of reasoning."""
+    """The event that goes on an item of text or of reasoning."""
     kind = "response.reasoning_text.delta" if item.kind == "thinking" else "response.output_text.delta"
     event: JsonObject = {"type": kind, "item_id": item.id, "output_index": item.index, "content_index": 0}
     event["delta"] = text
@@ -421,7 +421,7 @@ def delta_event(item: TextItem, text: str) -> JsonObject:
 
 
 def call_delta_event(call: CallItem, text: str) -> JsonObject:
-    """What goes on the arguments of a function's call."""
+    """The event that goes on the arguments of a function's call."""
     kind = "response.function_call_arguments.delta"
     return {"type": kind, "item_id": call.id, "output_index": call.index, "delta": text}
 

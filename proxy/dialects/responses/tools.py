@@ -44,7 +44,7 @@ _NO_TOOLS = "there are no tools to choose from"
 
 
 class Kind(Enum):
-    """How a tool is called and answered in this dialect."""
+    """The kinds of tools, by how they are called and answered in this dialect."""
 
     FUNCTION = "function"
     CUSTOM = "custom"

@@ -109,7 +109,7 @@ class ResponsesWriter:
         return False
 
     def teller(self, lane: Lane) -> ItemTeller | None:
-        """What tells the texts of a lane, while they go on the item that is open."""
+        """The writer of a lane's texts, while they go on the item that is open."""
         template = lane.template
         if template.choice != 0:
             return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shlex
@@ -17,6 +16,7 @@ from proxy.agents.known import AGENTS
 from proxy.commands import proxy_facts
 from proxy.commands.exit_status import Status
 from proxy.commands.setup import described, launch_command, setup_command
+from proxy.errors import RulesError
 from tests.support.socketless import Made, Socketless
 
 VALUES = Values("http://h:1", "m", 65536, home="/home/u")
@@ -79,13 +79,6 @@ def test_a_context_that_is_too_small_is_told(context: int | None, said: str, few
 # The commands, in a home of their own, in front of a proxy that answers without a socket.
 
 
-class Parser(argparse.ArgumentParser):
-    """One that raises what it would say."""
-
-    def error(self, message: str) -> Any:
-        raise ValueError(message)
-
-
 def answer(path: str, body: object) -> Made:
     """What a proxy of one model says."""
     said: dict[str, Any] = {
@@ -113,7 +106,7 @@ def files(home: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_without_write_nothing_is_written(agent: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert setup_command("x", [agent], Parser) == Status.DONE
+    assert setup_command("x", [agent]) == Status.DONE
     out, err = capsys.readouterr()
     assert out.startswith(f"# {AGENTS[agent].title}: ") and "http://127.0.0.1:8003" in out and err == ""
     assert files(home) == {}
@@ -123,10 +116,10 @@ def test_what_is_written_is_merged_and_undone(home: Path, capsys: pytest.Capture
     (home / ".codex").mkdir()
     (home / ".codex/config.toml").write_text("mine = 1\n")
     before = files(home)
-    assert setup_command("x", ["codex", "--write"], Parser) == Status.DONE
+    assert setup_command("x", ["codex", "--write"]) == Status.DONE
     written = files(home)[".codex/config.toml"]
     assert "mine = 1\n" in written and 'base_url = "http://127.0.0.1:8003/v1"' in written
-    assert setup_command("x", ["codex", "--undo"], Parser) == Status.DONE
+    assert setup_command("x", ["codex", "--undo"]) == Status.DONE
     assert {name: text for name, text in files(home).items() if not name.startswith(".local")} == before
     assert "nothing to undo" not in capsys.readouterr().out
 
@@ -147,7 +140,7 @@ def test_what_is_written_is_merged_and_undone(home: Path, capsys: pytest.Capture
 def test_what_hinders_it_is_one_line_and_a_status(
     words: list[str], status: Status, line: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert setup_command("x", words, Parser) == status
+    assert setup_command("x", words) == status
     err = capsys.readouterr().err
     assert err.startswith(f"x: error: {line}") and err.count("\n") == 1
     assert files(home) == {}
@@ -156,8 +149,8 @@ def test_what_hinders_it_is_one_line_and_a_status(
 @pytest.mark.parametrize("words", [[], ["emacs"], ["pi", "more"], ["pi", "--odd"]])
 def test_words_that_cannot_be_read_are_refused(words: list[str]) -> None:
     for command in (setup_command, launch_command):
-        with pytest.raises(ValueError, match="argument"):
-            command("x", words, Parser)
+        with pytest.raises(RulesError, match="argument"):
+            command("x", words)
 
 
 class Became(Exception):
@@ -177,7 +170,7 @@ def test_a_launched_agent_has_its_words_its_key_and_no_variable_that_would_win(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-mine")
     monkeypatch.setenv("PROXY_KEY", "secret")
     with pytest.raises(Became) as caught:
-        launch_command("x", ["claude", "--key-env", "PROXY_KEY", "--", "-p", "--", "hi"], Parser)
+        launch_command("x", ["claude", "--key-env", "PROXY_KEY", "--", "-p", "--", "hi"])
     program, command, variables = caught.value.args
     assert program == str(home / "bin/claude") and command[0] == "claude" and command[-3:] == ["-p", "--", "hi"]
     assert variables["ANTHROPIC_AUTH_TOKEN"] == "secret" and "ANTHROPIC_API_KEY" not in variables

@@ -39,7 +39,7 @@ def test_what_is_kept_is_there_for_every_worker(tmp_path: Path) -> None:
     """As it was, lone surrogates and all; the file is this user's alone."""
     store(tmp_path).keep(made(1), ASKED, "")
     other = store(tmp_path)
-    assert (other.response("resp_1"), other.given("resp_1")) == (made(1), ASKED)
+    assert (other.response("resp_1"), other.input_of("resp_1")) == (made(1), ASKED)
     modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
     assert modes == {0o600}
 
@@ -47,7 +47,7 @@ def test_what_is_kept_is_there_for_every_worker(tmp_path: Path) -> None:
 def test_another_key_has_nothing_of_it(tmp_path: Path) -> None:
     store(tmp_path).keep(made(1), ASKED, "conv")
     other = store(tmp_path, "b")
-    assert (other.response("resp_1"), other.given("resp_1"), other.newest("conv")) == (None, [], "")
+    assert (other.response("resp_1"), other.input_of("resp_1"), other.newest("conv")) == (None, [], "")
     assert other.delete("resp_1") is False
     other.keep({**made(1), "output": []}, [], "conv")
     assert store(tmp_path).response("resp_1") == made(1)
@@ -65,7 +65,7 @@ def test_what_is_deleted_is_gone(tmp_path: Path) -> None:
     kept = store(tmp_path)
     kept.keep(made(1), ASKED, "conv")
     assert (kept.delete("resp_1"), kept.delete("resp_1")) == (True, False)
-    assert (kept.response("resp_1"), kept.given("resp_1"), kept.newest("conv")) == (None, [], "")
+    assert (kept.response("resp_1"), kept.input_of("resp_1"), kept.newest("conv")) == (None, [], "")
 
 
 def test_no_more_than_so_many_are_kept(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_one_that_is_larger_than_all_may_be_is_not_kept(tmp_path: Path, size: in
     with pytest.raises(NotKept, match=told):
         kept.end(long(4, size), [], "other")
     assert (kept.response("resp_2"), kept.response("resp_3"), kept.newest("conv")) == (None, None, "resp_1")
-    assert (kept.response("resp_1"), kept.given("resp_1")) == (long(1), ASKED)
+    assert (kept.response("resp_1"), kept.input_of("resp_1")) == (long(1), ASKED)
 
 
 def test_a_file_that_is_larger_already_is_made_smaller(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_none_is_kept_for_longer_than_it_may(tmp_path: Path, monkeypatch: pytest
     now[0] += DAY
     assert kept.response("resp_1") is not None
     now[0] += 1.0
-    assert (kept.response("resp_1"), kept.given("resp_1"), kept.newest("conv")) == (None, [], "")
+    assert (kept.response("resp_1"), kept.input_of("resp_1"), kept.newest("conv")) == (None, [], "")
     kept.keep(made(2), [], "")
     now[0] -= 2.0
     assert kept.response("resp_1") is None

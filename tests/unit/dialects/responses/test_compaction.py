@@ -127,7 +127,7 @@ class Kept:
     def response(self, id_: str) -> dict[str, Any] | None:
         return {"id": id_, "output": [compacted()]}
 
-    def given(self, id_: str) -> list[Any]:
+    def input_of(self, id_: str) -> list[Any]:
         return [developer("rules"), user("a long story"), call(), output(), TRIGGER]
 
     def newest(self, conversation: str) -> str:
@@ -137,4 +137,4 @@ class Kept:
 @pytest.mark.parametrize("by", [{"previous_response_id": "resp_1"}, {"conversation": "c"}])
 def test_a_kept_conversation_goes_on_from_its_summary(by: dict[str, str]) -> None:
     found = resume(ask(user("go on"), **by), Kept())
-    assert found.given == [developer("rules"), compacted(), user("go on")]
+    assert found.items == [developer("rules"), compacted(), user("go on")]

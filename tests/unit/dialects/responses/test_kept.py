@@ -21,7 +21,7 @@ class Kept:
     def response(self, id_: str) -> dict[str, Any] | None:
         return {"id": "resp_1", "output": [SAID, CALL]} if id_ == "resp_1" else None
 
-    def given(self, id_: str) -> list[Any]:
+    def input_of(self, id_: str) -> list[Any]:
         return FIRST if id_ == "resp_1" else []
 
     def newest(self, conversation: str) -> str:
@@ -39,14 +39,14 @@ OWN = {"type": "message", "role": "user", "content": "Go on"}
 def test_the_input_is_the_whole_conversation(state: dict[str, Any]) -> None:
     """And nothing of the state is left in the request, for the translation would refuse it."""
     found = resumed(**state)
-    assert found.given == [*FIRST, SAID, CALL, OWN]
-    assert found.body == {"model": "m", "input": found.given}
+    assert found.items == [*FIRST, SAID, CALL, OWN]
+    assert found.body == {"model": "m", "input": found.items}
 
 
 @pytest.mark.parametrize("conversation", ["new", {"id": "new"}])
 def test_an_unknown_conversation_begins(conversation: Any) -> None:
     found = resumed(conversation=conversation)
-    assert (found.given, found.conversation, found.echo["conversation"]) == ([OWN], "new", {"id": "new"})
+    assert (found.items, found.conversation, found.echo["conversation"]) == ([OWN], "new", {"id": "new"})
 
 
 def test_a_response_that_is_not_kept_is_told_by_its_code() -> None:
@@ -65,7 +65,7 @@ def test_a_response_that_is_not_kept_is_told_by_its_code() -> None:
 )
 def test_a_reference_is_the_item_that_it_means(reference: dict[str, Any], item: dict[str, Any]) -> None:
     """One of an answer, or of what `input_items` lists."""
-    assert resumed([reference, OWN]).given == [item, OWN]
+    assert resumed([reference, OWN]).items == [item, OWN]
 
 
 @pytest.mark.parametrize("id_", ["msg_1_7", "msg_2_0", "msg", "msg_1", "x_resp_1_0"])

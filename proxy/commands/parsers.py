@@ -1,0 +1,116 @@
+"""The parsers of command lines: the one of the settings' flags, and those of the commands that read their own words.
+
+    command_parser("vllm-tool-proxy", "parse", "Prints the calls ...").parse_args(["FILE", "--tools", "TOOLS.json"])
+
+All tell what is wrong in one line, by RulesError, and take no option that is cut short.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import NoReturn
+
+from proxy import __version__
+from proxy.config.load import RULES_VARIABLE
+from proxy.config.server_url import ONE_SERVER
+from proxy.config.settings import SPECS, Spec
+from proxy.errors import RulesError
+
+NAME = "vllm-tool-proxy"
+
+_ABOUT = """\
+The proxy between coding agents and their own model server that makes tool calls just work.
+
+commands:
+  serve       check options, rules and port, then serve (also meant without a command)
+  check       check options, rules and that the code loads; print what the rules mean and exit
+  parse       print which calls are found in a text, and why the rest is none; see parse --help
+  replay      print what was said in a capture, before and after the proxy; of a folder, what has changed
+  doctor      probe a live model server: what it does to tool calls, and what mends it; see doctor --help
+  setup       tell a coding agent of the proxy: print its configuration, or write it; see setup --help
+  launch      start a coding agent with the proxy as its model server; see launch --help
+  top         show what the live page shows, on a terminal; see top --help
+"""
+_ORDER = f"""\
+Each option's variable and default are in brackets. A flag wins over the variable, the variable over the line of the
+rules file's settings. The rules file is --rules, else {RULES_VARIABLE}, else ./rules.yaml, else
+/etc/{NAME}/rules.yaml, else the built-in one.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse without its usage block: an error is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise RulesError."""
+        raise RulesError(f"{message}; see {self.prog} --help")
+
+
+def command_parser(name: str, command: str, about: str, epilog: str | None = None) -> Parser:
+    """The parser of one command's words; its options are the command's to add. `name` is the program's."""
+    return Parser(
+        prog=f"{name} {command}",
+        description=about,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def add_rules(parser: Parser) -> None:
+    """The option of a command that reads the rules as `serve` does."""
+    parser.add_argument("--rules", metavar="FILE", help="the rules file; without it the one that serve would take")
+
+
+class _OneServer(argparse.Action):
+    """The flag of the model server: given twice it named a pool of servers, up to release 0.1."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, value: object, option: object = None) -> None:
+        if hasattr(namespace, self.dest):
+            raise RulesError(f"{option}: given twice, and a list of servers is taken no more; give {ONE_SERVER}")
+        setattr(namespace, self.dest, value)
+
+
+def settings_parser() -> Parser:
+    """The parser of `serve` and `check`: each setting is a flag, and what is not given is not in what it returns."""
+    parser = Parser(
+        prog=NAME,
+        usage="%(prog)s [serve | check | parse | replay | doctor | setup | launch | top] [options]",
+        description=_ABOUT,
+        epilog=_ORDER,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument("command", nargs="?", default="serve", help=argparse.SUPPRESS)
+    parser.add_argument("--rules", metavar="FILE", help=f"the rules file ({RULES_VARIABLE})")
+    about = "with check: print the rules file in the form of this release, and do nothing else"
+    parser.add_argument("--migrate", action="store_const", const="true", help=about)
+    parser.add_argument("--version", action="version", version=f"{NAME} {__version__}")
+    groups: dict[str, argparse._ArgumentGroup] = {}
+    for spec in SPECS:
+        if spec.group not in groups:
+            groups[spec.group] = parser.add_argument_group(spec.group)
+        _add(groups[spec.group], spec)
+    return parser
+
+
+def _add(group: argparse._ArgumentGroup, spec: Spec) -> None:
+    own, *aliases = spec.flags
+    about = f"{spec.help} {_in_brackets(spec)}"
+    action: type[argparse.Action] | str = _OneServer if spec.name == "upstream" else "store"
+    if isinstance(spec.default, bool):
+        group.add_argument(own, dest=spec.name, action="store_const", const="true", help=about)
+    else:
+        group.add_argument(own, dest=spec.name, metavar=spec.metavar, help=about, action=action)
+    for alias in aliases:
+        group.add_argument(alias, dest=spec.name, help=argparse.SUPPRESS, action=action)
+
+
+def _in_brackets(spec: Spec) -> str:
+    """The variable, the default, and the earlier systems' names for the option."""
+    default = ",".join(spec.default) if isinstance(spec.default, tuple) else str(spec.default)
+    if isinstance(spec.default, bool):
+        default = "off"
+    also = (*spec.flags[1:], *spec.variables[1:])
+    return f"({spec.variables[0]}; {default or 'none'}{'; also ' if also else ''}{', '.join(also)})"
