@@ -34,6 +34,17 @@ SANS_IO_MODULES = (
 FORBIDDEN = {"flask", "requests", "socket", "threading", "time", "os", "logging", "select", "asyncio", "gunicorn"}
 # No public name of the engine and below says Any; YAML is read by what may hold anything.
 MAY_SAY_ANY = ("config.rules", "config.yaml_nodes")
+TESTS = ROOT / "tests"
+# They only say names, numbers and the fields of values: there is nothing that a test of theirs could call.
+DECLARATIONS = (
+    *("limits", "upstream.paths", "activity.record", "parsing.calls", "repair.policy"),
+    *("dialects.base", "dialects.model_options"),
+)
+# They only join others, and are seen at work by every test that starts a proxy: what gunicorn loads, and the process
+# of a proxy that ends with another one (tests/integration/test_launch_upstream.py).
+WIRING = ("app", "commands.serve_beside")
+# All that they do is done to real connections, so that their tests stand in tests/integration under the same name.
+AT_SOCKETS = ("server.client_socket", "server.client_waits", "server.pump", "upstream.client")
 MAX_MODULE = 500
 MAX_FUNCTION = 60
 # Without `self`, keyword-only ones included.
@@ -111,6 +122,26 @@ def test_gunicorns_side_never_imports_the_package() -> None:
     """The master executes it: a reload could not take new code of what the master had imported."""
     for path in (PACKAGE / "gunicorn_conf.py", *(PACKAGE / "server").glob("*.py")):
         assert [name for name in imported(path) if name.split(".")[0] == "proxy"] == []
+
+
+def unit_tests(path: Path) -> Path:
+    """Where the unit tests of a module stand."""
+    return TESTS / "unit" / path.relative_to(PACKAGE).with_name(f"test_{path.name}")
+
+
+def test_each_module_has_a_file_of_tests() -> None:
+    """`tests/unit` mirrors `proxy`; what is left out says why above, and is left out no longer than it must be."""
+    without = {name_of(path) for path in MODULES if path.stem[:2] != "__" and not unit_tests(path).exists()}
+    assert without == {*DECLARATIONS, *WIRING, *AT_SOCKETS}
+    for name in AT_SOCKETS:
+        assert (TESTS / "integration" / f"test_{name.rpartition('.')[2]}.py").exists(), name
+
+
+@each_case("path", [PACKAGE / f"{name.replace('.', '/')}.py" for name in DECLARATIONS], ids=name_of)
+def test_declarations_do_nothing(path: Path) -> None:
+    """A function in one of them, but for those of a protocol, which have no body, would need a test."""
+    functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+    assert [node.name for node in functions if len(node.body) > 1 or not ast.get_docstring(node)] == []
 
 
 @each_case("path", MODULES, ids=name_of, size=len(MODULES))

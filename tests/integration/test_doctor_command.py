@@ -10,13 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.commands import doctor
 from proxy.commands.main import main
 from proxy.config import load as config
-from proxy.doctor.ask import Asker
 from proxy.doctor.kept import NAME
-from proxy.doctor.report import Report
-from proxy.doctor.server import NoServerError
 from tests.real.processes import free_port
 from tests.support.kept_report import read_kept
 from tests.support.model_server import Behaviour, ModelServer, refusal
@@ -76,33 +72,8 @@ def test_something_that_is_no_model_server(capsys: pytest.CaptureFixture[str]) -
         assert told(capsys) == line
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["--upstream", "ftp://x"], "--upstream must be an http:// or https:// URL"),
-        (["--timeout", "0"], "--timeout must be a number of seconds"),
-        (["--timeout", "soon"], "--timeout must be a number of seconds"),
-        (["--minutes", "0"], "--minutes must be a number of minutes, up to 1440; write one"),
-        (["--key-env", "NO_SUCH_KEY"], "--key-env: the variable 'NO_SUCH_KEY' is not set"),
-        (["--what"], "unrecognized arguments: --what"),
-    ],
-)
-def test_what_cannot_be_done_as_it_was_given(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", *words]) == 2
-    assert told(capsys).startswith(f"vllm-tool-proxy: error: {line}")
 
 
-@pytest.mark.parametrize(("words", "seconds"), [([], 300), (["--minutes", "0.5"], 30)])
-def test_all_of_it_has_an_end(words: list[str], seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Asker] = []
-
-    def examine(ask: Asker, *_: object) -> Report:
-        asked.append(ask)
-        raise NoServerError("there is none")
-
-    monkeypatch.setattr(doctor, "examine", examine)
-    assert main(["doctor", *words]) == 3
-    assert [ask.budget for ask in asked] == [seconds]
 
 
 def test_the_exit_code_says_whether_harm_was_found(capsys: pytest.CaptureFixture[str]) -> None:
@@ -220,8 +191,3 @@ def test_the_report_is_kept_beside_the_rules(tmp_path: Path, capsys: pytest.Capt
         assert main(["doctor", "--keep", "no/such/folder.json"]) == 2
 
 
-@pytest.mark.parametrize("data", ["", "[]", "{}", '{"format": 2, "url": "x", "findings": [1]}', "{"])
-def test_what_is_no_report_is_not_taken_for_one(data: str, tmp_path: Path) -> None:
-    (tmp_path / NAME).write_text(data)
-    assert read_kept(tmp_path / NAME) is None
-    assert read_kept(tmp_path / "none") is None

@@ -119,3 +119,12 @@ def test_many_rules_are_cut_and_a_report_without_findings_says_so() -> None:
     assert told[1] == "rules r: 23 in force" and told[MOST_RULES + 1 : MOST_RULES + 4] == [
         *("  rule 19", "  and 3 more", "doctor: 0 of 0 findings to look at"),
     ]
+
+
+def test_what_is_told_later_comes_on_top_and_another_ring_begins_anew() -> None:
+    shown = Shown()
+    shown.take({"ring": "r", "requests": [{"number": 1}, {"number": 2}]})
+    shown.take({"ring": "r", "requests": [{"number": 3}]})
+    assert [one["number"] for one in shown.requests] == [3, 2, 1]
+    shown.take({"ring": "other", "requests": [{"number": 1}]})
+    assert [one["number"] for one in shown.requests] == [1]

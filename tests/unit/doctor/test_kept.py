@@ -41,3 +41,10 @@ def test_what_is_no_report_is_none(data: bytes, tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(RulesError, match=r"the report cannot be kept \(No such file or directory\); name a place"):
         keep(REPORT, tmp_path / "none" / NAME)
+
+
+@pytest.mark.parametrize("data", ["", "[]", "{}", '{"format": 2, "url": "x", "findings": [1]}', "{"])
+def test_what_is_no_report_is_not_taken_for_one(data: str, tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text(data)
+    assert read_kept(tmp_path / NAME) is None
+    assert read_kept(tmp_path / "none") is None
