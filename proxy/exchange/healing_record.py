@@ -23,19 +23,19 @@ _VALUES = ("request", "healed")
 
 @dataclass(frozen=True, slots=True)
 class Healing:
-    """What was done to one request: its `body` as it was before, the plan, what of that was learnt from the refusals of
-    this request, and what was done.
+    """What was done to one request: its `body` as it was before, the plan, what of that was learnt from refusals, and
+    what was done.
     """
 
     body: JsonObject
     plan: HealPlan
-    learnt: tuple[str, ...]
+    learnt: frozenset[str]
     repairs: tuple[Repair, ...]
 
-    def told(self, learnt: frozenset[str], *, values: bool) -> JsonObject:
-        """The record as JSON; `learnt` was before. What was healed is made anew, by the same plan."""
+    def told(self, *, values: bool) -> JsonObject:
+        """The record as JSON. What was healed is made anew, by the same plan."""
         done: list[Json] = [repair.id for repair in self.repairs]
-        known: list[Json] = [*sorted(learnt | {*self.learnt})]
+        known: list[Json] = [*sorted(self.learnt)]
         record: JsonObject = {"done": done, "learnt": known}
         if not (values and self.repairs):
             return record
