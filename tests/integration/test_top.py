@@ -16,6 +16,7 @@ from proxy.commands import main as cli
 from proxy.commands.top import top_command
 from proxy.commands.top_screen import picture
 from proxy.commands.top_view import Shown, lines
+from proxy.errors import RulesError
 from tests.support.scripted import Script, Upstream, answer, chunked, head
 
 EVIL = "\x1b[31m[bold]evil\x07"
@@ -214,3 +215,20 @@ def test_what_is_refused_is_told(
     server.paths["/_ui/events"] = [answer(body, status)]
     assert cli.main(["top", "--url", server.url]) == 2
     assert why in capsys.readouterr().err
+
+
+NOT_ONE: dict[str, tuple[Script, str]] = {
+    "a model server": ([answer({})], "has no live page; --url names the proxy, not the model server"),
+    "noise": ([head(200, {"Content-Type": "text/event-stream"}), b"data: {no\n\n"], "is no event of a live page"),
+    "nothing": ([head(200, {"Content-Type": "text/event-stream", "Content-Length": "0"})], "before it said anything"),
+    "a long error": ([head(500), b"x" * 200_000, 60.0], "answered 500: no such page"),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_ONE)
+def test_what_is_no_live_page_is_told_and_not_asked_again(kind: str, server: Upstream) -> None:
+    script, words = NOT_ONE[kind]
+    server.paths["/_ui/events"] = script
+    with pytest.raises(RulesError, match=words):
+        top_command("vllm-tool-proxy", ("--url", server.url), cli._Parser, io.StringIO())
+    assert server.asked.count("/_ui/events") == 1
