@@ -7,7 +7,7 @@ compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from proxy.audit_record import Repair
@@ -56,8 +56,10 @@ def healing_differences(record: JsonObject, plan: HealPlan) -> Iterator[Differen
         yield from (Difference(_healing(id_), "healed", "") for id_ in done if not _is_in_force(id_, plan))
         return
     healed = heal_request(request, plan)
-    before = {_healing(id_): "healed" for id_ in done} | _facts(as_object(record.get("healed")))
-    now = {_healing(repair.id): "healed" for repair in healed.repairs} | _facts(_changed(request, healed.body))
+    recorded = as_object(record.get("healed"))
+    names = [*dict.fromkeys((*recorded, *_changed(request, healed.body)))]
+    before = {_healing(id_): "healed" for id_ in done} | _facts({**request, **recorded}, names)
+    now = {_healing(repair.id): "healed" for repair in healed.repairs} | _facts(healed.body, names)
     yield from differing(before, now)
 
 
@@ -67,14 +69,15 @@ def _changed(before: JsonObject, after: JsonObject) -> JsonObject:
     return {name: after.get(name) for name in names}
 
 
-def _facts(healed: JsonObject) -> dict[str, str]:
-    """What was healed, piece by piece: each message and each tool under its number."""
+def _facts(body: JsonObject, names: Iterable[str]) -> dict[str, str]:
+    """What these fields say, piece by piece: each message and each tool under its number."""
     facts: dict[str, str] = {}
-    for name, value in healed.items():
-        if not isinstance(value, list):
+    for name in names:
+        value = body.get(name)
+        if isinstance(value, list):
+            facts |= {f"request, {name} {at}": dump(item) for at, item in enumerate(value)}
+        elif value is not None:
             facts[f"request, {name}"] = dump(value)
-            continue
-        facts |= {f"request, {name} {at}": dump(item) for at, item in enumerate(value)}
     return facts
 
 
