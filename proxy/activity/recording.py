@@ -19,7 +19,7 @@ Made = Callable[[], JsonObject | None]
 
 
 def not_recorded() -> JsonObject | None:
-    """Nobody records what becomes of the answer."""
+    """Nobody records what becomes of it."""
     return None
 
 
@@ -59,15 +59,16 @@ class Excerpt:
 
 class TryRecording:
     """One try: the body that went up, and what the model server answered. `raw_text`: the proxy alone looked for calls.
-    `made` gives what became of the answer, once the request has ended.
+    `made` gives what became of the answer, once the request has ended, and `healed` what was healed in the request.
     """
 
-    def __init__(self, body: bytes, *, raw_text: bool, made: Made) -> None:
+    def __init__(self, body: bytes, *, raw_text: bool, made: Made, healed: Made) -> None:
         self.up = Excerpt(body)
         self.answer = Excerpt()
         self.raw_text = raw_text
         self.complete = False
         self._made = made
+        self._healed = healed
         self._call: UpstreamCall | None = None
 
     @property
@@ -84,6 +85,11 @@ class TryRecording:
     def made(self) -> JsonObject | None:
         """What became of the answer (`exchange/reply_record.py`); None where that is not recorded."""
         return self._made()
+
+    @property
+    def healed(self) -> JsonObject | None:
+        """What was healed in the request (`exchange/healing_record.py`); None where that is not recorded."""
+        return self._healed()
 
     def listen(self, call: UpstreamCall, parts: Iterator[bytes | None]) -> Iterator[bytes | None]:
         """The parts of the answer, unchanged."""
@@ -112,21 +118,28 @@ class Recording:
         """The bytes that it takes beside the client's body: an answer is in the record of what became of it, too."""
         return self.sent.kept + sum(one.up.kept + 2 * one.answer.kept for one in self.tries)
 
-    def begin_try(self, body: bytes, *, raw_text: bool, made: Made = not_recorded) -> TryRecording:
+    def begin_try(
+        self, body: bytes, *, raw_text: bool, made: Made = not_recorded, healed: Made = not_recorded
+    ) -> TryRecording:
         """The recording of the next try, which is kept if there are not too many."""
-        recording = TryRecording(body, raw_text=raw_text, made=made)
+        recording = TryRecording(body, raw_text=raw_text, made=made, healed=healed)
         if len(self.tries) < MAX_TRIES:
             self.tries.append(recording)
         return recording
 
 
 def begin_try(
-    recording: Recording | None, body: bytes, *, raw_text: bool, made: Made = not_recorded
+    recording: Recording | None,
+    body: bytes,
+    *,
+    raw_text: bool,
+    made: Made = not_recorded,
+    healed: Made = not_recorded,
 ) -> TryRecording | None:
     """The recording of the next try of a request, if that is recorded."""
     if recording is None:
         return None
-    return recording.begin_try(body, raw_text=raw_text, made=made)
+    return recording.begin_try(body, raw_text=raw_text, made=made, healed=healed)
 
 
 def listened(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from proxy.errors import RulesError
 from proxy.exchange.capture import Captured, read_capture
+from proxy.limits import MAX_CAPTURE
 
 _ENDING = ".capture"
+# Stars are as long as what they stand for; the record of what became of the answer is no longer than the answer.
+_MOST = 2 * MAX_CAPTURE
 _NEEDED = "give a file that serve --capture DIR wrote, or a folder of such files"
 
 
@@ -40,15 +42,20 @@ def _inside(folder: str) -> list[str]:
         raise _unreadable(folder, error) from error
     if not names:
         raise RulesError(f"{folder!r} holds no captures (*{_ENDING}); {_NEEDED}")
-    return [os.path.join(folder, name) for name in names]
+    # A pipe in it has no end.
+    files = [os.path.join(folder, name) for name in names]
+    return [file for file in files if not os.path.exists(file) or os.path.isfile(file)]
 
 
 def read_file(path: str) -> Captured:
     """Read a capture. Raises RulesError if it cannot be read, or is none."""
     try:
-        data = Path(path).read_bytes()
+        with open(path, "rb") as file:
+            data = file.read(_MOST + 1)
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
+    if len(data) > _MOST:
+        raise RulesError(f"{path!r} is longer than any capture; {_NEEDED}")
     return read_capture(data, path)
 
 

@@ -23,7 +23,7 @@ from proxy.commands.top_view import Shown, lines
 from proxy.config.load import load
 from proxy.config.settings import Settings
 from proxy.config.validators import upstream_url
-from proxy.errors import RulesError
+from proxy.errors import LimitExceeded, RulesError
 
 _ABOUT = """\
 Shows what the live page /_ui shows: requests under way, the latest repairs, what was no call, counts, model servers. On
@@ -33,6 +33,9 @@ a terminal it goes on until Ctrl-C (pip install vllm-tool-proxy[terminal]); else
 _EVENTS = 3
 _CONNECT_SECONDS = 5.0
 _SILENT_SECONDS = 60.0
+_EVENT_STREAM = "text/event-stream"
+_NO_PROXY = "--url names the proxy, not the model server"
+_MAX_ERROR = 65536
 _HASHED = "sha256:"
 _EVERY_ADDRESS = ("0.0.0.0", "::")
 
@@ -87,8 +90,13 @@ def events(url: str, key: str) -> Iterator[JsonObject]:
 
     An open page has its time, and asks anew.
     """
-    while True:
-        yield from _opened(url, key)
+    told = True
+    while told:
+        told = False
+        for event in _opened(url, key):
+            told = True
+            yield event
+    raise RulesError(f"{url}/_ui/events ended before it said anything; ask again")
 
 
 def _opened(url: str, key: str) -> Iterator[JsonObject]:
@@ -104,6 +112,8 @@ def _opened(url: str, key: str) -> Iterator[JsonObject]:
                     yield from _updates(decoder, part)
         except requests.RequestException as error:
             raise RulesError(f"the proxy at {url} does not answer ({type(error).__name__}); give --url") from error
+        except (ValueError, LimitExceeded) as error:
+            raise RulesError(f"what {url}/_ui/events says is no event of a live page; {_NO_PROXY}") from error
 
 
 def _updates(decoder: sse.Decoder, part: bytes) -> Iterator[JsonObject]:
@@ -114,10 +124,13 @@ def _updates(decoder: sse.Decoder, part: bytes) -> Iterator[JsonObject]:
 
 def _check(url: str, answer: requests.Response) -> None:
     if answer.status_code == 200:
+        if not answer.headers.get("Content-Type", "").lower().startswith(_EVENT_STREAM):
+            raise RulesError(f"what answers at {url} has no live page; {_NO_PROXY}")
         return
     message = ""
     with suppress(ValueError):
-        message = as_text(as_object(as_object(load_json(answer.content)).get("error")).get("message"))
+        said = next(answer.iter_content(_MAX_ERROR), b"")
+        message = as_text(as_object(as_object(load_json(said)).get("error")).get("message"))
     raise RulesError(f"{url}/_ui/events answered {answer.status_code}: {message or 'no such page'}")
 
 

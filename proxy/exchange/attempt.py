@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import ParamSpec
 
-from proxy.activity.recording import begin_try, listened
+from proxy.activity.recording import begin_try, listened, not_recorded
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_json
 from proxy.codec.redaction import redact_error
@@ -142,8 +142,9 @@ class Attempt:
         exchange.wait.start_over()
         raw_text = self._up.raw_text
         made = partial(recorded, self._record, self._engine, exchange.outcome)
-        seen = begin_try(exchange.recording, self._up.body, raw_text=raw_text, made=made)
         healing = self._healing()
+        healed = not_recorded if healing is None else partial(healing.told, values=True)
+        seen = begin_try(exchange.recording, self._up.body, raw_text=raw_text, made=made, healed=healed)
         tape = Recorder(exchange.capture, request, exchange.outcome, raw_text=raw_text, made=made, healing=healing)
         with tape, exchange.upstream.server.open("POST", exchange.path, exchange.headers, self._up.body) as call:
             parts = tape.listen(call, decoded(call, exchange.wait.receive(call), self._is_over))
@@ -227,10 +228,14 @@ class Attempt:
         return self._repaired_answer(dump_json(answer), answer, self._exchange.engine(self._up.raw_text, ""))
 
     def _healing(self) -> Healing | None:
-        """What was done to the request, unless it is another one than came, or went up as it was."""
-        if self._plan.guided or self._exchange.observe:
+        """What was done to the request, if somebody asks; None if it is another one than came, or went up as it was."""
+        exchange, plan = self._exchange, self._plan
+        if exchange.capture is None and exchange.recording is None:
             return None
-        return Healing(self._exchange.request.body, self._plan.heal, self._plan.learnt, self._up.healed)
+        if plan.guided or exchange.observe:
+            return None
+        learnt = exchange.upstream.learnt_healings() | {*plan.learnt}
+        return Healing(exchange.request.body, plan.heal, learnt, self._up.healed)
 
     @property
     def broken(self) -> Text | None:

@@ -41,8 +41,8 @@ class Capture:
     `on` which occasions.
 
     `client`, `ordered` and `thoughts` are what the engine was told beside the request: the client's name in the rules,
-    that text and reasoning have one order, the thoughts of the model's family. `learnt` are the healings that the
-    model's server asked for before; with `values` the request that was healed is kept too.
+    that text and reasoning have one order, the thoughts of the model's family. With `values` a request that was healed
+    is kept too.
     """
 
     folder: CaptureFolder
@@ -52,7 +52,6 @@ class Capture:
     client: str = ""
     ordered: bool = False
     thoughts: Thoughts = _UNKNOWN
-    learnt: frozenset[str] = frozenset()
     values: bool = False
 
 
@@ -171,7 +170,7 @@ class Recorder:
         answer = Answer(status, content_type, b"".join(self._parts), MAX_CAPTURE, complete=self._complete)
         healing = None
         if self._healing is not None:
-            healing = self._healing.told(capture.learnt, values=capture.values)
+            healing = self._healing.told(values=capture.values)
         return capture_bytes(about, replace(answer, made=self._made()), capture.credential, healing)
 
 

@@ -40,6 +40,9 @@ class Upstream(Protocol):
     def remember_parser_failure(self) -> None:
         """The server cannot find the calls of the request's model: from now on the proxy does."""
 
+    def learnt_healings(self) -> frozenset[str]:
+        """The healings that refusals for this model have asked for before."""
+
     def remember_healings(self, ids: tuple[str, ...]) -> None:
         """The requests for this model need these healings, without which the server refused one."""
 

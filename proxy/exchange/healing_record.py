@@ -7,7 +7,7 @@ compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from proxy.audit_record import Repair
@@ -23,19 +23,19 @@ _VALUES = ("request", "healed")
 
 @dataclass(frozen=True, slots=True)
 class Healing:
-    """What was done to one request: its `body` as it was before, the plan, what of that was learnt from the refusals of
-    this request, and what was done.
+    """What was done to one request: its `body` as it was before, the plan, what of that was learnt from refusals, and
+    what was done.
     """
 
     body: JsonObject
     plan: HealPlan
-    learnt: tuple[str, ...]
+    learnt: frozenset[str]
     repairs: tuple[Repair, ...]
 
-    def told(self, learnt: frozenset[str], *, values: bool) -> JsonObject:
-        """The record as JSON; `learnt` was before. What was healed is made anew, by the same plan."""
+    def told(self, *, values: bool) -> JsonObject:
+        """The record as JSON. What was healed is made anew, by the same plan."""
         done: list[Json] = [repair.id for repair in self.repairs]
-        known: list[Json] = [*sorted(learnt | {*self.learnt})]
+        known: list[Json] = [*sorted(self.learnt)]
         record: JsonObject = {"done": done, "learnt": known}
         if not (values and self.repairs):
             return record
@@ -56,8 +56,10 @@ def healing_differences(record: JsonObject, plan: HealPlan) -> Iterator[Differen
         yield from (Difference(_healing(id_), "healed", "") for id_ in done if not _is_in_force(id_, plan))
         return
     healed = heal_request(request, plan)
-    before = {_healing(id_): "healed" for id_ in done} | _facts(as_object(record.get("healed")))
-    now = {_healing(repair.id): "healed" for repair in healed.repairs} | _facts(_changed(request, healed.body))
+    recorded = as_object(record.get("healed"))
+    names = [*dict.fromkeys((*recorded, *_changed(request, healed.body)))]
+    before = {_healing(id_): "healed" for id_ in done} | _facts({**request, **recorded}, names)
+    now = {_healing(repair.id): "healed" for repair in healed.repairs} | _facts(healed.body, names)
     yield from differing(before, now)
 
 
@@ -67,14 +69,15 @@ def _changed(before: JsonObject, after: JsonObject) -> JsonObject:
     return {name: after.get(name) for name in names}
 
 
-def _facts(healed: JsonObject) -> dict[str, str]:
-    """What was healed, piece by piece: each message and each tool under its number."""
+def _facts(body: JsonObject, names: Iterable[str]) -> dict[str, str]:
+    """What these fields say, piece by piece: each message and each tool under its number."""
     facts: dict[str, str] = {}
-    for name, value in healed.items():
-        if not isinstance(value, list):
+    for name in names:
+        value = body.get(name)
+        if isinstance(value, list):
+            facts |= {f"request, {name} {at}": dump(item) for at, item in enumerate(value)}
+        elif value is not None:
             facts[f"request, {name}"] = dump(value)
-            continue
-        facts |= {f"request, {name} {at}": dump(item) for at, item in enumerate(value)}
     return facts
 
 

@@ -193,4 +193,4 @@ def _capture(ctx: RequestContext, prepared: PreparedRequest, one: TryRecording) 
     )
     whole = one.complete and not one.answer.cut
     answer = Answer(one.status, one.content_type, one.answer.data, _MAX_CAPTURE, complete=whole, cut=one.answer.cut)
-    return capture_bytes(about, replace(answer, made=one.made), ctx.secrets)
+    return capture_bytes(about, replace(answer, made=one.made), ctx.secrets, one.healed)

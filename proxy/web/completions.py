@@ -291,7 +291,6 @@ def _capture(ctx: RequestContext, prepared: PreparedRequest) -> Capture | None:
         client=ctx.client,
         ordered=not prepared.dialect.verbatim,
         thoughts=prepared.thoughts,
-        learnt=ctx.worker.lessons.of(prepared.chat.model),
         values=settings.audit_values,
     )
 
@@ -318,6 +317,9 @@ class _ServerOfRequest:
 
     def remember_parser_failure(self) -> None:
         self.snapshot.remember(self.prepared.chat.model)
+
+    def learnt_healings(self) -> frozenset[str]:
+        return self.lessons.of(self.prepared.chat.model)
 
     def remember_healings(self, ids: tuple[str, ...]) -> None:
         model = self.prepared.chat.model

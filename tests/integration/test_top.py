@@ -16,6 +16,7 @@ from proxy.commands import main as cli
 from proxy.commands.top import top_command
 from proxy.commands.top_screen import picture
 from proxy.commands.top_view import Shown
+from proxy.errors import RulesError
 from tests.support.scripted import Script, Upstream, answer, chunked, head
 
 EVIL = "\x1b[31m[bold]evil\x07"
@@ -189,3 +190,20 @@ def test_where_no_proxy_is_that_is_told_in_one_line(capsys: pytest.CaptureFixtur
     assert cli.main(["top", "--url", "http://127.0.0.1:1"]) == 2
     said = capsys.readouterr().err
     assert "does not answer (ConnectionError); give --url" in said and said.count("\n") == 1
+
+
+NOT_ONE: dict[str, tuple[Script, str]] = {
+    "a model server": ([answer({})], "has no live page; --url names the proxy, not the model server"),
+    "noise": ([head(200, {"Content-Type": "text/event-stream"}), b"data: {no\n\n"], "is no event of a live page"),
+    "nothing": ([head(200, {"Content-Type": "text/event-stream", "Content-Length": "0"})], "before it said anything"),
+    "a long error": ([head(500), b"x" * 200_000, 60.0], "answered 500: no such page"),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_ONE)
+def test_what_is_no_live_page_is_told_and_not_asked_again(kind: str, server: Upstream) -> None:
+    script, words = NOT_ONE[kind]
+    server.paths["/_ui/events"] = script
+    with pytest.raises(RulesError, match=words):
+        top_command("vllm-tool-proxy", ("--url", server.url), io.StringIO())
+    assert server.asked.count("/_ui/events") == 1

@@ -136,6 +136,9 @@ class Known:
         """It cannot find calls."""
         self.parser_failures += 1
 
+    def learnt_healings(self) -> frozenset[str]:
+        return frozenset()
+
     def remember_healings(self, ids: tuple[str, ...]) -> None:
         """It takes only what was healed so."""
         self.healings.append(ids)

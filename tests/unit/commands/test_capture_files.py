@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,18 @@ def test_a_folder_without_captures_and_a_file_that_is_none_are_told(tmp_path: Pa
     with pytest.raises(RulesError, match="no capture"):
         read_file(str(tmp_path / "a"))
     assert not is_folder("a\0b") and is_folder(str(tmp_path))
+
+
+def test_a_pipe_in_a_folder_is_passed_over_and_what_has_no_end_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "a.capture")
+    (tmp_path / "b.capture").write_bytes(b"")
+    (tmp_path / "c.capture").symlink_to("nowhere")
+    assert files_of([str(tmp_path)]) == [str(tmp_path / "b.capture"), str(tmp_path / "c.capture")]
+    monkeypatch.setattr("proxy.commands.capture_files._MOST", 1000)
+    with pytest.raises(RulesError, match="is longer than any capture; give a file"):
+        read_file("/dev/zero")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ BODY: dict[str, Any] = {
 
 def record(values: bool, plan: HealPlan = PLAN, learnt: tuple[str, ...] = (), body: JsonObject = BODY) -> Any:
     """As it stands in a capture."""
-    told = Healing(body, plan, learnt, heal_request(body, plan).repairs).told(frozenset(), values=values)
+    told = Healing(body, plan, frozenset(learnt), heal_request(body, plan).repairs).told(values=values)
     return load_json(dump_json(told))
 
 
@@ -60,7 +60,10 @@ def test_a_healing_that_is_not_in_force_any_more_is_told(values: bool) -> None:
     found = changes(told, now)
     gone = {f"healing {id_}": ("healed", "") for id_ in (*healed, "rule_tools", "rule_sampling")}
     assert healed and gone.items() <= found.items()
+    # The question, which no healing has changed, is no difference.
     assert values or found == gone
+    assert not values or {"request, messages 1", "request, temperature"} < {*found}
+    assert "request, messages 0" not in found
 
 
 def test_with_values_another_outcome_of_the_same_healings_is_told() -> None:
