@@ -70,7 +70,7 @@ class Activity:
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         self._one = threading.Lock()
-        self._told = False
+        self._has_logged = False
         self._is_shown = False
 
     def begin(self, row: Row) -> Callable[[], None]:
@@ -170,12 +170,12 @@ class Activity:
         try:
             write()
         except Unavailable as error:
-            if not self._told:
+            if not self._has_logged:
                 log.error("%s; what it should show is lost", error.message)
-            self._told = True
+            self._has_logged = True
             self._lose(records)
         else:
-            self._told = False
+            self._has_logged = False
 
 
 def open_activity(

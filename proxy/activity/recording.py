@@ -100,10 +100,10 @@ class TryRecording:
 
 
 class Recording:
-    """One request: what the client sent (`asked`), its `tries`, and what the client got (`sent`)."""
+    """One request: what the client sent (`client_body`), its `tries`, and what the client got (`sent`)."""
 
-    def __init__(self, asked: bytes) -> None:
-        self.asked = Excerpt(asked)
+    def __init__(self, client_body: bytes) -> None:
+        self.client_body = Excerpt(client_body)
         self.tries: list[TryRecording] = []
         self.sent = Excerpt()
 

@@ -140,11 +140,11 @@ class ActivityRing:
     def live(self, now: float) -> list[JsonObject]:
         """What all workers have under way, as they said it last."""
         with self._use() as database:
-            found = database.execute(
+            cells = database.execute(
                 "SELECT rows FROM live WHERE at >= ? ORDER BY worker", (now - LIVE_SECONDS,)
             ).fetchall()
-        said = [load_json(rows) for (rows,) in found]
-        return [as_object(row) for rows in said if isinstance(rows, list) for row in rows]
+        lists = [load_json(rows) for (rows,) in cells]
+        return [as_object(row) for rows in lists if isinstance(rows, list) for row in rows]
 
     def begin_session(self, digest: bytes, until: float) -> None:
         """Somebody has signed in; the oldest of too many are signed out."""

@@ -46,35 +46,35 @@ def in_the_way(text: str, file: File) -> list[tuple[str, ...]]:
     """The keys that would win over what the file must say, and are there, by their paths. Raises NotMergeableError."""
     if file.own:
         return []
-    said = read(text, file.format)
-    return [path for path in file.without if _has(said, path)]
+    content = read(text, file.format)
+    return [path for path in file.without if _has(content, path)]
 
 
-def _has(said: Json, path: tuple[str, ...]) -> bool:
+def _has(content: Json, path: tuple[str, ...]) -> bool:
     for key in path:
-        if not isinstance(said, dict) or key not in said:
+        if not isinstance(content, dict) or key not in content:
             return False
-        said = said[key]
+        content = content[key]
     return True
 
 
 def _cleared(text: str, file: File) -> str:
     """The text without what is in the way."""
     for path in in_the_way(text, file):
-        wanted = _pruned(read(text, file.format), path)
+        pruned = _pruned(read(text, file.format), path)
         text = _without(text, path, file.format)
-        if not _says(text, file.format, wanted):
+        if not _says(text, file.format, pruned):
             raise NotMergeableError(f"{dotted(path)} would win over it, and cannot be taken out safely")
     return text
 
 
-def _pruned(said: Json, path: tuple[str, ...]) -> JsonObject:
+def _pruned(content: Json, path: tuple[str, ...]) -> JsonObject:
     """What is said without the value of a path, which is there."""
-    assert isinstance(said, dict)
+    assert isinstance(content, dict)
     key, *inner = path
     if inner:
-        return {**said, key: _pruned(said[key], tuple(inner))}
-    return {name: value for name, value in said.items() if name != key}
+        return {**content, key: _pruned(content[key], tuple(inner))}
+    return {name: value for name, value in content.items() if name != key}
 
 
 def dotted(path: tuple[str, ...]) -> str:

@@ -54,10 +54,10 @@ def _calls(examination: Examination) -> Iterator[Found]:
 
 def _is_unanswered(examination: Examination) -> bool:
     """True if neither a call nor the model's own text comes; where the server fails, the plainest request does, too."""
-    asked = (examination.reply(words.CALL, "auto"), examination.raw())
-    if all(map(_is_no_answer, asked)):
+    replies = (examination.reply(words.CALL, "auto"), examination.raw())
+    if all(map(_is_no_answer, replies)):
         return True
-    return all(reply.status >= _FAILED for reply in (*asked, examination.plain))
+    return all(reply.status >= _FAILED for reply in (*replies, examination.plain))
 
 
 def _is_no_answer(reply: Reply) -> bool:
@@ -146,11 +146,11 @@ def _syntaxes(examination: Examination) -> Iterator[Found]:
 
 def _trials(examination: Examination) -> dict[str, Trial]:
     """What becomes of a call in each plausible syntax, and of the model's own call in its own."""
-    asked = plausible(examination.model)
+    syntaxes = plausible(examination.model)
     auto = examination.reply(words.CALL, "auto")
     if _NO_PARSER.search(auto.error):
-        return {syntax.id: Trial.NO_PARSER for syntax in asked}
-    trials = {syntax.id: Trial.READ if _reads(examination, syntax) else Trial.UNREAD for syntax in asked}
+        return {syntax.id: Trial.NO_PARSER for syntax in syntaxes}
+    trials = {syntax.id: Trial.READ if _reads(examination, syntax) else Trial.UNREAD for syntax in syntaxes}
     # Marks that are special tokens are not repeated from a text: what the model writes by itself is their only trial.
     own = _syntax(examination)
     if own and own not in trials and auto.taken:
@@ -203,7 +203,7 @@ def _forced_without(reply: Reply) -> Iterator[Found]:
 def _said_flags(examination: Examination) -> Iterator[Found]:
     """What the server itself says of its parsers (SGLang does), and what the model's name suggests."""
     own = trained(examination.model)
-    answer = examination.asked.get("/get_server_info")
+    answer = examination.answers.get("/get_server_info")
     if answer is None:
         yield found("flags_unsaid", suggested=_suggested(examination))
         return

@@ -205,7 +205,7 @@ def _probe(shape: Shape) -> Probe:
     def look(examination: Examination) -> Iterator[Found]:
         fate, words = _fate(examination, shape)
         shown = " ".join(words.split())[:_SHOWN]
-        yield found(f"{shape.id}_{fate.value}", words=shown, way=examination.prompts.way.value)
+        yield found(f"{shape.id}_{fate.value}", words=shown, way=examination.prompts.source.value)
 
     level, mending = _mending(shape)
     return Probe(

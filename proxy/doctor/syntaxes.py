@@ -215,8 +215,8 @@ def plausible(model: str) -> tuple[Syntax, ...]:
 
 def untried(model: str) -> dict[str, Trial]:
     """The syntaxes in which a model is not asked for a call, and why."""
-    asked = plausible(model)
-    why = {each.id: Trial.UNLIKELY if each.echoed else Trial.SPECIAL for each in SYNTAXES if each not in asked}
+    tried = plausible(model)
+    why = {each.id: Trial.UNLIKELY if each.echoed else Trial.SPECIAL for each in SYNTAXES if each not in tried}
     own = trained(model)
     if own is not None and not own.syntax:
         why[_OWN] = Trial.UNKNOWN

@@ -61,8 +61,8 @@ def _is_in(text: str, marker: ReasoningMarkers) -> bool:
 
 
 def _opened(examination: Examination) -> Iterator[Found]:
-    asked: JsonObject = {"messages": [{"role": "user", "content": "Hello."}]}
-    prompt = examination.prompts.prompt(asked)
+    conversation: JsonObject = {"messages": [{"role": "user", "content": "Hello."}]}
+    prompt = examination.prompts.prompt(conversation)
     if prompt is None or prompt.refused:
         yield found("opens_untold")
         return

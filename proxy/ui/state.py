@@ -44,7 +44,7 @@ def reasons() -> dict[str, str]:
 def without_values(summary: JsonObject) -> JsonObject:
     """What is told of a request whose values may be shown no more: they were kept before a reload."""
     repairs: list[Json] = [
-        {name: told for name, told in repair.items() if name not in ("before", "after")}
+        {name: value for name, value in repair.items() if name not in ("before", "after")}
         for repair in objects_in(summary.get("repairs"))
     ]
     return {**summary, "repairs": repairs, "values": False}

@@ -146,8 +146,8 @@ def events() -> Response:
     ctx.held.callback(counters.acquire_slots, PAGES, -1)
     shown = PageState(ctx.worker, activity)
     shown.go_on(request.headers.get("Last-Event-ID", ""))
-    told = _sent(ctx, shown, request.environ)
-    response = Response(told, content_type="text/event-stream; charset=utf-8")
+    news = _sent(ctx, shown, request.environ)
+    response = Response(news, content_type="text/event-stream; charset=utf-8")
     response.headers["X-Accel-Buffering"] = "no"
     return _secured(response)
 
@@ -187,10 +187,10 @@ def _has_left(ctx: RequestContext) -> bool:
 
 def one_request(name: str) -> Response:
     """`GET /_ui/requests/{request}`: its whole story."""
-    from proxy.ui.story import told  # noqa: PLC0415 (whoever opens no request pays for no replay)
+    from proxy.ui.story import story_json  # noqa: PLC0415 (whoever opens no request pays for no replay)
 
     number, story = _story(name)
-    return _secured(json_response(dump_json(told(number, story))))
+    return _secured(json_response(dump_json(story_json(number, story))))
 
 
 def capture(name: str) -> Response:
