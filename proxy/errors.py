@@ -52,7 +52,7 @@ class ProxyError(Exception):
 
     @property
     def logged(self) -> str:
-        """What the log may say of it."""
+        """The words for the log."""
         return self.message
 
 

@@ -1,4 +1,4 @@
-"""What a worker does for the live page: requests that have ended go to the ring, and while somebody looks, once a
+"""A worker's part in the live page: requests that have ended go to the ring, and while somebody looks, once a
 second what is under way.
 
 One thread writes, a few times a second at most: each time it wakes takes the interpreter's lock from the streams.
@@ -131,7 +131,7 @@ class Activity:
         self._write(self._taken())
 
     def _taken(self) -> list[tuple[Make, int]]:
-        """What waits, and is written now."""
+        """Take the records that wait to be written."""
         return [self._waiting.popleft() for _ in range(len(self._waiting))]
 
     def _write(self, taken: list[tuple[Make, int]]) -> None:
@@ -159,7 +159,7 @@ class Activity:
         self._try(lambda: self.ring.show_live(os.getpid(), rows, time.time()), 0)
 
     def _rows(self) -> list[JsonObject]:
-        """What is under way."""
+        """The rows of the requests that are under way."""
         try:
             return [row() for row in [*self._live.values()][:MAX_LIVE]]
         except Exception:  # the outermost boundary: the thread goes on

@@ -1,4 +1,4 @@
-"""What a configuration of an agent consists of, and the values that it is made of."""
+"""The parts of an agent's configuration, and the values that it is made of."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_KEY = "local"
 
 
 class Format(Enum):
-    """What a file is written in."""
+    """The format of a file."""
 
     JSON = "JSON"
     TOML = "TOML"
@@ -33,7 +33,7 @@ class Format(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What is known where an agent is set up.
+    """The values for an agent's configuration.
 
     `url` is the proxy's, without `/v1`; `context` is the model's in tokens, None where the server does not say, and
     `images`: it takes pictures. `key_name` is the environment variable that holds the proxy's key, empty if it wants
@@ -55,12 +55,12 @@ class Values:
 
     @property
     def key(self) -> str:
-        """What stands for the key in an environment or a command line."""
+        """The word for the key in an environment or a command line."""
         return KEY if self.key_name else NO_KEY
 
     @property
     def inputs(self) -> list[Json]:
-        """What the model takes."""
+        """The kinds of input that the model takes."""
         return ["text", "image"] if self.images else ["text"]
 
     @property
@@ -70,7 +70,7 @@ class Values:
 
     @property
     def output(self) -> int:
-        """How long a reply may be: the prompt needs room too."""
+        """The most tokens of a reply: the prompt needs room too."""
         return min(OUTPUT, self.window // 4)
 
     @property

@@ -85,7 +85,7 @@ def _removed(text: str, node: Node, start: int, end: int) -> Iterator[Edit]:
 
 
 def _edits(text: str, node: Node, content: JsonObject, unit: str) -> Iterator[Edit]:
-    """What must change in an object of the text."""
+    """The edits of an object of the text."""
     inner = _indent(text, node, unit)
     new: JsonObject = {}
     for key, value in content.items():
@@ -147,7 +147,7 @@ def _dumped(value: Json, unit: str, indent: str, text: str) -> str:
 
 
 def _indent(text: str, node: Node, unit: str) -> str:
-    """What stands before the members of an object, each on its line."""
+    """The indent of an object's members, each on its line."""
     for at, _ in node.members.values():
         before = line_of(text, at)
         if not before.strip(_BLANK):

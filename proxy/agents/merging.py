@@ -1,4 +1,4 @@
-"""What a file says once it says what an agent must be told: all else in it stays, comments too.
+"""Merging an agent's settings into a file: all else in it stays, comments too.
 
 The text itself is edited, at the places that change. What came out is read again and held against what must come out
 (`expected`): a file in which that is not so, or that cannot be read, is never written.
@@ -69,7 +69,7 @@ def _cleared(text: str, file: File) -> str:
 
 
 def _pruned(content: Json, path: tuple[str, ...]) -> JsonObject:
-    """What is said without the value of a path, which is there."""
+    """The content without the value of a path, which is there."""
     assert isinstance(content, dict)
     key, *inner = path
     if inner:
@@ -93,7 +93,7 @@ def _without(text: str, path: tuple[str, ...], format: Format) -> str:
 
 
 def read(text: str, format: Format) -> JsonObject:
-    """What a text says; nothing if it is empty. Raises NotMergeableError."""
+    """The mapping that a text holds; an empty one if the text is empty. Raises NotMergeableError."""
     try:
         value = _parsed(text, format)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
@@ -129,7 +129,7 @@ def _edited(text: str, file: File, content: JsonObject) -> str:
 
 
 def expected(before: JsonObject, content: JsonObject, listed: str = "") -> JsonObject:
-    """What a file must say that says `before` now: mappings are merged, all else is replaced."""
+    """The content of a file that says `before` now, once it is merged: mappings are merged, all else is replaced."""
     after = dict(before)
     for key, value in content.items():
         old = before.get(key)

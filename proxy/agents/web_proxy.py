@@ -48,7 +48,7 @@ def _needed(values: Values) -> dict[str, str]:
 
 
 def _excepted(name: str, environment: Mapping[str, str]) -> str:
-    """What a variable says; one that is not there, what the other one says: it would hide that from a client."""
+    """The value of a variable; where it is missing, that of the other one, which it would hide from a client."""
     if name in environment:
         return environment[name]
     return next((environment[other] for other in _EXCEPTIONS if other in environment), "")

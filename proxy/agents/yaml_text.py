@@ -30,7 +30,7 @@ def edited(text: str, content: JsonObject, listed: str = "") -> str:
 
 
 def _edits(text: str, node: yaml.MappingNode, content: JsonObject, listed: str = "") -> Iterator[Edit]:
-    """What must change in a mapping of the text."""
+    """The edits of a mapping of the text."""
     if node.flow_style:
         raise NotMergeableError("a mapping in braces would have to be changed")
     indent = " " * node.start_mark.column
@@ -71,7 +71,7 @@ def _block_edits(text: str, node: yaml.Node, value: Json, indent: str) -> Iterat
 
 
 def _inner_edits(text: str, node: yaml.Node, content: JsonObject) -> Iterator[Edit]:
-    """What must change where a mapping must stand."""
+    """The edits of a place where a mapping must stand."""
     if not isinstance(node, yaml.MappingNode):
         raise NotMergeableError("something else stands where a mapping must")
     yield from _edits(text, node, content)
@@ -89,7 +89,7 @@ def _scalar_edit(text: str, node: yaml.Node, value: Json) -> Edit:
 
 
 def _item_edits(text: str, node: yaml.Node, items: Json) -> Iterator[Edit]:
-    """What must change in a list of items that have names."""
+    """The edits of a list of items that have names."""
     if not isinstance(node, yaml.SequenceNode) or node.flow_style:
         raise NotMergeableError("something else stands where a list must, or one in brackets")
     indent = " " * node.start_mark.column
@@ -120,7 +120,7 @@ def _behind(text: str, node: yaml.Node) -> int:
 
 
 def _content(node: yaml.Node) -> Json:
-    """What a node says."""
+    """The value of a node."""
     loader = yaml.SafeLoader("")
     try:
         content: Json = loader.construct_document(node)

@@ -60,7 +60,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Spent:
-    """What was spent: requests, tokens as far as the server counts them, seconds."""
+    """The cost of an examination: requests, tokens as far as the server counts them, seconds."""
 
     requests: int = 0
     prompt_tokens: int = 0

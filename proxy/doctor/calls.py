@@ -112,7 +112,7 @@ def _syntax(examination: Examination) -> str:
 
 
 def _flag(examination: Examination) -> str:
-    """What mends the parser: its flag, as far as it can be told, and what makes it needless."""
+    """The remedy for the parser: its flag, as far as it can be told, and what makes it needless."""
     known = flags(examination.kind, examination.model, _syntax(examination)) or _NO_FLAG
     if examination.kind in KEEPS_TOOLS:
         return f"{known}; or {_WITHOUT}"
@@ -145,7 +145,7 @@ def _syntaxes(examination: Examination) -> Iterator[Found]:
 
 
 def _trials(examination: Examination) -> dict[str, Trial]:
-    """What becomes of a call in each plausible syntax, and of the model's own call in its own."""
+    """The trial of a call in each plausible syntax, and of the model's own call in its own."""
     syntaxes = plausible(examination.model)
     auto = examination.reply(words.CALL, "auto")
     if _NO_PARSER.search(auto.error):
@@ -201,7 +201,7 @@ def _forced_without(reply: Reply) -> Iterator[Found]:
 
 
 def _said_flags(examination: Examination) -> Iterator[Found]:
-    """What the server itself says of its parsers (SGLang does), and what the model's name suggests."""
+    """The parsers by the server's own words (SGLang has them), and by the model's name."""
     own = trained(examination.model)
     answer = examination.answers.get("/get_server_info")
     if answer is None:

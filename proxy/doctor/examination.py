@@ -24,7 +24,7 @@ _FORCED_TOKENS = 300
 
 @dataclass(slots=True)
 class Examination:
-    """What is known of a server. `kind` and `version` are empty where they are not known, `context` is None."""
+    """The facts of a server. `kind` and `version` are empty where they are not known, `context` is None."""
 
     ask: Asker
     model: str

@@ -30,7 +30,7 @@ MakeConversation = Callable[[str], JsonObject]
 
 
 class PromptSource(Enum):
-    """How prompts are seen."""
+    """The ways by which prompts are seen."""
 
     TOKENIZE = "/tokenize"
     APPLY_TEMPLATE = "/apply-template"
@@ -39,7 +39,7 @@ class PromptSource(Enum):
 
 
 class Fate(Enum):
-    """What becomes of a text in a conversation."""
+    """The fate of a text in a conversation."""
 
     KEPT = "kept"
     LOST = "lost"
@@ -65,7 +65,7 @@ class Prompts:
 
     @property
     def source(self) -> PromptSource:
-        """How prompts are seen here; tried once, with the plainest conversation that there is."""
+        """The way by which prompts are seen here; tried once, with the plainest conversation that there is."""
         if self._source is None:
             self._source = self._find_source()
         return self._source
@@ -78,7 +78,7 @@ class Prompts:
         return shown(body)
 
     def fate(self, shape: MakeConversation, mark: str) -> tuple[Fate, str]:
-        """What becomes of `mark` in a conversation that `shape` makes with it; and the words of a refusal."""
+        """The fate of `mark` in a conversation that `shape` makes with it; and the words of a refusal."""
         if self.source is PromptSource.NONE:
             return Fate.UNTOLD, ""
         if self.source is PromptSource.COUNTED:
@@ -129,7 +129,7 @@ class Prompts:
         return (Fate.LOST if few == many else Fate.UNTOLD), ""
 
     def _count(self, body: JsonObject) -> tuple[int | None, str]:
-        """How many tokens a prompt has, by a request for one token; and the words of a refusal."""
+        """The number of a prompt's tokens, by a request for one token; and the words of a refusal."""
         reply = self._ask.chat({"model": self._model, **body, "max_tokens": 1, "stream": False})
         if reply.status in _REFUSED:
             return None, reply.error

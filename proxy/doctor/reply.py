@@ -77,17 +77,17 @@ class Reply:
 
     @property
     def completion_tokens(self) -> int | None:
-        """How many tokens it had, if it says so."""
+        """The number of its tokens, if it says so."""
         return self._count("completion_tokens")
 
     @property
     def prompt_tokens(self) -> int | None:
-        """How many tokens the prompt had, if it says so."""
+        """The number of the prompt's tokens, if it says so."""
         return self._count("prompt_tokens")
 
     @property
     def bare_deltas(self) -> int:
-        """How many deltas of calls in a stream have no index: strict clients cannot tell whose they are."""
+        """The number of deltas of calls in a stream that have no index: strict clients cannot tell whose they are."""
         return sum(type(call.get("index")) is not int for message in self._messages() for call in _calls_of(message))
 
     def _count(self, name: str) -> int | None:

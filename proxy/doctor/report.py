@@ -1,4 +1,4 @@
-"""What was found on a server, for people and as JSON."""
+"""The report on a server, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Report:
 
     @property
     def unexamined(self) -> int:
-        """How many probes were not made, as the time was over."""
+        """The number of probes that were not made, as the time was over."""
         return sum(finding.id == NOT_EXAMINED for finding in self.findings)
 
 

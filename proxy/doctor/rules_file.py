@@ -36,7 +36,7 @@ _INDENT = "  "
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written: the file, and the copy of what it was before, or None if there was no file.
+    """The result of writing: the file, and the copy of what it was before, or None if there was no file.
 
     `infers_anew`: by the new section the file means another thing of calls without a name than before (`infer_names`).
     """

@@ -29,7 +29,7 @@ class NoServerError(Exception):
 
 
 def examine_server(ask: Asker, model: str) -> Examination:
-    """What a server says of itself, and the model to ask: the named one, else its first. Raises NoServerError."""
+    """Facts of a server, as it says them, and the model to ask: the named one, else its first. Raises NoServerError."""
     cards = _cards(ask)
     chosen = model or next((card.id for card in cards if not card.parent), cards[0].id)
     examination = Examination(ask, chosen, cards, kind_of(cards))

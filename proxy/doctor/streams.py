@@ -47,7 +47,7 @@ def _calls_in(stream: Reply) -> Iterator[Found]:
 
 
 def _faults_of(stream: Reply) -> Iterator[str]:
-    """What is wrong with the calls of a stream that has some."""
+    """The faults of the calls of a stream that has some."""
     broken = [arguments for _, arguments in stream.calls if not is_an_object(arguments)]
     if broken:
         yield f"the arguments, joined, are no JSON object: {broken[0][:_SHOWN]!r}"

@@ -1,4 +1,4 @@
-"""What is known of thinking models, by family: one row each.
+"""Facts of thinking models by family: one row each.
 
 How thoughts are marked in the text, whether the chat template opens them in the prompt, by which word thinking is
 switched and how much of it is asked for, and in which fields the template takes earlier thoughts back. The names are

@@ -1,4 +1,4 @@
-"""How the thoughts in a reply's text are told from it, by the model's family and the request's own switch."""
+"""Telling the thoughts in a reply's text from it, by the model's family and the request's own switch."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def _text(data: bytes) -> str:
 
 
 def _reading(story: Story) -> Iterator[str]:
-    """How the text of the last answer is read: its calls, and why the rest of it is none."""
+    """Lines on how the text of the last answer is read: its calls, and why the rest of it is none."""
     captured = _captured(story)
     if captured is None or captured.status != 200:
         return

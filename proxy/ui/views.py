@@ -55,7 +55,7 @@ _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 def _activity() -> Activity:
-    """What there is to show. Raises NotFound where the page is off."""
+    """The activity to show. Raises NotFound where the page is off."""
     ctx = request_context()
     activity = ctx.worker.activity
     if ctx.snapshot.settings.no_ui:
@@ -81,7 +81,7 @@ def page() -> Response:
 
 
 def sign_in_page(message: bytes = b"") -> Response:
-    """What a browser gets that has not signed in."""
+    """The page for a browser that has not signed in."""
     _activity()
     return _secured(Response(_file("sign_in.html").replace(b"<!-- message -->", message), 401, content_type=_HTML))
 
