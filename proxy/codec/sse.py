@@ -34,7 +34,7 @@ class ServerSentEvent:
 
 
 class DecoderState(Enum):
-    """How far a stream is decoded."""
+    """The stage of a stream's decoding."""
 
     # No event has come: a BOM may stand before it.
     FIRST = auto()

@@ -82,7 +82,7 @@ def _errors(examination: Examination) -> Iterator[Found]:
 
 
 def _shape(answer: Answer, what: str) -> Iterator[Found]:
-    """Whether an error is `{"error": {"message": …}}`, which the SDKs read."""
+    """A finding on an error's shape: the SDKs read `{"error": {"message": …}}`."""
     if as_text(as_object(answer.json.get("error")).get("message")):
         yield found("error_shape", what=what, status=answer.status)
     else:

@@ -72,7 +72,7 @@ def switched(body: JsonObject, family: Family | None, suffix: str = "") -> tuple
 
 
 def _listens(family: Family) -> bool:
-    """Whether the family's thinking can be switched at all."""
+    """True if the family's thinking can be switched at all."""
     return family.switch is not None or family.efforts is not None
 
 
