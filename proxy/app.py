@@ -1,4 +1,4 @@
-"""What gunicorn loads: `proxy.app:create_app()`."""
+"""The module that gunicorn loads: `proxy.app:create_app()`."""
 
 from __future__ import annotations
 

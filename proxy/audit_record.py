@@ -1,4 +1,4 @@
-"""What is told of one repair (contract C6)."""
+"""The audit record of one repair (contract C6)."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class ProxyError(Exception):
 
     @property
     def logged(self) -> str:
-        """What the log may say of it."""
+        """The words for the log."""
         return self.message
 
 
@@ -80,7 +80,7 @@ class ContextFull(BadRequest):
 
 
 class ResponseNotFound(BadRequest):
-    """What the client would go on from is not kept; told by this code, it sends the whole conversation."""
+    """The response from which the client would go on is not kept; by this code it sends the whole conversation."""
 
     code = "previous_response_not_found"
 

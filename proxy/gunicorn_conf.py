@@ -473,7 +473,7 @@ class Worker(ThreadWorker):
             return False
 
     def murder_pending(self) -> None:
-        """What the worker does at least once a second: end what has waited for long enough, or stands in the way."""
+        """End the connections that have waited for long enough, or stand in the way; called at least once a second."""
         now = time.monotonic()
         self._lingering.check(self.poller)
         if not self.alive:

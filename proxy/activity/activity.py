@@ -1,4 +1,4 @@
-"""What a worker does for the live page: requests that have ended go to the ring, and while somebody looks, once a
+"""A worker's part in the live page: requests that have ended go to the ring, and while somebody looks, once a
 second what is under way.
 
 One thread writes, a few times a second at most: each time it wakes takes the interpreter's lock from the streams.
@@ -70,7 +70,7 @@ class Activity:
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         self._one = threading.Lock()
-        self._told = False
+        self._has_logged = False
         self._is_shown = False
 
     def begin(self, row: Row) -> Callable[[], None]:
@@ -131,7 +131,7 @@ class Activity:
         self._write(self._taken())
 
     def _taken(self) -> list[tuple[Make, int]]:
-        """What waits, and is written now."""
+        """Take the records that wait to be written."""
         return [self._waiting.popleft() for _ in range(len(self._waiting))]
 
     def _write(self, taken: list[tuple[Make, int]]) -> None:
@@ -159,7 +159,7 @@ class Activity:
         self._try(lambda: self.ring.show_live(os.getpid(), rows, time.time()), 0)
 
     def _rows(self) -> list[JsonObject]:
-        """What is under way."""
+        """The rows of the requests that are under way."""
         try:
             return [row() for row in [*self._live.values()][:MAX_LIVE]]
         except Exception:  # the outermost boundary: the thread goes on
@@ -170,12 +170,12 @@ class Activity:
         try:
             write()
         except Unavailable as error:
-            if not self._told:
+            if not self._has_logged:
                 log.error("%s; what it should show is lost", error.message)
-            self._told = True
+            self._has_logged = True
             self._lose(records)
         else:
-            self._told = False
+            self._has_logged = False
 
 
 def open_activity(

@@ -1,4 +1,4 @@
-"""What is kept of one request that has ended."""
+"""The record of one request that has ended."""
 
 from __future__ import annotations
 

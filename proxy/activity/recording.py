@@ -1,4 +1,4 @@
-"""What was said in one request, as far as it is kept for the live page: so many bytes of each side, the first ones.
+"""The bodies of one request, as far as they are kept for the live page: the first bytes of each side.
 
 A recording is made only where values may be shown. It copies nothing: the parts are those that pass.
 """
@@ -43,12 +43,12 @@ class Excerpt:
 
     @property
     def data(self) -> bytes:
-        """What is kept."""
+        """The bytes that are kept."""
         return b"".join(self._parts)
 
     @property
     def kept(self) -> int:
-        """How many bytes are kept."""
+        """The number of bytes that are kept."""
         return min(self.size, MAX_KEPT)
 
     @property
@@ -83,7 +83,7 @@ class TryRecording:
 
     @property
     def made(self) -> JsonObject | None:
-        """What became of the answer (`exchange/reply_record.py`); None where that is not recorded."""
+        """The record of the answer (`exchange/reply_record.py`); None where that is not recorded."""
         return self._made()
 
     @property
@@ -106,10 +106,10 @@ class TryRecording:
 
 
 class Recording:
-    """One request: what the client sent (`asked`), its `tries`, and what the client got (`sent`)."""
+    """One request: what the client sent (`client_body`), its `tries`, and what the client got (`sent`)."""
 
-    def __init__(self, asked: bytes) -> None:
-        self.asked = Excerpt(asked)
+    def __init__(self, client_body: bytes) -> None:
+        self.client_body = Excerpt(client_body)
         self.tries: list[TryRecording] = []
         self.sent = Excerpt()
 

@@ -124,7 +124,7 @@ class ActivityRing:
         return Story(as_object(load_json(found[0])), dict(parts))
 
     def counts(self, now: float) -> list[tuple[int, str, str, int]]:
-        """What was counted in the last hour: minute, group, name and number, the oldest first."""
+        """The counts of the last hour: minute, group, name and number, the oldest first."""
         with self._use() as database:
             return database.execute(
                 "SELECT minute, kind, name, count FROM counts WHERE minute > ? ORDER BY minute, kind, name",
@@ -138,13 +138,13 @@ class ActivityRing:
             database.execute("INSERT OR REPLACE INTO live VALUES (?, ?, ?)", (worker, now, dump_json([*rows])))
 
     def live(self, now: float) -> list[JsonObject]:
-        """What all workers have under way, as they said it last."""
+        """The rows of all workers' requests under way, as each wrote them last."""
         with self._use() as database:
-            found = database.execute(
+            cells = database.execute(
                 "SELECT rows FROM live WHERE at >= ? ORDER BY worker", (now - LIVE_SECONDS,)
             ).fetchall()
-        said = [load_json(rows) for (rows,) in found]
-        return [as_object(row) for rows in said if isinstance(rows, list) for row in rows]
+        lists = [load_json(rows) for (rows,) in cells]
+        return [as_object(row) for rows in lists if isinstance(rows, list) for row in rows]
 
     def begin_session(self, digest: bytes, until: float) -> None:
         """Somebody has signed in; the oldest of too many are signed out."""

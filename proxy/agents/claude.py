@@ -14,29 +14,29 @@ _RIVALS = ("ANTHROPIC_API_KEY", *(f"CLAUDE_CODE_USE_{cloud}" for cloud in _CLOUD
 
 
 def _configure(values: Values) -> Configuration:
-    told, helper, rivals = _said(values), {}, _RIVALS
+    variables, helper, rivals = _variables(values), {}, _RIVALS
     if values.key_name:
         # The key itself stands in no file: this is a command that prints it. A token would win over it.
         helper = {"apiKeyHelper": f'printf %s "${values.key_name}"'}
         rivals = (*_RIVALS, _TOKEN)
     else:
-        told = {**told, _TOKEN: NO_KEY}
+        variables = {**variables, _TOKEN: NO_KEY}
     path = values.place("CLAUDE_CONFIG_DIR", ".claude", "settings.json")
-    settings: JsonObject = {"env": {**told}, **helper}
+    settings: JsonObject = {"env": {**variables}, **helper}
     # What its settings say wins over its environment, and what is empty there counts as not set.
-    winning = {"env": {**dict.fromkeys(rivals, ""), **told}, **helper}
+    winning = {"env": {**dict.fromkeys(rivals, ""), **variables}, **helper}
     return Configuration(
         command=("claude",),
-        environment={_TOKEN: values.key, **_said(values)},
+        environment={_TOKEN: values.key, **_variables(values)},
         unset=_RIVALS,
         files=(File(path, Format.JSON, settings, optional=True, without=tuple(("env", name) for name in rivals)),),
         launched=("--settings", json.dumps(winning)),
     )
 
 
-def _said(values: Values) -> dict[str, str]:
+def _variables(values: Values) -> dict[str, str]:
     """The variables, but for the token."""
-    said = {
+    variables = {
         "ANTHROPIC_BASE_URL": values.url,
         "ANTHROPIC_MODEL": values.model,
         # The background requests, and the names that stand for a model in its own lists.
@@ -52,9 +52,9 @@ def _said(values: Values) -> dict[str, str]:
     if values.context is not None:
         # It takes 200,000 tokens for any model that it does not know; the first is read unless the name of the model
         # begins with `claude-`, the second caps where it compacts, at 100,000 or more.
-        said["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(values.context)
-        said["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = str(values.context)
-    return said
+        variables["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(values.context)
+        variables["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = str(values.context)
+    return variables
 
 
 CLAUDE = Agent(

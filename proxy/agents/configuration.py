@@ -1,4 +1,4 @@
-"""What a configuration of an agent consists of, and the values that it is made of."""
+"""The parts of an agent's configuration, and the values that it is made of."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PI_THINKS: JsonObject = {"supportsDeveloperRole": False, "supportsReasoningEffo
 
 
 class Format(Enum):
-    """What a file is written in."""
+    """The format of a file."""
 
     JSON = "JSON"
     TOML = "TOML"
@@ -40,7 +40,7 @@ class Format(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What is known where an agent is set up.
+    """The values for an agent's configuration.
 
     `url` is the proxy's, without `/v1`; `context` is the model's in tokens, None where the server does not say, and
     `images`: it takes pictures. `efforts` are the words by which it can be told how much to think, from `none` to
@@ -64,12 +64,12 @@ class Values:
 
     @property
     def key(self) -> str:
-        """What stands for the key in an environment or a command line."""
+        """The word for the key in an environment or a command line."""
         return KEY if self.key_name else NO_KEY
 
     @property
     def inputs(self) -> list[Json]:
-        """What the model takes."""
+        """The kinds of input that the model takes."""
         return ["text", "image"] if self.images else ["text"]
 
     @property
@@ -79,7 +79,7 @@ class Values:
 
     @property
     def output(self) -> int:
-        """How long a reply may be: the prompt needs room too."""
+        """The most tokens of a reply: the prompt needs room too."""
         return min(OUTPUT, self.window // 4)
 
     @property

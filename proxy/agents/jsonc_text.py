@@ -85,7 +85,7 @@ def _removed(text: str, node: Node, start: int, end: int) -> Iterator[Edit]:
 
 
 def _edits(text: str, node: Node, content: JsonObject, unit: str) -> Iterator[Edit]:
-    """What must change in an object of the text."""
+    """The edits of an object of the text."""
     inner = _indent(text, node, unit)
     new: JsonObject = {}
     for key, value in content.items():
@@ -97,9 +97,9 @@ def _edits(text: str, node: Node, content: JsonObject, unit: str) -> Iterator[Ed
             yield from _edits(text, member, value, unit)
         elif repr(member.value) != repr(value):  # 1 is no true
             # What was said in the old value stands before its key then.
-            said = [f"{comment}{line_end(text)}{inner}" for comment in _comments(text[member.start : member.end])]
-            if said:
-                yield Edit(at, at, "".join(said))
+            comments = [f"{comment}{line_end(text)}{inner}" for comment in _comments(text[member.start : member.end])]
+            if comments:
+                yield Edit(at, at, "".join(comments))
             yield Edit(member.start, member.end, _dumped(value, unit, inner, text))
     if new:
         yield from _added(text, node, new, unit)
@@ -112,19 +112,19 @@ def _added(text: str, node: Node, new: JsonObject, unit: str) -> Iterator[Edit]:
     newline = line_end(text)
     brace = node.end - 1
     before = len(text[:brace].rstrip(_BLANK))
-    told = newline + f",{newline}".join(lines)
+    added = newline + f",{newline}".join(lines)
     end = before
     if "\n" not in text[before:brace]:
-        told += newline + inner.removesuffix(unit)
+        added += newline + inner.removesuffix(unit)
         end = brace
     if node.members:
         last = max(member.end for _, member in node.members.values())
         if _comma(text, last, brace) is None:
             if last == before:
-                told = f",{told}"
+                added = f",{added}"
             else:
                 yield Edit(last, last, ",")
-    yield Edit(before, end, told)
+    yield Edit(before, end, added)
 
 
 def _comma(text: str, start: int, end: int) -> int | None:
@@ -147,7 +147,7 @@ def _dumped(value: Json, unit: str, indent: str, text: str) -> str:
 
 
 def _indent(text: str, node: Node, unit: str) -> str:
-    """What stands before the members of an object, each on its line."""
+    """The indent of an object's members, each on its line."""
     for at, _ in node.members.values():
         before = line_of(text, at)
         if not before.strip(_BLANK):

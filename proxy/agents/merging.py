@@ -1,4 +1,4 @@
-"""What a file says once it says what an agent must be told: all else in it stays, comments too.
+"""Merging an agent's settings into a file: all else in it stays, comments too.
 
 The text itself is edited, at the places that change. What came out is read again and held against what must come out
 (`expected`): a file in which that is not so, or that cannot be read, is never written.
@@ -49,34 +49,34 @@ def in_the_way(text: str, file: File) -> list[tuple[str, ...]]:
     """The keys that would win over what the file must say, and are there, by their paths. Raises NotMergeableError."""
     if file.own:
         return []
-    said = read(text, file.format)
-    return [path for path in file.without if _has(said, path)]
+    content = read(text, file.format)
+    return [path for path in file.without if _has(content, path)]
 
 
 def left(text: str, file: File) -> list[tuple[str, ...]]:
     """The models that the file says for a part of the agent, by their paths, but for those of the proxy. Raises
     NotMergeableError.
     """
-    said = read(text, file.format) if file.rivals else {}
-    return [at for path in file.rivals for at, value in _found(said, path) if not _is_ours(value)]
+    content = read(text, file.format) if file.rivals else {}
+    return [at for path in file.rivals for at, value in _found(content, path) if not _is_ours(value)]
 
 
-def _found(said: Json, path: tuple[str, ...], at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Json]]:
+def _found(content: Json, path: tuple[str, ...], at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Json]]:
     """The values at a path, each with its own."""
     if not path:
-        yield at, said
+        yield at, content
         return
     key, *inner = path
-    for name, value in _members(said):
+    for name, value in _members(content):
         if key in (_ANY, name):
             yield from _found(value, tuple(inner), (*at, name))
 
 
-def _members(said: Json) -> Iterable[tuple[str, Json]]:
-    if isinstance(said, dict):
-        return said.items()
-    if isinstance(said, list):
-        return [(str(index), item) for index, item in enumerate(said)]
+def _members(content: Json) -> Iterable[tuple[str, Json]]:
+    if isinstance(content, dict):
+        return content.items()
+    if isinstance(content, list):
+        return [(str(index), item) for index, item in enumerate(content)]
     return ()
 
 
@@ -86,31 +86,31 @@ def _is_ours(model: Json) -> bool:
     return not isinstance(name, str) or not name or name.startswith(f"{PROVIDER}/")
 
 
-def _has(said: Json, path: tuple[str, ...]) -> bool:
+def _has(content: Json, path: tuple[str, ...]) -> bool:
     for key in path:
-        if not isinstance(said, dict) or key not in said:
+        if not isinstance(content, dict) or key not in content:
             return False
-        said = said[key]
+        content = content[key]
     return True
 
 
 def _cleared(text: str, file: File) -> str:
     """The text without what is in the way."""
     for path in in_the_way(text, file):
-        wanted = _pruned(read(text, file.format), path)
+        pruned = _pruned(read(text, file.format), path)
         text = _without(text, path, file.format)
-        if not _says(text, file.format, wanted):
+        if not _says(text, file.format, pruned):
             raise NotMergeableError(f"{dotted(path)} would win over it, and cannot be taken out safely")
     return text
 
 
-def _pruned(said: Json, path: tuple[str, ...]) -> JsonObject:
-    """What is said without the value of a path, which is there."""
-    assert isinstance(said, dict)
+def _pruned(content: Json, path: tuple[str, ...]) -> JsonObject:
+    """The content without the value of a path, which is there."""
+    assert isinstance(content, dict)
     key, *inner = path
     if inner:
-        return {**said, key: _pruned(said[key], tuple(inner))}
-    return {name: value for name, value in said.items() if name != key}
+        return {**content, key: _pruned(content[key], tuple(inner))}
+    return {name: value for name, value in content.items() if name != key}
 
 
 def dotted(path: tuple[str, ...]) -> str:
@@ -129,7 +129,7 @@ def _without(text: str, path: tuple[str, ...], format: Format) -> str:
 
 
 def read(text: str, format: Format) -> JsonObject:
-    """What a text says; nothing if it is empty. Raises NotMergeableError."""
+    """The mapping that a text holds; an empty one if the text is empty. Raises NotMergeableError."""
     try:
         value = _parsed(text, format)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
@@ -165,7 +165,7 @@ def _edited(text: str, file: File, content: JsonObject) -> str:
 
 
 def expected(before: JsonObject, content: JsonObject, listed: str = "") -> JsonObject:
-    """What a file must say that says `before` now: mappings are merged, all else is replaced."""
+    """The content of a file that says `before` now, once it is merged: mappings are merged, all else is replaced."""
     after = dict(before)
     for key, value in content.items():
         old = before.get(key)

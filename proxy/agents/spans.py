@@ -11,7 +11,7 @@ class NotMergeableError(Exception):
 
 
 class Edit(NamedTuple):
-    """What stands from `start` to `end` becomes `text`."""
+    """An edit: the characters from `start` to `end` become `text`."""
 
     start: int
     end: int
@@ -26,10 +26,10 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
 
 
 def line_end(text: str) -> str:
-    """How lines of the text end."""
+    """The line end that the text uses."""
     return "\r\n" if "\r\n" in text else "\n"
 
 
 def line_of(text: str, at: int) -> str:
-    """What stands before a place on its line."""
+    """The part of a line before a place."""
     return text[text.rfind("\n", 0, at) + 1 : at]

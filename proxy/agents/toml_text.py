@@ -115,7 +115,7 @@ def _path(line: str) -> tuple[str, ...]:
 
 
 def _value(line: str) -> JsonObject:
-    """What a line says alone; nothing if it does not say it alone."""
+    """The content of one line alone; an empty one if it has none by itself."""
     try:
         return tomllib.loads(line)
     except tomllib.TOMLDecodeError:

@@ -48,17 +48,17 @@ def _needed(values: Values) -> dict[str, str]:
 
 
 def _excepted(name: str, environment: Mapping[str, str]) -> str:
-    """What a variable says; one that is not there, what the other one says: it would hide that from a client."""
+    """The value of a variable; where it is missing, that of the other one, which it would hide from a client."""
     if name in environment:
         return environment[name]
     return next((environment[other] for other in _EXCEPTIONS if other in environment), "")
 
 
-def _with(said: str, hosts: list[str]) -> str:
+def _with(exceptions: str, hosts: list[str]) -> str:
     """The list with these hosts in it, each once."""
-    if said.strip() == _ALL:
-        return said
-    there = {entry.lower() for entry in _BETWEEN.split(said)}
+    if exceptions.strip() == _ALL:
+        return exceptions
+    there = {entry.lower() for entry in _BETWEEN.split(exceptions)}
     missing = [host for host in dict.fromkeys(hosts) if host and host not in there]
-    before = [said.rstrip(", \t")] if said.strip(", \t") else []
+    before = [exceptions.rstrip(", \t")] if exceptions.strip(", \t") else []
     return ",".join([*before, *missing])

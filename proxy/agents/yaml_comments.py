@@ -28,7 +28,7 @@ def dash_before(text: str, item: int) -> int:
 
 
 def _gaps(text: str) -> Iterator[slice]:
-    """What stands between words: there a `#` begins a comment."""
+    """The parts of a text between words: there a `#` begins a comment."""
     at = 0
     for token in _tokens(text):
         if isinstance(token, yaml.ScalarToken):  # nothing else can hold a `#`

@@ -30,7 +30,7 @@ def edited(text: str, content: JsonObject, listed: str = "") -> str:
 
 
 def _edits(text: str, node: yaml.MappingNode, content: JsonObject, listed: str = "") -> Iterator[Edit]:
-    """What must change in a mapping of the text."""
+    """The edits of a mapping of the text."""
     if node.flow_style:
         raise NotMergeableError("a mapping in braces would have to be changed")
     indent = " " * node.start_mark.column
@@ -46,7 +46,7 @@ def _edits(text: str, node: yaml.MappingNode, content: JsonObject, listed: str =
             yield from _item_edits(text, old, value)
         elif isinstance(value, dict):
             yield from _inner_edits(text, old, value)
-        elif repr(_said(old)) != repr(value):  # 1 is no true
+        elif repr(_content(old)) != repr(value):  # 1 is no true
             yield _scalar_edit(text, old, value)
     if new:
         place = _behind(text, node)
@@ -64,14 +64,14 @@ def _block_edits(text: str, node: yaml.Node, value: Json, indent: str) -> Iterat
     """Lines below its key in the place of what is empty. What was said in that stands before them then."""
     start, end = node.start_mark.index, node.end_mark.index
     yield Edit(len(text[:start].rstrip(" ")), end, "")
-    said = "".join(f"{indent}{comment}{line_end(text)}" for comment in comments_in(text, start, end))
+    comments = "".join(f"{indent}{comment}{line_end(text)}" for comment in comments_in(text, start, end))
     place = _behind(text, node)
     _, _, lines = _dumped({"key": value}, indent, text).partition("\n")
-    yield Edit(place, place, said + lines)
+    yield Edit(place, place, comments + lines)
 
 
 def _inner_edits(text: str, node: yaml.Node, content: JsonObject) -> Iterator[Edit]:
-    """What must change where a mapping must stand."""
+    """The edits of a place where a mapping must stand."""
     if not isinstance(node, yaml.MappingNode):
         raise NotMergeableError("something else stands where a mapping must")
     yield from _edits(text, node, content)
@@ -81,30 +81,30 @@ def _scalar_edit(text: str, node: yaml.Node, value: Json) -> Edit:
     """A scalar becomes another."""
     if not isinstance(node, yaml.ScalarNode):
         raise NotMergeableError("a mapping or a list stands where a word must")
-    told = yaml.safe_dump(value, allow_unicode=True, width=1000).removesuffix("\n").removesuffix("\n...")
+    scalar = yaml.safe_dump(value, allow_unicode=True, width=1000).removesuffix("\n").removesuffix("\n...")
     start, end = node.start_mark.index, node.end_mark.index
     if node.style in ("|", ">"):  # a block of text goes on to the next line, and may have a comment in its first one
-        told = "  ".join([told, *comments_in(text, start, end)]) + line_end(text)
-    return Edit(start, end, told)
+        scalar = "  ".join([scalar, *comments_in(text, start, end)]) + line_end(text)
+    return Edit(start, end, scalar)
 
 
 def _item_edits(text: str, node: yaml.Node, items: Json) -> Iterator[Edit]:
-    """What must change in a list of items that have names."""
+    """The edits of a list of items that have names."""
     if not isinstance(node, yaml.SequenceNode) or node.flow_style:
         raise NotMergeableError("something else stands where a list must, or one in brackets")
     indent = " " * node.start_mark.column
-    there = {_name(_said(item)): item for item in node.value}
+    there = {_name(_content(item)): item for item in node.value}
     for item in as_list(items):
         old = there.get(_name(item))
-        told = _dumped([item], indent, text)
+        dumped = _dumped([item], indent, text)
         if old is None:
             place = _behind(text, node)
-            yield Edit(place, place, told)
-        elif _said(old) != item:
+            yield Edit(place, place, dumped)
+        elif _content(old) != item:
             # From its dash on, which is in the column of the list. What was said in it of it stands before it then.
             start, end = dash_before(text, old.start_mark.index), _behind(text, old)
-            said = [f"{comment}{line_end(text)}{indent}" for comment in comments_in(text, start, end)]
-            yield Edit(start, end, "".join(said) + told.removeprefix(indent))
+            comments = [f"{comment}{line_end(text)}{indent}" for comment in comments_in(text, start, end)]
+            yield Edit(start, end, "".join(comments) + dumped.removeprefix(indent))
 
 
 def _behind(text: str, node: yaml.Node) -> int:
@@ -119,14 +119,14 @@ def _behind(text: str, node: yaml.Node) -> int:
     return text.find("\n", end) + 1
 
 
-def _said(node: yaml.Node) -> Json:
-    """What a node says."""
+def _content(node: yaml.Node) -> Json:
+    """The value of a node."""
     loader = yaml.SafeLoader("")
     try:
-        value: Json = loader.construct_document(node)
+        content: Json = loader.construct_document(node)
     finally:
         loader.dispose()
-    return value
+    return content
 
 
 def _name(item: Json) -> Json:

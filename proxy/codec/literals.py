@@ -53,7 +53,7 @@ _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 class Also(Flag):
-    """What a text may hold besides the literals of JSON and Python.
+    """Notations that a text may hold besides the literals of JSON and Python.
 
     `BARE_KEYS`: `{path: "a"}`; `LOST_COMMAS`: `{"a": 1 "b": 2}`; `TYPOGRAPHIC`: `{“a”: „b“}`; `PYTHON`: the escapes
     that JSON does not have.
@@ -69,7 +69,7 @@ JSON_AND_PYTHON = Also(0)
 
 
 def printed_by_python(text: str) -> Also:
-    """What a text may hold: Python's escapes too, if its first key is in Python's quotation marks."""
+    """The notations of a text: Python's escapes too, if its first key is in Python's quotation marks."""
     if text.lstrip("{[( \t\r\n").startswith("'"):
         return Also.PYTHON
     return JSON_AND_PYTHON
@@ -206,7 +206,7 @@ class _LiteralParser:
         return items
 
     def _tuple(self, depth: int) -> Json:
-        """What stands in Python's brackets: only a comma makes a tuple, `(1)` is 1."""
+        """The value in Python's brackets: only a comma makes a tuple, `(1)` is 1."""
         items: list[Json] = []
         commas = 0
         self.pos += 1
@@ -318,8 +318,8 @@ def _number(word: str) -> Json:
 
 
 def _escape(text: str, at: int, *, python: bool = False) -> tuple[str, int]:
-    """What the escape behind a backslash stands for, and where it ends. What escapes nothing stays as it is: in JSON
-    `\\033` and `\\app` are no escapes, as they are in Python.
+    """The character of the escape behind a backslash, and the place where it ends. What escapes nothing stays as it is:
+    in JSON `\\033` and `\\app` are no escapes, as they are in Python.
     """
     if python:
         octal = _OCTAL.match(text, at)
@@ -352,7 +352,7 @@ def _character(escape: str) -> str:
 
 
 def unescape(inside: str) -> str:
-    """What a string stands for, of which this stands between its marks; marks without a backslash are its own."""
+    """The value of a string of which this stands between its marks; marks without a backslash are its own."""
     parts: list[str] = []
     escapes: set[_Escape] = set()
     start = 0
@@ -367,7 +367,7 @@ def unescape(inside: str) -> str:
 
 
 class _Escape(Enum):
-    """What a backslash in a string does."""
+    """The meanings of a backslash in a string."""
 
     # It stands before a mark or another backslash: whoever wrote it knew how to escape.
     SURE = auto()

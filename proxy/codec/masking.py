@@ -95,7 +95,7 @@ class Mask:
         return True
 
     def found(self, data: bytes, *, ended: bool = False) -> FoundSecrets:
-        """What of the secrets is in the data; `ended`: nothing follows it."""
+        """The secrets that are in the data; `ended`: nothing follows it."""
         spans: list[Span] = []
         at, most = len(data), 0
         for layer in layers(data, ended=ended):
@@ -182,7 +182,7 @@ def _places(text: bytes, form: bytes) -> Iterator[Span]:
 
 
 def _overlap(text: bytes, form: bytes, fallback: list[int]) -> int:
-    """How many bytes at the end of a text are the beginning of a form, but not all of it."""
+    """The number of bytes at the end of a text that are the beginning of a form, but not all of it."""
     size = 0
     if text[-1:] not in form:
         return size
@@ -206,7 +206,7 @@ def _fallback(form: bytes) -> list[int]:
 
 
 def _matched(form: bytes, fallback: list[int], size: int, byte: int) -> int:
-    """How much of a form's beginning a text ends with, of which `size` bytes were matched before this one."""
+    """The length of a form's beginning with which a text ends, of which `size` bytes were matched before this one."""
     while size and form[size] != byte:
         size = fallback[size - 1]
     if form[size] == byte:

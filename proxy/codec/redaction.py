@@ -157,7 +157,7 @@ def _spans(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _shape_at(data: bytes, at: int, start: bytes, shape: re.Pattern[bytes]) -> re.Match[bytes] | None:
-    """What has the shape of a key where its beginning stands; what follows `Bearer ` is the key alone."""
+    """A match of a key's shape where its beginning stands; what follows `Bearer ` is the key alone."""
     if start == _BEARER:
         return shape.match(data, at + len(start))
     return shape.match(data, at)
@@ -195,7 +195,7 @@ class _Joined:
 
 
 def _inside(data: bytes | None, within: tuple[str, ...]) -> Json:
-    """What stands at a place of an event's body; None where there is none."""
+    """The value at a place of an event's body; None where there is none."""
     try:
         body = load_chunk(data or b"null")
     except ValueError:

@@ -56,7 +56,7 @@ class BodyMasking(Protocol):
 
 
 def body_masking(mask: Mask, status: int, content_type: str, content_coding: str = "") -> BodyMasking:
-    """How the body of a response is masked: by its status and the values of its `Content-...` headers."""
+    """The masking of a response's body: by its status and the values of its `Content-...` headers."""
     media_type = content_type.partition(";")[0].strip().lower()
     if status >= 400:
         return Masking(mask)
@@ -108,7 +108,7 @@ class ErrorMasking:
         return self._decided.feed(self._take())
 
     def _decide(self) -> BodyMasking | None:
-        """What is known by the beginning of the body; None if nothing."""
+        """The masking that the beginning of the body decides; None if it decides none."""
         if _is_no_object(self._held):
             return Masking(self._mask)
         if len(self._held) > MAX_ERROR_BODY:
@@ -180,7 +180,7 @@ class RecordMasking:
         return masking.feed(record) + masking.finish(cut_off=cut_off)
 
     def _overflow(self) -> bytes:
-        """What can leave of a record that is too long: all but what may be the beginning of its end."""
+        """The part of a too long record that can leave: all but what may be the beginning of its end."""
         if self._too_long is None:
             self._too_long = Masking(self._mask)
         ready = bytes(self._unfinished[:-3])

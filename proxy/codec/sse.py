@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from proxy.errors import LimitExceeded
 from proxy.limits import MAX_EVENT
+from proxy.transitions import next_state
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\r|\n")
@@ -31,6 +33,53 @@ class ServerSentEvent:
     name: str = ""
 
 
+class DecoderState(Enum):
+    """The stage of a stream's decoding."""
+
+    # No event has come: a BOM may stand before it.
+    FIRST = auto()
+    # An event has come, or its beginning.
+    LATER = auto()
+    # An event was too long: where the next one begins is not known.
+    TOO_LONG = auto()
+    # The stream has ended.
+    FINISHED = auto()
+
+
+class DecoderStep(Enum):
+    """A step of the decoding."""
+
+    # An event is whole.
+    EVENT = auto()
+    # An event has more bytes than are allowed.
+    OVERFLOW = auto()
+    # The stream ends.
+    END = auto()
+
+
+TRANSITIONS: dict[DecoderState, dict[DecoderStep, DecoderState]] = {
+    DecoderState.FIRST: {
+        DecoderStep.EVENT: DecoderState.LATER,
+        DecoderStep.OVERFLOW: DecoderState.TOO_LONG,
+        DecoderStep.END: DecoderState.FINISHED,
+    },
+    DecoderState.LATER: {
+        DecoderStep.OVERFLOW: DecoderState.TOO_LONG,
+        DecoderStep.END: DecoderState.FINISHED,
+    },
+    DecoderState.TOO_LONG: {
+        DecoderStep.END: DecoderState.TOO_LONG,
+    },
+    DecoderState.FINISHED: {
+        DecoderStep.END: DecoderState.FINISHED,
+    },
+}
+
+
+# Each event asks for these.
+_FIRST, _LATER = DecoderState.FIRST, DecoderState.LATER
+
+
 class Decoder:
     """Bytes in any cut to events; equal results at every cut.
 
@@ -40,10 +89,8 @@ class Decoder:
     def __init__(self, max_event: int = MAX_EVENT) -> None:
         self._buffer = bytearray()
         self._searched = 0
-        self._first = True
-        self._finished = False
+        self._state = _FIRST
         self._line_feeds_only = True
-        self._over = False
         self._max_event = max_event
 
     @property
@@ -54,13 +101,13 @@ class Decoder:
     @property
     def between_events(self) -> bool:
         """True if the next byte begins an event that is not the first one."""
-        return not (self._first or self._buffer or self._over)
+        return self._state is _LATER and not self._buffer
 
     def feed(self, data: bytes) -> tuple[ServerSentEvent, ...]:
         """Take the next bytes; give the events that they complete."""
-        if self._finished:
+        if self._state is DecoderState.FINISHED:
             raise ValueError("feed after finish")
-        if self._over:
+        if self._state is DecoderState.TOO_LONG:
             raise LimitExceeded("max_event", self._max_event)
         buffer = self._buffer
         buffer += data
@@ -76,27 +123,29 @@ class Decoder:
             del buffer[:start]
         # Events that were whole before are given first; the next call says it.
         if end - start > self._max_event or len(buffer) > self._max_event:
-            self._over = True
-        if self._over and not events:
-            raise LimitExceeded("max_event", self._max_event)
+            self._move(DecoderStep.OVERFLOW)
+            if not events:
+                raise LimitExceeded("max_event", self._max_event)
         # The longest boundary is four bytes: it may have begun in the last three.
         self._searched = max(0, len(buffer) - 3)
         return tuple(events)
 
     def finish(self) -> tuple[ServerSentEvent, ...]:
         """Say that the stream ended; give the event that lacked its blank line, if there is one, completed."""
-        self._finished = True
         raw = bytes(self._buffer)
         self._buffer.clear()
-        if self._over:
+        if self._state is DecoderState.TOO_LONG:
             raise LimitExceeded("max_event", self._max_event)
-        if not raw.strip(b"\r\n"):
-            return ()
-        # After a lone CR, one LF would only make a CRLF of it.
-        ending = b"\n\n"
-        if raw.endswith(b"\n"):
-            ending = b"\n"
-        return (self._event(raw + ending),)
+        events: tuple[ServerSentEvent, ...] = ()
+        if raw.strip(b"\r\n"):
+            # After a lone CR, one LF would only make a CRLF of it.
+            ending = b"\n" if raw.endswith(b"\n") else b"\n\n"
+            events = (self._event(raw + ending),)
+        self._move(DecoderStep.END)
+        return events
+
+    def _move(self, step: DecoderStep) -> None:
+        self._state = next_state(TRANSITIONS, self._state, step)
 
     def _boundary(self) -> int:
         """The position after the next blank line, or 0."""
@@ -108,8 +157,8 @@ class Decoder:
 
     def _event(self, raw: bytes) -> ServerSentEvent:
         text = raw
-        if self._first:
-            self._first = False
+        if self._state is _FIRST:
+            self._move(DecoderStep.EVENT)
             text = raw.removeprefix(_BOM)
         # Nearly every event of every model server: one data line.
         simple = text.startswith(b"data: ") and text.find(b"\n") == len(text) - 2 and b"\r" not in text

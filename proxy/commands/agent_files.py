@@ -30,7 +30,7 @@ _FOLDER = 0o700
 
 @dataclass(slots=True)
 class _Kept:
-    """What was done to one file: where its copy is (empty: it did not exist), the digest of what was left last, and
+    """A change of one file: where its copy is (empty: it did not exist), the digest of what was left last, and
     whether somebody else had changed it before that.
     """
 
@@ -41,8 +41,8 @@ class _Kept:
 
 @dataclass(slots=True)
 class _Record:
-    """What was done for an agent. `folders` were made, outer ones first; `first` is the digest of a command line that
-    was run.
+    """The record of the changes for an agent. `folders` were made, outer ones first; `first` is the digest of a command
+    line that was run.
     """
 
     files: dict[str, _Kept] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class AgentFiles:
         return lines
 
     def _plan(self, file: File) -> tuple[bytes | None, bytes, str]:
-        """What the file holds now, what it shall hold, and what is taken out of it, in words."""
+        """The file's bytes now, those that it shall have, and a note on what is taken out of it."""
         before = _bytes(_real(file.path))
         try:
             text = (before or b"").decode()
@@ -198,7 +198,7 @@ def _real(path: str) -> Path:
 
 
 def _bytes(path: Path) -> bytes | None:
-    """What a file holds; None if it does not exist. Raises CommandError, for what is no file too.
+    """The bytes of a file; None if it does not exist. Raises CommandError, for what is no file too.
 
     A pipe has no end, and a device must not be replaced.
     """

@@ -1,4 +1,4 @@
-"""What `serve` is about to do, said once at its start: on a terminal a small table, else a few lines of the log.
+"""The banner of `serve`, shown once at its start: on a terminal a small table, else a few lines of the log.
 
 No key is ever in it, only whether there are some: `facts` is given nothing else of them.
 """
@@ -40,7 +40,7 @@ def keys_there(keys: Keys) -> KeysThere:
 
 
 def facts(settings: Settings, rules: Rules, keys: KeysThere) -> dict[str, str]:
-    """What it is about to do, by what it is about; each text is safe to print."""
+    """The banner's texts by name, such as `listens on`; each is safe to print."""
     texts = {
         "listens on": f"http://{bind(settings)}",
         "paths": _paths(settings),
@@ -138,7 +138,7 @@ def _keys(keys: KeysThere) -> str:
 
 
 def _written(settings: Settings) -> Iterator[str]:
-    """What is written beside the log, and where."""
+    """The files that are written beside the log, each with its place."""
     if settings.capture:
         yield f"captures ({', '.join(settings.capture_on)}) to {settings.capture}"
     if settings.audit_file:

@@ -66,7 +66,7 @@ def _unreadable(path: str, error: Exception) -> RulesError:
 
 @dataclass(slots=True)
 class Total:
-    """How many captures came out how; of those that are `unrecorded` nothing is known, `bad` are none."""
+    """The numbers of captures by result; of those that are `unrecorded` nothing is known, `bad` are none."""
 
     same: int = 0
     changed: int = 0

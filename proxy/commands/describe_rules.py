@@ -1,4 +1,4 @@
-"""What a rules file means, in words: a line for each rule, each entry of a model and each client."""
+"""A rules file in words: a line for each rule, each entry of a model and each client."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _model(model: Model) -> Iterator[str]:
 
 
 def _requests(requests: RequestRules) -> Iterator[str]:
-    """What is changed in the requests for a model."""
+    """The changes in the requests for a model, in words."""
     sampling = requests.sampling
     names = {
         "healed": requests.heal.on,

@@ -1,4 +1,4 @@
-"""How `setup` and `launch` end, as their callers see it."""
+"""The exit statuses of `setup` and `launch`."""
 
 from __future__ import annotations
 

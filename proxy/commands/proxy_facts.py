@@ -1,4 +1,4 @@
-"""What a proxy that runs says of itself and of its models."""
+"""The facts of a proxy that runs: its models and its model server, as it says them."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _object(body: bytes) -> JsonObject:
-    """What a body says; nothing if it is no object."""
+    """A body's JSON object; an empty one if it is none."""
     try:
         value = load_json(body)
     except ValueError:
@@ -154,7 +154,7 @@ def _object(body: bytes) -> JsonObject:
 
 
 def _takes_images(body: bytes, name: str) -> bool:
-    """Whether llama-server's list says that the model takes pictures; others do not say."""
+    """True if llama-server's list says that the model takes pictures; others do not say."""
     for entry in as_list(_object(body).get("models")):
         if isinstance(entry, dict) and name in (entry.get("model"), entry.get("name")):
             return _MULTIMODAL in as_list(entry.get("capabilities"))

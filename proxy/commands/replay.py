@@ -54,7 +54,7 @@ _SEED = b"replay"
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What became of a capture: the bytes for the client, repairs, what was no call by its reason, and defects.
+    """The result of a replay: the bytes for the client, repairs, what was no call by its reason, and defects.
 
     `swallowed`: tokens were used and nothing was said. `made` is the record of it (`exchange/reply_record.py`).
     `healing` is what is healed in the request in another way than it was.

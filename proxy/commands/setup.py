@@ -51,7 +51,7 @@ _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class _CommandLine:
-    """What the command line says; `variables` is the environment."""
+    """The options of the command line; `variables` is the environment."""
 
     agent: Agent
     url: str
@@ -195,7 +195,7 @@ def described(agent: Agent, values: Values, configuration: Configuration) -> Ite
 
 
 def _notes(configuration: Configuration, values: Values) -> Iterator[str]:
-    """What a person should know of it."""
+    """The notes of a configuration for a person."""
     yield from map(printable, configuration.notes)
     if values.context is not None and values.context < _FEW:
         yield f"{values.context} tokens are few: the prompt and the tools of an agent alone take 10,000 and more."

@@ -1,4 +1,4 @@
-"""How far a command is, on standard error: a bar on a terminal, else plain lines, or nothing.
+"""The progress of a command, on standard error: a bar on a terminal, else plain lines, or nothing.
 
     with progress("doctor", total=12) as bar:
         for probe in probes:
@@ -22,7 +22,7 @@ MAX_LINES = 50
 
 
 class Progress(Protocol):
-    """What a command says of its way."""
+    """The progress of a command, step by step."""
 
     def step(self, text: str) -> None:
         """The next step begins; the one before is done."""

@@ -86,7 +86,7 @@ def _key(file: str | None, settings: Settings) -> str:
 
 
 def events(url: str, key: str) -> Iterator[JsonObject]:
-    """What the page at a proxy is told, event by event, without end; RulesError where it does not answer so.
+    """The events of a proxy's live page, one by one, without end; RulesError where it does not answer so.
 
     An open page has its time, and asks anew.
     """

@@ -1,4 +1,4 @@
-"""What `top` draws on a terminal, by `rich`. No text is read as markup."""
+"""The screen of `top` on a terminal, by `rich`. No text is read as markup."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _servers(shown: Shown) -> Iterator[Text]:
 
 
 def _heads(shown: Shown) -> Iterator[Text]:
-    """What there is to say of rules and doctor's report at once, above all that may not have room on the terminal."""
+    """The headings of rules and doctor's report, which stand above all that may have no room on the terminal."""
     is_behind = bool(as_object(shown.status.get("rules")).get("error"))
     yield from (Text(line, style="red" if is_behind else "") for line in rule_lines(shown)[:1])
     yield from map(Text, doctor_lines(shown)[:1])

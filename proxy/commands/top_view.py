@@ -1,4 +1,4 @@
-"""What `top` knows of a proxy, from what its live page is told, and that in plain lines."""
+"""The view of `top`: the events of a proxy's live page, put together and as plain lines."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Shown:
 
     @property
     def refusals(self) -> list[tuple[JsonObject, str, Json]]:
-        """What was no call lately: the request, the reason, how often."""
+        """The latest texts that were no calls: the request, the reason, the count."""
         return [(one, reason, count) for one in self.requests for reason, count in as_object(one["refusals"]).items()]
 
 
@@ -66,7 +66,7 @@ def lines(url: str, shown: Shown) -> Iterator[str]:
 
 
 def title(url: str, shown: Shown) -> str:
-    """What is looked at."""
+    """The first line: the release and the URL."""
     line = f"vllm-tool-proxy {word(shown.status.get('version'))} at {plain(url)}"
     if shown.status.get("observe"):
         line += ", observing: nothing is changed"
@@ -95,7 +95,7 @@ def _rule_line(entry: JsonObject) -> str:
 
 
 def doctor_lines(shown: Shown) -> list[str]:
-    """What `doctor` has found, the harm first; nothing without a report."""
+    """The findings of `doctor` as lines, the harm first; none without a report."""
     report = shown.status.get("doctor")
     if report is None:
         return []
@@ -154,7 +154,7 @@ def repair_line(one: JsonObject, repair: JsonObject) -> str:
 
 
 def refusal_line(shown: Shown, one: JsonObject, reason: str, count: Json) -> str:
-    """What was no call, and why."""
+    """The line of a text that was no call, with the reason."""
     words = as_object(shown.status.get("reasons")).get(reason, "it was none")
     return f"{clock(one)} {word(one['model'])}: {plain(reason)}, {word(words)} ({word(count)})"
 

@@ -69,7 +69,7 @@ class Unauthorized(Denied):
 
 
 class Forbidden(Denied):
-    """Who asks is known, or near, and may not have this."""
+    """The key is known, or the client local, and this is not allowed to it."""
 
     status = 403
     kind = "permission_error"
@@ -127,7 +127,7 @@ class Keys:
     admin: bytes = field(default=b"", repr=False)
 
     def client(self, key: bytes) -> ClientKey:
-        """Whose key it is; raises Unauthorized. The time that it takes says nothing about the digests."""
+        """The client of a key; raises Unauthorized. The time that it takes says nothing about the digests."""
         digest = hashlib.sha256(key).digest()
         match = None
         for client in self.clients:
@@ -202,7 +202,7 @@ def _parsed(file: KeyFile | None, parse: Callable[[bytes, str], _Parsed], defaul
 
 
 def keys_from_bytes(parts: Sequence[bytes]) -> KeyFiles:
-    """What was `packed`; of nothing, no files."""
+    """The key files out of the bytes of `packed`; of no bytes, no files."""
 
     def file(part: bytes) -> KeyFile | None:
         source, _, data = part.partition(b"\0")

@@ -1,4 +1,4 @@
-"""What the rules say of the requests of a model: which healings, which parameters, which tools."""
+"""The rules for the requests of a model: healings, parameters, tools."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class RequestRules:
-    """What one entry of `models` says of its requests; `retry` times a reply that says nothing is asked for again, and
-    one that repeats itself so (`repetition`) is ended. `broken_calls`: one that ends with a call that cannot be read is
-    text, or asked for again.
+    """The rules of one entry of `models` for its requests; `retry` times a reply that says nothing is asked for again,
+    and one that repeats itself so (`repetition`) is ended. `broken_calls`: one that ends with a call that cannot be
+    read is text, or asked for again.
     """
 
     retry: int = 1
@@ -68,7 +68,7 @@ def _family(node: Node, what: str) -> Family:
 
 
 def parse_request_rules(keys: Mapping[str, Node], what: str) -> RequestRules:
-    """What an entry of `models` says under `heal`, `sampling`, `tools`, `retry` and so on."""
+    """The keys `heal`, `sampling`, `tools`, `retry` and so on of an entry of `models`, as rules for requests."""
     heal, sampling, tools = HealRules(), Sampling(), OfferedTools()
     if "heal" in keys:
         heal = _heal(keys["heal"], f"heal of {what}")

@@ -1,4 +1,4 @@
-"""What is found by the name of a model is kept: most requests are for the same few."""
+"""Caches by the name of a model: most requests are for the same few."""
 
 from __future__ import annotations
 

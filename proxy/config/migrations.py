@@ -33,7 +33,7 @@ class RemovedKey:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What takes the key's place: a line (none: it goes), and comment lines above it."""
+    """The replacement of a key: a line (none: it goes), and comment lines above it."""
 
     line: str = ""
     notes: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ def refuse_removed(node: Node, place: str, known: Collection[str]) -> None:
 
 
 def removed_setting(name: str) -> str:
-    """What to do instead of a setting that went, for the error of its line, flag or variable; "" if there was none."""
+    """The advice for a setting that went, for the error of its line, flag or variable; "" if there was none."""
     for migration in MIGRATIONS:
         if migration.place == "settings" and migration.key == name:
             return f"it went in {migration.since}; {migration.now}"
@@ -225,7 +225,9 @@ def _index(removed: RemovedKey) -> int:
 
 
 def _edits(text: str, removed: RemovedKey, new: Rewritten) -> list[_Edit]:
-    """What replaces the key and its value. On lines of its own it goes with them, in `{a: 1, b: 2}` with its comma."""
+    """The edits that replace the key and its value. On lines of its own it goes with them, in `{a: 1, b: 2}` with its
+    comma.
+    """
     start, end = _index(removed), _end(removed.value, removed.key)
     line_start = text.rfind("\n", 0, start) + 1
     line_end = text.find("\n", end)

@@ -51,7 +51,7 @@ def literal(name: str) -> str:
 
 
 def _entry_words(key: str, **words: object) -> JsonObject:
-    """What is said under a key, if anything is."""
+    """An object with this one key and the words that are not empty; {} if all are."""
     set_words = {name: word for name, word in words.items() if word}
     if not set_words:
         return {}

@@ -93,7 +93,7 @@ class StripFields:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How one request is treated.
+    """The treatment of one request, from the entries of its model and its client.
 
     `server` is "" where the kind of server is to be found out; `reasoning` says which field of an answer holds the
     model's reasoning, `telling` who tells it from the text, `reasoning_history` in which field earlier reasoning goes
@@ -248,7 +248,8 @@ class Rules:
         return name if at is None else self.aliases[at][1]
 
     def thinking_suffix(self, name: str) -> str:
-        """What `name` says of thinking behind its last colon, `qwen3:nothink`, where an alias with a colon takes it."""
+        """The word of `name` for thinking behind its last colon, `qwen3:nothink`, where an alias with a colon takes it.
+        """
         at = first_match(name, self._alias_globs)
         glob = "" if at is None else self.aliases[at][0]
         word = name.rpartition(":")[2]
@@ -263,7 +264,7 @@ class Rules:
         return tuple([glob for glob, _ in self.aliases])
 
     def policy(self, model: str) -> Policy:
-        """What the engine does with the calls of `model`: the rules for tools, the id style, the formats that are off.
+        """The engine's policy for the calls of `model`: the rules for tools, the id style, the formats that are off.
 
         Rules of the user's file act as they say; the built-in ones only where a call is invalid without them.
         """
@@ -288,7 +289,7 @@ class Rules:
         )
 
     def heal_plan(self, model: str) -> HealPlan:
-        """What is healed in the requests for `model`: by its family, the first that matches, and by its own entry."""
+        """The healings of requests for `model`: by its family, the first that matches, and by its own entry."""
         plan = self._plans.get(model)
         if plan is None:
             plan = self._heal_plan(model)

@@ -52,7 +52,7 @@ def _setting(
 
 
 class Occasion(StrEnum):
-    """What a request must have come to for its answers to be captured."""
+    """The results of a request for which its answers are captured."""
 
     REPAIRED = "repaired"
     REFUSED = "refused"
@@ -72,7 +72,7 @@ _CLIENTS = "Clients and paths"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the proxy was told, checked; the times are in seconds."""
+    """The settings, checked; times are in seconds."""
 
     upstream: str = _setting(
         "http://127.0.0.1:8000",
@@ -374,7 +374,9 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What is known of one setting; `flags`, `variables` and `keys` begin with its own name, the aliases follow."""
+    """The names, the default and the check of one setting; `flags`, `variables` and `keys` begin with its own name, the
+    aliases follow.
+    """
 
     name: str
     default: Setting

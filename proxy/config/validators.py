@@ -1,4 +1,4 @@
-"""What the settings may be: each check takes a value of any type and returns the one to use.
+"""Checks of settings: each takes a value of any type and returns the one to use.
 
 Raises ValueError that says what is needed.
 """

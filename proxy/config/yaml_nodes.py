@@ -192,7 +192,7 @@ def text_of(node: Node, what: str, *, longest: int = MAX_TEXT, empty: bool = Fal
 
 
 def optional(keys: Mapping[str, Node], name: str, read: Callable[[Node], _Item], default: _Item) -> _Item:
-    """What `read` makes of the value of a key, the default if the key is not there."""
+    """The value of a key, read by `read`; the default if the key is not there."""
     if name not in keys:
         return default
     return read(keys[name])

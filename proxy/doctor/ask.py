@@ -52,15 +52,15 @@ class Answer:
     @property
     def error(self) -> str:
         """The words of an error: OpenAI's `error.message`, vLLM's older flat `message`, FastAPI's `detail`."""
-        said = self.json
-        given = said.get("error")
-        words = as_text(as_object(given).get("message")) or as_text(given) or as_text(said.get("message"))
-        return words or as_text(said.get("detail")) or self.body[:300].decode("utf-8", "replace").strip()
+        body = self.json
+        error = body.get("error")
+        words = as_text(as_object(error).get("message")) or as_text(error) or as_text(body.get("message"))
+        return words or as_text(body.get("detail")) or self.body[:300].decode("utf-8", "replace").strip()
 
 
 @dataclass(slots=True)
 class Spent:
-    """What was spent: requests, tokens as far as the server counts them, seconds."""
+    """The cost of an examination: requests, tokens as far as the server counts them, seconds."""
 
     requests: int = 0
     prompt_tokens: int = 0

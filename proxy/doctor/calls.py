@@ -54,10 +54,10 @@ def _calls(examination: Examination) -> Iterator[Found]:
 
 def _is_unanswered(examination: Examination) -> bool:
     """True if neither a call nor the model's own text comes; where the server fails, the plainest request does, too."""
-    asked = (examination.reply(words.CALL, "auto"), examination.raw())
-    if all(map(_is_no_answer, asked)):
+    replies = (examination.reply(words.CALL, "auto"), examination.raw())
+    if all(map(_is_no_answer, replies)):
         return True
-    return all(reply.status >= _FAILED for reply in (*asked, examination.plain))
+    return all(reply.status >= _FAILED for reply in (*replies, examination.plain))
 
 
 def _is_no_answer(reply: Reply) -> bool:
@@ -112,7 +112,7 @@ def _syntax(examination: Examination) -> str:
 
 
 def _flag(examination: Examination) -> str:
-    """What mends the parser: its flag, as far as it can be told, and what makes it needless."""
+    """The remedy for the parser: its flag, as far as it can be told, and what makes it needless."""
     known = flags(examination.kind, examination.model, _syntax(examination)) or _NO_FLAG
     if examination.kind in KEEPS_TOOLS:
         return f"{known}; or {_WITHOUT}"
@@ -145,12 +145,12 @@ def _syntaxes(examination: Examination) -> Iterator[Found]:
 
 
 def _trials(examination: Examination) -> dict[str, Trial]:
-    """What becomes of a call in each plausible syntax, and of the model's own call in its own."""
-    asked = plausible(examination.model)
+    """The trial of a call in each plausible syntax, and of the model's own call in its own."""
+    syntaxes = plausible(examination.model)
     auto = examination.reply(words.CALL, "auto")
     if _NO_PARSER.search(auto.error):
-        return {syntax.id: Trial.NO_PARSER for syntax in asked}
-    trials = {syntax.id: Trial.READ if _reads(examination, syntax) else Trial.UNREAD for syntax in asked}
+        return {syntax.id: Trial.NO_PARSER for syntax in syntaxes}
+    trials = {syntax.id: Trial.READ if _reads(examination, syntax) else Trial.UNREAD for syntax in syntaxes}
     # Marks that are special tokens are not repeated from a text: what the model writes by itself is their only trial.
     own = _syntax(examination)
     if own and own not in trials and auto.taken:
@@ -201,9 +201,9 @@ def _forced_without(reply: Reply) -> Iterator[Found]:
 
 
 def _said_flags(examination: Examination) -> Iterator[Found]:
-    """What the server itself says of its parsers (SGLang does), and what the model's name suggests."""
+    """The parsers by the server's own words (SGLang has them), and by the model's name."""
     own = trained(examination.model)
-    answer = examination.asked.get("/get_server_info")
+    answer = examination.answers.get("/get_server_info")
     if answer is None:
         yield found("flags_unsaid", suggested=_suggested(examination))
         return

@@ -22,9 +22,9 @@ def examine(ask: Asker, model: str, rules: Rules, step: Callable[[str], None]) -
     findings: list[Finding] = []
     for probe in PROBES:
         step(probe.title)
-        said = [*findings_of(probe, examination)]
+        probed = [*findings_of(probe, examination)]
         # Of a probe that did not get all its answers nothing is told.
-        findings += [_not_examined(probe)] if ask.is_over else said
+        findings += [_not_examined(probe)] if ask.is_over else probed
     return report_of(examination, tuple(findings), entry_for(examination, findings, rules))
 
 

@@ -24,7 +24,7 @@ _FORCED_TOKENS = 300
 
 @dataclass(slots=True)
 class Examination:
-    """What is known of a server. `kind` and `version` are empty where they are not known, `context` is None."""
+    """The facts of a server. `kind` and `version` are empty where they are not known, `context` is None."""
 
     ask: Asker
     model: str
@@ -33,7 +33,7 @@ class Examination:
     version: str = ""
     context: int | None = None
     # What the probe of the kind asked, by its path.
-    asked: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, Answer] = field(default_factory=dict)
     # What became of each shape of a conversation, with the words of a refusal.
     fates: dict[str, tuple[Fate, str]] = field(default_factory=dict)
     # What became of a call in each syntax.
@@ -72,18 +72,18 @@ class Examination:
         fields: JsonObject = dict(more)  # type: ignore[arg-type]  # what is given is JSON
         return body | fields
 
-    def reply(self, asked: str, choice: str, *, stream: bool = False) -> Reply:
+    def reply(self, prompt: str, choice: str, *, stream: bool = False) -> Reply:
         """The reply to these words with the tool on offer; asked once for all probes."""
-        key = (asked, choice, stream)
+        key = (prompt, choice, stream)
         if key not in self._replies:
-            self._replies[key] = self.ask.chat(self.request(asked, choice, stream=stream))
+            self._replies[key] = self.ask.chat(self.request(prompt, choice, stream=stream))
         return self._replies[key]
 
-    def request(self, asked: str, choice: str, *, stream: bool = False) -> JsonObject:
+    def request(self, prompt: str, choice: str, *, stream: bool = False) -> JsonObject:
         """The body of a request with the tool on offer. Under `none` a server that can is asked for all of the text."""
         body: JsonObject = {
             "model": self.model,
-            "messages": [{"role": "user", "content": asked}],
+            "messages": [{"role": "user", "content": prompt}],
             "tools": [TOOL],
             "tool_choice": choice,
             "max_tokens": _FORCED_TOKENS if choice == "required" else _MOST_TOKENS,
@@ -103,13 +103,13 @@ class Examination:
             return {}
         return {"chat_template_kwargs": {family.switch.name: family.switch.off}}
 
-    def raw(self, asked: str = words.CALL) -> Reply:
+    def raw(self, prompt: str = words.CALL) -> Reply:
         """The model's own text: the server is told not to look for calls."""
-        return self.reply(asked, "none")
+        return self.reply(prompt, "none")
 
-    def written(self, asked: str = words.CALL) -> list[Written]:
+    def written(self, prompt: str = words.CALL) -> list[Written]:
         """The calls that the model wrote into its own text."""
-        reply = self.raw(asked)
+        reply = self.raw(prompt)
         if not reply.taken:
             return []
         return written_in(reply.text)

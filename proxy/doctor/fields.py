@@ -48,8 +48,8 @@ def _stream_options(examination: Examination) -> Iterator[Found]:
 def _token_counts(examination: Examination) -> Iterator[Found]:
     text: JsonObject = {"model": examination.model, "prompt": "one two", "content": "one two"}
     counted = examination.ask.post(TOKENIZE, text)
-    said = counted.json if counted.status == 200 else {}
-    by_text = type(said.get("count")) is int or bool(as_list(said.get("tokens")))
+    counts = counted.json if counted.status == 200 else {}
+    by_text = type(counts.get("count")) is int or bool(as_list(counts.get("tokens")))
     messages: JsonObject = {"model": examination.model, "messages": [{"role": "user", "content": "one two"}]}
     answer = examination.ask.post(MESSAGES_COUNT_TOKENS, messages)
     by_messages = answer.status == 200 and type(answer.json.get("input_tokens")) is int
@@ -82,7 +82,7 @@ def _errors(examination: Examination) -> Iterator[Found]:
 
 
 def _shape(answer: Answer, what: str) -> Iterator[Found]:
-    """Whether an error is `{"error": {"message": …}}`, which the SDKs read."""
+    """A finding on an error's shape: the SDKs read `{"error": {"message": …}}`."""
     if as_text(as_object(answer.json.get("error")).get("message")):
         yield found("error_shape", what=what, status=answer.status)
     else:

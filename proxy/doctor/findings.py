@@ -1,4 +1,4 @@
-"""What a probe can find: the words of it, the harm it does, what the proxy does about it, and what mends it."""
+"""Findings of probes: the words, the harm, the proxy's answer to it, and the remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_EXAMINED = "not_examined"
 
 
 class Level(Enum):
-    """How much a finding matters."""
+    """The weight of a finding."""
 
     GOOD = "good"
     NOTE = "note"
@@ -44,7 +44,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a probe found, by the id of its words, and the values in them."""
+    """One result of a probe: the id of its words, and the values in them."""
 
     id: str
     values: Mapping[str, str] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found on this server, in words."""
+    """A finding on this server, in words."""
 
     id: str
     probe: str
@@ -81,7 +81,7 @@ class Finding:
 
 
 def findings_of(probe: Probe, examination: Examination) -> Iterator[Finding]:
-    """What a probe finds."""
+    """The findings of a probe, in words."""
     tells = {told.id: told for told in probe.tells}
     for item in probe.look(examination):
         yield _in_words(probe, tells[item.id], item.values)

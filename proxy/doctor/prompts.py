@@ -30,7 +30,7 @@ MakeConversation = Callable[[str], JsonObject]
 
 
 class PromptSource(Enum):
-    """How prompts are seen."""
+    """The ways by which prompts are seen."""
 
     TOKENIZE = "/tokenize"
     APPLY_TEMPLATE = "/apply-template"
@@ -39,7 +39,7 @@ class PromptSource(Enum):
 
 
 class Fate(Enum):
-    """What becomes of a text in a conversation."""
+    """The fate of a text in a conversation."""
 
     KEPT = "kept"
     LOST = "lost"
@@ -61,27 +61,27 @@ class Prompts:
     def __init__(self, ask: Asker, model: str) -> None:
         self._ask = ask
         self._model = model
-        self._way: PromptSource | None = None
+        self._source: PromptSource | None = None
 
     @property
-    def way(self) -> PromptSource:
-        """How prompts are seen here; tried once, with the plainest conversation that there is."""
-        if self._way is None:
-            self._way = self._found_way()
-        return self._way
+    def source(self) -> PromptSource:
+        """The way by which prompts are seen here; tried once, with the plainest conversation that there is."""
+        if self._source is None:
+            self._source = self._find_source()
+        return self._source
 
     def prompt(self, body: JsonObject) -> Prompt | None:
         """The prompt for messages and tools; None where the server does not show it, or did not answer."""
-        shown = {PromptSource.TOKENIZE: self._tokenized, PromptSource.APPLY_TEMPLATE: self._applied}.get(self.way)
+        shown = {PromptSource.TOKENIZE: self._tokenized, PromptSource.APPLY_TEMPLATE: self._applied}.get(self.source)
         if shown is None:
             return None
         return shown(body)
 
     def fate(self, shape: MakeConversation, mark: str) -> tuple[Fate, str]:
-        """What becomes of `mark` in a conversation that `shape` makes with it; and the words of a refusal."""
-        if self.way is PromptSource.NONE:
+        """The fate of `mark` in a conversation that `shape` makes with it; and the words of a refusal."""
+        if self.source is PromptSource.NONE:
             return Fate.UNTOLD, ""
-        if self.way is PromptSource.COUNTED:
+        if self.source is PromptSource.COUNTED:
             return self._counted(shape, mark)
         prompt = self.prompt(shape(mark))
         if prompt is None:
@@ -90,12 +90,12 @@ class Prompts:
             return Fate.REFUSED, prompt.refused
         return (Fate.KEPT if mark in prompt.text else Fate.LOST), ""
 
-    def _found_way(self) -> PromptSource:
+    def _find_source(self) -> PromptSource:
         plain: JsonObject = {"messages": [_HI]}
-        for way, shown in ((PromptSource.TOKENIZE, self._tokenized), (PromptSource.APPLY_TEMPLATE, self._applied)):
+        for source, shown in ((PromptSource.TOKENIZE, self._tokenized), (PromptSource.APPLY_TEMPLATE, self._applied)):
             prompt = shown(plain)
             if prompt is not None and "mkbaseline" in prompt.text:
-                return way
+                return source
         counts = [self._count({"messages": [{**_HI, "content": text}]})[0] for text in ("mkone", _many("mkone"))]
         if None not in counts and _grew(*counts):
             return PromptSource.COUNTED
@@ -129,7 +129,7 @@ class Prompts:
         return (Fate.LOST if few == many else Fate.UNTOLD), ""
 
     def _count(self, body: JsonObject) -> tuple[int | None, str]:
-        """How many tokens a prompt has, by a request for one token; and the words of a refusal."""
+        """The number of a prompt's tokens, by a request for one token; and the words of a refusal."""
         reply = self._ask.chat({"model": self._model, **body, "max_tokens": 1, "stream": False})
         if reply.status in _REFUSED:
             return None, reply.error

@@ -69,26 +69,26 @@ class Reply:
     @property
     def reasoning_field(self) -> str:
         """The field that holds its thoughts, or an empty string."""
-        for said in self._said():
-            found = next((name for name in _REASONING if as_text(said.get(name)).strip()), "")
-            if found:
-                return found
+        for message in self._messages():
+            field = next((name for name in _REASONING if as_text(message.get(name)).strip()), "")
+            if field:
+                return field
         return ""
 
     @property
     def completion_tokens(self) -> int | None:
-        """How many tokens it had, if it says so."""
+        """The number of its tokens, if it says so."""
         return self._count("completion_tokens")
 
     @property
     def prompt_tokens(self) -> int | None:
-        """How many tokens the prompt had, if it says so."""
+        """The number of the prompt's tokens, if it says so."""
         return self._count("prompt_tokens")
 
     @property
     def bare_deltas(self) -> int:
-        """How many deltas of calls in a stream have no index: strict clients cannot tell whose they are."""
-        return sum(type(call.get("index")) is not int for said in self._said() for call in _calls_of(said))
+        """The number of deltas of calls in a stream that have no index: strict clients cannot tell whose they are."""
+        return sum(type(call.get("index")) is not int for message in self._messages() for call in _calls_of(message))
 
     def _count(self, name: str) -> int | None:
         for chunk in reversed(self._chunks):
@@ -97,7 +97,7 @@ class Reply:
                 return count
         return None
 
-    def _said(self) -> Iterator[JsonObject]:
+    def _messages(self) -> Iterator[JsonObject]:
         place = "delta" if self.streamed else "message"
         for chunk in self._chunks:
             for entry in objects_in(chunk.get("choices")):
@@ -123,8 +123,8 @@ class Reply:
                 yield event.data.strip()
 
 
-def _calls_of(said: JsonObject) -> list[JsonObject]:
-    return objects_in(said.get("tool_calls"))
+def _calls_of(message: JsonObject) -> list[JsonObject]:
+    return objects_in(message.get("tool_calls"))
 
 
 def _object(data: bytes) -> JsonObject:
@@ -137,6 +137,6 @@ def _object(data: bytes) -> JsonObject:
 
 def _plain_error(body: bytes) -> str:
     """The words of an error that is none of OpenAI's shape."""
-    said = _object(body)
-    words = as_text(said.get("message")) or as_text(said.get("detail"))
+    error = _object(body)
+    words = as_text(error.get("message")) or as_text(error.get("detail"))
     return words or body[:300].decode("utf-8", "replace").strip() or "an empty error"

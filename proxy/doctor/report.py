@@ -1,4 +1,4 @@
-"""What was found on a server, for people and as JSON."""
+"""The report on a server, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Report:
 
     @property
     def unexamined(self) -> int:
-        """How many probes were not made, as the time was over."""
+        """The number of probes that were not made, as the time was over."""
         return sum(finding.id == NOT_EXAMINED for finding in self.findings)
 
 
@@ -102,9 +102,9 @@ def as_json(report: Report) -> JsonObject:
 
 
 def _finding(finding: Finding) -> JsonObject:
-    said: JsonObject = {"id": finding.id, "probe": finding.probe, "level": finding.level.value, "what": finding.what}
+    fields: JsonObject = {"id": finding.id, "probe": finding.probe, "level": finding.level.value, "what": finding.what}
     more: JsonObject = {"harm": finding.harm, "proxy": finding.proxy, "remedy": finding.remedy}
-    return said | {key: text for key, text in more.items() if text}
+    return fields | {key: text for key, text in more.items() if text}
 
 
 def lines(report: Report) -> Iterator[str]:
@@ -148,10 +148,10 @@ def _trials(trials: Mapping[str, Trial]) -> Iterator[str]:
     if trials:
         yield ""
         yield "a call in each syntax:"
-    for trial, told in TRIALS.items():
+    for trial, meaning in TRIALS.items():
         named = [syntax for syntax, became in trials.items() if became is trial]
         if named:
-            yield from _wrapped(f"- {', '.join(named)}: {told}", "  ")
+            yield from _wrapped(f"- {', '.join(named)}: {meaning}", "  ")
 
 
 def _lines_of(finding: Finding) -> Iterator[str]:

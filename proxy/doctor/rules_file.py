@@ -36,7 +36,7 @@ _INDENT = "  "
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written: the file, and the copy of what it was before, or None if there was no file.
+    """The result of writing: the file, and the copy of what it was before, or None if there was no file.
 
     `infers_anew`: by the new section the file means another thing of calls without a name than before (`infer_names`).
     """
@@ -134,13 +134,13 @@ def _replaced(text: str, models: SequenceNode, same: Node, line: str) -> str:
     comments = comments_in(text, start, end)
     if models.flow_style:
         indent = f"{line_end(text)}{_INDENT}"
-        said = "".join(f"{indent}{comment}" for comment in comments)
-        before = text[:start] if not said else text[:start].rstrip(" ") + said + indent
+        above = "".join(f"{indent}{comment}" for comment in comments)
+        before = text[:start] if not above else text[:start].rstrip(" ") + above + indent
         return before + line + text[end:]
     dash = dash_before(text, start)
     indent = f"{line_end(text)}{' ' * models.start_mark.column}"
-    said = "".join(f"{comment}{indent}" for comment in comments)
-    return text[:dash] + said + text[dash:start] + line + text[end:]
+    above = "".join(f"{comment}{indent}" for comment in comments)
+    return text[:dash] + above + text[dash:start] + line + text[end:]
 
 
 def _new_section(text: str, entry: str) -> str:

@@ -29,7 +29,7 @@ class NoServerError(Exception):
 
 
 def examine_server(ask: Asker, model: str) -> Examination:
-    """What a server says of itself, and the model to ask: the named one, else its first. Raises NoServerError."""
+    """Facts of a server, as it says them, and the model to ask: the named one, else its first. Raises NoServerError."""
     cards = _cards(ask)
     chosen = model or next((card.id for card in cards if not card.parent), cards[0].id)
     examination = Examination(ask, chosen, cards, kind_of(cards))
@@ -72,33 +72,33 @@ def _look_for_kind(examination: Examination) -> None:
             continue
         path, key = _VERSIONS[kind]
         answer = examination.ask.get(path)
-        said = answer.json if answer.status == 200 else {}
-        if not _is_of(kind, said, examination):
+        answered = answer.json if answer.status == 200 else {}
+        if not _is_of(kind, answered, examination):
             continue
-        examination.asked[path] = answer
+        examination.answers[path] = answer
         examination.kind = kind
-        examination.version = as_text(said.get(key))
+        examination.version = as_text(answered.get(key))
         return
 
 
-def _is_of(kind: str, said: JsonObject, examination: Examination) -> bool:
+def _is_of(kind: str, answered: JsonObject, examination: Examination) -> bool:
     """True if that is what such a server says. Many have a version; vLLM says a model's context, too."""
-    if not as_text(said.get(_VERSIONS[kind][1])):
+    if not as_text(answered.get(_VERSIONS[kind][1])):
         return False
     if kind == "vllm":
         return bool(examination.kind) or any(card.max_len for card in examination.cards)
     if kind == "sglang":
-        return bool(examination.kind) or "tool_call_parser" in said
+        return bool(examination.kind) or "tool_call_parser" in answered
     return True
 
 
 def _kind(examination: Examination) -> Iterator[Found]:
-    told = kind_of(examination.cards)
+    named = kind_of(examination.cards)
     name = NAMES.get(examination.kind, examination.kind)
     version = examination.version or "of an unknown version"
     if not examination.kind:
         yield found("kind_unknown", url=examination.ask.url)
-    elif told:
+    elif named:
         yield found("kind", server=name, version=version)
     else:
         yield found("kind_unsaid", server=name, version=version, kind=examination.kind)

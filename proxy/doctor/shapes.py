@@ -1,4 +1,4 @@
-"""What the chat template does with the conversations of agents: taken, refused, or left out of the prompt."""
+"""The fate of agents' conversations in the chat template: taken, refused, or left out of the prompt."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ _BY_ID = {shape.id: shape for shape in SHAPES}
 
 
 def _fate(examination: Examination, shape: Shape) -> tuple[Fate, str]:
-    """What becomes of the text in a shape; untold where a plainer shape, which this one has in it, is refused."""
+    """The fate of the text in a shape; untold where a plainer shape, which this one has in it, is refused."""
     base = _BY_ID.get(shape.base)
     if base is not None and _fate(examination, base)[0] in (Fate.REFUSED, Fate.UNTOLD):
         return Fate.UNTOLD, ""
@@ -172,7 +172,7 @@ def _fate(examination: Examination, shape: Shape) -> tuple[Fate, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Mending:
-    """What the proxy does about a text that is lost, and about one that is refused; and what mends it."""
+    """The proxy's answer to a text that is lost, and to one that is refused; and the remedy."""
 
     lost: str
     refused: str
@@ -180,7 +180,7 @@ class _Mending:
 
 
 def _mending(shape: Shape) -> tuple[Level, _Mending]:
-    """How much it matters where a shape is not taken, and what is done about it.
+    """The weight of a shape that is not taken, and what is done about it.
 
     What is healed for every model is to be known, and no more: hardly a server takes arguments that are no JSON.
     """
@@ -205,7 +205,7 @@ def _probe(shape: Shape) -> Probe:
     def look(examination: Examination) -> Iterator[Found]:
         fate, words = _fate(examination, shape)
         shown = " ".join(words.split())[:_SHOWN]
-        yield found(f"{shape.id}_{fate.value}", words=shown, way=examination.prompts.way.value)
+        yield found(f"{shape.id}_{fate.value}", words=shown, way=examination.prompts.source.value)
 
     level, mending = _mending(shape)
     return Probe(

@@ -17,9 +17,9 @@ def _streams(examination: Examination) -> Iterator[Found]:
     whole = examination.reply(words.CALL, "auto")
     stream = examination.reply(words.CALL, "auto", stream=True)
     if whole.status != 200:
-        yield found("stream_untold", why=f"of the whole answer there is none: {_said(whole)}")
+        yield found("stream_untold", why=f"of the whole answer there is none: {_trouble(whole)}")
     elif stream.status != 200:
-        yield found("stream_refused", words=_said(stream))
+        yield found("stream_refused", words=_trouble(stream))
     elif stream.error:
         yield found("stream_breaks", words=stream.error[:_SHOWN])
     elif whole.calls:
@@ -30,7 +30,7 @@ def _streams(examination: Examination) -> Iterator[Found]:
         yield found("stream_without_done")
 
 
-def _said(reply: Reply) -> str:
+def _trouble(reply: Reply) -> str:
     return (reply.trouble or f"status {reply.status}: {reply.error or 'it is no reply'}")[:_SHOWN]
 
 
@@ -47,7 +47,7 @@ def _calls_in(stream: Reply) -> Iterator[Found]:
 
 
 def _faults_of(stream: Reply) -> Iterator[str]:
-    """What is wrong with the calls of a stream that has some."""
+    """The faults of the calls of a stream that has some."""
     broken = [arguments for _, arguments in stream.calls if not is_an_object(arguments)]
     if broken:
         yield f"the arguments, joined, are no JSON object: {broken[0][:_SHOWN]!r}"
@@ -82,7 +82,7 @@ def _parallel(examination: Examination) -> Iterator[Found]:
     if len(auto.calls) > 1:
         stream = examination.reply(words.TWO_CALLS, "auto", stream=True)
         if not stream.taken:
-            yield found("parallel_untold", why=_said(stream))
+            yield found("parallel_untold", why=_trouble(stream))
         elif len(stream.calls) < len(auto.calls):
             yield found("parallel_lost_in_stream", whole=len(auto.calls), streamed=len(stream.calls))
         elif len({*stream.ids}) < len(stream.calls):
@@ -94,7 +94,7 @@ def _parallel(examination: Examination) -> Iterator[Found]:
     if written > 1 and _is_the_same(auto):
         yield found("parallel_lost", written=written, came=len(auto.calls))
     elif not auto.taken:
-        yield found("parallel_untold", why=_said(auto))
+        yield found("parallel_untold", why=_trouble(auto))
     else:
         yield found("parallel_untold", why="the model did not write two calls in one answer")
 

@@ -104,7 +104,7 @@ SYNTAXES = (
 
 
 class Trial(Enum):
-    """What became of a call in a syntax, for the report."""
+    """The result of a call in a syntax, for the report."""
 
     READ = "read"
     UNREAD = "unread"
@@ -128,8 +128,8 @@ _OWN = "the model's own"
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a model's name suggests: the syntax it was trained on ("" where it is none of the above), and the parser of
-    vLLM and of SGLang for it ("" where that has none).
+    """The suggestion of a model's name: the syntax it was trained on ("" where it is none of the above), and the parser
+    of vLLM and of SGLang for it ("" where that has none).
     """
 
     match: tuple[str, ...]
@@ -181,7 +181,7 @@ _OF_LLAMA = "--jinja, and --chat-template-file with the template that the model 
 
 
 def trained(model: str) -> Trained | None:
-    """What a model's name suggests, or None."""
+    """The syntax that a model's name suggests, or None."""
     name = model.lower()
     return next((row for row in TRAINED if any(fnmatchcase(name, glob) for glob in row.match)), None)
 
@@ -215,8 +215,8 @@ def plausible(model: str) -> tuple[Syntax, ...]:
 
 def untried(model: str) -> dict[str, Trial]:
     """The syntaxes in which a model is not asked for a call, and why."""
-    asked = plausible(model)
-    why = {each.id: Trial.UNLIKELY if each.echoed else Trial.SPECIAL for each in SYNTAXES if each not in asked}
+    tried = plausible(model)
+    why = {each.id: Trial.UNLIKELY if each.echoed else Trial.SPECIAL for each in SYNTAXES if each not in tried}
     own = trained(model)
     if own is not None and not own.syntax:
         why[_OWN] = Trial.UNKNOWN

@@ -39,7 +39,7 @@ def _field(examination: Examination) -> Iterator[Found]:
 
 
 def _known(family: Family | None) -> str:
-    """What the proxy does about thoughts in the text of such a model."""
+    """The proxy's treatment of thoughts in the text of such a model, in words."""
     if family is None:
         return "knows no family by this name, and leaves them in the text of a chat reply unless a rule says otherwise"
     return f"knows the family ({family.name}) and tells them from the text where it looks for the calls itself"
@@ -61,8 +61,8 @@ def _is_in(text: str, marker: ReasoningMarkers) -> bool:
 
 
 def _opened(examination: Examination) -> Iterator[Found]:
-    asked: JsonObject = {"messages": [{"role": "user", "content": "Hello."}]}
-    prompt = examination.prompts.prompt(asked)
+    conversation: JsonObject = {"messages": [{"role": "user", "content": "Hello."}]}
+    prompt = examination.prompts.prompt(conversation)
     if prompt is None or prompt.refused:
         yield found("opens_untold")
         return
@@ -76,7 +76,7 @@ def _opened(examination: Examination) -> Iterator[Found]:
 
 
 def _opener_at_the_end(prompt: str) -> str:
-    """What opens a thought at the end of a prompt, "" if nothing does."""
+    """The mark that opens a thought at the end of a prompt, "" if none does."""
     openers = [marker.opener.strip() for marker in ALL_MARKERS if marker.section is not Section.TEXT]
     return next((opener for opener in openers if prompt.rstrip().endswith(opener)), "")
 

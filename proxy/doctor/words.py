@@ -1,4 +1,4 @@
-"""What the doctor asks a model. Each is short, wants one thing, and names the tool and the values."""
+"""The doctor's prompts for a model. Each is short, wants one thing, and names the tool and the values."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ type_calls = on_calls(lambda body: _typed)
 
 
 def _reading(body: JsonObject) -> Callable[[JsonObject], JsonObject]:
-    """What reads the arguments of a call; the tools are looked at when one needs them."""
+    """A function that reads the arguments of a call; the tools are looked at when one needs them."""
     tools: list[ToolSet] = []
 
     def tools_of() -> ToolSet:
@@ -102,7 +102,7 @@ def _object_text(given: Json) -> str:
 
 
 def _value(text: str) -> Json:
-    """What a text says as JSON; the text itself if it is none."""
+    """The JSON value of a text; the text itself if it is none."""
     try:
         return load_json(text)
     except ValueError:
@@ -131,7 +131,7 @@ def _wrapped(given: Json) -> str:
 
 
 def _naming(body: JsonObject) -> Callable[[JsonObject], JsonObject]:
-    """What gives a call the name of the offered tool that it means."""
+    """A function that gives a call the name of the offered tool that it means."""
     tools = read_tools(body.get("tools"))
 
     def name(call: JsonObject) -> JsonObject:

@@ -1,4 +1,4 @@
-"""What a message says: text, parts, pictures, or nothing (F83)."""
+"""The contents of messages: text, parts, pictures, or nothing (F83)."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def calls_of(message: JsonObject) -> list[JsonObject]:
 
 
 def function_of(call: JsonObject) -> JsonObject:
-    """What a call says of its function."""
+    """The object `function` of a call."""
     return as_object(call.get("function"))
 
 
@@ -64,7 +64,7 @@ ANY = "any"
 
 
 def traits_of(body: JsonObject) -> set[str]:
-    """What stands in the messages, so that what mends something else need not look at them: the keys, the roles, and
+    """The traits of the messages, so that what mends something else need not look at them: the keys, the roles, and
     the types of the contents (`str`, `list`, `NoneType`). One that means another of them only leads to a look too many.
     """
     messages = objects_in(body.get("messages"))

@@ -34,7 +34,7 @@ class Healed:
 
 @dataclass(frozen=True, slots=True)
 class HealPlan:
-    """What is healed in the requests for a model: the healings that are `on` beside those that always are, without
+    """The plan of healing for a model's requests: the healings that are `on` beside those that always are, without
     those that are `off`, and what a rule says of its parameters and tools.
     """
 
@@ -94,7 +94,7 @@ def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
 
 
 def _by_rule(fix: str, before: JsonObject, after: JsonObject) -> Repair:
-    """What is told of what a rule changed: the fields that differ, without the conversation and the tools."""
+    """The record of a rule's changes: the fields that differ, without the conversation and the tools."""
     others = {**before, **after}.keys() - {"messages", "tools"}
     names = sorted(key for key in others if before.get(key) != after.get(key))
     old: JsonObject = {key: before[key] for key in names if key in before}
@@ -124,12 +124,12 @@ def heal(body: JsonObject, ids: Collection[str]) -> Healed:
 
 
 def record_id(healing: str) -> str:
-    """What the records of a healing are called."""
+    """The id of a healing's records."""
     return f"heal_{healing}"
 
 
 def _repair(name: str, key: str, why: str, bodies: tuple[JsonObject, JsonObject]) -> Repair:
-    """What is told of a healing: the first place where it changed something, before and after."""
+    """The record of a healing: the first place where it changed something, before and after."""
     old, new = (as_list(body.get(key)) for body in bodies)
     at = next(_changed(old, new), 0)
     return Repair(record_id(name), _shown(old, at), _shown(new, at), why)

@@ -1,4 +1,4 @@
-"""What a server's refusal teaches: the healings that its words ask for, if they change anything in the request.
+"""Lessons of a server's refusal: the healings that its words ask for, if they change anything in the request.
 
 The words are those of chat templates (`raise_exception`), of Jinja, of vLLM, SGLang and llama.cpp.
 """

@@ -78,7 +78,7 @@ def _called(message: JsonObject, results: list[JsonObject], tools: ToolSet, copi
 
 
 def _prose(text: str, pieces: tuple[Piece, ...]) -> str:
-    """What is left of the text."""
+    """The text that is left."""
     data = text.encode("utf-8", "surrogatepass")
     left = b"".join(data[piece.start : piece.end] for piece in pieces if isinstance(piece, TextSpan))
     return left.decode("utf-8", "surrogatepass").rstrip()

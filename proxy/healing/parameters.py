@@ -1,4 +1,4 @@
-"""What a rule changes in a request by the model: its parameters (F59 to F61, F85), and which tools it offers.
+"""Rules' changes in a request by the model: its parameters (F59 to F61, F85), and which tools it offers.
 
 All of it is on request: nothing is changed of which the rules say nothing.
 """

@@ -1,4 +1,4 @@
-"""Who speaks, and in which order (F82). Nothing late is ever moved to the front (contract C8)."""
+"""The roles of messages, and their order (F82). Nothing late is ever moved to the front (contract C8)."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class _Plain:
         return plain
 
     def _member(self, key: str, value: Json, references: tuple[str, ...]) -> Json:
-        """What a schema says under one key."""
+        """The value of one key of a schema."""
         if key in _ALTERNATIVES:
             return [self.schema(inner, references) for inner in as_list(value)]
         if key == "type" and isinstance(value, list):

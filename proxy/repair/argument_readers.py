@@ -45,7 +45,7 @@ _LAST_STRING = re.compile(r"""["'][\s\]}]*\Z""")
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What the tool's schema says of its arguments: `lists` are the keys whose value can be nothing but an array, and
+    """Hints of the tool's schema on its arguments: `lists` are the keys whose value can be nothing but an array, and
     so may have lost its brackets (F14); `schema` is None where the tool is not known.
     """
 

@@ -1,4 +1,4 @@
-"""How a model's calls are treated: what the rules say to the engine about them."""
+"""The engine's policy for a model's calls, made of the rules."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ToolRule:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the rules say of one model's calls.
+    """The rules for one model's calls.
 
     `rules` act whenever their condition holds; `fallback_rules`, the built-in ones, only where the offered schema finds
     a call invalid and they make it less so. `case_sensitive`: rules name their tools exactly. `buffer_arguments`: no

@@ -186,7 +186,7 @@ class Repairer:
 
 
 def _why(rule: ToolRule) -> str:
-    """What the rules' author says of a rule, else what it does and where."""
+    """The reason for a rule in its author's words, else its action and its place."""
     if rule.description:
         return rule.description
     where = ".".join(rule.parameter) or rule.tool
@@ -202,7 +202,7 @@ class _Call:
 
     @property
     def violations(self) -> int:
-        """How many things the schema finds wrong; none where no tool is known."""
+        """The number of violations of the schema; 0 where no tool is known."""
         if self.tool is None:
             return 0
         return violations(self.values, self.tool.compiled)

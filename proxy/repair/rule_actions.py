@@ -117,7 +117,7 @@ def _new_name(rule: ToolRule, name: str, values: JsonObject, tools: ToolSet) -> 
 
 
 def _places(node: Json, path: tuple[str, ...]) -> Iterator[_Found]:
-    """What stands at each place that the path names; at a key that an object lacks, nothing.
+    """The value at each place that the path names; none at a key that an object lacks.
 
     `("todos", "[]", "content")` names the content of each item of `{"todos": [{"content": "a"}, {}]}`: ("a",), ().
     """
@@ -249,7 +249,7 @@ def _renamed(rule: ToolRule, node: JsonObject, key: str) -> JsonObject:
 
 
 def _after(rule: ToolRule, found: _Found) -> _Found:
-    """What stands at a place after the rule; the same object if nothing changes."""
+    """The value at a place after the rule; the same object if nothing changes."""
     if not _holds(rule, found):
         return found
     if rule.action == "set_default":

@@ -1,4 +1,4 @@
-"""What is put right in the values of a call, by the tool's own schema (F22 to F24, F33 to F35).
+"""Fixes of the values of a call, by the tool's own schema (F22 to F24, F33 to F35).
 
 One ordered tuple of pure functions. Each gets a value and what the schema says of its place, and gives the value that
 must have been meant, or the very same one. None is even asked where the schema accepts the value as it stands, all its
@@ -278,7 +278,7 @@ def drop_optional(values: Json, schema: Schema, validator: Validator) -> Json:
 
 
 def read_value(value: Json, schema: Schema, _: Validator) -> Json:
-    """What a string is an exact literal of, if that is of a type that the schema allows (F22, F24)."""
+    """The value of which a string is an exact literal, if it is of a type that the schema allows (F22, F24)."""
     if not isinstance(value, str):
         return value
     meant = literal(value)

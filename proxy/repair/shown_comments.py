@@ -62,7 +62,7 @@ def _before(text: str, taken: int, start: int) -> str:
 
 
 def alike(one: Json, other: Json) -> bool:
-    """Whether two values have the same keys and the same number of items, whatever their strings are."""
+    """True if two values have the same keys and the same number of items, whatever their strings are."""
     if isinstance(one, dict) and isinstance(other, dict):
         return list(one) == list(other) and all(alike(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

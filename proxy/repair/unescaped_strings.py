@@ -68,7 +68,7 @@ _ITEM = re.compile(
 
 
 class _End(Enum):
-    """What stands behind a quotation mark, if it is the end of a string."""
+    """The certainty of a string's end, by the text behind its quotation mark."""
 
     # The text is over, or a required key of its object begins: it can be nothing else.
     SURE = auto()
@@ -308,7 +308,7 @@ class _Parser:
             raise ValueError(_QUOTED_TWO_WAYS)
 
     def _end_at(self, at: int, delimiter: str, frame: _Object) -> _End | None:
-        """What the mark at a place is as the end of a string; None if it is none."""
+        """The certainty that the mark at a place ends its string; None if it does not."""
         if not self._text.startswith(delimiter, at):
             return None
         return self._end_behind(at + len(delimiter), frame)
@@ -353,8 +353,8 @@ class _Parser:
             self._refuse_key_without_comma(behind, reached, paired=paired)
 
     def _behind_closers(self, at: int, frame: _Object) -> tuple[int, _Object | _Array | None]:
-        """What follows a mark if it closed its string: the place behind the closers that fit, and the object or array
-        that goes on there; None if all is closed.
+        """The continuation behind a mark if it closed its string: the place behind the closers that fit, and the object
+        or array that goes on there; None if all is closed.
         """
         reached: _Object | _Array | None = frame
         at = self._behind_blanks(at)
@@ -435,7 +435,7 @@ class _Parser:
         return _group(_KEY.match(self._text, at), 2)
 
     def _end_behind(self, at: int, frame: _Object | _Array | None) -> _End | None:
-        """What follows a value that ends at `at` in this object or array, if it may end there; else None."""
+        """The certainty that a value ends at `at` in this object or array; None if it may not."""
         while frame is not None:
             at = self._behind_blanks(at)
             if self._text.startswith(",", at):

@@ -26,7 +26,7 @@ _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,12})(?:[ \t]*;[\t -~\x80-\xff]*)?")
 
 
 class Stage(Enum):
-    """How far a request has come."""
+    """The stage of a request that is being read."""
 
     HEAD = "head"  # more of its head must come
     LONG_HEAD = "long head"  # its head is over the limit
@@ -36,7 +36,7 @@ class Stage(Enum):
 
 
 class _Part(Enum):
-    """What comes next in a body of chunks."""
+    """The next part in a body of chunks."""
 
     SIZE = "size"
     DATA = "data"

@@ -170,7 +170,7 @@ class ClientSocket(socket.socket):
         return self._ioctl(termios.TIOCOUTQ)
 
     def _ioctl(self, what: int) -> int:
-        """What the kernel says of the connection."""
+        """A number of the connection's, from the kernel; 0 if it has none."""
         try:
             number: int = struct.unpack("i", fcntl.ioctl(self, what, b"\0\0\0\0"))[0]
         except OSError:

@@ -184,7 +184,9 @@ class Incoming:
                 self._end_if_late(poller, conn, now)
 
     def _end_if_late(self, poller: selectors.BaseSelector, conn: Any, now: float) -> None:
-        """What is here is taken however late it is: that the worker had no time is not the client's fault."""
+        """End a connection that is late, but take what is here first: that the worker had no time is not the client's
+        fault.
+        """
         until, refused = conn.sock.until()
         if until > now:
             self._owed.pop(conn, None)

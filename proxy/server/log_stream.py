@@ -43,12 +43,12 @@ class LogStream(io.TextIOBase):
 
     @property
     def lost(self) -> int:
-        """How many writes of this process were given up."""
+        """The number of writes of this process that were given up."""
         return self._writer.lost
 
     @property
     def lost_in_all(self) -> int:
-        """How many writes were given up in all processes."""
+        """The number of writes that were given up in all processes."""
         return self._losses.in_all()
 
     @property
@@ -90,7 +90,7 @@ class LogStream(io.TextIOBase):
 
 
 class _LostLines:
-    """How many lines were lost in all, and of those that processes lost which have ended, how many nobody was told of.
+    """Numbers of lost lines: of all, and of those by processes that have ended, of which nobody was told.
     The memory is shared by all processes that are forked.
     """
 
@@ -107,7 +107,7 @@ class _LostLines:
         self._add(self._ALL, lost)
 
     def in_all(self) -> int:
-        """How many were lost."""
+        """The number of lines that were lost."""
         return self._get(self._ALL)
 
     def leave(self, untold: int) -> None:
@@ -115,7 +115,7 @@ class _LostLines:
         self._add(self._UNTOLD, untold)
 
     def take(self) -> int:
-        """How many are to be told by who asks."""
+        """Take the number of lost lines that the caller is to tell of."""
         if not self._get(self._UNTOLD):
             return 0
         with self._locked(self._UNTOLD):
@@ -233,7 +233,7 @@ class _Writer:
 
 
 def told_as_text(lost: int) -> str:
-    """How a loss is told where nobody says it in another way."""
+    """The line for a loss where nobody says it in another way."""
     return f"WARNING {lost} lines of the log were lost, for nobody read it\n"
 
 

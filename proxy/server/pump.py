@@ -138,7 +138,7 @@ class Pump(threading.Thread):
             self._turn(self._ready.popleft())
 
     def _seconds(self) -> float:
-        """How long to wait for the next event."""
+        """Seconds to wait for the next event."""
         if self._ready or self._inbox:
             return 0.0
         first: float = self._deadlines.first()
@@ -164,7 +164,7 @@ class Pump(threading.Thread):
             self._turn(stream)
 
     def _passes(self, stream: Any) -> bool:
-        """Whether what has come needs no step; then it goes to the client."""
+        """Send what has come by the lane; False if it needs a step."""
         try:
             data = stream.wait.lane()
         except Exception:

@@ -15,7 +15,7 @@ NONE = -1
 
 
 class State(Enum):
-    """What a stream waits for."""
+    """The thing for which a stream waits."""
 
     READY = "ready"  # its turn
     WAITING = "waiting"  # its descriptor, or its deadline
@@ -72,7 +72,7 @@ class OutBuffer:
 
 
 class Stall:
-    """Whether a client takes anything.
+    """Tells whether a client takes anything.
 
     `unsent` are the bytes in its socket that it has not taken. There is room for more only once much was taken, so what
     was taken until then shows in their number alone.

@@ -1,4 +1,4 @@
-"""What is no HTTP request that could be read: what its client is told, in the words of the path's API.
+"""Answers to what is no HTTP request that could be read, in the words of the path's API.
 
 gunicorn's own answer is a page of HTML that quotes the line which it does not like: there may be a key in it. Here
 nothing of the request is said but what is wrong with it, and what to do.

@@ -1,4 +1,4 @@
-"""Whose turn it is to compute: the pump's first, then one request's after the other.
+"""Turns to compute: the pump's first, then one request's after the other.
 
 The pump gives Python's lock away at each of its system calls, and whoever computes then keeps it for a while. Beside 50
 requests that came at once a round of the pump over 50 streams took 330 ms, of which it computed for 50. So the threads

@@ -22,7 +22,7 @@ TURN = "tool_proxy.turn"
 
 
 class Answered:
-    """What became of a request, as gunicorn asks for it (it knows a `Future`)."""
+    """The result of a request, as gunicorn asks for it (it knows a `Future`)."""
 
     __slots__ = ("_keeps_connection",)
 

@@ -1,4 +1,4 @@
-"""What is known of thinking models, by family: one row each.
+"""Facts of thinking models by family: one row each.
 
 How thoughts are marked in the text, whether the chat template opens them in the prompt, by which word thinking is
 switched and how much of it is asked for, and in which fields the template takes earlier thoughts back. The names are
@@ -24,7 +24,7 @@ PARTS = "parts"
 
 
 class Opens(Enum):
-    """Whether the prompt ends in the opener of a thought."""
+    """True, false or unknown: the prompt ends in the opener of a thought."""
 
     NO = "no"
     YES = "yes"
@@ -33,7 +33,7 @@ class Opens(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Whether the prompt opens a thought: where the request switches thinking on, off, or says nothing of it."""
+    """Prompts that open a thought, or do not: where the request switches thinking on, off, or says nothing of it."""
 
     on: Opens = Opens.NO
     off: Opens = Opens.NO

@@ -93,7 +93,7 @@ def _without(message: JsonObject) -> JsonObject:
 
 
 def _is_read(brought: Mapping[str, str], fields: tuple[str, ...]) -> bool:
-    """Whether the model reads a thought in a field in which the client brings it, as far as that is known."""
+    """True if the model reads a thought in a field in which the client brings it, as far as that is known."""
     if not fields:
         return bool(brought)
     return any(name in brought for name in fields)

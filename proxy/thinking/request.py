@@ -15,7 +15,7 @@ from proxy.thinking.switches import of_rules, switched
 
 @dataclass(frozen=True, slots=True)
 class ThinkingRules:
-    """What is known of a model: its family, None if unknown; what the rules name as its switch, and what becomes of
+    """The facts of a model: its family, None if unknown; what the rules name as its switch, and what becomes of
     earlier thoughts; `suffix`: what the name that the client uses says of thinking.
     """
 

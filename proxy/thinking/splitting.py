@@ -1,4 +1,4 @@
-"""How the thoughts in a reply's text are told from it, by the model's family and the request's own switch."""
+"""Telling the thoughts in a reply's text from it, by the model's family and the request's own switch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def _is_guided(body: JsonObject) -> bool:
 
 
 def is_on(body: JsonObject, family: Family) -> bool | None:
-    """Whether a request switches thinking on or off, in the words of the family; None if it says nothing of it."""
+    """True if a request switches thinking on, False for off, in the words of the family; None if it says nothing of it.
+    """
     given = as_object(body.get("chat_template_kwargs"))
     switch, efforts = family.switch, family.efforts
     if switch is not None:

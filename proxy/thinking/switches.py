@@ -1,4 +1,4 @@
-"""How much a model is to think, as clients say it, in the model's own words.
+"""Clients' words for how much a model is to think, in the model's own.
 
 Clients send `reasoning_effort`, `enable_thinking`, `thinking` or OpenRouter's `reasoning`; chat templates read one
 variable each, and some raise on a word that they do not know. What the client says in the template's own variable wins.
@@ -31,7 +31,7 @@ _TYPES = {"enabled": True, "adaptive": True, "disabled": False}
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """What a client wants: thinking on or off, None if it does not say; how much of it, "" if it does not say."""
+    """A client's wish: thinking on or off, None if it does not say; how much of it, "" if it does not say."""
 
     on: bool | None = None
     effort: str = ""
@@ -42,7 +42,7 @@ class _Wish:
 
 
 def of_rules(switch: str) -> Family | None:
-    """What the rules say of a model of no known family: the name of its switch; None if it has none."""
+    """The switch that the rules name for a model of no known family: the name of its switch; None if it has none."""
     if switch == _EFFORT:
         words = {**{word: word for word in _WORDS}, "none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
         return Family("", (), efforts=Efforts(_EFFORT, words, top=True))
@@ -88,7 +88,7 @@ def effort_words(family: Family | None) -> tuple[str, ...]:
 
 
 def _listens(family: Family) -> bool:
-    """Whether the family's thinking can be switched at all."""
+    """True if the family's thinking can be switched at all."""
     return family.switch is not None or family.efforts is not None
 
 
@@ -121,7 +121,7 @@ def _of_effort(word: Json) -> _Wish:
 
 
 def _wish(body: JsonObject, foreign: tuple[str, ...]) -> _Wish:
-    """What the client says in fields that the template does not read."""
+    """The client's wish in fields that the template does not read."""
     variables = as_object(body.get(_KWARGS))
     reasoning = as_object(body.get("reasoning"))
     switches = [variables.get(name) for name in foreign]

@@ -1,4 +1,4 @@
-"""How far a value is from a tool's schema: validation without evaluating what the client wrote, in bounded steps.
+"""The distance of a value from a tool's schema: validation without evaluating what the client wrote, in bounded steps.
 
 A JSON Schema library says valid or not, and evaluates a client's patterns; here a distance is wanted, by which the
 nearest of several readings is chosen, and a bound on the work.
@@ -52,7 +52,7 @@ def _is_whole(value: Json) -> bool:
 
 
 def violations(value: Json, schema: Schema) -> int:
-    """How many things are wrong with a value; 0 if the schema accepts it, as far as it is understood.
+    """The number of violations in a value; 0 if the schema accepts it, as far as it is understood.
 
     Of alternatives, those of the nearest one count.
     """
@@ -86,7 +86,7 @@ class Validator:
         return self._left < 0 or self._depth >= MAX_LEVELS
 
     def violations(self, value: Json, schema: Schema) -> int:
-        """How many things are wrong with a value."""
+        """The number of violations in a value."""
         if schema.never:
             return 1
         self._left -= 1
@@ -108,15 +108,15 @@ class Validator:
         return found
 
     def score(self, value: Json, schema: Schema) -> Score:
-        """How far a value is from what a schema says: the wrong type is worse than any number of violations, and
+        """The distance of a value from a schema: the wrong type is worse than any number of violations, and
         these are worse than keys that the schema does not know.
         """
         wrong_type = not type_fits(value, schema.types)  # of `false` there are no types
         return wrong_type, self.violations(value, schema), self.unknown_keys(value, schema)
 
     def unknown_keys(self, value: Json, schema: Schema) -> int:
-        """How many keys in a value no schema of their object declares, where one declares some and none says that
-        there may be others. They are allowed, but may be misspelled (contract C1).
+        """The number of keys in a value that no schema of their object declares, where one declares some and none says
+        that there may be others. They are allowed, but may be misspelled (contract C1).
         """
         if not isinstance(value, dict | list):
             return 0
@@ -202,7 +202,7 @@ def _beyond(value: Json, name: str, limit: float) -> bool:
 
 
 def _measure(value: Json) -> tuple[str, float]:
-    """What a limit compares: a number, or how long a text or a list is."""
+    """The kind and the size that a limit compares: a number, or the length of a text or a list."""
     match value:
         case bool():
             return "boolean", 0
@@ -216,7 +216,8 @@ def _measure(value: Json) -> tuple[str, float]:
 
 
 def _undeclared(value: list[Json] | JsonObject, schema: Schema) -> int:
-    """How many keys of this very object no schema declares, where one declares some and none allows others."""
+    """The number of keys of this very object that no schema declares, where one declares some and none allows others.
+    """
     if isinstance(value, list):
         return 0
     parts = schema.all_parts()
@@ -237,7 +238,7 @@ def members(value: Json) -> Iterator[tuple[str | int, Json]]:
 
 
 def inner_schemas(place: str | int, schemas: Sequence[Schema]) -> tuple[Schema, ...]:
-    """What these schemas say of the member or the item at a place."""
+    """The schemas of the member or the item at a place, out of these."""
     if isinstance(place, str):
         return children(place, schemas)
     found = (_item(schema, place) for schema in schemas)
@@ -245,13 +246,13 @@ def inner_schemas(place: str | int, schemas: Sequence[Schema]) -> tuple[Schema, 
 
 
 def _item(schema: Schema, number: int) -> Schema | None:
-    """What a schema says of the item with this number; None for nothing."""
+    """The schema of the item with this number; None if there is none."""
     if number < len(schema.prefix):
         return schema.prefix[number]
     return schema.items
 
 
 def children(key: str, schemas: Sequence[Schema]) -> tuple[Schema, ...]:
-    """What these schemas say of the value of a key."""
+    """The schemas of the value of a key, out of these."""
     found = (schema.properties.get(key, schema.others) for schema in schemas)
     return tuple(inner for inner in found if inner is not None)

@@ -32,13 +32,13 @@ def described(rules: Rules, text: bytes) -> list[JsonObject]:
     builtin = rule_lines(resources.files("proxy").joinpath("rules.yaml").read_bytes(), BUILT_IN)
     own = {} if rules.source == BUILT_IN else rule_lines(text, rules.source)
     seen: Counter[str] = Counter()
-    told: list[JsonObject] = []
-    for said in summary(rules):
-        section = said.partition(" ")[0]
+    entries: list[JsonObject] = []
+    for line in summary(rules):
+        section = line.partition(" ")[0]
         source, lines = (rules.source, own) if section in own else (BUILT_IN, builtin)
         place = ""
         if seen[section] < len(lines.get(section, ())):
             place = f"{source}:{lines[section][seen[section]]}"
         seen[section] += 1
-        told.append({"section": section.removesuffix(":"), "text": said, "place": place})
-    return told
+        entries.append({"section": section.removesuffix(":"), "text": line, "place": place})
+    return entries

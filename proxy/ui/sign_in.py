@@ -34,5 +34,5 @@ def expired_cookie(*, secure: bool) -> str:
 
 
 def _cookie(value: str, *, secure: bool) -> str:
-    said = f"{COOKIE}={value}; Path={UI.path}; HttpOnly; SameSite=Strict"
-    return f"{said}; Secure" if secure else said
+    cookie = f"{COOKIE}={value}; Path={UI.path}; HttpOnly; SameSite=Strict"
+    return f"{cookie}; Secure" if secure else cookie

@@ -1,4 +1,4 @@
-"""What the page shows, as JSON: the whole of it, or what is new."""
+"""The state of the page as JSON: the whole of it, or what is new."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def reasons() -> dict[str, str]:
 
 
 def without_values(summary: JsonObject) -> JsonObject:
-    """What is told of a request whose values may be shown no more: they were kept before a reload."""
+    """The record of a request without its values, which may be shown no more: they were kept before a reload."""
     repairs: list[Json] = [
-        {name: told for name, told in repair.items() if name not in ("before", "after")}
+        {name: value for name, value in repair.items() if name not in ("before", "after")}
         for repair in objects_in(summary.get("repairs"))
     ]
     return {**summary, "repairs": repairs, "values": False}
@@ -52,7 +52,7 @@ def without_values(summary: JsonObject) -> JsonObject:
 
 @dataclass(slots=True)
 class PageState:
-    """What one page has been told, and what is new for it. `last` is the number of the last request that it has."""
+    """The state that one page has, and what is new for it. `last` is the number of the last request that it has."""
 
     worker: WorkerState
     activity: Activity
@@ -66,7 +66,7 @@ class PageState:
 
     @property
     def place(self) -> str:
-        """How far the page has come; one that has lost its connection goes on from there."""
+        """The id of the page's last event; one that has lost its connection goes on from there."""
         return f"{self.ring}-{self.last}"
 
     def go_on(self, place: str) -> None:
@@ -76,7 +76,7 @@ class PageState:
             self.last = int(number)
 
     def news(self) -> JsonObject:
-        """What is under way, and all else that has changed since this was asked for last."""
+        """The requests under way, and all else that has changed since the last call."""
         self._look_whose_ring()
         now = time.time()
         live: list[Json] = [*self.activity.ring.live(now)]
@@ -107,7 +107,7 @@ class PageState:
         return without_values(summary)
 
     def _counts(self, now: float) -> JsonObject:
-        """What was counted in each of the last minutes, by group and name: `{"repairs": {"closers": [0, 2, ...]}}`."""
+        """The counts of each of the last minutes, by group and name: `{"repairs": {"closers": [0, 2, ...]}}`."""
         groups: dict[str, dict[str, list[int]]] = {}
         first = int(now // 60) - MINUTES + 1
         for minute, group, name, count in self.activity.ring.counts(now):

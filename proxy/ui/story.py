@@ -24,7 +24,7 @@ def last_capture(story: Story) -> bytes | None:
     return story.parts[names[-1]] if names else None
 
 
-def told(number: int, story: Story) -> JsonObject:
+def story_json(number: int, story: Story) -> JsonObject:
     """The story in steps: what the client sent, and for each try what went up and came back, and what went down."""
     steps: list[Json] = [*_steps(story)]
     return {**story.summary, "number": number, "steps": steps, "reading": [*_reading(story)]}
@@ -54,7 +54,7 @@ def _text(data: bytes) -> str:
 
 
 def _reading(story: Story) -> Iterator[str]:
-    """How the text of the last answer is read: its calls, and why the rest of it is none."""
+    """Lines on how the text of the last answer is read: its calls, and why the rest of it is none."""
     captured = _captured(story)
     if captured is None or captured.status != 200:
         return
@@ -62,8 +62,8 @@ def _reading(story: Story) -> Iterator[str]:
     if tools is None:
         yield "the request offers no tools, so its text is not read"
         return
-    for said in view_reply(captured.body, streamed=captured.streamed).choices.values():
-        yield from _explained(said.text, tools, stopped=captured.complete)
+    for choice in view_reply(captured.body, streamed=captured.streamed).choices.values():
+        yield from _explained(choice.text, tools, stopped=captured.complete)
 
 
 def _explained(text: str, tools: ToolSet, *, stopped: bool) -> Iterator[str]:

@@ -56,7 +56,7 @@ _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 def _activity() -> Activity:
-    """What there is to show. Raises NotFound where the page is off."""
+    """The activity to show. Raises NotFound where the page is off."""
     ctx = request_context()
     activity = ctx.worker.activity
     if ctx.snapshot.settings.no_ui:
@@ -82,7 +82,7 @@ def page() -> Response:
 
 
 def sign_in_page(message: bytes = b"") -> Response:
-    """What a browser gets that has not signed in."""
+    """The page for a browser that has not signed in."""
     _activity()
     return _secured(Response(_file("sign_in.html").replace(b"<!-- message -->", message), 401, content_type=_HTML))
 
@@ -147,8 +147,8 @@ def events() -> Response:
     ctx.held.append(partial(counters.acquire_slots, PAGES, -1))
     shown = PageState(ctx.worker, activity)
     shown.go_on(request.headers.get("Last-Event-ID", ""))
-    told = _sent(ctx, shown, request.environ)
-    response = Response(told, content_type="text/event-stream; charset=utf-8")
+    news = _sent(ctx, shown, request.environ)
+    response = Response(news, content_type="text/event-stream; charset=utf-8")
     response.headers["X-Accel-Buffering"] = "no"
     return _secured(response)
 
@@ -188,10 +188,10 @@ def _has_left(ctx: RequestContext) -> bool:
 
 def one_request(name: str) -> Response:
     """`GET /_ui/requests/{request}`: its whole story."""
-    from proxy.ui.story import told  # noqa: PLC0415 (whoever opens no request pays for no replay)
+    from proxy.ui.story import story_json  # noqa: PLC0415 (whoever opens no request pays for no replay)
 
     number, story = _story(name)
-    return _secured(json_response(dump_json(told(number, story))))
+    return _secured(json_response(dump_json(story_json(number, story))))
 
 
 def capture(name: str) -> Response:

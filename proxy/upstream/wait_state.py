@@ -23,6 +23,9 @@ from enum import Enum, auto
 class WaitState(Enum):
     """The thing for which the reading of an answer waits, as whoever drives it must know."""
 
+    # Enum hashes a member's name, in Python: four moves for each read would cost eight calls more.
+    __hash__ = object.__hash__
+
     # Nobody drives it: where nothing has come it blocks, in a poll of its own.
     ALONE = auto()
     # Nothing: there is more to do at once.
@@ -39,6 +42,8 @@ class WaitState(Enum):
 
 class WaitStep(Enum):
     """An event that moves the wait."""
+
+    __hash__ = object.__hash__
 
     # A driver takes it: it may not block any more.
     DRIVE = auto()

@@ -170,7 +170,7 @@ def _clean(ctx: RequestContext, text: str, most: int = _MAX_TEXT) -> str:
 def _parts(ctx: RequestContext, recording: Recording) -> Iterator[tuple[str, bytes]]:
     """The bodies of a request by name, without secrets: by the client, to and by the model server, and to the client.
     """
-    yield "asked", redact_end(recording.asked.data, ctx.secrets)
+    yield "asked", redact_end(recording.client_body.data, ctx.secrets)
     # What leaves as it came need not be looked through twice: that is most of what this costs.
     captured_bodies: dict[bytes, bytes] = {}
     for number, one in enumerate(recording.tries, 1):

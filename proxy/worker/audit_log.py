@@ -90,7 +90,7 @@ def _bounded(text: str, length: int) -> str:
 
 
 def total(repairs: Iterable[Repair]) -> dict[str, int]:
-    """How often each fix is among the repairs, by its id, in order."""
+    """The number of repairs by the id of their fix, in order."""
     counts: dict[str, int] = {}
     for repair in repairs:
         counts[repair.id] = counts.get(repair.id, 0) + 1

@@ -1,4 +1,4 @@
-"""What model servers taught by refusing requests: the healings that each model needs, shared by all workers.
+"""Lessons of model servers' refusals: the healings that each model needs, shared by all workers.
 
 They hold for the rules under which they were learnt, as all that is learnt does.
 """

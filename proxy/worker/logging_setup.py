@@ -1,4 +1,4 @@
-"""How the log is written: to standard error, as text or JSON, one line for each record, that nobody can forge.
+"""The log: to standard error, as text or JSON, one line for each record, that nobody can forge.
 
 What clients and models say is quoted by who logs it. Here nothing gets past that could begin a line or move a cursor,
 and nothing that looks like a key; the lines of a traceback are indented, or all in one line of JSON.
@@ -80,8 +80,8 @@ def _redacted(text: str) -> str:
 
 
 def lost_lines() -> int:
-    """How many lines could not be written, for nobody read them, in all processes of this master, also in those that
-    have ended (server/log_stream.py).
+    """The number of lines that could not be written, for nobody read them, in all processes of this master, also in
+    those that have ended (server/log_stream.py).
     """
     return getattr(sys.stderr, "lost_in_all", 0)
 

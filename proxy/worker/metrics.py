@@ -1,4 +1,4 @@
-"""What `/metrics` shows: counters over all workers, since the master started, in the text form of Prometheus.
+"""The text of `/metrics`: counters over all workers, since the master started, in the text form of Prometheus.
 
 prometheus-client writes the form; the numbers are in the memory that the workers share (`worker/shared_counters.py`),
 not in its files:
@@ -168,7 +168,7 @@ def count_activity_lost(counters: SharedCounters, count: int) -> None:
 
 
 def activity_lost(counters: SharedCounters) -> int:
-    """How many requests the live page does not show."""
+    """The number of requests that the live page does not show."""
     return int(counters.values().get(_name("activity_lost"), 0))
 
 
@@ -301,7 +301,7 @@ class _Collector(Collector):
             yield _histogram(group, groups.get(group, []))
 
     def _shown(self) -> Mapping[str, float]:
-        """What was counted; requests for models that no server has are those for others."""
+        """The counters by name; requests for models that no server has are those for others."""
         shown: dict[str, float] = {}
         values = self._counters.values()
         listed = _name(_names_group(_SERVED), "")

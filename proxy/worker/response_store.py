@@ -60,8 +60,8 @@ CREATE INDEX IF NOT EXISTS by_conversation ON responses (owner, conversation, ma
 
 @dataclass(frozen=True, slots=True)
 class ResponseStore:
-    """What one key has in the file at `path`; at most `most` responses are there, none older than `seconds`, and all
-    that is in use of the file are `size` bytes.
+    """The responses of one key in the file at `path`; at most `most` responses are there, none older than `seconds`,
+    and all that is in use of the file are `size` bytes.
 
     Every method raises NotKept, in words, where the file cannot be used: the disk is full, it is no such file. So do
     those that keep a response where that alone has more bytes.
@@ -230,19 +230,19 @@ def _use_wal(database: sqlite3.Connection) -> None:
 
 
 def _bytes_in_use(database: sqlite3.Connection) -> int:
-    """How much of the file is used, with what this transaction does; what is free in it is used again."""
+    """The bytes of the file that are used, with what this transaction does; what is free in it is used again."""
     names = ("page_count", "freelist_count", "page_size")
     pages, free, size = (int(database.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)
     return (pages - free) * size
 
 
 def _why(error: Exception) -> str:
-    """What went wrong, without the path, which is no client's business."""
+    """The message of an error without the path, which is no client's business."""
     if isinstance(error, OSError):
         return (error.strerror or type(error).__name__).lower()
     return str(error)
 
 
 def _text(text: str) -> str:
-    """What a client says, as SQLite takes it: lone surrogates are no text there."""
+    """A client's text as SQLite takes it: lone surrogates are no text there."""
     return text.encode("utf-8", "backslashreplace").decode()

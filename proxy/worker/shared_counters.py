@@ -110,7 +110,7 @@ class SharedCounters:
             return True
 
     def held(self, name: str) -> int:
-        """How many of `name` the workers that live have under way, all together."""
+        """The number of `name` that the workers that live have under way, all together."""
         with self._locked():
             return self._total(_digest(name))
 

@@ -42,7 +42,7 @@ _LOCK = 0
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What is in force: the text of the rules and where it is from, and the bytes of `KeyFiles`."""
+    """The files in force: the text of the rules and where it is from, and the bytes of `KeyFiles`."""
 
     generation: int = 0
     text: bytes = b""
@@ -67,11 +67,11 @@ class Memory:
         return locked(self._one, self._fd, _LOCK)
 
     def generation(self) -> int:
-        """How often rules were published; 0 is never. Cheap: asked before each request."""
+        """The number of times that rules were published. Cheap: asked before each request."""
         return self._rules.number()
 
     def published(self) -> Published:
-        """What was published last; before that nothing."""
+        """The files that were published last; before that empty ones."""
         number, data = self._rules.read()
         if not number:
             return Published()
@@ -99,7 +99,7 @@ class Memory:
         return True
 
     def lessons(self) -> tuple[int, bytes]:
-        """What was learnt, and how often that has changed."""
+        """The number of changes of the lessons, and their bytes."""
         return self._lessons.read()
 
     def reload_requested(self) -> int:
@@ -128,7 +128,7 @@ class _Cell:
         self._capacity = capacity
 
     def number(self) -> int:
-        """How often the bytes were written."""
+        """The number of times that the bytes were written."""
         number: int = _NUMBER.unpack_from(self._map, self._offset)[0]
         return number
 

@@ -1,4 +1,6 @@
-"""What a request works on from its beginning to its end: settings, rules, and the model servers with what is known."""
+"""The state that one request has from its beginning to its end: settings, rules, model servers and what is known of
+them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ _MAX_REMEMBERED = 1024
 
 @dataclass(slots=True)
 class _Known:
-    """Whether a model server is ready, and until when (`time.monotonic`) the answer holds."""
+    """The readiness of a model server, and until when (`time.monotonic`) the answer holds."""
 
     value: bool = False
     until: float = 0.0
@@ -41,7 +43,8 @@ class _Known:
 
 @dataclass(slots=True)
 class _Served:
-    """What a model server serves, and until when (`time.monotonic`) that holds. One thread asks, the others wait."""
+    """The models that a server serves, and until when (`time.monotonic`) that holds. One thread asks, the others wait.
+    """
 
     cards: tuple[ModelCard, ...] = ()
     until: float = 0.0
@@ -110,7 +113,7 @@ class Snapshot:
         return self.known_models()
 
     def server_kind(self, headers: Mapping[str, str], server: ModelServer | None = None) -> str:
-        """What kind of server that is by what it says (`owned_by` of its models), or an empty string."""
+        """The kind of a server by `owned_by` of its models, such as `vllm`, or an empty string."""
         return kind_of(self.cards(headers, server))
 
     def ready(self) -> bool:

@@ -103,7 +103,7 @@ class WorkerState:
         self.memory.counters.acquire_slots(STREAMS, -1)
 
     def current(self) -> Snapshot:
-        """What is in force for a request that begins now: what another worker has published is taken first."""
+        """The snapshot for a request that begins now: what another worker has published is taken first."""
         if self.memory.generation() != self.generation:
             with self._changing:
                 self._catch_up()
@@ -189,7 +189,7 @@ def start_worker() -> WorkerState:
 
 
 def _activity(memory: Memory, workers: int) -> Activity | None:
-    """What the live page shows, in the place that this unit has for it."""
+    """The activity for the live page, in the place that this unit has for it."""
 
     def is_watched() -> bool:
         return memory.counters.held(PAGES) > 0

@@ -66,7 +66,7 @@ def test_a_server_that_finds_the_calls_of_its_model(tmp_path: Path) -> None:
     with served(HERMES, ORDINARY, tmp_path) as url:
         report = examined(url)
         prompts = Prompts(Asker(ModelServer(ServerOptions(url)), "", PATIENCE), "parrot")
-        assert prompts.way is PromptSource.APPLY_TEMPLATE
+        assert prompts.source is PromptSource.APPLY_TEMPLATE
     assert report.kind == "llamacpp" and report.version and report.model == "parrot" and report.context == 8192
     assert bad(report) == ALWAYS | {"no_thoughts"}
     assert report.entry == ""

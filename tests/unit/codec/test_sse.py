@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.codec import sse
-from proxy.codec.sse import Decoder, ServerSentEvent
+from proxy.codec.sse import TRANSITIONS, Decoder, DecoderState, DecoderStep, ServerSentEvent
 from proxy.errors import LimitExceeded
+from proxy.transitions import IllegalTransition, next_state
 from tests.support.helpers import RECORDINGS, all_cuts
 
 Said = list[tuple[bytes | None, str]]
@@ -229,3 +230,33 @@ def test_many_events_in_one_feed_take_steps_in_proportion() -> None:
         return calls
 
     assert steps(2000) < 3 * steps(1000)
+
+
+def test_the_table_knows_each_state_of_a_decoder_and_its_end() -> None:
+    assert set(TRANSITIONS) == set(DecoderState)
+    ended = {state: next_state(TRANSITIONS, state, DecoderStep.END) for state in DecoderState}
+    assert ended.pop(DecoderState.TOO_LONG) is DecoderState.TOO_LONG
+    assert set(ended.values()) == {DecoderState.FINISHED}
+
+
+@pytest.mark.parametrize("state", [DecoderState.TOO_LONG, DecoderState.FINISHED])
+@pytest.mark.parametrize("step", [DecoderStep.EVENT, DecoderStep.OVERFLOW])
+def test_nothing_is_decoded_behind_the_end(state: DecoderState, step: DecoderStep) -> None:
+    with pytest.raises(IllegalTransition):
+        next_state(TRANSITIONS, state, step)
+
+
+def test_between_events_is_behind_a_whole_one() -> None:
+    decoder = Decoder()
+    assert not decoder.between_events
+    decoder.feed(b"data: a\n\n")
+    assert decoder.between_events
+    decoder.feed(b"data:")
+    assert not decoder.between_events
+
+
+def test_a_bom_before_an_only_event_without_its_blank_line_is_no_part_of_it() -> None:
+    decoder = Decoder()
+    assert decoder.feed(b"\xef\xbb\xbfdata: a") == ()
+    assert [event.data for event in decoder.finish()] == [b"a"]
+    assert decoder.finish() == ()

@@ -193,6 +193,6 @@ def test_what_the_server_says_of_its_parser_is_held_against_the_models_name(
     path = "/get_server_info"
     at = examination(said({}, {path: (200, says or b"")}), model, "sglang")
     if says is not None:
-        at.asked[path] = at.ask.get(path)
+        at.answers[path] = at.ask.get(path)
     (finding,) = found(PROBES, "flags", at)
     assert finding.what == told

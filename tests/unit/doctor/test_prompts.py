@@ -69,9 +69,9 @@ EACH = pytest.mark.parametrize(("ways", "way"), WAYS.values(), ids=WAYS)
 @EACH
 def test_the_best_way_that_there_is_is_taken_and_looked_for_once(ways: dict[str, Answer], way: PromptSource) -> None:
     found, server = prompts(**ways)
-    assert found.way is way
+    assert found.source is way
     asked = len(server.asked)
-    assert found.way is way and len(server.asked) == asked
+    assert found.source is way and len(server.asked) == asked
     assert all(body["model"] == "m" for _, _, body in server.asked)
 
 
@@ -115,7 +115,7 @@ def test_an_answer_that_is_neither_tells_nothing(ways: dict[str, Answer], way: P
 )
 def test_where_no_prompt_is_seen_nothing_is_told(ways: dict[str, Answer]) -> None:
     found, _ = prompts(**ways)
-    assert found.way is PromptSource.NONE
+    assert found.source is PromptSource.NONE
     assert found.fate(shape, MARK) == (Fate.UNTOLD, "") and found.prompt(shape("a")) is None
 
 

@@ -109,7 +109,7 @@ def test_the_kind_is_what_the_list_says_else_what_the_version_tells(
 ) -> None:
     at, seen = examined({"/v1/models": cards(card), **paths})
     assert (at.kind, at.version, seen[1:]) == (kind, version, asked)
-    assert [*at.asked] == (asked[-1:] if version else [])
+    assert [*at.answers] == (asked[-1:] if version else [])
 
 
 @pytest.mark.parametrize(

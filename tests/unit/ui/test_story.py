@@ -10,7 +10,7 @@ from proxy.activity.ring import Story
 from proxy.config.settings import Settings
 from proxy.exchange.capture import Answer, capture_bytes, request_facts
 from proxy.formats.reasoning import Thoughts
-from proxy.ui.story import last_capture, replayed, told
+from proxy.ui.story import last_capture, replayed, story_json
 from tests.support.answered_exchange import SSE, request
 from tests.support.helpers import ends, says
 from tests.support.worker_state import read_rules
@@ -34,7 +34,7 @@ def story(**parts: bytes) -> Story:
 
 
 def reading(one: Story) -> list[Any]:
-    found = told(7, one)["reading"]
+    found = story_json(7, one)["reading"]
     assert isinstance(found, list)
     return found
 
@@ -42,7 +42,7 @@ def reading(one: Story) -> list[Any]:
 def test_the_steps_are_told_in_the_order_in_which_they_were_said() -> None:
     second = {"capture_2": b"{}\nsecond", "up_2": b"up again"}
     one = story(sent=b"down", **second, asked=b"a\xffb", up_1=b"up", capture_1=b"{}\n1")
-    shown = told(7, one)
+    shown = story_json(7, one)
     assert (shown["id"], shown["number"]) == ("r1", 7)
     assert shown["steps"] == [
         {"title": "What the client sent", "text": "a\ufffdb"},
