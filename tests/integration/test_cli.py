@@ -148,7 +148,7 @@ def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_each_error_is_one_line_and_exit_code_2(
-    words: list[str], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In this process: what a process of its own says is the next test's."""
 
@@ -156,9 +156,9 @@ def test_each_error_is_one_line_and_exit_code_2(
         raise AssertionError("it serves")
 
     monkeypatch.setattr(os, "execve", become)
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("PWD", str(folder))
-    write_wrong_rules(folder)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PWD", str(tmp_path))
+    write_wrong_rules(tmp_path)
     assert cli.main(["--port", str(free_port()), *words]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("vllm-tool-proxy: error: ") and message in err
