@@ -10,12 +10,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests import long
-from tests.figures import PAGE, cells, cells_on_page, functions_of, measure, with_figures
+from tests.figures import PAGE, Figures, cells, cells_on_page, functions_of, measure, with_figures
 from tests.support.each_case import each_case
 
 ROOT = Path(__file__).parents[1]
@@ -58,6 +59,12 @@ MANY_PARAMETERS = {
     "exchange.task.make_task": 8,
     "formats.scanner.__init__": 10,
 }
+
+
+@cache
+def figures_now() -> Figures:
+    """Those of this tree: to take them reads all of it, and several tests ask for them."""
+    return measure(PACKAGE)
 
 
 def name_of(path: Path) -> str:
@@ -151,7 +158,7 @@ def test_modules_stay_small(path: Path) -> None:
 
 def test_functions_stay_short_and_plain() -> None:
     """The figures that `python -m tests.figures` prints: none of them may grow."""
-    figures = measure(PACKAGE)
+    figures = figures_now()
     functions = [function for path in MODULES for function in functions_of(path)]
     assert [function for function in functions if function.lines > MAX_FUNCTION] == []
     assert figures.function_lines_p95 <= 36
@@ -208,11 +215,11 @@ def test_keyword_only_parameters_count(source: str, count: int) -> None:
 
 def test_the_page_says_the_figures_of_now() -> None:
     """`python -m tests.figures --write` renews them."""
-    assert cells_on_page(PAGE.read_text()) == cells(measure(PACKAGE))
+    assert cells_on_page(PAGE.read_text()) == cells(figures_now())
 
 
 def test_figures_are_written_where_the_page_says_those_of_now() -> None:
-    figures = measure(PACKAGE)
+    figures = figures_now()
     page = PAGE.read_text()
     old = page.replace(f"| {cells(figures)['complexity: mean, per 10 lines']} |", "| 0.1 |")
     assert old != page and with_figures(old, figures) == page

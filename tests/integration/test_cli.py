@@ -147,13 +147,35 @@ def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--upstream-ca", "broken.yaml"], "broken.yaml cannot be used"),
     ],
 )
-def test_each_error_is_one_line_and_exit_code_2(words: list[str], message: str, folder: Path) -> None:
+def test_each_error_is_one_line_and_exit_code_2(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In this process: what a process of its own says is the next test's."""
+
+    def become(*_: object) -> None:
+        raise AssertionError("it serves")
+
+    monkeypatch.setattr(os, "execve", become)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PWD", str(tmp_path))
+    write_wrong_rules(tmp_path)
+    assert cli.main(["--port", str(free_port()), *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("vllm-tool-proxy: error: ") and message in err
+    assert err.count("\n") == 1
+
+
+def test_an_error_is_the_exit_code_of_the_process(folder: Path) -> None:
+    write_wrong_rules(folder)
+    done = command("--port", str(free_port()), "--rules", "broken.yaml", cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("vllm-tool-proxy: error: ") and "broken.yaml:2: " in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def write_wrong_rules(folder: Path) -> None:
     (folder / "broken.yaml").write_text("models:\n- {match: a, pasre: auto}\n")
     (folder / "setting.yaml").write_text("settings: {prot: 1}\n")
-    done = command("--port", str(free_port()), *words, cwd=folder)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("vllm-tool-proxy: error: ") and message in done.stderr
-    assert done.stderr.count("\n") == 1
 
 
 def test_what_serves_loads_no_other_command() -> None:

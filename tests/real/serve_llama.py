@@ -21,7 +21,8 @@ def main(model: str, port: int, template: str = "", thoughts: str = "", context:
     params.port = port
     params.n_ctx = int(context)
     params.n_parallel = 1
-    params.cpuparams.n_threads = 2
+    # Two would spin for each other at every layer: beside other work that costs a hundred times what the model does.
+    params.cpuparams.n_threads = 1
     params.use_jinja = True
     if template:
         params.chat_template = Path(template).read_text("utf-8")
