@@ -87,6 +87,8 @@ class Recorder:
     Without a `capture` it does nothing. `made` gives what became of the answer, once that has ended.
     """
 
+    __slots__ = ("_call", "_capture", "_complete", "_made", "_outcome", "_parts", "_raw_text", "_request", "_size")
+
     def __init__(
         self,
         capture: Capture | None,

@@ -28,6 +28,8 @@ def notes_of(tape: Recorder, recording: TryRecording | None) -> list[Callable[[b
 class ReplyLane:
     """What passes of one try's answer; each of `notes` is told of it."""
 
+    __slots__ = ("_call", "_is_compressed", "_notes", "_reply", "_wait")
+
     def __init__(
         self, call: UpstreamCall, wait: AnswerWait, reply: StreamReply, notes: Sequence[Callable[[bytes], None]]
     ) -> None:
