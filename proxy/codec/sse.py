@@ -86,6 +86,8 @@ class Decoder:
     `max_event` limits the bytes of one event; a longer one raises LimitExceeded.
     """
 
+    __slots__ = ("_buffer", "_line_feeds_only", "_max_event", "_searched", "_state")
+
     def __init__(self, max_event: int = MAX_EVENT) -> None:
         self._buffer = bytearray()
         self._searched = 0

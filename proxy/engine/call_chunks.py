@@ -59,6 +59,8 @@ class CallChunks:
     `unsaid` is what else the server says of each open call, by its index: what is written anew takes it along.
     """
 
+    __slots__ = ("_bytes", "_choice", "_given", "_parted", "_waiting", "unsaid")
+
     def __init__(self, choice: int) -> None:
         self._choice = choice
         self._waiting: list[_Waiting] = []

@@ -28,6 +28,8 @@ class EchoFilter(Generic[T]):
     Those that are no repetition are given back at once, in their order.
     """
 
+    __slots__ = ("_at", "_chunks", "_known", "_over", "_texts")
+
     def __init__(self) -> None:
         self._chunks: list[T] = []
         self._texts: list[str] = []

@@ -71,6 +71,11 @@ class HeldText:
     text begins in a thought that the prompt opened.
     """
 
+    __slots__ = (
+        *("decided", "plain", "queue", "received", "thoughts", "_blanks", "_choice", "_thinking"),
+        *("_thoughts_left", "_trims", "_unopened", "_unopened_left"),
+    )
+
     def __init__(self, choice: int, *, thinking: bool = False) -> None:
         self._choice = choice
         self.queue = _NO_QUEUE

@@ -73,6 +73,12 @@ class Attempt:
     `silence` says why a reply that has ended says nothing, if it does. What `earlier` has said goes on in this one.
     """
 
+    __slots__ = (
+        *("left", "silence", "spoke", "_answer", "_call", "_earlier", "_engine", "_exchange", "_held_since"),
+        *("_keep_back", "_lane", "_plan", "_record", "_reply", "_swallowed", "_times", "_unsent", "_up"),
+        *("_watch", "_writer"),
+    )
+
     def __init__(self, exchange: Exchange, plan: Plan, earlier: Attempt | None = None) -> None:
         self._exchange = exchange
         self._plan = plan
@@ -150,17 +156,20 @@ class Attempt:
             parts = tape.listen(call, decoded(call, exchange.wait.receive(call), self._is_over))
             parts = listened(seen, call, parts)
             first = yield from self._head(parts, call)
+            parts = chain((first,), parts)
+            # It would stay as long as the stream.
+            del first
             streamed = is_stream(call.header("Content-Type"))
             if streamed and not self._takes_a_stream:
                 raise UpstreamBroken("the model server answered with a stream that was not asked for")
             if streamed and request.stream:
                 if isinstance(self._reply, StreamReply):  # what is only observed is read all the same
                     self._lane = ReplyLane(call, exchange.wait, self._reply, notes_of(tape, seen))
-                yield from self._live(chain((first,), parts))
+                yield from self._live(parts)
                 return
             if self._must_be_a_stream:
                 raise UpstreamBroken("the model server answered with no stream although the one before was one")
-            whole = yield from self._beating(read_body(chain((first,), parts)))
+            whole = yield from self._beating(read_body(parts))
         if self._plan.guided:
             yield self._instead(whole)
             return
@@ -305,6 +314,7 @@ class Attempt:
                 beat = self._beat()
             else:
                 yield from self._read(part)
+                del part
             if reply.held or self._held_since != NEVER:
                 self._limit_hold()
             if reply.failure is not None:

@@ -93,6 +93,11 @@ class Recorder:
     was done to the request, None where no replay can do it again.
     """
 
+    __slots__ = (
+        *("_call", "_capture", "_complete", "_healing", "_made", "_outcome", "_parts", "_raw_text", "_request"),
+        *("_size",),
+    )
+
     def __init__(
         self,
         capture: Capture | None,

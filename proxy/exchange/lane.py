@@ -28,6 +28,8 @@ def notes_of(tape: Recorder, recording: TryRecording | None) -> list[Callable[[b
 class ReplyLane:
     """Passes one try's answer on; each of `notes` is called with it."""
 
+    __slots__ = ("_call", "_is_compressed", "_notes", "_reply", "_wait")
+
     def __init__(
         self, call: UpstreamCall, wait: AnswerWait, reply: StreamReply, notes: Sequence[Callable[[bytes], None]]
     ) -> None:

@@ -32,6 +32,8 @@ class ReplyContent:
     is none the less thought.
     """
 
+    __slots__ = ("_blanks", "_choice", "_finish", "_has_several", "_thoughts", "answered", "level", "open_thought")
+
     def __init__(self) -> None:
         # Made when there is a text to read.
         self._thoughts: ThoughtReader | None = None

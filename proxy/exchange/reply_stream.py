@@ -73,6 +73,12 @@ class StreamReply:
     reply is `cut`, and ends as one that grew too long. `record` is told what the reply says.
     """
 
+    __slots__ = (
+        *("failure", "silence", "started", "_changed", "_content", "_decoder", "_done", "_earlier", "_ending"),
+        *("_engine", "_envelope", "_events", "_keep_back", "_kept", "_lane", "_on_crash", "_passed"),
+        *("_passed_size", "_record", "_sequence", "_state", "_teller", "_unsent", "_usage", "_watch", "_writer"),
+    )
+
     def __init__(
         self,
         engine: Engine,

@@ -59,6 +59,8 @@ class _Tries:
     `committed` is true once something went to the client; `current` is the try that the outcome tells of.
     """
 
+    __slots__ = ("_earlier", "_exchange", "_plan", "committed", "current")
+
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._plan = exchange.plan

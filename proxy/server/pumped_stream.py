@@ -43,6 +43,8 @@ class OutBuffer:
     A stream makes no step while anything is pending, so that it never holds more than one part of its body.
     """
 
+    __slots__ = ("_chunked", "pending")
+
     def __init__(self, *, chunked: bool) -> None:
         self._chunked = chunked
         self.pending: bytes | memoryview = b""
@@ -77,6 +79,8 @@ class Stall:
     `unsent` are the bytes in its socket that it has not taken. There is room for more only once much was taken, so what
     was taken until then shows in their number alone.
     """
+
+    __slots__ = ("_idle", "_since", "_unsent")
 
     def __init__(self, idle: float) -> None:
         self._idle = idle

@@ -43,6 +43,11 @@ class Answer:
     `post_request` gets no request of an answer that has let go of it.
     """
 
+    __slots__ = (
+        *("body", "_began", "_conn", "_environ", "_given", "_keeps_connection", "_req", "_response", "_turn"),
+        *("_waits", "_worker"),
+    )
+
     def __init__(self, worker: Any, req: Any, conn: Any, turn: Any) -> None:
         self._worker = worker
         self._turn = turn
@@ -145,6 +150,7 @@ class Answer:
         self._keeps_connection = not self._response.should_close()
         self._req = self._response = None
         self._environ = {}
+        self._conn.sock.head = b""
 
     def close(self) -> None:
         """The answer has ended, however it did."""

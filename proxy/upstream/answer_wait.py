@@ -69,6 +69,12 @@ class AnswerWait:
     request was read. A `turn` is given back while it blocks.
     """
 
+    __slots__ = (
+        *("came", "descriptor", "lane", "outlet", "times", "_alarm", "_arrivals", "_began", "_client", "_drain"),
+        *("_end", "_ended_by", "_first_came", "_has_answered", "_last", "_patience", "_poll", "_received_at", "_requested_at"),
+        *("_rest", "_silent_until", "_state", "_taken", "_turn", "_written"),
+    )
+
     def __init__(
         self,
         client: HasDescriptor | None,
@@ -105,6 +111,7 @@ class AnswerWait:
         self._rest = 0.0
         self._silent_until = NEVER
         self._ended_by: ProxyError | None = None
+        self._poll: select.poll | None = None
 
     def wrote(self) -> None:
         """Bytes went to the client just now: the next heartbeat is a whole interval away."""
@@ -250,19 +257,21 @@ class AnswerWait:
         # The reading of an earlier answer may have been left while it was parked.
         self._move(WaitStep.RESUME)
         self.descriptor = call.fileno()
-        poll = self._poll_of(call)
+        self._poll = None
         self._received_at = time.monotonic()
         headless = True
         while not call.complete:
             whole = headless or self._patience.whole
             self._silent_until = self._received_at + self._limit(whole=whole)
             if self._must_park(call):
+                # Its driver polls.
+                self._poll = None
                 self._move(WaitStep.PARK)
                 yield None
                 self._move(WaitStep.RESUME)
                 self.lane = None
                 self._silent_until = self._received_at + self._limit(whole=whole)
-            ready = self._is_ready(poll, call)
+            ready = self._is_ready(call)
             now = time.monotonic()
             if now >= self._end:
                 return
@@ -278,6 +287,8 @@ class AnswerWait:
             if data or headless:
                 headless = False
                 yield data
+                # It would stay as long as the stream waits.
+                del data
             if not self._patience.whole:
                 # What the reader took, perhaps waiting for a thread, is no silence of the server's.
                 self._received_at = time.monotonic()
@@ -305,11 +316,11 @@ class AnswerWait:
         """True where a driver has to wait for what comes."""
         return self._state is WaitState.RUNNING and not (call.more or self._ended_by)
 
-    def _is_ready(self, poll: select.poll, call: UpstreamCall) -> bool:
+    def _is_ready(self, call: UpstreamCall) -> bool:
         """True if the upstream can be read; without a driver that, or a deadline, is waited for."""
         ready = False
         if self._ended_by is None:
-            ready = self._take_ready(call) if self.driven else self._wait(poll, call)
+            ready = self._take_ready(call) if self.driven else self._wait(call)
         if self._ended_by is not None:
             raise self._ended_by
         return ready
@@ -336,7 +347,9 @@ class AnswerWait:
 
     def _poll_of(self, call: UpstreamCall) -> select.poll:
         """The poll for the upstream's bytes, the client's leaving, the worker's end."""
-        poll = select.poll()
+        if self._poll is not None:
+            return self._poll
+        poll = self._poll = select.poll()
         poll.register(call.fileno(), select.POLLIN)
         if self._client is not None:
             poll.register(self._client.fileno(), select.POLLRDHUP)
@@ -344,8 +357,9 @@ class AnswerWait:
             poll.register(self._drain, select.POLLIN)
         return poll
 
-    def _wait(self, poll: select.poll, call: UpstreamCall) -> bool:
+    def _wait(self, call: UpstreamCall) -> bool:
         """True if the upstream can be read, False if the deadline has come."""
+        poll = self._poll_of(call)
         if self._rest and call.status and not call.more:
             poll.modify(call.fileno(), 0)
             self._polled(poll, min(self._rest, self._left()))

@@ -37,6 +37,8 @@ class UpstreamCall:
     closes the connection, by which the model server learns that nobody waits any more.
     """
 
+    __slots__ = ("_ahead", "_decoder", "_failure", "_socket", "_tls", "more")
+
     def __init__(self, connection: HTTPConnection, max_header: int = MAX_HEAD) -> None:
         sock = connection.sock
         if sock is None:

@@ -143,5 +143,7 @@ def decoded(
                 yield b""
             yield from undoing.feed(part)
         first = False
+        # It would stay as long as the stream waits.
+        del part
     if undoing is not None and call.complete:
         undoing.finish()

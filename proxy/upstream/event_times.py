@@ -24,6 +24,8 @@ FIRST_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60
 GAP_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 ADDED_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
+_NO_COUNTS: list[int] = []
+
 
 class Durations:
     """A histogram: how many durations fell into each bucket, the last of which has no upper end, and their sum. There
@@ -34,7 +36,7 @@ class Durations:
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
-        self.counts: list[int] = []
+        self.counts = _NO_COUNTS
         self.total = 0.0
 
     def add(self, seconds: float) -> None:

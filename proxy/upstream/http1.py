@@ -45,6 +45,11 @@ class ResponseDecoder:
     What is no HTTP, or breaks off, raises UpstreamBroken.
     """
 
+    __slots__ = (
+        *("failure", "headers", "length", "status", "_body", "_buffer", "_extra", "_left", "_max_head", "_read"),
+        *("_searched",),
+    )
+
     def __init__(self, max_head: int = MAX_HEAD) -> None:
         self._max_head = max_head
         self._buffer = bytearray()

@@ -69,6 +69,8 @@ class ChatWriter:
 
     verbatim = True
 
+    __slots__ = ("_due", "_expand", "_has_role", "_last", "_moved", "_opened", "_options", "_reasoning", "_spoke")
+
     def __init__(self, options: ChatOptions, *, expand: bool = False) -> None:
         self._options = options
         self._expand = expand

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from proxy.server.thread_pool import ThreadPool
+from proxy.server import thread_pool
+from proxy.server.thread_pool import STAYING, ThreadPool
 from tests.support.scripted import PATIENCE
 
 
@@ -117,3 +119,33 @@ def test_a_thread_that_cannot_be_started_is_told_and_takes_no_place(
     pool.start(work)
     assert work.begun()
     work.let_go()
+
+
+def test_threads_that_nobody_has_needed_for_a_while_end_but_for_some(
+    pools: Callable[[int], ThreadPool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, let_end = threading.Semaphore(0), ThreadPool.let_end
+
+    def told(pool: ThreadPool, thread: Any) -> bool:
+        may = let_end(pool, thread)
+        if may:
+            ended.release()
+        return may
+
+    monkeypatch.setattr(thread_pool, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(ThreadPool, "let_end", told)
+    pool, works = pools(3 * STAYING), [Work() for _ in range(3 * STAYING)]
+    for work in works:
+        pool.start(work)
+    assert all(work.begun() for work in works)
+    for work in works:
+        work.let_go()
+    assert all(ended.acquire(timeout=PATIENCE) for _ in range(2 * STAYING))
+    assert not ended.acquire(blocking=False)
+    # Those that have ended have made room for others.
+    more = [Work() for _ in range(3 * STAYING)]
+    for work in more:
+        pool.start(work)
+    assert all(work.begun() for work in more)
+    for work in more:
+        work.let_go()
