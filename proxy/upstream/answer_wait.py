@@ -71,8 +71,8 @@ class AnswerWait:
 
     __slots__ = (
         *("came", "descriptor", "lane", "outlet", "times", "_alarm", "_arrivals", "_began", "_client", "_drain"),
-        *("_end", "_ended_by", "_first_came", "_has_answered", "_last", "_patience", "_poll", "_received_at", "_requested_at"),
-        *("_rest", "_silent_until", "_state", "_taken", "_turn", "_written"),
+        *("_end", "_ended_by", "_first_came", "_has_answered", "_last", "_patience", "_poll", "_received_at"),
+        *("_requested_at", "_rest", "_silent_until", "_state", "_taken", "_turn", "_written"),
     )
 
     def __init__(
