@@ -137,7 +137,7 @@ class Scanner:
         """Take the next text, in UTF-8, if all of it is prose because nothing waits and no call can begin in it."""
         if self.lane is None:
             return False
-        if self._grammar.first_byte.search(data):
+        if self._grammar.begin.search(data):
             return False
         self._passed(data)
         self._buffer.fast_path(data)
@@ -394,7 +394,7 @@ class Scanner:
         """Pass the prose up to the next byte that may begin something, and give its position, or that of the end."""
         # Code may hold anything; only what can end it is of interest there.
         in_code = self._markdown.in_code
-        pattern = self._grammar.in_code if in_code else self._grammar.first_byte
+        pattern = self._grammar.in_code if in_code else self._grammar.begin
         at = self._buffer.search(pattern, self._pos)
         if at > self._pos:
             self._passed(self._buffer.slice(self._pos, at))
