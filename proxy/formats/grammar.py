@@ -11,7 +11,7 @@ says that `{"` at the start of a line may begin a call, and that `unwrapped` rea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -19,6 +19,7 @@ from proxy.formats.forced import arguments_or
 from proxy.formats.harmony import header, stripped_header
 from proxy.formats.json_calls import shown_json
 from proxy.formats.markers import END_OF_TURN, OPENERS, WEAK_MARKERS, encoded
+from proxy.formats.opener_runs import opener_runs
 from proxy.formats.reasoning import REASONING_MARKERS, STRIPPED, ReasoningMarkers, Section, last_call, no_call
 from proxy.formats.reply_start import first_thing, functionary, tool_calls_word
 from proxy.formats.terminators import leftover
@@ -75,8 +76,8 @@ class Grammar:
     `begin` finds an opener, with what may follow it, or what may become one where the text ends. `in_code` is that for
     code, and finds what can end the code too. `plain` matches a text, as it stands in a string of
     JSON, in which none can begin. `openers` matches a whole opener, the longest that stands somewhere; `standing` are
-    the formats that begin there then. `prefixes` are what may become one. `first` are for the first thing of a reply,
-    whatever it begins with.
+    the formats that begin there then. `prefixes` are what may become one. `runs` matches openers of which
+    nothing comes. `first` are for the first thing of a reply, whatever it begins with.
     """
 
     begin: re.Pattern[bytes]
@@ -84,6 +85,7 @@ class Grammar:
     plain: re.Pattern[bytes]
     openers: re.Pattern[bytes]
     prefixes: frozenset[bytes]
+    runs: re.Pattern[bytes] | None
     standing: Mapping[bytes, tuple[Format, ...]]
     first: tuple[Format, ...]
     by_prefix: Mapping[bytes, tuple[Format, ...]]
@@ -315,11 +317,17 @@ def _grammar(formats: Iterable[Format], first: tuple[Format, ...] = ()) -> Gramm
         plain=_plain(ordered),
         in_code=re.compile(b"|".join(filter(None, (b"[`~\\n]", in_code)))),
         openers=re.compile(b"|".join(re.escape(item.opener) for item in ordered)),
+        runs=_runs(ordered) if first else None,
         prefixes=frozenset(_prefixes(ordered)),
         standing={item.opener: _beginning_with(item.opener, ordered) for item in ordered},
         first=first,
         by_prefix=table,
     )
+
+
+def _runs(formats: Collection[Format]) -> re.Pattern[bytes] | None:
+    """A pattern of openers of which nothing comes; None where what opens a wrapper begins something else."""
+    return opener_runs((item.opener for item in formats), {item.opener[:1] for item in formats})
 
 
 def _beginning_with(opener: bytes, formats: Iterable[Format]) -> tuple[Format, ...]:
