@@ -114,7 +114,7 @@ def read_wrapper(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
         return (yield from _call_without_wrapper(cursor))
     outside, evidence = cursor.context, cursor.evidence
     holds_several = outside.holds_several if outside.wrapped else cursor.back_to < 0
-    cursor.context = replace(outside, depth=outside.depth + 1, wrapped=True, holds_several=holds_several)
+    cursor.context = outside.within_wrapper(holds_several=holds_several)
     if cursor.context.depth > MAX_NESTED:
         raise NotACall("wrappers are nested too deep")
     kept = len(evidence.kept_text)
