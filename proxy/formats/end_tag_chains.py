@@ -58,6 +58,10 @@ class Mark:
     kind: str = ""
     key: str = ""
 
+    def with_key(self, key: str) -> Mark:
+        """The same with this key; itself if it has that."""
+        return self if key == self.key else Mark(self.level, self.closing, self.kind, key)
+
 
 @dataclass(frozen=True, slots=True)
 class Markup:

@@ -10,7 +10,7 @@ line. The second one may be the next value's, if the end tag of this one is miss
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from proxy.formats.end_tag_chains import FOREIGN, Chain, EndTag, Level, Lines, Mark, Markup
 from proxy.formats.nested_tags import OpenTags, Quotations, Quoted
@@ -138,7 +138,7 @@ class SeenTags:
         placed = self.placed
         if self.end != start:
             placed = alike or self._stands_as_written(mark, start)
-        mark = replace(mark, key=self._meant(mark.key))
+        mark = mark.with_key(self._meant(mark.key))
         self._take_opening(mark, placed=placed)
         alone = self._is_alone()
         if alone and self._begins_undeclared(mark):
@@ -148,7 +148,7 @@ class SeenTags:
             self._note_key(mark, start, quoted)
         if mark.key and (quoted is Quoted.YES or mark.key not in self._others):
             # It cannot end the value, so that its key says nothing.
-            mark = replace(mark, key="")
+            mark = mark.with_key("")
         opened = self.open if self.placed else self.in_line
         opened.push(mark)
         self.end = self._cursor.pos

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from proxy.parsing.buffer import TextBuffer
+from proxy.parsing.buffer import MAX_MATCH, TextBuffer
 from proxy.parsing.markdown import MAX_BEFORE, Markdown
 
 # Where less text is there than this, it is not worth to look.
@@ -23,8 +23,8 @@ MAX_PIECE = MAX_BEFORE
 MAX_LOOK = 8192
 # Places that are compared with one before them; then a later one takes its place.
 MOST_PLACES = 64
-# A pattern for one byte may look at the byte behind it, too.
-_BEHIND = 2
+# Where an opener is looked for, it may be told by the byte behind it.
+_BEHIND = MAX_MATCH + 1
 # Text that tells at once that two places are not alike.
 _NEAR = 16
 _MAX_BLOCK = 64 * 1024

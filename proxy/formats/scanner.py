@@ -12,15 +12,16 @@ the grammar finds an opener becomes a `Candidate`, of which come calls or a refu
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from proxy.formats.broken_calls import UNWATCHED, BrokenCalls
 from proxy.formats.copied_calls import Copies
 from proxy.formats.grammar import BEHIND_TEXT, LEFTOVER, PROMPTED, TEXT, Format, Grammar
+from proxy.formats.opener_runs import opener_run
 from proxy.formats.openers import beginning, begins_here, may_stand, nothing_begins
 from proxy.formats.places import PLACES, Place, PlaceStep
 from proxy.formats.reasoning import Thoughts
+from proxy.formats.refusals import Refusals
 from proxy.formats.repeated_text import MUCH, RepeatedText
 from proxy.formats.scan_limits import ScanLimits
 from proxy.formats.spans import CallSpan, Candidate, Piece, RejectedSpan, TextSpan, begun, parted
@@ -61,7 +62,8 @@ class Scanner:
         refused: list[RejectedSpan] | None = None,
         broken: BrokenCalls = UNWATCHED,
     ) -> None:
-        self.refusals: Counter[str] = Counter()
+        self._refusals = Refusals(refused)
+        self.refusals = self._refusals.counts
         self._tools = tools
         self._grammars = grammars
         self.marks = ThoughtMarks(thoughts)
@@ -69,7 +71,6 @@ class Scanner:
         self._grammar = grammars[self._mode]
         self._max_held = max_held
         self._limits = ScanLimits(copies or Copies(), off, max_held=max_held, max_calls=max_calls)
-        self._refused = refused
         self._broken = broken
         self._buffer = TextBuffer()
         self._repeated = RepeatedText(self._buffer)
@@ -137,7 +138,7 @@ class Scanner:
         """Take the next text, in UTF-8, if all of it is prose because nothing waits and no call can begin in it."""
         if self.lane is None:
             return False
-        if self._grammar.first_byte.search(data):
+        if self._grammar.begin.search(data):
             return False
         self._passed(data)
         self._buffer.fast_path(data)
@@ -243,8 +244,11 @@ class Scanner:
             yield self._prose(self._buffer.search(_NOT_BLANK, candidate.start))
         found = self._take(calls, candidate.format, candidate.cursor.pos, evidence.weak)
         yield from parted(found, evidence.kept_text)
-        if evidence.cut_off:
-            yield from self._skip(candidate.cursor.furthest)
+        end = candidate.cursor.furthest
+        if evidence.cut_off and end > self._pos:
+            # What broke off behind calls is let go: what its values show is no call.
+            self._pass_to(end)
+            yield self._prose(end)
         if is_first and not calls:
             # Nothing but a token was dropped: the reply's first thing is still to come.
             self._move(PlaceStep.LEAVE)
@@ -276,26 +280,12 @@ class Scanner:
 
     def _note(self, candidate: Candidate, refusal: NotACall) -> None:
         """Remember that tools are listed, count why it was no call, and tell it to who asked for that."""
-        evidence = candidate.evidence
         if refusal.rejection is Rejection.DEFINITION:
             self._listed = True
             self._move(PlaceStep.LIST)
         elif candidate.item is not LEFTOVER and self._place is not _IN_TEXT:
             self._move(PlaceStep.SAY)
-        if evidence.why:
-            refusal = evidence.rejected()
-        if evidence.named or refusal.rejection.telling:
-            self.refusals[refusal.rejection.label] += 1
-        if self._refused is not None and candidate.looks_like_a_call:
-            self._refused.append(RejectedSpan(candidate.start, candidate.cursor.pos, candidate.item.name, str(refusal)))
-
-    def _skip(self, end: int) -> Iterator[Piece]:
-        """Let go of what broke off behind calls: what its values show is no call."""
-        if end <= self._pos:
-            return
-        self._passed(self._buffer.slice(self._pos, end))
-        self._pos = end
-        yield self._prose(end)
+        self._refusals.note(candidate, refusal)
 
     def _follow(self, end: int) -> None:
         """Follow the Markdown up to a position."""
@@ -345,10 +335,8 @@ class Scanner:
                 return False
             may_be_first = self._first_at == self._pos and self._is_first
             goes_on = self._try_first() if may_be_first else self._look_on()
-            if self._candidate:
-                return True
-            if not goes_on:
-                return False
+            if self._candidate or not goes_on:
+                return self._candidate is not None
         return False
 
     def _look_on(self) -> bool:
@@ -362,7 +350,7 @@ class Scanner:
             return False
         if len(self._buffer.data) > MUCH and self._pass_repeated(at):
             return True
-        return not self._opens(at)
+        return self._pass_openers(at) or not self._opens(at)
 
     def _try_first(self) -> bool:
         """Try the next of the formats for the reply's first thing; False while more text is needed for that."""
@@ -394,16 +382,14 @@ class Scanner:
         """Pass the prose up to the next byte that may begin something, and give its position, or that of the end."""
         # Code may hold anything; only what can end it is of interest there.
         in_code = self._markdown.in_code
-        pattern = self._grammar.in_code if in_code else self._grammar.first_byte
+        pattern = self._grammar.in_code if in_code else self._grammar.begin
         at = self._buffer.search(pattern, self._pos)
-        if at > self._pos:
-            self._passed(self._buffer.slice(self._pos, at))
-            self._pos = at
+        self._pass_to(at)
         return at
 
     def _pass_repeated(self, at: int) -> bool:
         """Pass what repeats the text before it, in which there was no call; whether there was such text."""
-        if self._refused is not None or not self._repeated.may_go_on(at):
+        if self._refusals.are_told or not self._repeated.may_go_on(at):
             return False
         if self._place is _BEHIND_CALL or self._broken.waits:
             return False
@@ -414,6 +400,16 @@ class Scanner:
         if is_first:
             self._first_at = self._pos
         return self._pos > at
+
+    def _pass_openers(self, at: int) -> bool:
+        """Pass openers of which nothing comes and nothing is told; whether there were such."""
+        if self._refusals.are_told or self._place is _BEHIND_CALL or self.marks.closer:
+            return False
+        run = opener_run(self._buffer, self._grammar.runs, self._markdown, at)
+        if run is not None:
+            self._first_at = run.end if run.refused_there and self._first_at == at else -1
+            self._pass_to(run.end)
+        return run is not None
 
     def _opens(self, at: int) -> bool:
         """Whether something begins here: then there is a candidate now, or more text is needed to tell."""
@@ -429,10 +425,14 @@ class Scanner:
                 return True
             if begins:
                 return False
-        passed = nothing_begins(self._buffer, at)
-        self._passed(passed)
-        self._pos = at + len(passed)
+        self._pass_to(at + len(nothing_begins(self._buffer, at)))
         return False
+
+    def _pass_to(self, end: int) -> None:
+        """Pass what begins no call up to a position."""
+        if end > self._pos:
+            self._passed(self._buffer.slice(self._pos, end))
+            self._pos = end
 
     def _passed(self, text: bytes) -> None:
         """Take what begins no call."""

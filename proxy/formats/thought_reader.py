@@ -23,8 +23,8 @@ class TextPart:
 
 def holds_no_mark(text: str) -> bool:
     """True if nothing in a text can begin a mark: at the beginning of a reply it then is no thought."""
-    first_byte = thought_grammars(REASONING_MARKERS)[TEXT].first_byte
-    return first_byte.search(text.encode("utf-8", "surrogatepass")) is None
+    begin = thought_grammars(REASONING_MARKERS)[TEXT].begin
+    return begin.search(text.encode("utf-8", "surrogatepass")) is None
 
 
 class ThoughtReader:

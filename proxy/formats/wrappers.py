@@ -65,7 +65,7 @@ def read_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     found = yield from tag_or_none(cursor)
     if found.opens(CALL_KINDS):
         return (yield from tagged_call(cursor))
-    if _opens_wrapper(found):
+    if opens_wrapper(found):
         return (yield from read_wrapper(cursor))
     return (yield from _read_name(cursor))
 
@@ -86,7 +86,7 @@ def _is_bare(cursor: Cursor) -> Parsing[bool]:
     return (yield from begins_bare(cursor))
 
 
-def _opens_wrapper(found: Tag) -> bool:
+def opens_wrapper(found: Tag) -> bool:
     """Whether a tag begins a wrapper."""
     if found.closing:
         return False
@@ -114,7 +114,7 @@ def read_wrapper(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
         return (yield from _call_without_wrapper(cursor))
     outside, evidence = cursor.context, cursor.evidence
     holds_several = outside.holds_several if outside.wrapped else cursor.back_to < 0
-    cursor.context = replace(outside, depth=outside.depth + 1, wrapped=True, holds_several=holds_several)
+    cursor.context = outside.within_wrapper(holds_several=holds_several)
     if cursor.context.depth > MAX_NESTED:
         raise NotACall("wrappers are nested too deep")
     kept = len(evidence.kept_text)
@@ -149,7 +149,7 @@ def _open(cursor: Cursor) -> Parsing[_Opened | None]:
     found = yield from tag_or_none(cursor)
     if found.marked and found.kind in CALL_KINDS:
         return None
-    if not _opens_wrapper(found):
+    if not opens_wrapper(found):
         raise cursor.refuse("no wrapper of calls begins here")
     yield from tag(cursor)
     return _Opened(Enclosure(found.ends[0].replace(b"</", b"<"), found.ends, cursor.begins_line(start)))
@@ -358,7 +358,7 @@ def closed_by_itself(cursor: Cursor) -> Parsing[Closed]:
     found = yield from tag_ahead(cursor)
     if not found.opening:
         return Closed.NOTHING
-    return Closed.WRAPPER if _opens_wrapper(found) else Closed.CALL
+    return Closed.WRAPPER if opens_wrapper(found) else Closed.CALL
 
 
 def _fillers(cursor: Cursor) -> Parsing[None]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
+
+# In a pattern: the end of what has come.
+END = rb"\Z"
 
 
 class Literals:
@@ -58,8 +61,53 @@ class Literals:
 
 @lru_cache(maxsize=1024)
 def _longest_of(literals: tuple[bytes, ...]) -> re.Pattern[bytes]:
-    """The pattern of these texts, the longest of which come first; those of markers are the same for all tools."""
-    return re.compile(b"|".join(map(re.escape, literals)))
+    """The pattern of these texts, which finds the longest; those of markers are the same for all tools."""
+    return re.compile(branching(dict.fromkeys(literals, b"")))
+
+
+def branching(behind: Mapping[bytes, bytes], *, may_end: bool = False) -> bytes:
+    """A pattern of the longest of these texts, each with the pattern of what follows it.
+
+    It branches where the texts do, so that each byte is looked at once: with an alternative for each text all would be
+    tried. If it `may_end`, the beginning of one counts where all ends, and so does what is of the same bytes there.
+    """
+    by_first: dict[bytes, dict[bytes, bytes]] = {}
+    for text, pattern in behind.items():
+        by_first.setdefault(text[:1], {})[text[1:]] = pattern
+    last = by_first.pop(b"", {}).values()
+    # Each begins with one byte, so that a search goes from one of them to the next.
+    branches = [re.escape(first) + _branch(rest, may_end=may_end) for first, rest in sorted(by_first.items())]
+    return _any([*branches, *last])
+
+
+def _branch(behind: Mapping[bytes, bytes], *, may_end: bool) -> bytes:
+    """The same behind a byte that they share."""
+    shared = _shared_beginning(behind)
+    if not shared:
+        ends = (END,) if may_end and b"" not in behind else ()
+        return _any([branching(behind, may_end=may_end), *ends])
+    rest = _branch({text[len(shared) :]: pattern for text, pattern in behind.items()}, may_end=may_end)
+    if not may_end:
+        return re.escape(shared) + rest
+    half = b"[%b]{0,%d}+%b" % (_escaped_bytes(shared), len(shared) - 1, END)
+    return _any([re.escape(shared) + rest, half])
+
+
+def _shared_beginning(texts: Collection[bytes]) -> bytes:
+    """What all these texts begin with: it is what the first and the last of them share, in their order."""
+    first, last = min(texts), max(texts)
+    at = next((at for at, byte in enumerate(first) if byte != last[at]), len(first))
+    return first[:at]
+
+
+def _any(patterns: list[bytes]) -> bytes:
+    """A pattern of the first of these that matches."""
+    return patterns[0] if len(patterns) == 1 else b"(?:%b)" % b"|".join(patterns)
+
+
+def _escaped_bytes(text: bytes) -> bytes:
+    """The bytes of a text as they stand in a set of a pattern."""
+    return re.escape(bytes(sorted(set(text))))
 
 
 @lru_cache(maxsize=256)

@@ -68,7 +68,7 @@ def test_the_patterns_find_each_opener_of_each_mode_and_what_is_no_opener_is_pas
 ) -> None:
     for grammar in grammars(json_reply=json_reply, raw_text=raw_text).values():
         for item in formats(grammar):
-            assert grammar.first_byte.match(item.opener)
+            assert grammar.begin.match(item.opener)
             assert item in grammar.beginning(item.opener[:2])
             found = grammar.openers.match(item.opener)
             assert found is not None and len(found.group()) <= MAX_MATCH
@@ -76,8 +76,8 @@ def test_the_patterns_find_each_opener_of_each_mode_and_what_is_no_opener_is_pas
         firsts = {item.opener[:1] for item in formats(grammar)}
         for byte in range(256):
             # The last byte that has come may be the first of an opener.
-            assert bool(grammar.first_byte.match(bytes([byte]))) is (bytes([byte]) in firsts)
-        assert not grammar.first_byte.search("Plain text: 1 + 1 = 2, 50 % & more.\nÜ\n".encode())
+            assert bool(grammar.begin.match(bytes([byte]))) is (bytes([byte]) in firsts)
+        assert not grammar.begin.search("Plain text: 1 + 1 = 2, 50 % & more.\nÜ\n".encode())
 
 
 @pytest.mark.parametrize(("json_reply", "raw_text"), SETTINGS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
 
@@ -33,3 +33,12 @@ def test_an_opener_that_stands_there_twice_is_closed_once() -> None:
 
 def test_nothing_is_quoted_unless_it_is_said() -> None:
     assert Context(offered()).in_quotation() is False
+
+
+def test_within_a_wrapper_all_else_stays() -> None:
+    names = {each.name for each in fields(Context)}
+    every = {name: object() for name in names - {"depth", "wrapped", "holds_several"}}
+    outside = Context(**every, depth=2)  # type: ignore[arg-type]
+    inside = outside.within_wrapper(holds_several=True)
+    assert (inside.depth, inside.wrapped, inside.holds_several) == (3, True, True)
+    assert {name: getattr(inside, name) for name in every} == every

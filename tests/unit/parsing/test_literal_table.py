@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
-from proxy.parsing.literal_table import Literals, literal_table
+from proxy.parsing.literal_table import Literals, branching, literal_table
 
 TABLE = Literals((b"<", b"<tool", b"<tool_call>", b"[TOOL", b"x"))
 
@@ -82,3 +83,21 @@ def test_only_what_a_text_begins_with_costs_a_pattern() -> None:
     assert table.match(b"<abd> and so on, and on", False) == b"<ab"
     assert table.match(b"So it is, and no call", False) == b""
     assert [*table._patterns] == [b"<a"]
+
+
+def test_a_pattern_that_branches_finds_what_one_of_alternatives_does() -> None:
+    rng = random.Random(5)
+    for _ in range(300):
+        texts = {bytes(rng.choices(b"<ab>", k=rng.randint(1, 5))) for _ in range(rng.randint(1, 6))}
+        longest_first = re.compile(b"|".join(map(re.escape, sorted(texts, key=len, reverse=True))))
+        found = re.compile(branching(dict.fromkeys(texts, b"")))
+        may_end = re.compile(branching(dict.fromkeys(texts, b""), may_end=True))
+        for _ in range(20):
+            here = bytes(rng.choices(b"<ab>", k=rng.randint(0, 8)))
+            one, other = longest_first.search(here), found.search(here)
+            assert (one and one.span()) == (other and other.span())
+            halves = {text[:size] for text in texts for size in range(1, len(text))}
+            if one is None and not here.endswith(tuple(halves)):
+                # What differs from the beginning of a text, and is of its bytes, is looked at once more.
+                continue
+            assert may_end.search(here)
