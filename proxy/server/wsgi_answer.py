@@ -44,7 +44,7 @@ class Answer:
     """
 
     __slots__ = (
-        *("body", "_began", "_conn", "_environ", "_given", "_keeps_connection", "_req", "_response", "_turn"),
+        *("body", "_began", "_conn", "_environ", "_result", "_keeps_connection", "_req", "_response", "_turn"),
         *("_waits", "_worker"),
     )
 
