@@ -69,7 +69,8 @@ def branching(behind: Mapping[bytes, bytes], *, may_end: bool = False) -> bytes:
     """A pattern of the longest of these texts, each with the pattern of what follows it.
 
     It branches where the texts do, so that each byte is looked at once: with an alternative for each text all would be
-    tried. If it `may_end`, the beginning of one counts where all ends, and so does what is of the same bytes there.
+    tried. If it `may_end`, the beginning of one counts where all ends, and so does what goes on with its bytes there: its
+    first two are its own, as in the patterns of plain text (`Grammar.plain`).
     """
     by_first: dict[bytes, dict[bytes, bytes]] = {}
     for text, pattern in behind.items():
@@ -89,8 +90,15 @@ def _branch(behind: Mapping[bytes, bytes], *, may_end: bool) -> bytes:
     rest = _branch({text[len(shared) :]: pattern for text, pattern in behind.items()}, may_end=may_end)
     if not may_end:
         return re.escape(shared) + rest
-    half = b"[%b]{0,%d}+%b" % (_escaped_bytes(shared), len(shared) - 1, END)
-    return _any([re.escape(shared) + rest, half])
+    return _any([re.escape(shared) + rest, _half(shared)])
+
+
+def _half(shared: bytes) -> bytes:
+    """A pattern of the beginning of a text where all ends: its first byte, and then what is of its bytes."""
+    if len(shared) < 3:
+        return END if len(shared) < 2 else b"%b?%b" % (re.escape(shared[:1]), END)
+    more = b"[%b]{0,%d}+" % (_escaped_bytes(shared[1:-1]), len(shared) - 2)
+    return b"(?:%b%b)?%b" % (re.escape(shared[:1]), more, END)
 
 
 def _shared_beginning(texts: Collection[bytes]) -> bytes:

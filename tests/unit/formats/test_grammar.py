@@ -96,6 +96,24 @@ def test_bare_json_lists_and_fences_must_begin_a_line() -> None:
                 assert item.line_start
 
 
+def test_what_leaves_as_plain_text_holds_no_beginning_of_a_format() -> None:
+    """What is passed by its bytes alone is told to the scanner afterwards, which must find nothing in it: `An` ends in no
+    half of `Action:`.
+    """
+    rng, passed = random.Random(0), 0
+    for grammar in {id(each): each for each in grammars(json_reply=False, raw_text=True).values()}.values():
+        openers = [item.opener.decode() for item in {item for found in grammar.standing.values() for item in found}]
+        letters = sorted({*"".join(openers), *" abxyzAN\n"})
+        for _ in range(300):
+            opener = rng.choice(openers)
+            half = opener[: rng.randint(1, len(opener))]
+            text = f"{half}{''.join(rng.choices([*opener, *letters], k=rng.randint(0, 3)))}"
+            if grammar.plain.fullmatch(json.dumps(text, ensure_ascii=False)[1:-1].encode()):
+                assert grammar.begin.search(text.encode()) is None, text
+                passed += 1
+    assert passed > 500
+
+
 def test_grammars_are_made_once() -> None:
     assert grammars(json_reply=False, raw_text=True) is grammars(json_reply=False, raw_text=True)
 
