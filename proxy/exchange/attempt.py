@@ -14,11 +14,11 @@ from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_json
 from proxy.codec.redaction import redact_error
 from proxy.dialects.base import Writer
-from proxy.dialects.chat.answer import as_chunk, read_whole, says_nothing
+from proxy.dialects.chat.answer import read_whole, says_nothing
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
-from proxy.engine.events import Call, Chunk, Text
-from proxy.engine.thought_tokens import says_usage, with_thought_tokens
+from proxy.engine.events import Call, Text
+from proxy.engine.thought_tokens import with_thought_tokens
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.capture import Recorder, is_stream
 from proxy.exchange.exchange import Exchange, log_crash
@@ -33,7 +33,8 @@ from proxy.exchange.reply_content import ReplyContent
 from proxy.exchange.reply_record import recorded
 from proxy.exchange.reply_stream import StreamReply, never_enough
 from proxy.exchange.second_try import EarlierTry, Why, record, summed, why_again
-from proxy.exchange.whole_answer import Listener, answer_as_answer, answer_as_stream, unrepaired
+from proxy.exchange.slices import new_slice
+from proxy.exchange.whole_answer import Listener, answer_as_answer, answer_as_stream, thoughts_to_count, unrepaired
 from proxy.healing.heal import NO_HEALING
 from proxy.limits import MAX_ERROR_BODY
 from proxy.upstream.answer_wait import NEVER, rest_after
@@ -44,18 +45,10 @@ from proxy.upstream.responses import error_of_response, read_body
 
 # The body should end right after `[DONE]`; a server that keeps the connection open is not waited for.
 END_GRACE = 1.0
-# So long, in seconds, events are read that have come at once; then other streams have their turn.
-SLICE = 0.002
 # Prose whose event ends with what may become a call waits so long, in seconds, to leave as it came.
 PROSE_HOLD_SECONDS = 0.05
 
 P = ParamSpec("P")
-
-
-def _slice() -> Callable[[], bool]:
-    """Says when a slice that begins now is over."""
-    end = time.monotonic() + SLICE
-    return lambda: time.monotonic() >= end
 
 
 def _on_its_way(request: ChatRequest, plan: Plan) -> UpstreamRequest:
@@ -372,11 +365,11 @@ class Attempt:
             yield from self._exchange.wait.on_a_long_step()
             self._unsent += self._measured(reply.receive, part, never_enough)
             return
-        self._unsent += self._measured(reply.receive, part, _slice())
+        self._unsent += self._measured(reply.receive, part, new_slice())
         while reply.unread:
             # What was read is numbered already, so that a heartbeat comes behind it.
             yield self._ready() + self._beat()
-            self._unsent += self._measured(reply.receive, b"", _slice())
+            self._unsent += self._measured(reply.receive, b"", new_slice())
 
     def _measured(self, step: Callable[P, bytes], *arguments: P.args, **named: P.kwargs) -> bytes:
         """The bytes that a step gives; its time is counted if something was repaired in it."""
@@ -466,18 +459,12 @@ class Attempt:
 
     def _counted(self, answer: JsonObject) -> JsonObject:
         """A whole answer whose usage says how many tokens were thoughts; the very same if there are none."""
-        usage = as_object(answer.get("usage"))
-        if not self._engine.may_tell(answer) or not says_usage(Chunk({"usage": usage}, b"")):
-            return answer
-        reader = self._exchange.engine(self._up.raw_text, self._plan.guided)
-        reader.feed(as_chunk(answer))
-        reader.finish(done=True)
-        if not reader.thoughts:
-            return answer
-        tokens = self._exchange.count(self._thoughts_before + reader.thoughts)
+        new_engine = partial(self._exchange.engine, self._up.raw_text, self._plan.guided)
+        thoughts = thoughts_to_count(answer, self._engine, new_engine)
+        tokens = self._exchange.count(self._thoughts_before + thoughts) if thoughts else 0
         if not tokens:
             return answer
-        return {**answer, "usage": with_thought_tokens(usage, tokens)}
+        return {**answer, "usage": with_thought_tokens(as_object(answer.get("usage")), tokens)}
 
     def _observed(self, body: bytes) -> bytes:
         """A whole answer that leaves as it came, whatever it is; what would be made of it is only noted."""

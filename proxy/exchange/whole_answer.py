@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject
 from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import as_chunk
 from proxy.engine.engine import Engine, Task
 from proxy.engine.events import Chunk, Event, Failed, Usage
+from proxy.engine.thought_tokens import says_usage
 from proxy.formats.reasoning import Thoughts
 
 
@@ -23,6 +25,19 @@ class Listener(Protocol):
 def unrepaired() -> Engine:
     """An engine that only says what the server says, for dialects in which thoughts stand apart."""
     return Engine(Task(tools=None, seed=b"", ordered=True, thoughts=Thoughts()))
+
+
+def thoughts_to_count(answer: JsonObject, engine: Engine, new_engine: Callable[[], Engine]) -> str:
+    """The thoughts of a whole answer, if its usage is to say how many tokens they were: it is read once more for that,
+    by an engine of its own. "" if it says no usage, or none are told apart.
+    """
+    usage = Chunk({"usage": as_object(answer.get("usage"))}, b"")
+    if not engine.may_tell(answer) or not says_usage(usage):
+        return ""
+    reader = new_engine()
+    reader.feed(as_chunk(answer))
+    reader.finish(done=True)
+    return reader.thoughts
 
 
 def answer_as_answer(

@@ -403,13 +403,12 @@ class Scanner:
 
     def _pass_openers(self, at: int) -> bool:
         """Pass openers of which nothing comes and nothing is told; whether there were such."""
-        if self._refusals.are_told or self._place is _BEHIND_CALL or self.marks.closer:
-            return False
         run = opener_run(self._buffer, self._grammar.runs, self._markdown, at)
-        if run is not None:
-            self._first_at = run.end if run.refused_there and self._first_at == at else -1
-            self._pass_to(run.end)
-        return run is not None
+        if run is None or self._refusals.are_told or self._place is _BEHIND_CALL or self.marks.closer:
+            return False
+        self._first_at = run.end if run.refused_there and self._first_at == at else -1
+        self._pass_to(run.end)
+        return True
 
     def _opens(self, at: int) -> bool:
         """Whether something begins here: then there is a candidate now, or more text is needed to tell."""
@@ -425,7 +424,8 @@ class Scanner:
                 return True
             if begins:
                 return False
-        self._pass_to(at + len(nothing_begins(self._buffer, at)))
+        self._passed(passed := nothing_begins(self._buffer, at))
+        self._pos = at + len(passed)
         return False
 
     def _pass_to(self, end: int) -> None:

@@ -69,8 +69,8 @@ def branching(behind: Mapping[bytes, bytes], *, may_end: bool = False) -> bytes:
     """A pattern of the longest of these texts, each with the pattern of what follows it.
 
     It branches where the texts do, so that each byte is looked at once: with an alternative for each text all would be
-    tried. If it `may_end`, the beginning of one counts where all ends, and so does what goes on with its bytes there: its
-    first two are its own, as in the patterns of plain text (`Grammar.plain`).
+    tried. If it `may_end`, the beginning of one counts where all ends, and so does what goes on with its bytes there:
+    its first two are its own, as in the patterns of plain text (`Grammar.plain`).
     """
     by_first: dict[bytes, dict[bytes, bytes]] = {}
     for text, pattern in behind.items():

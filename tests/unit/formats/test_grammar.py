@@ -97,8 +97,8 @@ def test_bare_json_lists_and_fences_must_begin_a_line() -> None:
 
 
 def test_what_leaves_as_plain_text_holds_no_beginning_of_a_format() -> None:
-    """What is passed by its bytes alone is told to the scanner afterwards, which must find nothing in it: `An` ends in no
-    half of `Action:`.
+    """What has left by the lane is told to the scanner afterwards, which must find nothing in it: `An` ends in no half
+    of `Action:`.
     """
     rng, passed = random.Random(0), 0
     for grammar in {id(each): each for each in grammars(json_reply=False, raw_text=True).values()}.values():
