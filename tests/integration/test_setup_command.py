@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import stat
@@ -244,6 +245,21 @@ class TestModels:
         with proxy_that(models=[answer({"data": [{"id": "gpt-oss-20b"}]})]) as server:
             assert '"effort": "high"' in run("setup", "codex", "--url", server.url).out
             assert '"high": "high"' in run("setup", "pi", "--url", server.url).out
+
+
+    def test_aliases_and_the_rules_tell_what_a_model_can_do(self, run: Run, tmp_path: Path) -> None:
+        """A real proxy says so of each name, listed or not."""
+        rules = tmp_path / "rules.yaml"
+        rules.write_text(
+            'aliases: {"claude-opus-4": gpt-oss-20b, "big": gpt-oss-20b}\n'
+            "models: [{match: Qwen3-Coder, family: gpt-oss}]\n"
+        )
+        with Upstream() as server, ExitStack() as stack:
+            server.paths = {"/health": [answer({})], MODELS: cards("gpt-oss-20b", "Qwen3-Coder")}
+            url = start(server.url, "--rules", str(rules), folder=tmp_path, stack=stack).url
+            for name in ("Qwen3-Coder", "claude-opus-4", "big"):
+                out = run("setup", "codex", "--url", url, "--model", name).out
+                assert re.findall(r'"effort": "(.*?)"', out) == ["low", "medium", "high"], name
 
 
 class TestNoProxy:
