@@ -19,7 +19,8 @@ def _continue(values: Values) -> Configuration:
         "roles": ["chat", "edit", "apply"],
         "capabilities": ["tool_use", "image_input"] if values.images else ["tool_use"],
         "defaultCompletionOptions": options,
-        "requestOptions": {"timeout": PATIENCE * 1000},
+        # Seconds: it makes milliseconds of them itself.
+        "requestOptions": {"timeout": PATIENCE},
     }
     usual: JsonObject = {"name": "Local", "version": "1.0.0", "schema": "v1"}
     path = values.place("CONTINUE_GLOBAL_DIR", ".continue", "config.yaml")
