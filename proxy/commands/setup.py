@@ -91,9 +91,10 @@ class _CommandLine:
 def setup_command(name: str, argv: Sequence[str]) -> int:
     """Run `setup` with the words behind it; raises RulesError for words that cannot be read."""
     parser = _parser(name, "setup", _ABOUT)
-    parser.add_argument("--write", action="store_true", help="write the files, each beside a copy of what it was")
-    parser.add_argument("--undo", action="store_true", help="restore what was there before the first --write")
-    parser.add_argument("--launch", action="store_true", help="start the agent, as the command launch does")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--write", action="store_true", help="write the files, each beside a copy of what it was")
+    one.add_argument("--undo", action="store_true", help="restore what was there before the first --write")
+    one.add_argument("--launch", action="store_true", help="start the agent, as the command launch does")
     options = parser.parse_args(argv)
     command_line = _command_line(options)
     if options.launch:

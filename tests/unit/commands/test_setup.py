@@ -153,6 +153,14 @@ def test_words_that_cannot_be_read_are_refused(words: list[str]) -> None:
             command("x", words)
 
 
+def test_one_thing_is_done_at_a_time(home: Path) -> None:
+    """What would come first, if two were asked for, nobody can know."""
+    for words in (["--write", "--undo"], ["--launch", "--undo"], ["--write", "--launch"]):
+        with pytest.raises(RulesError, match="not allowed with argument"):
+            setup_command("x", ["pi", *words])
+    assert files(home) == {}
+
+
 class Became(Exception):
     """Instead of the exec: what the process would have become."""
 
