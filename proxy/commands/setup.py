@@ -321,5 +321,7 @@ def _program(name: str, command_line: _CommandLine) -> str:
     if program is None:
         agent = command_line.agent
         advice = f"npm install -g {agent.package}@{agent.version}" if agent.package else f"see {agent.source}"
-        raise CommandError(Status.NOT_INSTALLED, f"{name} is not on PATH; install it: {advice}")
+        # The SDKs' is any program.
+        words = "" if agent.tested else f"; install it: {advice}"
+        raise CommandError(Status.NOT_INSTALLED, f"{name} is not on PATH{words}")
     return program

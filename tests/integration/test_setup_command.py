@@ -16,6 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import anthropic
+import openai
 import pytest
 import trustme
 
@@ -588,6 +590,21 @@ class TestLaunch:
         ran = launched(home, "launch", "sdk", "--url", real.url, "--", "env")
         assert f"OPENAI_BASE_URL={real.url}/v1" in ran.out.splitlines()
 
+    def test_both_sdks_ask_the_proxy_with_these_variables(
+        self, real: Proxy, run: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What is printed is all that they need."""
+        for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+            monkeypatch.delenv(name, raising=False)
+        printed = run("setup", "sdk", "--url", real.url).out
+        assert "run in the tests; from its documentation (https://" in printed
+        for line in printed.splitlines():
+            if line.startswith("export "):
+                monkeypatch.setenv(*line.removeprefix("export ").split("=", 1))
+        with openai.OpenAI(max_retries=0) as client, anthropic.Anthropic(max_retries=0) as other:
+            assert [each.id for each in client.models.list()] == [MODEL, "claude-Qwen3-Coder"]
+            assert [each.id for each in other.models.list()] == [MODEL, "claude-Qwen3-Coder"]
+
     def test_what_cannot_be_started_is_told(
         self, run: Run, real: Proxy, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -596,6 +613,7 @@ class TestLaunch:
         assert ran.status == 127 and "npm install -g @mariozechner/pi-coding-agent@0.73.1" in ran.err
         assert run("launch", "zed", "--url", real.url).err.endswith(f"install it: see {AGENTS['zed'].source}\n")
         assert run("launch", "sdk", "--url", real.url).status == 2
+        assert run("launch", "sdk", "--url", real.url, "--", "gone").err.endswith(" gone is not on PATH\n")
         assert tree(home) == {}
 
 

@@ -30,7 +30,7 @@ def shown(configuration: Configuration, values: Values = VALUES) -> list[str]:
 
 def test_what_is_empty_is_not_said() -> None:
     assert shown(Configuration()) == [
-        "# An agent: not run here; from https://docs, as of 2026-11-22",
+        "# An agent: not run here; from its documentation (https://docs), as of 2026-11-22",
         "# proxy http://h:1, model m, context 65536 tokens",
     ]
 
@@ -85,6 +85,7 @@ def answer(path: str, body: object) -> Made:
         "/": {"service": "vllm-tool-proxy"},
         "/_ready": {},
         "/v1/models": {"data": [{"id": "m", "max_model_len": 65536}]},
+        "/v1/models/m": {"type": "model", "display_name": "m", "efforts": []},
     }
     return 200, json.dumps(said[path]).encode()
 
