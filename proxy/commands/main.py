@@ -1,6 +1,6 @@
 """The command `vllm-tool-proxy`: check everything that can be checked, then become gunicorn.
 
-Whatever is wrong is told in one line on stderr, with exit code 2.
+Whatever is wrong is told in one line on stderr, with exit code 2; so is Ctrl-C, with 130.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ _COMMANDS = {
     "top": ("proxy.commands.top", "top_command"),
 }
 CONNECT_SECONDS = 1.0
+# The exit status behind Ctrl-C, as a shell has it: 128 and the number of the signal.
+INTERRUPTED = 130
 # The flags whose relative paths are taken from where the command was given.
 _PATHS = ("upstream_ca", "capture", "audit_file", "store", "client_keys", "upstream_key_file", "admin_key_file")
 # What gunicorn is told once, when it starts.
@@ -79,6 +81,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RulesError as error:
         _say("error", error.message)
         return 2
+    except KeyboardInterrupt:
+        # `top`, and the agent of a `launch`, take it as their end.
+        _say("interrupted", "this did not come to its end")
+        return INTERRUPTED
 
 
 def _run(command: str, words: Sequence[str]) -> int:

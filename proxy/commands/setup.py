@@ -40,7 +40,7 @@ listens there it is started at the next free port.
 _STATUS = """\
 exit status: 0 done; 1 a file cannot be merged, or was changed since; 2 something is missing in the command line, or a
 key; 3 nothing answers, or the proxy does not reach its model server; 4 what answers is no proxy; 127 the agent is not
-installed. A launched agent ends with its own.
+installed; 130 it was interrupted (Ctrl-C). A launched agent ends with its own.
 """
 _SECONDS_OF_FIRST = 120
 # Tokens of context below which agents have been seen to compact at once, or to send nothing at all.
