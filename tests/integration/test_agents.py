@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shlex
 import subprocess
 from dataclasses import replace
@@ -29,6 +30,7 @@ from tests.agents import (
     shape,
     texts,
     thoughts,
+    vllm_rows,
 )
 from tests.agents.__main__ import chosen, line, unexpected, verdict
 from tests.agents.agent import CONTEXT, FINAL, MODEL, THOUGHT, WROTE, Agent, Call
@@ -38,7 +40,7 @@ from tests.agents.openclaw import OPENCLAW
 from tests.agents.opencode import OPENCODE
 from tests.agents.outcome import Run, cell
 from tests.agents.pi import PI
-from tests.agents.results import BEGIN, END, Results, with_table
+from tests.agents.results import BEGIN, END, VLLM, Page, Results, with_table
 from tests.agents.rows import BY_NAME, ROWS, Row
 from tests.agents.scripted_server import FINALS, ScriptedServer
 from tests.agents.tap import Tap, requests_in
@@ -468,6 +470,59 @@ class TestResults:
         other = replace(PI, setup=replace(PI.setup, version="9"))
         Results(path).keep(other, BY_NAME["empty"], "with", "ok/2")
         assert "TEXT/1" not in Results(path).table([other], ROWS)
+
+    def test_what_the_page_shows_of_the_same_version_and_is_not_kept_stays(self, tmp_path: Path) -> None:
+        """A fresh clone runs one agent, or one side of a row, and loses nothing of the others."""
+        rows = [BY_NAME[name] for name in ("llama.cpp think", "empty", "ok")]
+        old = (
+            f"|  | pi {PI.version} (2026-01-02) | OpenCode 0.1 (2026-01-02) |"
+            f" Claude Code {CLAUDE.version} (2026-01-02) |\n"
+            "| --- | --- | --- | --- |\n"
+            "| `llama.cpp think` |  | ok/3 > ok/3 | ok/2 > ok/2 |\n"
+            "| `empty` | SILENT/1 > ? | ? | CRASH/1 > SILENT/4 |\n"
+            "| `ok` | ok/2 > CRASH/1 | ok/3 > ok/3 | - > ok/2 |"
+        )
+        page = Page(f"a\n{BEGIN}\n\n{old}\n\n{END}\nb\n", BEGIN)
+        results = Results(tmp_path / "results.json")
+        head, _, *lines = results.table([PI, OPENCODE, CLAUDE], rows, page=page).splitlines()
+        assert head == f"|  | pi {PI.version} (2026-01-02) | Claude Code {CLAUDE.version} (2026-01-02) |"
+        assert lines[1:] == ["| `empty` | SILENT/1 > ? | CRASH/1 > SILENT/4 |", "| `ok` | ok/2 > CRASH/1 | - > ok/2 |"]
+        results.keep(PI, BY_NAME["ok"], "with", "ok/2")
+        head, _, *lines = results.table([PI, OPENCODE, CLAUDE], rows, page=page).splitlines()
+        assert f"pi {PI.version} (2026-01-02)" not in head and "OpenCode" not in head, "its day is that of the last run"
+        assert lines == [
+            "| `llama.cpp think` |  | ok/2 > ok/2 |",
+            "| `empty` | SILENT/1 > ? | CRASH/1 > SILENT/4 |",
+            "| `ok` | ok/2 > ok/2 | - > ok/2 |",
+        ]
+        # A table of another server, or of another version of it, is another one.
+        assert "Claude" not in results.table([PI, CLAUDE], rows, "vLLM 9", page)
+        assert "Claude" not in results.table([PI, CLAUDE], rows, page=Page(page.text, VLLM))
+
+    def test_the_table_of_the_docs_stays_as_it_is_where_nothing_was_run(self, tmp_path: Path) -> None:
+        """Both of them."""
+        page = Path("docs/agents.md").read_text(encoding="utf-8")
+        nothing = Results(tmp_path / "results.json")
+        agents, title = known.AGENTS.values(), re.findall(r"^\| (vLLM [\d.]+) \|", page, re.MULTILINE)[0]
+        assert with_table(page, nothing.table(agents, ROWS, page=Page(page, BEGIN))) == page
+        made = nothing.table(agents, vllm_rows.ROWS, title, Page(page, VLLM))
+        assert with_table(page, made, VLLM) == page
+
+    @pytest.mark.parametrize("target", ["agents", "vllm"])
+    @pytest.mark.parametrize("chosen", [{}, {"AGENTS": "pi"}, {"ROWS": "ok"}], ids=["all", "an agent", "a row"])
+    def test_make_writes_the_page_where_all_are_run(self, target: str, chosen: dict[str, str]) -> None:
+        environment = {name: text for name, text in os.environ.items() if name not in ("AGENTS", "ROWS", "MAKEFLAGS")}
+        done = subprocess.run(
+            ["make", "--dry-run", "--always-make", target],
+            env={**environment, **chosen},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PATIENCE,
+        )
+        (line,) = [line for line in done.stdout.splitlines() if re.search(r"-m tests\.(agents|vllm --agents)", line)]
+        assert line.rstrip().endswith("--table docs/agents.md") is not bool(chosen)
 
     def test_it_comes_between_its_marks(self) -> None:
         """And nothing else of the page changes."""
