@@ -14,7 +14,8 @@ number of requests that reached the model server:
     lost-call     of two calls only one was done
     ran,no-final  the file is there, the last words are not
     wrong-file    the file holds something else
-    upstream      all went well, but a request that reached the model server was none, or the call's result never did
+    upstream      all went well, but a request that reached the model server was none, or the call's result never did,
+                  or a real server never sent what its model writes
     prefix        all went well, but a request did not begin with the one before it: the prompt cache is lost (C8)
     thought       all went well, but the model's thought did not arrive as one, or did not go back
     shape         an answer of the proxy broke a rule of the dialect, whatever the agent made of it

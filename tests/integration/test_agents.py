@@ -25,8 +25,11 @@ from tests.agents import (
     inside,
     install,
     known,
+    messages_replies,
     namespace,
+    responses_replies,
     scripted_server,
+    server_said,
     shape,
     texts,
     thoughts,
@@ -294,6 +297,84 @@ class TestChecks:
         assert [*checks.of_the_run([FIRST, summary], 1)] == []
         bad = {**done, "messages": [*done["messages"], {"role": "developer", "content": "x"}]}
         assert [*checks.of_the_run([FIRST, bad], 1)] == ["request 1: messages.3: no such role: 'developer'"]
+
+
+    def test_its_result_is_found_in_each_dialect(self) -> None:
+        """What an agent sends without a proxy is judged by that alone: its dialect's rules are not chat's."""
+        values = {"command": f"printf {WROTE} > proof.txt"}
+        used, result = {"type": "tool_use", "id": "a", "input": values}, {"type": "tool_result", "tool_use_id": "a"}
+        turns = [{"role": "user", "content": "Go on."}, {"role": "assistant", "content": [used]}]
+        messages = {"messages": [*turns, {"role": "user", "content": [result]}]}
+        assert [*checks.of_the_run([messages], 1, "messages")] == []
+        assert len([*checks.of_the_run([{"messages": turns}], 1, "messages")]) == 1
+        for kind, key in (("function_call", "arguments"), ("custom_tool_call", "input")):
+            called = {"type": kind, "call_id": "a", "id": "x", key: json.dumps(values)}
+            done = {"type": f"{kind}_output", "call_id": "a", "output": "done"}
+            assert [*checks.of_the_run([{"input": [called, done]}], 1, "responses")] == []
+            assert len([*checks.of_the_run([{"input": [called]}], 1, "responses")]) == 1
+            assert len([*checks.of_the_run([{"input": [called, {**done, "call_id": "b"}]}], 1, "responses")]) == 1
+        assert len([*checks.of_the_run([{"input": "Go on."}], 1, "responses")]) == 1
+
+
+REPLIES = {"chat": chat_replies, "messages": messages_replies, "responses": responses_replies}
+
+
+class TestServerSaid:
+    """What a real server said, beside what its model wrote."""
+
+    @pytest.mark.parametrize("dialect", REPLIES)
+    def test_a_stream_is_read_in_each_dialect(self, dialect: str) -> None:
+        """Its text, and the calls that the server found itself."""
+        replies = REPLIES[dialect]
+        written = texts.tools_text(PI)
+        assert server_said.said(shape.Answer(200, "text/event-stream", replies.text(written))) == (written, [])
+        found = server_said.said(shape.Answer(200, "text/event-stream", replies.two_ok(PI)))
+        calls = [PI.call(), PI.call(second=True)]
+        assert [(name, json.loads(arguments)) for name, arguments in found.calls] == [
+            (call.name, dict(call.values)) for call in calls
+        ]
+
+    @pytest.mark.parametrize("dialect", REPLIES)
+    def test_so_is_a_whole_answer(self, dialect: str) -> None:
+        for words, call in (("Hi.", None), ("", PI.call())):
+            found = server_said.said(shape.Answer(200, "application/json", REPLIES[dialect].whole(words, call)))
+            assert found.text == words
+            assert [name for name, _ in found.calls] == ([] if call is None else [call.name])
+        assert server_said.said(shape.Answer(502, "text/html", b"<html>")) == ("", [])
+
+    @pytest.mark.parametrize(
+        ("reply", "written", "right"),
+        [
+            (chat_replies.text(texts.tool_call_text(PI)), texts.tool_call_text(PI), True),
+            (chat_replies.ok(PI), texts.tool_call_text(PI), True),
+            (chat_replies.ok(PI), texts.tool_call_text(PI).removeprefix(texts.LEAD), False),
+            (chat_replies.ok(PI), texts.coder_xml(PI), False),
+            (chat_replies.two_ok(PI), texts.tool_call_text(PI), False),
+            (chat_replies.args_trunc(PI), texts.tool_call_text(PI), False),
+            (chat_replies.ok(CLAUDE), texts.tool_call_text(PI), False),
+            (chat_replies.text(texts.tools_text(PI)), texts.tool_call_text(PI), False),
+        ],
+        ids=["its text", "its call", "no lead", "no JSON", "two calls", "half a call", "another call", "another text"],
+    )
+    def test_it_is_what_the_model_wrote_or_what_the_server_reads_in_it(
+        self, tmp_path: Path, reply: bytes, written: str, right: bool
+    ) -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(reply)
+        (tmp_path / "server-0-sent.txt").write_bytes(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\n\r\n")
+        (tmp_path / "server-0-got.txt").write_bytes(head + reply)
+        found = [*server_said.faults(tmp_path, written)]
+        assert (found == []) is right
+        assert right or "the model server never sent" in found[0]
+
+    def test_every_real_row_says_what_its_model_writes(self) -> None:
+        """In the words of its script."""
+        scripts = llama.load_scripts()
+        for row in ROWS:
+            if row.script:
+                assert row.written is not None
+                for agent in known.AGENTS.values():
+                    if row.is_for(agent):
+                        assert row.written(agent) == scripts[agent.script(row.script)][0]
 
 
 class TestTap:
