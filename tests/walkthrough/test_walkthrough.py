@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from proxy import __version__
+from proxy.agents.known import AGENTS as SETUPS
 from tests.package.build import SOURCES
 from tests.real import llama
 from tests.real.processes import ROOT, answers, free_port
@@ -97,6 +98,19 @@ def test_the_first_screen_has_the_three_commands() -> None:
     ]
     assert "pip install ." in commands[0]
     assert all(command in "\n".join(text.splitlines()[:SCREEN]) for command in commands)
+
+
+def test_the_first_screen_says_that_the_agent_must_be_installed_and_how() -> None:
+    """In the line that `launch` says where it is not."""
+    screen = "\n".join(README.read_text().splitlines()[:SCREEN])
+    agent = SETUPS[walks(README)["commands"][2].split()[2]]
+    assert f"`npm install -g {agent.package}@{agent.version}`" in screen
+
+
+def test_an_agent_that_is_not_installed_is_told_with_the_line_that_installs_it(reader: Newcomer) -> None:
+    agent = SETUPS["cline"]
+    ended = reader.types(walks(README)["commands"][2].replace("claude", agent.name))
+    assert ended.status == 127 and ended.err.endswith(f" npm install -g {agent.package}@{agent.version}\n"), ended
 
 
 def test_the_installed_command_is_the_one_of_the_environment(reader: Newcomer) -> None:
