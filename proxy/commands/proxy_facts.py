@@ -85,6 +85,18 @@ class ProxyFacts:
 
     def served(self, model: str = "") -> Served:
         """The model of that name; without one the only model that there is."""
+        body, cards = self._listed()
+        name = model or self._only(cards)
+        about, context = self._about(name), {card.id: card.max_len for card in cards}
+        if not about and name not in context:
+            listed = _named([card.id for card in cards])
+            raise CommandError(Status.USAGE, f"the proxy has no model {name!r}; choose with --model: {listed}")
+        served = as_text(about.get("display_name")) or name
+        tokens = context.get(name, _tokens(about.get("max_input_tokens")))
+        return Served(name, tokens, _takes_images(body, served), _efforts(about, served))
+
+    def _listed(self) -> tuple[bytes, Sequence[ModelCard]]:
+        """Its list of models, as it is and as cards, of which there is one at least."""
         status, body = self._get(MODELS)
         if status in (401, 403):
             raise CommandError(Status.USAGE, self._refused(status))
@@ -92,16 +104,7 @@ class ProxyFacts:
         if not cards:
             answer = "no model at all" if status == 200 and body else f"nothing that can be read (status {status})"
             raise CommandError(Status.NO_PROXY, f"asked for its models, the proxy at {self._url} says {answer}")
-        name = model or self._only(cards)
-        about = self._about(name)
-        card = next((card for card in cards if card.id == name), None)
-        if card is None and about is None:
-            listed = _named([card.id for card in cards])
-            raise CommandError(Status.USAGE, f"the proxy has no model {name!r}; choose with --model: {listed}")
-        told = about or {}
-        served = as_text(told.get("display_name")) or name
-        context = _tokens(told.get("max_input_tokens")) if card is None else card.max_len
-        return Served(name, context, _takes_images(body, served), _efforts(told, served))
+        return body, cards
 
     def _only(self, cards: Sequence[ModelCard]) -> str:
         names = distinct_models(cards)
@@ -109,11 +112,11 @@ class ProxyFacts:
             raise CommandError(Status.USAGE, f"the proxy has several models; choose one with --model: {_named(names)}")
         return names[0]
 
-    def _about(self, name: str) -> JsonObject | None:
-        """What the proxy says of the model that a name means by its rules, listed or not; None if it knows none."""
+    def _about(self, name: str) -> JsonObject:
+        """What the proxy says of the model that a name means by its rules, listed or not; empty if it knows none."""
         status, body = self._get(f"{MODELS}/{quote(name)}", _MESSAGES)
         about = _object(body)
-        return about if status == 200 and about.get("type") == "model" else None
+        return about if status == 200 and about.get("type") == "model" else {}
 
     def _refused(self, status: int) -> str:
         if not self._headers:
