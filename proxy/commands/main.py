@@ -18,6 +18,7 @@ from proxy import __file__ as _package_file
 from proxy import __version__
 from proxy.commands.banner import keys_there, show
 from proxy.commands.describe_rules import summary
+from proxy.commands.exit_status import Status
 from proxy.commands.parsers import NAME, settings_parser
 from proxy.config.api_keys import Keys
 from proxy.config.load import (
@@ -49,8 +50,6 @@ _COMMANDS = {
     "top": ("proxy.commands.top", "top_command"),
 }
 CONNECT_SECONDS = 1.0
-# The exit status behind Ctrl-C, as a shell has it: 128 and the number of the signal.
-INTERRUPTED = 130
 # The flags whose relative paths are taken from where the command was given.
 _PATHS = ("upstream_ca", "capture", "audit_file", "store", "client_keys", "upstream_key_file", "admin_key_file")
 # What gunicorn is told once, when it starts.
@@ -84,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         # `top`, and the agent of a `launch`, take it as their end.
         _say("interrupted", "this did not come to its end")
-        return INTERRUPTED
+        return Status.INTERRUPTED
 
 
 def _run(command: str, words: Sequence[str]) -> int:
