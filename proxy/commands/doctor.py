@@ -45,7 +45,7 @@ generates some hundred tokens, and changes nothing on the server.
 """
 _CODES = """\
 exit codes: 0 nothing that does harm was found, 1 something was, 2 the command cannot be done as it was given, 3 there
-is no model server to examine
+is no model server to examine, 130 it was interrupted
 """
 
 

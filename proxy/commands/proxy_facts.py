@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from proxy import SERVICE
 from proxy.codec.json_access import as_list, as_text
 from proxy.codec.json_text import Json, JsonObject, load_json
 from proxy.commands.exit_status import CommandError, Status
@@ -19,7 +20,6 @@ from proxy.upstream.model_list import ModelCard, distinct_models, read_cards
 from proxy.upstream.paths import MODELS
 from proxy.upstream.responses import fetch
 
-_SERVICE = "vllm-tool-proxy"
 # Seconds in which the proxy must have answered; it asks its model server for the models first.
 _SECONDS = 15.0
 _CONNECT = 5.0
@@ -64,9 +64,9 @@ class ProxyFacts:
         """See that it is a proxy, and that it reaches its model server."""
         status, body = self._get("/")
         about = _object(body)
-        if status != 200 or about.get("service") != _SERVICE:
+        if status != 200 or about.get("service") != SERVICE:
             advice = "--url names the proxy, not the model server; `vllm-tool-proxy serve` starts one"
-            raise CommandError(Status.NO_PROXY, f"what answers at {self._url} is no {_SERVICE}; {advice}")
+            raise CommandError(Status.NO_PROXY, f"what answers at {self._url} is no {SERVICE}; {advice}")
         status, _ = self._get("/_ready")
         if status != 200:
             advice = "start that, or see `vllm-tool-proxy check`"
@@ -80,7 +80,7 @@ class ProxyFacts:
         except CommandError:
             return ""
         url = _object(health).get("vllm_url")
-        is_proxy = _object(about).get("service") == _SERVICE
+        is_proxy = _object(about).get("service") == SERVICE
         return url if is_proxy and isinstance(url, str) else ""
 
     def served(self, model: str = "") -> Served:
@@ -140,7 +140,7 @@ class ProxyFacts:
             error_message = f"what is at {self._url} takes the connection, and {late}"
             raise CommandError(Status.NOT_THERE, error_message) from error
         except UpstreamError as error:
-            error_message = f"what answers at {self._url} speaks no HTTP that can be read: it is no {_SERVICE}"
+            error_message = f"what answers at {self._url} speaks no HTTP that can be read: it is no {SERVICE}"
             raise CommandError(Status.NO_PROXY, error_message) from error
 
 
