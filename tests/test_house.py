@@ -46,6 +46,16 @@ DECLARATIONS = (
 WIRING = ("app", "commands.serve_beside")
 # All that they do is done to real connections, so that their tests stand in tests/integration under the same name.
 AT_SOCKETS = ("server.client_socket", "server.client_waits", "server.pump", "upstream.client")
+# What no unit test touches: a process, a socket, a sleep, and what starts or opens one for it.
+NOT_IN_UNITS = {
+    *("subprocess", "multiprocessing", "requests", "client.HTTPConnection", "request.urlopen", "time.sleep"),
+    *("socket.socket", "socket.socketpair", "socket.create_server", "socket.create_connection"),
+    *("os.fork", "os.system", "os.popen", "os.posix_spawn", "asyncio.sleep"),
+    *("scripted.Upstream", "scripted.Client", "llama.LlamaServer", "processes.running", "processes.free_port"),
+    *("conftest.Start", "conftest.Front", "conftest.Proxy"),
+}
+# A fixture that starts a process, and gives a plain string.
+LLAMA = "llama"
 MAX_MODULE = 500
 MAX_FUNCTION = 60
 # Without `self`, keyword-only ones included.
@@ -142,6 +152,67 @@ def test_each_module_has_a_file_of_tests() -> None:
     assert without == {*DECLARATIONS, *WIRING, *AT_SOCKETS}
     for name in AT_SOCKETS:
         assert (TESTS / "integration" / f"test_{name.rpartition('.')[2]}.py").exists(), name
+
+
+UNITS = sorted((TESTS / "unit").rglob("test_*.py"))
+
+
+@each_case("path", UNITS, ids=lambda path: str(path.relative_to(TESTS)), size=len(UNITS))
+def test_unit_tests_start_no_process_open_no_socket_and_never_sleep(path: Path) -> None:
+    """What needs one stands in `tests/integration`."""
+    assert touched(ast.parse(path.read_text())) == set()
+
+
+def touched(tree: ast.Module) -> set[str]:
+    """What a file of tests uses of NOT_IN_UNITS, whatever name it imported that by, and the fixture that starts
+    a server.
+    """
+    names = {name for node in ast.walk(tree) for name in _names_used(node)}
+    fixtures = {
+        each.arg
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+        for each in node.args.args
+    }
+    return {word for word in NOT_IN_UNITS if any(_is_or_is_in(name, word) for name in names)} | fixtures & {LLAMA}
+
+
+# What a name with dots is made of.
+_DOTTED = (ast.Attribute, ast.Name, ast.expr_context)
+
+
+def _names_used(node: ast.AST) -> Iterator[str]:
+    """The dotted names that a node imports, or takes of a module; packages of the tests are left out."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        yield from (f"{(node.module or '').rpartition('tests.')[2]}.{alias.name}".lstrip(".") for alias in node.names)
+    elif isinstance(node, ast.Attribute) and all(isinstance(each, _DOTTED) for each in ast.walk(node)):
+        yield ast.unparse(node)
+
+
+def _is_or_is_in(name: str, word: str) -> bool:
+    """True for a module or what it has, whatever package it is of."""
+    return f"{name}.".startswith(f"{word}.") or ("." in word and name.endswith(f".{word}"))
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import time\ntime.sleep(1)", {"time.sleep"}),
+        ("from time import sleep", {"time.sleep"}),
+        ("import subprocess as started", {"subprocess"}),
+        ("from subprocess import run", {"subprocess"}),
+        ("import socket\nwith socket.create_server(()): ...", {"socket.create_server"}),
+        ("from tests.support.scripted import HELD, Upstream", {"scripted.Upstream"}),
+        ("from tests.support import scripted\nscripted.Upstream()", {"scripted.Upstream"}),
+        ("import urllib.request\nurllib.request.urlopen('')", {"request.urlopen"}),
+        ("def test_it(llama: str) -> None: ...", {"llama"}),
+        ("import time, socket\ntime.monotonic(), socket.AF_INET\ndef made(front: str) -> None: ...", set()),
+    ],
+)
+def test_what_a_unit_test_touches_is_seen(source: str, found: set[str]) -> None:
+    assert touched(ast.parse(source)) == found
 
 
 @each_case("path", [PACKAGE / f"{name.replace('.', '/')}.py" for name in DECLARATIONS], ids=name_of)
