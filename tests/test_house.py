@@ -253,6 +253,79 @@ def test_the_map_names_what_there_is() -> None:
     assert packages <= shown, packages - shown
 
 
+# What the page names of others': a library, gunicorn's hook, Python's own function.
+NO_NAMES = {"requests", "post_request", "sys.setswitchinterval"}
+
+
+@pytest.mark.parametrize("title", ["Where is what", "Six walks", "Threads, and the pump"])
+def test_the_map_names_functions_that_there_are(title: str) -> None:
+    """A name in brackets behind a module is that module's; any other one is of some module."""
+    text = " ".join(section(PAGE.read_text(), title).split())
+    missing = [
+        f"{name} is not in {module} any more"
+        for module, inside in re.findall(r"`([a-z_/0-9]+\.py)` \(([^()]*)\)", text)
+        for name in _names(inside)
+        if not any(defines(path, name) for path in MODULES if str(path).endswith(f"/{module}"))
+    ]
+    missing += [f"{name} is nowhere in proxy/" for name in _names(text) if not _is_somewhere(name)]
+    assert missing == [], f"docs/architecture.md, {title!r}: name what does it now"
+
+
+def test_each_walk_is_a_chain() -> None:
+    walks = section(PAGE.read_text(), "Six walks").split("\n\n**")[1:]
+    assert len(walks) == 6
+    for walk in walks:
+        assert walk.count("→") > 3 and len(re.findall(r"\.py` \(`", walk)) > 3, walk[:40]
+
+
+def test_a_name_that_went_is_missed() -> None:
+    path = PACKAGE / "tools/toolset.py"
+    assert defines(path, "ToolSet.resolve") and defines(path, "ToolSet") and _is_somewhere("toolset.ToolSet")
+    assert not defines(path, "ToolSet.solve") and not defines(path, "Engine") and not _is_somewhere("_new_ids_of_calls")
+
+
+def section(page: str, title: str) -> str:
+    """What stands under a heading of a page, pictures left out."""
+    return re.sub(r"```.*?```", "", page.partition(f"\n## {title}\n")[2].partition("\n## ")[0], flags=re.DOTALL)
+
+
+def _names(text: str) -> list[str]:
+    """What is written as a name of the code: `ToolSet.resolve`, `_NewIds`."""
+    found = re.findall(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)`", text)
+    return [name for name in found if not name.endswith(".py") and name not in NO_NAMES]
+
+
+def _is_somewhere(name: str) -> bool:
+    """True for a name of a module, for a module or a package, and for a module's name with its own before it."""
+    owner, _, last = name.rpartition(".")
+    if any(defines(path, name) or name in path.relative_to(PACKAGE).with_suffix("").parts for path in MODULES):
+        return True
+    return any(path.stem == owner and defines(path, last) for path in MODULES)
+
+
+def defines(path: Path, name: str) -> bool:
+    """True if a module has this function, class, constant or attribute; `Owner.name` is one of a class of it."""
+    owner, _, last = name.rpartition(".")
+    return last in _defined(path).get(owner, set()) if owner else name in _defined(path)[""]
+
+
+@cache
+def _defined(path: Path) -> dict[str, set[str]]:
+    """The names that the classes of a module have, by class, and under "" all of them and those outside of classes."""
+    tree = ast.parse(path.read_text())
+    classes = {node.name: set(_own_names(node)) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    return {**classes, "": {*_own_names(tree), *(name for names in classes.values() for name in names)}}
+
+
+def _own_names(tree: ast.AST) -> Iterator[str]:
+    """What is defined, assigned, or set as an attribute in a part of a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.id if isinstance(node, ast.Name) else node.attr
+
+
 def _beginnings(name: str) -> list[int]:
     """Where a path, or one of its parts, begins: a page may leave out the package that its sentence is about."""
     return [0, *(at + 1 for at, letter in enumerate(name) if letter == "/")]
