@@ -266,6 +266,19 @@ def test_the_map_names_what_there_is() -> None:
     assert packages <= shown, packages - shown
 
 
+def test_every_failure_that_is_cited_has_its_row() -> None:
+    """The codes that comments and tests cite, `F28` or `F22 to F24`, are in the table of docs/contracts.md."""
+    rows = (line.split("|")[1] for line in (ROOT / "docs/contracts.md").read_text().splitlines() if line[:3] == "| F")
+    told = {number for row in rows for number in _failures(row)}
+    cited = {number for path in [*MODULES, *TESTS.rglob("*.py")] for number in _failures(path.read_text())}
+    assert cited - told == set(), "docs/contracts.md has no row of these"
+
+
+def _failures(text: str) -> set[int]:
+    found = re.finditer(r"\bF([1-9][0-9]?)(?: to F([1-9][0-9]?))?\b", text)
+    return {number for match in found for number in range(int(match[1]), int(match[2] or match[1]) + 1)}
+
+
 # What the page names of others': a library, gunicorn's hook, Python's own function.
 NO_NAMES = {"requests", "post_request", "sys.setswitchinterval"}
 
