@@ -49,7 +49,7 @@ def _character(digits: str | None, letter: str | None, known: dict[str, str]) ->
 
 
 def _joined(text: str) -> str:
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def written(text: str) -> list[str]:
