@@ -40,7 +40,7 @@ PAGE = ROOT / "docs/architecture.md"
 # What none of these may grow beyond: today's figure and 5 % of it, or what docs/architecture.md and issue 14 ask for.
 MOST = {
     "module_lines_max": 500,
-    "function_lines_p95": 17,
+    "function_lines_p95": 18,
     "function_lines_max": 57,
     "complexity_max": 12,
     "complexity_mean": 3.4,
