@@ -48,7 +48,7 @@ EACH := -m 'not benchmarks and not heavy and not long and not once'
 RUNNING := app client client_socket cli end_to_end gunicorn_conf healing passthrough pump reload responses_store \
   shared_counters shared_memory state
 ELSEWHERE := $(addprefix tests/unit/,codec tools config upstream worker web commands server) \
-  tests/unit/test_gunicorn_conf.py tests/failures/test_own_corpus.py tests/failures/test_recordings.py \
+  tests/unit/test_gunicorn_conf.py tests/failures/test_text_formats.py tests/failures/test_recordings.py \
   $(patsubst %,tests/integration/test_%.py,$(RUNNING))
 # In the order of the folders: short files are last, so that no core waits long for another. One process more than
 # there are cores: a third of the time the tests of the proxy as a whole wait.

@@ -28,6 +28,7 @@ from tests.agents.rows import BY_NAME, Row
 from tests.agents.scripted_server import ScriptedServer
 from tests.agents.tap import Tap
 from tests.real import llama, processes
+from tests.support.scripted import PATIENCE
 
 LIMIT = 150  # seconds for a command of setup's
 CACHE = processes.ROOT / ".cache"
@@ -66,7 +67,7 @@ def proxy(upstream: str, folder: Path, rules: str = "") -> Iterator[str]:
     try:
         # Its log goes to a file that is still there when it has ended.
         logged = ["sh", "-c", 'exec "$@" > "$0" 2>&1', str(log), *command]
-        with processes.running(logged, f"http://127.0.0.1:{port}/health", timeout=20):
+        with processes.running(logged, f"http://127.0.0.1:{port}/health", timeout=PATIENCE):
             yield f"http://127.0.0.1:{port}"
     except processes.NotStartedError as error:
         raise processes.NotStartedError(f"{error}\n{log.read_text(errors='replace')[-2000:]}") from error

@@ -78,7 +78,7 @@ def _reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
     made = {**scripts(HERMES, (HERMES, CODER)), "agent": (TASK, CALL)}
     template = folder / "template.jinja"
     template.write_text(instead(made, parrot.template("chatml_tools.jinja"), "<|go:{}:0|>"), encoding="utf-8")
-    with llama.LlamaServer(said(made), template=template, timeout=60) as server:
+    with llama.LlamaServer(said(made), template=template) as server:
         port = free_port()
         reader = Newcomer(folder, server.url, port)
         copy_of(SOURCES, reader.sources)
@@ -230,4 +230,3 @@ def test_a_block_without_a_mark_is_known_by_its_first_command(tmp_path: Path) ->
 def test_comments_of_commands_are_none_of_them(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text('<!-- walk: a -->\n```sh\nls "#" a#b   # lists\npwd\n```\n')
     assert walks(tmp_path / "page.md") == {"a": ('ls "#" a#b', "pwd")}
-
