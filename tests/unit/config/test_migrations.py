@@ -59,8 +59,8 @@ clients:
         ("clients:\n  a:\n    key_sha256: [\n      sk-1,\n    ]", "clients:\n  a:\n"),
         ("settings:\n  audit_size: 65536\n  port: 1\n", "settings:\n  port: 1\n"),
         ("settings: {audit_size: 65536}", "settings: {}"),
-        ("settings: {audit_size: 65536, upstream: [a, b]}", "settings: {}"),
-        ("models:\n- servers: [http://a, http://b]\n  match: x\n", "models:\n- \n  match: x\n"),
+        ("settings: {audit_size: 65536, upstream: [a, b]}", "settings: {upstream: a}"),
+        ("models:\n- servers: []\n  match: x\n", "models:\n- \n  match: x\n"),
     ],
 )
 def test_what_cannot_stay_gives_way_to_a_comment(before: str, left: str) -> None:
@@ -75,10 +75,25 @@ def test_one_server_of_a_model_is_its_url() -> None:
     assert migrated(before) == after
 
 
-@pytest.mark.parametrize("value", ["http://a,http://b", "[http://a, http://b]"])
-def test_several_servers_need_a_balancer(value: str) -> None:
+@pytest.mark.parametrize("value", ["http://a:1,http://b:2", "[http://a:1, http://b:2]", "\n  - http://a:1\n  - http://b:2"])
+def test_of_several_servers_the_first_stays_and_the_others_need_a_balancer(value: str) -> None:
+    """Without it the default would be asked, and nothing would say so."""
     after = migrated(f"settings:\n  upstream: {value}\n")
-    assert "(http://a http://b)" in after and "HAProxy" in after and "docs/scale.md" in after
+    assert "(http://a:1 http://b:2)" in after and "HAProxy" in after and "docs/scale.md" in after
+    assert parse_rules(after.encode(), "r.yaml", Rules()).settings == {"upstream": "http://a:1"}
+
+
+@pytest.mark.parametrize("servers", ["[http://a:1, http://b:2]", "[http://a:1, http://a:1, http://b:2/v1]"])
+def test_the_first_server_of_a_model_stays(servers: str) -> None:
+    after = migrated(f"models:\n  - match: x\n    servers: {servers}\n    parse: proxy\n")
+    assert "(http://a:1 http://b:2" in after and "HAProxy" in after and "docs/scale.md" in after
+    (model,) = parse_rules(after.encode(), "r.yaml", Rules()).models
+    assert (model.match, model.url, model.parse) == ("x", "http://a:1", "proxy")
+
+
+def test_an_address_with_brackets_stays_one_in_braces() -> None:
+    after = migrated('models: [{match: x, servers: ["http://[::1]:8000"]}]')
+    assert parse_rules(after.encode(), "r.yaml", Rules()).models[0].url == "http://[::1]:8000"
 
 
 def test_one_upstream_stays() -> None:
