@@ -254,8 +254,6 @@ def _checked_file(rules: Rules) -> dict[str, Setting]:
     for key, value in rules.settings.items():
         place = f"{rules.source}:{rules.lines[key]}" if key in rules.lines else rules.source
         if key not in specs:
-            if instead := removed_setting(key):
-                raise RulesError(f"{place}: {key}: {instead} (vllm-tool-proxy check --migrate prints the new file)")
             raise RulesError(f"{place}: there is no setting {shown(key)}; use {nearest(key, specs)}")
         name = specs[key].name
         if name in filed:

@@ -64,7 +64,8 @@ class Migration:
     """A removed or renamed key.
 
     `place` is where it stood (`clients.*`, `models[]`, `settings`), `since` the release in which it went, `now` what to
-    do instead, for the error. `applies` says for which values (a key that stays may lose a form).
+    do instead, for the error. A key that stays may lose a form: `form` is what that was, and `applies` says which
+    values have it.
     """
 
     place: str
@@ -73,6 +74,12 @@ class Migration:
     now: str
     rewrite: Callable[[RemovedKey], Rewritten]
     applies: Callable[[Node], bool] = lambda _: True
+    form: str = ""
+
+    @property
+    def name(self) -> str:
+        """What went, as the error and docs/rules.md call it: `settings.upstream as a list`."""
+        return f"{self.place}.{self.key}{self.form}"
 
 
 def _client_keys(removed: RemovedKey) -> Rewritten:
@@ -132,7 +139,7 @@ MIGRATIONS = (
     Migration("clients.*", "key_sha256", "0.2.0", _CLIENT, _client_keys),
     Migration("settings", "audit_size", "0.2.0", "use logrotate, and audit_max where none runs", _audit_size),
     Migration("models[]", "servers", "0.2.0", f"write url: {ONE_SERVER}", _servers),
-    Migration("settings", "upstream", "0.2.0", f"write {ONE_SERVER}", _upstreams, _is_several),
+    Migration("settings", "upstream", "0.2.0", f"write {ONE_SERVER}", _upstreams, _is_several, " as a list"),
 )
 
 
@@ -140,14 +147,14 @@ def refuse_removed(node: Node, place: str, known: Collection[str]) -> None:
     """Raise RulesError, with its line, for a key of the mapping that was removed; one that is `known` was not."""
     for removed, migration in _in_mapping(node, place, ""):
         if migration.key not in known:
-            what = f"{place}.{migration.key}"
-            raise node_error(removed.key, f"{what} went in {migration.since}; {migration.now} ({_COMMAND})")
+            words = f"{migration.name} went in {migration.since}; {migration.now} ({_COMMAND})"
+            raise node_error(removed.key, words)
 
 
 def removed_setting(name: str) -> str:
     """The advice for a setting that went, for the error of its line, flag or variable; "" if there was none."""
     for migration in MIGRATIONS:
-        if migration.place == "settings" and migration.key == name:
+        if (migration.place, migration.key, migration.form) == ("settings", name, ""):
             return f"it went in {migration.since}; {migration.now}"
     return ""
 

@@ -366,6 +366,7 @@ def _section(sections: Mapping[str, Node], name: str, read: Callable[[Node], _It
 
 
 def _settings(node: Node) -> Mapping[str, Setting]:
+    refuse_removed(node, "settings", ())
     pairs = mapping(node, "settings")
     return MappingProxyType({name: _setting(value, f"setting {name}") for name, value in pairs.items()})
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from proxy.config.api_keys import parse_clients
-from proxy.config.load import load
+from proxy.config.load import RulesText, load
 from proxy.config.migrations import MIGRATIONS, migrate, removed_setting
 from proxy.config.rules import Rules, parse_rules
+from proxy.config.server_url import ONE_SERVER
 from proxy.errors import RulesError
 
 ONE, TWO = "a" * 64, "b" * 64
@@ -114,12 +118,33 @@ def test_what_cannot_be_edited_by_lines_is_an_error() -> None:
 
 def test_removed_settings_are_known_by_name() -> None:
     assert removed_setting("audit_size").startswith("it went in 0.2.0; ")
-    assert removed_setting("port") == removed_setting("key_sha256") == ""
+    assert removed_setting("port") == removed_setting("key_sha256") == removed_setting("upstream") == ""
 
 
 @pytest.mark.parametrize("migration", MIGRATIONS, ids=lambda migration: migration.key)
 def test_each_row_says_since_when_and_what_to_do(migration: object) -> None:
     assert getattr(migration, "since") and getattr(migration, "now")  # noqa: B009
+
+
+@pytest.mark.parametrize("value", ["http://a,http://b", "[http://a, http://b]", "[http://u:secret@a]"])
+def test_a_form_that_went_says_so_with_the_command(value: str) -> None:
+    with pytest.raises(RulesError) as caught:
+        parse_rules(f"settings:\n  port: 1\n  upstream: {value}\n".encode(), "r.yaml")
+    words = f"settings.upstream as a list went in 0.2.0; write {ONE_SERVER}"
+    assert caught.value.message == f"r.yaml:3: {words} (vllm-tool-proxy check --migrate prints the new file)"
+
+
+def test_a_list_for_another_setting_is_told_as_it_is_written() -> None:
+    with pytest.raises(RulesError, match=re.escape("port: ['1', '2'] cannot be used; ")):
+        load({}, {}, RulesText(b"settings: {port: ['1', '2']}", "r.yaml"))
+
+
+def test_the_guide_has_each_row() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()
+    rows = re.findall(r"(?m)^\| (`\w\S*\.\w+`.*?) \| ([0-9.]+) \|", guide.partition("| went | since | now |")[2])
+    assert sorted((name.replace("`", ""), since) for name, since in rows) == sorted(
+        (migration.name, migration.since) for migration in MIGRATIONS
+    )
 
 
 def test_a_variable_that_went_says_so() -> None:
