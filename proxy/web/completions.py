@@ -43,12 +43,13 @@ from proxy.upstream.answer_wait import AnswerWait, HasDescriptor, Timeouts
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import KNOWN, decoded
 from proxy.upstream.passthrough import PassthroughResponse, pass_through
-from proxy.upstream.paths import CHAT_COMPLETIONS, TOKENIZE
+from proxy.upstream.paths import CHAT_COMPLETIONS
 from proxy.upstream.responses import error_of_response
 from proxy.web.activity_record import begin_activity, note_sent
 from proxy.web.context import PreparedRequest, RequestContext, json_response, request_context
-from proxy.web.headers import JSON_TYPE, upstream_headers
-from proxy.web.prepare import healed_body, model_server, named_model
+from proxy.web.headers import JSON_TYPE
+from proxy.web.passed_body import PassedBody
+from proxy.web.prepare import model_server
 from proxy.web.routes import shown_paths
 from proxy.web.thinking import thoughts_in_text
 from proxy.web.token_counts import tokens_of
@@ -144,13 +145,12 @@ def passed(path: str, model: str | None = None) -> Response:
     settings = ctx.snapshot.settings
     patience = Timeouts(settings.header_timeout, settings.idle_timeout, total=settings.total_timeout)
     wait = AnswerWait(ctx.socket, patience, ctx.worker.drain, turn=ctx.turn)
-    headers = upstream_headers(request.environ, request.environ.get("CONTENT_TYPE", ""), ctx.id)
-    body = ctx.body if ctx.body or request.method not in ("GET", "HEAD") else None
-    if path == TOKENIZE and body:
-        body = healed_body(ctx, body)  # what is counted is what goes up
+    body = PassedBody(ctx, path)
+    headers = body.headers(request.environ)
+    data = body.upward() if ctx.body or request.method not in ("GET", "HEAD") else None
     wait.start_over()
     method = "GET" if request.method == "HEAD" else request.method
-    call = model_server(ctx, model or named_model(ctx)).open(method, path + _query(), headers, body)
+    call = model_server(ctx, model or body.model()).open(method, path + _query(), headers, data)
     try:
         answer = pass_through(call, wait)
         if answer.status >= 400:

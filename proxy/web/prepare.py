@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from proxy.audit_record import Repair
 from proxy.codec.json_access import as_text
-from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
+from proxy.codec.json_text import JsonObject, dump_request
 from proxy.config.rules import Profile
 from proxy.dialects.chat.answer import ChatDialect
 from proxy.dialects.chat.request import ChatRequest, KnownFields, read_chat
@@ -274,17 +274,6 @@ def _reasoning_history(ctx: RequestContext, model: str, profile: Profile) -> str
     return field_back(profile.reasoning_history, family_of(model, profile.family), wanted=wants_reasoning)
 
 
-def healed_body(ctx: RequestContext, data: bytes) -> bytes:
-    """The body of a path that passes, whose conversation is healed as that of a chat request; else the very bytes."""
-    body: Json = None
-    with contextlib.suppress(ValueError):
-        body = load_json(data)
-    if not isinstance(body, dict) or "messages" not in body:
-        return data
-    healed = healed_conversation(ctx, body)
-    return data if healed is body else dump_request(healed)
-
-
 def healed_conversation(ctx: RequestContext, chat: JsonObject) -> JsonObject:
     """A conversation of which a client wants the tokens: what is counted is what goes up."""
     if ctx.snapshot.settings.observe:
@@ -305,17 +294,6 @@ def conversation_headers(ctx: RequestContext, environ: Mapping[str, Any], body: 
     name = ctx.snapshot.settings.conversation_header
     own = {name: conversation_of(body)} if name else {}
     return upstream_headers(environ, JSON_TYPE, ctx.id, own)
-
-
-def named_model(ctx: RequestContext) -> str | None:
-    """The model of a body that passes as it came, if it decides where that goes."""
-    if not ctx.body or not ctx.snapshot.rules.urls:
-        return None
-    body: Json = None
-    with contextlib.suppress(ValueError):
-        body = load_json(ctx.body)
-    model = body.get("model") if isinstance(body, dict) else None
-    return model if isinstance(model, str) else None
 
 
 def _chat_options(chat: ChatRequest, profile: Profile) -> ChatOptions:

@@ -16,10 +16,8 @@ from proxy.errors import BadRequest, NotFound, ResponseNotFound
 from proxy.web.context import RequestContext
 from proxy.web.prepare import (
     conversation_headers,
-    healed_body,
     healed_conversation,
     model_server,
-    named_model,
     prepare_chat,
     prepare_compact,
     prepare_messages,
@@ -143,23 +141,6 @@ def test_the_rules_say_where_a_model_is(model: str | None, url: str) -> None:
     assert model_server(context(CHAT, URLS), model).target.url == url
 
 
-@pytest.mark.parametrize(
-    ("body", "rules", "name"),
-    [
-        (b'{"model": "large-1"}', URLS, "large-1"),
-        (b'{"model": "large-1"}', "", None),
-        (b"", URLS, None),
-        (b"no JSON", URLS, None),
-        (b'["large-1"]', URLS, None),
-        (b'{"model": 7}', URLS, None),
-    ],
-)
-def test_the_model_of_a_body_that_passes_counts_where_it_decides_where_that_goes(
-    body: bytes, rules: str, name: str | None
-) -> None:
-    assert named_model(context(body, rules)) == name
-
-
 def test_a_conversation_has_a_header_that_its_turns_share() -> None:
     def key(*messages: Any, **settings: Any) -> str | None:
         ctx = context(CHAT, **settings)
@@ -168,15 +149,6 @@ def test_a_conversation_has_a_header_that_its_turns_share() -> None:
     first = {"role": "user", "content": "a"}
     assert key(first) == key(first, {"role": "assistant", "content": "b"}) != key({"role": "user", "content": "c"})
     assert key(first, conversation_header="") is None
-
-
-def test_what_passes_is_healed_if_it_holds_a_conversation() -> None:
-    ctx = context(CHAT)
-    for data in (b"no JSON", b"[1]", b'{"prompt":  "a"}', b'{"messages":  [{"role": "user", "content": "a"}]}'):
-        assert healed_body(ctx, data) is data
-    healed = json.loads(healed_body(ctx, json.dumps(UNTIDY).encode()))
-    assert healed["tools"][0]["function"]["parameters"] == {"type": "object", "properties": {}}
-    assert healed["messages"] == SAID
 
 
 def test_what_is_counted_is_healed_but_for_the_sampling_and_never_if_it_is_only_observed(
