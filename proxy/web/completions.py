@@ -57,7 +57,7 @@ from proxy.worker.audit_log import as_header
 from proxy.worker.captures import capture_folder
 from proxy.worker.lessons import Lessons
 from proxy.worker.logging_setup import keep_mask, lost_lines
-from proxy.worker.metrics import CONTENT_TYPE, count_captures, exposition
+from proxy.worker.metrics import count_captures
 from proxy.worker.snapshot import Snapshot
 
 log = logging.getLogger("proxy")
@@ -215,6 +215,8 @@ def reload() -> Response:
 
 def metrics() -> Response:
     """`GET /metrics`: what all workers have counted, for Prometheus."""
+    from proxy.worker.exposition import CONTENT_TYPE, exposition  # noqa: PLC0415 (a start does without it)
+
     memory, snapshot = request_context().worker.memory, request_context().snapshot
     models = snapshot.all_models(snapshot.keys.upstream)
     in_force = not memory.error()

@@ -91,7 +91,7 @@ def test_what_flask_would_redirect_is_not_there() -> None:
     ],
 )
 def test_the_live_page_is_known_by_its_path_and_its_own_origin(path: str, origin: str, is_own: bool) -> None:
-    from proxy.ui.views import PAGE  # noqa: PLC0415 (the layer above)
+    from proxy.ui.page import PAGE  # noqa: PLC0415 (the layer above)
 
     app = make_app(worker(), PAGE)
     headers = {"Host": "127.0.0.1:8003", **({"Origin": origin} if origin else {})}
