@@ -201,10 +201,6 @@ class Rules:
         """The URLs of the model servers that are named for models, each once."""
         return tuple(dict.fromkeys(model.url for model in self.models if model.url))
 
-    def url(self, model: str) -> str:
-        """Where the server of `model` is; empty: where the settings say."""
-        return self.entry(model).url
-
     def profile(self, model: str, client: str) -> Profile:
         """The profile of `model` (the first glob that matches) for `client` ("" or unknown: none in particular).
 

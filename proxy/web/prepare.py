@@ -245,7 +245,7 @@ def translated(
         raise BadRequest("model: the name of a model is required, as a string", "model")
     headers = conversation_headers(ctx, environ, body)
     # A claude-* name means the only model of the settings' server; the rules may say where that one really is.
-    cards = snapshot.cards(headers)
+    cards = snapshot.cards(headers, model_server(ctx))
     served = served_name(model, cards, snapshot.rules)
     ctx.check_model(served)
     profile, server = snapshot.profile(served, ctx.client), model_server(ctx, served)

@@ -73,11 +73,6 @@ class Snapshot:
         """The profile of a model for a client."""
         return self.rules.profile(model, client)
 
-    @property
-    def upstream(self) -> ModelServer:
-        """The model server of the settings."""
-        return self.servers[self.settings.upstream]
-
     def server(self, url: str) -> ModelServer:
         """The model server at a URL that `exchange.routing` chose."""
         return self.servers[url]
@@ -92,9 +87,8 @@ class Snapshot:
             self._proxied.add(model)
         log.warning("the model server cannot parse the calls of model %s; the proxy does it from now on", _shown(model))
 
-    def cards(self, headers: Mapping[str, str], server: ModelServer | None = None) -> tuple[ModelCard, ...]:
-        """The models of a server (None: that of the settings); empty if it does not say. `headers` are to ask with."""
-        server = self.upstream if server is None else server
+    def cards(self, headers: Mapping[str, str], server: ModelServer) -> tuple[ModelCard, ...]:
+        """The models of a server; empty if it does not say. `headers` are to ask with."""
         served = self._served.setdefault(server.target.url, _Served())
         with served.asking:
             if time.monotonic() >= served.until:
@@ -112,7 +106,7 @@ class Snapshot:
             self.cards(headers, server)
         return self.known_models()
 
-    def server_kind(self, headers: Mapping[str, str], server: ModelServer | None = None) -> str:
+    def server_kind(self, headers: Mapping[str, str], server: ModelServer) -> str:
         """The kind of a server by `owned_by` of its models, such as `vllm`, or an empty string."""
         return kind_of(self.cards(headers, server))
 

@@ -94,7 +94,8 @@ def test_a_model_of_the_rules_has_a_server_of_its_own() -> None:
         b"models: [{match: 'a*', url: http://a/v1}, {match: b}, {match: c, url: http://a}, {match: d, url: http://d}]",
         "r.yaml",
     )
-    assert [rules.url(name) for name in ("ab", "b", "c", "d", "x")] == ["http://a", "", "http://a", "http://d", ""]
+    urls = [rules.entry(name).url for name in ("ab", "b", "c", "d", "x")]
+    assert urls == ["http://a", "", "http://a", "http://d", ""]
     assert rules.urls == ("http://a", "http://d")
     assert next(summary(rules)) == "models a*: at http://a"
 
