@@ -30,6 +30,7 @@ from proxy.web.access import check_target
 from proxy.web.access_log import log_request, measure
 from proxy.web.activity_record import end_activity
 from proxy.web.context import RequestContext, json_response, request_context
+from proxy.web.headers import add_id, error_headers
 from proxy.web.prepare import RUN, prepare_chat, prepare_compact, prepare_messages
 from proxy.web.web_origins import check_web_page, cors
 from proxy.worker.logging_setup import keep_secret, set_up_logging
@@ -41,8 +42,6 @@ log = logging.getLogger("proxy")
 MAX_BODY = "tool-proxy-max-body"
 _View = Callable[..., Response]
 _PLACEHOLDER = re.compile(r"\{[a-z]+\}")
-# What the same request will be told again: the SDKs read it from a header.
-_PERMANENT = frozenset((400, 401, 403, 404, 405, 413, 415, 422))
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@+-")
 
 
@@ -223,9 +222,7 @@ def _closing(response: Response) -> Response:
     ctx = request_context()
     _mask(response, ctx.secrets)
     response.headers.update(ctx.cors)
-    response.headers.setdefault("X-Request-Id", ctx.id)
-    if _asks_in_messages():
-        response.headers["Request-Id"] = response.headers["X-Request-Id"]  # where the SDKs look for it
+    add_id(response.headers, ctx.id, in_messages=_asks_in_messages())
     length = 0 if response.is_streamed else response.content_length or 0
     response.call_on_close(partial(_ended, ctx, response.status_code, length))
     return response
@@ -282,11 +279,7 @@ def _proxy_error(error: ProxyError) -> Response:
         response = json_response(responses.error_body(error), responses.error_status(error))
     else:
         response = json_response(chat.error_body(error), error.status)
-    if error.retry_after is not None:
-        response.headers["Retry-After"] = error.retry_after
-    if response.status_code in _PERMANENT:
-        response.headers["X-Should-Retry"] = "false"
-    for name, value in error.headers:
+    for name, value in (*error_headers(response.status_code, error.retry_after), *error.headers):
         response.headers[name] = value
     return response
 

@@ -47,7 +47,7 @@ from proxy.upstream.paths import CHAT_COMPLETIONS
 from proxy.upstream.responses import error_of_response
 from proxy.web.activity_record import begin_activity, note_sent
 from proxy.web.context import PreparedRequest, RequestContext, json_response, request_context
-from proxy.web.headers import JSON_TYPE
+from proxy.web.headers import JSON_TYPE, STREAM_HEADERS, STREAM_TYPE
 from proxy.web.passed_body import PassedBody
 from proxy.web.prepare import model_server
 from proxy.web.routes import shown_paths
@@ -67,12 +67,6 @@ Prepare: TypeAlias = Callable[[RequestContext, Mapping[str, Any]], PreparedReque
 # Under this name gunicorn's worker takes what the body of a stream waits for: then its pump drives it (server/pump.py).
 HAND_OVER = "tool_proxy.hand_over"
 _QUERY = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]{1,4096}")
-_SSE_TYPE = "text/event-stream; charset=utf-8"
-_SSE_HEADERS = (
-    ("Content-Type", _SSE_TYPE),
-    ("Cache-Control", "no-cache"),
-    ("X-Accel-Buffering", "no"),
-)
 
 
 def reply(prepare: Prepare) -> Response:
@@ -93,7 +87,7 @@ def answered(ctx: RequestContext, prepared: PreparedRequest) -> Response:
     if ending is not None and not settings.observe:
         ctx.outcome.stop_loop()
         data = render_limit_answer(ending, prepared.dialect, stream=chat.stream)
-        return Response(data, 200, list(_SSE_HEADERS)) if chat.stream else json_response(data)
+        return Response(data, 200, list(STREAM_HEADERS)) if chat.stream else json_response(data)
     if chat.stream:
         ctx.take_stream()
     begin_activity(ctx)
@@ -103,8 +97,8 @@ def answered(ctx: RequestContext, prepared: PreparedRequest) -> Response:
         return _whole(ctx, parts)
     first = next(filter(None, parts), b"")
     ctx.first_byte = time.monotonic()
-    headers = [*_SSE_HEADERS, *ctx.outcome.headers]
-    content_type = ctx.outcome.content_type or _SSE_TYPE
+    headers = [*STREAM_HEADERS, *ctx.outcome.headers]
+    content_type = ctx.outcome.content_type or STREAM_TYPE
     masking = body_masking(mask_of(ctx.secrets), 200, content_type)
     response = Response(_sent(ctx, chain((first,), parts), masking), 200, headers, content_type=content_type)
     response.call_on_close(parts.close)

@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from secrets import token_hex
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -37,7 +36,7 @@ from proxy.thinking.history import field_back
 from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import served_name
 from proxy.web.context import PreparedRequest, RequestContext
-from proxy.web.headers import JSON_TYPE, upstream_headers
+from proxy.web.headers import JSON_TYPE, owner_digest, upstream_headers
 from proxy.web.request_body import parse_body
 from proxy.web.thinking import switch_of, with_thinking
 from proxy.worker.response_store import ResponseStore
@@ -206,8 +205,7 @@ def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseS
     settings = ctx.snapshot.settings
     if not settings.store:
         return None
-    sent = str(environ.get("HTTP_AUTHORIZATION") or environ.get("HTTP_X_API_KEY") or "")
-    digest = sha256(sent.encode("utf-8", "surrogateescape")).digest() if ctx.key is None else ctx.key.digest
+    digest = owner_digest(environ) if ctx.key is None else ctx.key.digest
     seconds = settings.store_days * _DAY
     return ResponseStore(settings.store, digest.hex(), settings.store_max, seconds, settings.store_bytes)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proxy.codec.json_text import JsonObject
+from proxy.config.api_keys import ClientKey
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.dialects.responses.writer import CompactDialect
@@ -133,7 +135,10 @@ def test_each_key_has_a_store_of_its_own(tmp_path: Path) -> None:
     one, other = ({"HTTP_AUTHORIZATION": f"Bearer {name}"} for name in ("one", "other"))
     first = response_store(ctx, one)
     assert first is not None and first != response_store(ctx, other)
-    assert first == response_store(ctx, {**one})
+    assert first == response_store(ctx, {**one}) == response_store(ctx, {"HTTP_X_API_KEY": "one"})
+    ctx.key = ClientKey("k", sha256(b"one").digest())
+    assert response_store(ctx, {}) == first, "a file of client keys does not hide what was kept before"
+
 
 
 @pytest.mark.parametrize(("model", "url"), [(None, URL), ("tiny", URL), ("large-1", OTHER)])
