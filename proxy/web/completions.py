@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
-from flask import Response, request
+from flask import Request, Response
 
 from proxy import __version__
 from proxy.codec.json_access import objects_in
@@ -46,7 +46,7 @@ from proxy.upstream.passthrough import PassthroughResponse, pass_through
 from proxy.upstream.paths import CHAT_COMPLETIONS
 from proxy.upstream.responses import error_of_response
 from proxy.web.activity_record import begin_activity, note_sent
-from proxy.web.context import PreparedRequest, RequestContext, json_response, request_context
+from proxy.web.context import PreparedRequest, RequestContext, current_request, json_response, request_context
 from proxy.web.headers import JSON_TYPE, STREAM_HEADERS, STREAM_TYPE
 from proxy.web.passed_body import PassedBody
 from proxy.web.prepare import model_server
@@ -71,12 +71,13 @@ _QUERY = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]{1,4096}")
 
 def reply(prepare: Prepare) -> Response:
     """`POST /v1/chat/completions` and `/v1/messages`: repaired, streamed or whole."""
-    ctx = request_context()
+    request = current_request()
+    ctx = request.context
     ctx.prepared = prepared = prepare(ctx, request.environ)
-    return answered(ctx, prepared)
+    return answered(ctx, prepared, request.environ)
 
 
-def answered(ctx: RequestContext, prepared: PreparedRequest) -> Response:
+def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[str, Any]) -> Response:
     """The reply to a request that was read."""
     chat, settings = prepared.chat, ctx.snapshot.settings
     if settings.observe:
@@ -102,11 +103,12 @@ def answered(ctx: RequestContext, prepared: PreparedRequest) -> Response:
     masking = body_masking(mask_of(ctx.secrets), 200, content_type)
     response = Response(_sent(ctx, chain((first,), parts), masking), 200, headers, content_type=content_type)
     response.call_on_close(parts.close)
-    hand_over = request.environ.get(HAND_OVER)
+    hand_over = environ.get(HAND_OVER)
     if hand_over is not None:
         exchange.wait.outlet = partial(_masked, ctx, masking)
         hand_over(exchange.wait)
-        ctx.return_thread()
+        if ctx.thread is not None:
+            ctx.thread.give_back()
     return response
 
 
@@ -135,16 +137,16 @@ def _whole(ctx: RequestContext, parts: Iterator[bytes]) -> Response:
 
 def passed(path: str, model: str | None = None) -> Response:
     """A path that the upstream answers itself: request and answer go through untouched; `model` is one in the path."""
-    ctx = request_context()
-    settings = ctx.snapshot.settings
+    request = current_request()
+    ctx, settings = request.context, request.context.snapshot.settings
     patience = Timeouts(settings.header_timeout, settings.idle_timeout, total=settings.total_timeout)
     wait = AnswerWait(ctx.socket, patience, ctx.worker.drain, turn=ctx.turn)
     body = PassedBody(ctx, path)
     headers = body.headers(request.environ)
-    data = body.upward() if ctx.body or request.method not in ("GET", "HEAD") else None
+    data = body.upward() if ctx.body or ctx.method not in ("GET", "HEAD") else None
     wait.start_over()
-    method = "GET" if request.method == "HEAD" else request.method
-    call = model_server(ctx, model or body.model()).open(method, path + _query(), headers, data)
+    method = "GET" if ctx.method == "HEAD" else ctx.method
+    call = model_server(ctx, model or body.model()).open(method, path + _query(request), headers, data)
     try:
         answer = pass_through(call, wait)
         if answer.status >= 400:
@@ -188,7 +190,7 @@ def _discreet(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:
     yield redactor.finish()
 
 
-def _query() -> str:
+def _query(request: Request) -> str:
     """The query as it came, if it is one."""
     query = request.query_string.decode("latin-1")
     if query and not _QUERY.fullmatch(query):

@@ -23,8 +23,6 @@ JSON_TYPE = "application/json"
 STREAM_TYPE = "text/event-stream; charset=utf-8"
 # Of each stream: what stands between keeps nothing of it back.
 STREAM_HEADERS = (("Content-Type", STREAM_TYPE), ("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no"))
-# Under this name the environment of a request has the key that goes up; without it that is the client's own.
-UPSTREAM_KEY = "tool_proxy.upstream_key"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _WORDS = re.compile("[A-Z]+")
 _BETWEEN = re.compile('[ ,;="]+')
@@ -36,11 +34,15 @@ _PERMANENT = frozenset((400, 401, 403, 404, 405, 413, 415, 422))
 
 
 def upstream_headers(
-    environ: Mapping[str, Any], content_type: str, request_id: str, own: Mapping[str, str] | None = None
+    environ: Mapping[str, Any],
+    content_type: str,
+    request_id: str,
+    upstream_key: str,
+    own: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The headers that go up: an allowlist, then the proxy's `own`, of which no client can say anything.
 
-    The credential always goes as `Bearer`, which is all that vLLM takes.
+    The key always goes as `Bearer`, which is all that vLLM takes.
     """
     headers = {"User-Agent": f"vllm-tool-proxy/{__version__}", "X-Request-Id": request_id}
     if content_type:
@@ -57,7 +59,6 @@ def upstream_headers(
         name = _field_name(key)
         if name.lower() not in reserved:
             headers[name] = str(value)
-    upstream_key = environ.get(UPSTREAM_KEY, credential(environ))
     if upstream_key:
         headers["Authorization"] = f"Bearer {upstream_key}"
     headers.update({name: value for name, value in ours.items() if value})
@@ -93,8 +94,8 @@ def owner_digest(environ: Mapping[str, Any]) -> bytes:
 
 
 def secrets(environ: Mapping[str, Any]) -> tuple[str, ...]:
-    """All that a request brings, or goes up with, that is to be in no log and no error."""
-    values = [str(environ.get(UPSTREAM_KEY, "")), credential(environ)]
+    """All that a request brings that is to be in no log and no error."""
+    values = [credential(environ)]
     for name in [name for name in environ if name[:5] == "HTTP_"]:
         if not SECRET_WORDS.isdisjoint(name.split("_")):
             values += _tokens(str(environ[name]).strip())
@@ -102,6 +103,13 @@ def secrets(environ: Mapping[str, Any]) -> tuple[str, ...]:
     if query:
         values += [value for name, value in parse_qsl(query) if _names_secret(name)]
     return tuple(dict.fromkeys(filter(None, values)))[:_MAX_SECRETS]
+
+
+def with_secret(known: tuple[str, ...], secret: str) -> tuple[str, ...]:
+    """The secrets of a request, and one that it goes up with; the very same if that is none, or one of them."""
+    if not secret or secret in known:
+        return known
+    return (secret, *known)[:_MAX_SECRETS]
 
 
 def _names_secret(name: str) -> bool:
@@ -116,12 +124,12 @@ def _tokens(value: str) -> list[str]:
     return [token, *(word for word in _BETWEEN.split(token) if len(word) >= _LONG)]
 
 
-def request_id(environ: Mapping[str, Any]) -> str:
-    """The client's own request id if it is a plain word, and no key, else a new one."""
+def request_id(environ: Mapping[str, Any], request_secrets: tuple[str, ...]) -> str:
+    """The client's own request id if it is a plain word, and none of its secrets, else a new one."""
     client_id = str(environ.get("HTTP_X_REQUEST_ID", ""))
     if not _REQUEST_ID.fullmatch(client_id):
         return token_hex(16)
-    holds_key = mask_of(secrets(environ)).text(client_id) != client_id
+    holds_key = mask_of(request_secrets).text(client_id) != client_id
     return token_hex(16) if holds_key else client_id
 
 

@@ -44,7 +44,7 @@ class PassedBody:
         ctx = self._ctx
         name = ctx.snapshot.settings.conversation_header
         own = {name: self._conversation()} if name else {}
-        return upstream_headers(environ, environ.get("CONTENT_TYPE", ""), ctx.id, own)
+        return upstream_headers(environ, environ.get("CONTENT_TYPE", ""), ctx.id, ctx.upstream_key, own)
 
     def upward(self) -> bytes:
         """The bytes that go up: those that came, but a conversation whose tokens are counted is healed as that of a

@@ -291,7 +291,7 @@ def conversation_headers(ctx: RequestContext, environ: Mapping[str, Any], body: 
     """The headers of all that goes up for a conversation, with the one that keeps it at one of several servers."""
     name = ctx.snapshot.settings.conversation_header
     own = {name: conversation_of(body)} if name else {}
-    return upstream_headers(environ, JSON_TYPE, ctx.id, own)
+    return upstream_headers(environ, JSON_TYPE, ctx.id, ctx.upstream_key, own)
 
 
 def _chat_options(chat: ChatRequest, profile: Profile) -> ChatOptions:

@@ -11,7 +11,7 @@ from proxy.dialects.token_count import HEADER, count
 from proxy.errors import BadRequest, NotFound
 from proxy.web.background import begin
 from proxy.web.completions import answered
-from proxy.web.context import json_response, request_context
+from proxy.web.context import current_request, json_response, request_context
 from proxy.web.messages_views import ask
 from proxy.web.prepare import healed_conversation, prepare_responses, response_store, resumed, translated
 from proxy.web.request_body import parse_body
@@ -20,11 +20,12 @@ from proxy.worker.response_store import ResponseStore
 
 def create() -> Response:
     """`POST /v1/responses`: answered, or begun for a client that will ask for it later."""
-    ctx = request_context()
-    ctx.prepared = prepared = prepare_responses(ctx, request.environ)
+    asked = current_request()
+    ctx, environ = asked.context, asked.environ
+    ctx.prepared = prepared = prepare_responses(ctx, environ)
     if prepared.later is None:
-        return answered(ctx, prepared)
-    begin(ctx, request.environ, _store(), prepared.later)
+        return answered(ctx, prepared, environ)
+    begin(ctx, environ, _store(), prepared.later)
     return json_response(dump_json(prepared.later.response))
 
 

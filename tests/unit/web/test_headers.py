@@ -30,14 +30,14 @@ def test_the_key_comes_from_either_header(headers: dict[str, str], key: str) -> 
 
 @pytest.mark.parametrize("given", ["r-1", "A.b_c-9", "x" * 64])
 def test_a_plain_request_id_is_kept(given: str) -> None:
-    assert request_id({"HTTP_X_REQUEST_ID": given}) == given
+    assert request_id({"HTTP_X_REQUEST_ID": given}, ()) == given
 
 
 @pytest.mark.parametrize("given", ["", "a b", "a\nb", "x" * 65, "r\u00e9", "a/b", "a;b", "a\n"])
 def test_any_other_request_id_is_made_anew(given: str) -> None:
-    made = request_id({"HTTP_X_REQUEST_ID": given})
+    made = request_id({"HTTP_X_REQUEST_ID": given}, ())
     assert made != given and re.fullmatch("[0-9a-f]{32}", made)
-    assert made != request_id({"HTTP_X_REQUEST_ID": given})
+    assert made != request_id({"HTTP_X_REQUEST_ID": given}, ())
 
 
 def test_only_the_allowlist_goes_up() -> None:
@@ -63,7 +63,7 @@ def test_only_the_allowlist_goes_up() -> None:
         "HTTP_ANTHROPIC_BETA": "b1",
         "HTTP_OPENAI_ORGANIZATION": "o1",
     }
-    headers = upstream_headers(sent, "application/json", "r1")
+    headers = upstream_headers(sent, "application/json", "r1", "k2")
     assert headers.pop("User-Agent").startswith("vllm-tool-proxy/")
     assert headers == {
         "X-Request-Id": "r1",
@@ -77,14 +77,14 @@ def test_only_the_allowlist_goes_up() -> None:
 
 
 def test_without_a_key_or_a_type_none_goes_up() -> None:
-    assert set(upstream_headers({}, "", "r1")) == {"User-Agent", "X-Request-Id"}
+    assert set(upstream_headers({}, "", "r1", "")) == {"User-Agent", "X-Request-Id"}
 
 
 def test_a_header_of_the_proxy_s_own_goes_up_and_never_the_client_s() -> None:
     sent = {"HTTP_OPENAI_SESSION": "forged", "HTTP_X_CONVERSATION_KEY": "forged"}
-    assert upstream_headers(sent, "", "r1", {"OpenAI-Session": "k"}).get("OpenAI-Session") == "k"
-    assert "forged" not in upstream_headers(sent, "", "r1", {"OpenAI-Session": "k"}).values()
-    assert {*upstream_headers(sent, "", "r1", {"OpenAI-Session": ""})} == {"User-Agent", "X-Request-Id"}
+    assert upstream_headers(sent, "", "r1", "", {"OpenAI-Session": "k"}).get("OpenAI-Session") == "k"
+    assert "forged" not in upstream_headers(sent, "", "r1", "", {"OpenAI-Session": "k"}).values()
+    assert {*upstream_headers(sent, "", "r1", "", {"OpenAI-Session": ""})} == {"User-Agent", "X-Request-Id"}
 
 
 def test_who_asks_is_told_by_the_key_whichever_header_brings_it() -> None:
