@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
+from proxy.codec.display import cut
 from proxy.codec.json_text import Json
 from proxy.config.heal_rules import RequestRules
 from proxy.config.rules import Client, Model, Rules
@@ -170,4 +171,4 @@ def _plain(text: str) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return cut(text, _SHOWN)

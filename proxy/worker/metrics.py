@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
+from proxy.codec.display import printable
 from proxy.codec.json_text import JsonObject
 from proxy.codec.redaction import redact
 from proxy.errors import (
@@ -207,8 +208,7 @@ def label_of(name: str) -> str:
 
 @lru_cache(maxsize=256)
 def _short_label(name: str) -> str:
-    plain = "".join(letter if letter.isprintable() else "?" for letter in name)
-    return redact(plain.encode()[:MAX_NAME]).decode("utf-8", "ignore")
+    return redact(printable(name, "?").encode()[:MAX_NAME]).decode("utf-8", "ignore")
 
 
 def counter_name(group: str, *labels: str) -> str:

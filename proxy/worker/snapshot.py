@@ -85,7 +85,7 @@ class Snapshot:
         """For this model the proxy parses from now on, until the rules change."""
         if len(self._proxied) < _MAX_REMEMBERED:
             self._proxied.add(model)
-        log.warning("the model server cannot parse the calls of model %s; the proxy does it from now on", _shown(model))
+        log.warning("the model server cannot parse the calls of model %r; the proxy does it from now on", model[:100])
 
     def cards(self, headers: Mapping[str, str], server: ModelServer) -> tuple[ModelCard, ...]:
         """The models of a server; empty if it does not say. `headers` are to ask with."""
@@ -159,8 +159,3 @@ def _servers(settings: Settings, others: Iterable[str]) -> dict[str, ModelServer
     )
     urls = dict.fromkeys((settings.upstream, *others))
     return {url: ModelServer(replace(options, url=url)) for url in urls}
-
-
-def _shown(text: str) -> str:
-    """A client's word for the log: quoted, on one line, and short."""
-    return repr(text[:100])
