@@ -112,7 +112,7 @@ def _paths(settings: Settings) -> str:
 def _servers(settings: Settings, rules: Rules) -> Iterator[str]:
     """Each model server, with its kind where the rules say it."""
     for url in dict.fromkeys((settings.upstream, *rules.urls)):
-        kinds = {model.server for model in rules.models if model.server and server_of(model, settings) == url}
+        kinds = {model.server_kind for model in rules.models if model.server_kind and server_of(model, settings) == url}
         yield f"{url} ({', '.join(sorted(kinds))})" if kinds else url
 
 

@@ -99,8 +99,8 @@ def _escaped(key: str) -> str:
 def _model(model: Model) -> Iterator[str]:
     words = {
         "parse": model.parse,
-        "upstream": model.upstream,
-        "server": model.server,
+        "upstream": model.transport,
+        "server": model.server_kind,
         "ids": model.ids,
         "arguments": model.arguments,
         "reasoning": model.reasoning or model.telling,
@@ -148,7 +148,7 @@ def _requests(requests: RequestRules) -> Iterator[str]:
 def _client(client: Client) -> Iterator[str]:
     words = {
         "parse": client.parse,
-        "upstream": client.upstream,
+        "upstream": client.transport,
         "heartbeat": client.heartbeat,
         "reasoning": client.reasoning,
         "calls": client.calls,

@@ -53,7 +53,7 @@ def doctor_command(name: str, argv: Sequence[str]) -> int:
     env = environment()
     folder = working_folder(env)
     settings, rules = load({} if options.rules is None else {"rules": options.rules}, env)
-    kept = _kept_at(options, rules, folder)
+    report_path = _kept_at(options, rules, folder)
     if options.write is not None:
         rules = rules_in(folder / options.write)
     ask = _asker(options, settings, env)
@@ -63,7 +63,8 @@ def doctor_command(name: str, argv: Sequence[str]) -> int:
     except NoServerError as error:
         print(f"{name}: error: {printable(' '.join(str(error).split()))}", file=sys.stderr, flush=True)
         return NO_SERVER
-    notes = [*_written(options.write, folder, report), *_kept(kept, report, is_named=options.keep is not None)]
+    notes = _written(options.write, folder, report)
+    notes += _keep_report(report_path, report, is_named=options.keep is not None)
     _print(report, notes, as_text=not options.json)
     return HARM if report.does_harm else 0
 
@@ -147,14 +148,14 @@ def _written(file: str | None, folder: Path, report: Report) -> list[str]:
     return notes
 
 
-def _kept(place: Path | None, report: Report, *, is_named: bool) -> list[str]:
+def _keep_report(path: Path | None, report: Report, *, is_named: bool) -> list[str]:
     """Keep the report; where nobody asked for it, a folder that cannot be written is no failure."""
-    if place is None:
+    if path is None:
         return []
-    if not is_named and not os.access(place.parent, os.W_OK):
+    if not is_named and not os.access(path.parent, os.W_OK):
         return []
-    keep(as_json(report), place)
-    return [f"the report is kept in {place}"]
+    keep(as_json(report), path)
+    return [f"the report is kept in {path}"]
 
 
 def _print(report: Report, notes: Sequence[str], *, as_text: bool) -> None:

@@ -63,15 +63,15 @@ class _Edit:
 class Migration:
     """A removed or renamed key.
 
-    `place` is where it stood (`clients.*`, `models[]`, `settings`), `since` the release in which it went, `now` what to
-    do instead, for the error. A key that stays may lose a form: `form` is what that was, and `applies` says which
-    values have it.
+    `section` is where it stood (`clients.*`, `models[]`, `settings`), `since` the release in which it went, `remedy`
+    what to do instead, for the error. A key that stays may lose a form: `form` is what that was, and `applies` says
+    which values have it.
     """
 
-    place: str
+    section: str
     key: str
     since: str
-    now: str
+    remedy: str
     rewrite: Callable[[RemovedKey], Rewritten]
     applies: Callable[[Node], bool] = lambda _: True
     form: str = ""
@@ -79,7 +79,7 @@ class Migration:
     @property
     def name(self) -> str:
         """What went, as the error and docs/rules.md call it: `settings.upstream as a list`."""
-        return f"{self.place}.{self.key}{self.form}"
+        return f"{self.section}.{self.key}{self.form}"
 
 
 def _client_keys(removed: RemovedKey) -> Rewritten:
@@ -143,19 +143,19 @@ MIGRATIONS = (
 )
 
 
-def refuse_removed(node: Node, place: str, known: Collection[str]) -> None:
+def refuse_removed(node: Node, section: str, known: Collection[str]) -> None:
     """Raise RulesError, with its line, for a key of the mapping that was removed; one that is `known` was not."""
-    for removed, migration in _in_mapping(node, place, ""):
+    for removed, migration in _in_mapping(node, section, ""):
         if migration.key not in known:
-            words = f"{migration.name} went in {migration.since}; {migration.now} ({_COMMAND})"
+            words = f"{migration.name} went in {migration.since}; {migration.remedy} ({_COMMAND})"
             raise node_error(removed.key, words)
 
 
 def removed_setting(name: str) -> str:
     """The advice for a setting that went, for the error of its line, flag or variable; "" if there was none."""
     for migration in MIGRATIONS:
-        if (migration.place, migration.key, migration.form) == ("settings", name, ""):
-            return f"it went in {migration.since}; {migration.now}"
+        if (migration.section, migration.key, migration.form) == ("settings", name, ""):
+            return f"it went in {migration.since}; {migration.remedy}"
     return ""
 
 
@@ -219,10 +219,10 @@ def _in_file(root: Node) -> Iterator[tuple[RemovedKey, Migration]]:
                     yield from _in_mapping(client, "clients.*", str(name.value))
 
 
-def _in_mapping(node: Node, place: str, owner: str) -> Iterator[tuple[RemovedKey, Migration]]:
+def _in_mapping(node: Node, section: str, owner: str) -> Iterator[tuple[RemovedKey, Migration]]:
     for key, value in _pairs(node):
         for migration in MIGRATIONS:
-            if (migration.place, migration.key) == (place, key.value) and migration.applies(value):
+            if (migration.section, migration.key) == (section, key.value) and migration.applies(value):
                 yield RemovedKey(owner, key, value), migration
 
 

@@ -158,7 +158,7 @@ def _sent(ctx: RequestContext, shown: PageState, environ: Mapping[str, Any]) -> 
     with suppress(Unavailable):
         while time.monotonic() < until and _may_look(ctx, environ):
             data = sse.encode(dump_json(shown.news()))
-            yield f"id: {shown.place}\n".encode() + data
+            yield f"id: {shown.event_id}\n".encode() + data
             if _has_left(ctx):
                 return
 

@@ -83,7 +83,7 @@ def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[st
     if settings.observe:
         ctx.outcome.observe_only()
         # It goes up as it came, and once.
-        prepared = replace(prepared, profile=replace(prepared.profile, parse="server", upstream="live"))
+        prepared = replace(prepared, profile=replace(prepared.profile, parse="server", transport="live"))
     ending = _ending(ctx, chat) if prepared.ends_loops else None
     if ending is not None and not settings.observe:
         ctx.outcome.stop_loop()
@@ -306,7 +306,7 @@ class _ServerOfRequest:
         return self.prepared.server
 
     def kind(self) -> str:
-        configured_kind = self.prepared.profile.server
+        configured_kind = self.prepared.profile.server_kind
         return configured_kind or self.snapshot.server_kind(self.prepared.headers, self.server)
 
     def count_tokens(self, text: str) -> int:
@@ -365,10 +365,10 @@ def _plan(prepared: PreparedRequest, server: _ServerOfRequest, heal: HealPlan) -
     if parse == "auto":
         parse = "proxy" if server.parser_has_failed() else "server"
     if parse == "server":
-        return Plan(parse, profile.upstream, profile.server, heal=heal)
+        return Plan(parse, profile.transport, profile.server_kind, heal=heal)
     # Which request makes a server leave the calls alone depends on its kind; without tools there are none.
-    kind = profile.server if prepared.chat.tools is None else server.kind()
-    return Plan(parse, profile.upstream, kind, heal=heal)
+    kind = profile.server_kind if prepared.chat.tools is None else server.kind()
+    return Plan(parse, profile.transport, kind, heal=heal)
 
 
 def _patience(settings: Settings, chat: ChatRequest, profile: Profile) -> Timeouts:
@@ -376,7 +376,7 @@ def _patience(settings: Settings, chat: ChatRequest, profile: Profile) -> Timeou
         header=settings.header_timeout,
         idle=settings.idle_timeout,
         heartbeat=settings.heartbeat if chat.stream else 0.0,
-        whole=not chat.stream or profile.upstream == "whole",
+        whole=not chat.stream or profile.transport == "whole",
         total=settings.total_timeout,
     )
 

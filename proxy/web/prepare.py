@@ -247,7 +247,7 @@ def translated(
     served = served_name(model, cards, snapshot.rules)
     ctx.check_model(served)
     profile, server = snapshot.profile(served, ctx.client), model_server(ctx, served)
-    kind = profile.server or snapshot.server_kind(headers, server)
+    kind = profile.server_kind or snapshot.server_kind(headers, server)
     options = ModelOptions(
         model=served,
         server=kind,

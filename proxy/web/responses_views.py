@@ -54,7 +54,7 @@ def one_response(name: str) -> Response:
         return json_response(dump_json({"id": name, "object": "response", "deleted": True}))
     if request.args.get("stream") == "true":
         raise BadRequest("stream: a kept response comes whole; leave it out")
-    return json_response(dump_json(_kept(store, name)))
+    return json_response(dump_json(_response_of(store, name)))
 
 
 def cancel(name: str) -> Response:
@@ -68,7 +68,7 @@ def cancel(name: str) -> Response:
 def input_items(name: str) -> Response:
     """`GET /v1/responses/{response}/input_items`: a page of what the model was given."""
     store = _store()
-    _kept(store, name)
+    _response_of(store, name)
     query = {key: request.args.get(key, "") for key in ("limit", "after", "order")}
     return json_response(dump_json(page(listed(name, store.input_of(name)), **query)))
 
@@ -81,7 +81,7 @@ def _store() -> ResponseStore:
     return store
 
 
-def _kept(store: ResponseStore, id_: str) -> JsonObject:
+def _response_of(store: ResponseStore, id_: str) -> JsonObject:
     response = store.response(id_)
     if response is None:
         raise _unknown(id_)
