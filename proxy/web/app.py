@@ -183,15 +183,20 @@ def _before_request(worker: WorkerState, page: LivePage | None) -> Response | No
             return page.sign_in()
         raise
     context.key, context.upstream_key, context.secrets = identity.key, identity.upstream_key, identity.secrets
+    _let_in(context, route, environ, target.client)
+    return None if request.routing_exception is None else views.passed(route.path)
+
+
+def _let_in(context: RequestContext, route: routes.Route, environ: Mapping[str, Any], client: str | None) -> None:
+    """The steps of a request of which is known who asks; `client` is the one in its path."""
     thread = steps.admit(context, route, background=RUN in environ)
     if thread is not None:
         context.hold_thread(thread)
-    context.client = steps.client_name(context.key, context.snapshot, target.client)
+    context.client = steps.client_name(context.key, context.snapshot, client)
     received = steps.read(context, route, environ)
     context.body = received.body
     if received.give_back is not None:
         context.held.append(received.give_back)
-    return None if request.routing_exception is None else views.passed(route.path)
 
 
 def _is_listed(ctx: RequestContext) -> bool:

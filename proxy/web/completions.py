@@ -107,8 +107,7 @@ def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[st
     if hand_over is not None:
         exchange.wait.outlet = partial(_masked, ctx, masking)
         hand_over(exchange.wait)
-        if ctx.thread is not None:
-            ctx.thread.give_back()
+        ctx.return_thread()
     return response
 
 

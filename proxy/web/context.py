@@ -123,6 +123,11 @@ class RequestContext:
         self.thread = thread
         self.held.append(thread.give_back)
 
+    def return_thread(self) -> None:
+        """It needs its thread no more, though it has not ended."""
+        if self.thread is not None:
+            self.thread.give_back()
+
     def take_stream(self) -> None:
         """It asks for a stream. Raises Unavailable."""
         self.worker.take_stream()

@@ -44,11 +44,11 @@ def test_a_model_is_checked_where_a_key_let_the_request_in() -> None:
 def test_a_thread_is_given_back_once_however_the_request_ends() -> None:
     of = worker(threads=1, reserved_threads=0)
     first, second = context(of), context(of)
-    thread = HeldThread(of)
-    first.hold_thread(thread)
+    first.return_thread()
+    first.hold_thread(HeldThread(of))
     with pytest.raises(Unavailable):
         HeldThread(of)
-    thread.give_back()
+    first.return_thread()
     second.hold_thread(HeldThread(of))
     first.give_back()
     with pytest.raises(Unavailable):
