@@ -7,10 +7,11 @@
 # make bench   the benchmarks, about twenty minutes
 # make faults  all that goes wrong at the model server, at the client and around the proxy: the long ones too
 # make soak   200 clients and random faults; nothing unexpected, no growth; MINUTES=8 is the default
-# make agents  seven real agents (npm), without and with the proxy, in front of bad model servers; AGENTS=claude,pi and
-#              ROWS=ok,empty choose
+# make agents  seven real agents (npm), without and with the proxy, in front of bad model servers; the table goes into
+#              docs/agents.md, unless AGENTS=claude,pi or ROWS=ok,empty choose
 # make vllm    a real vLLM on the CPU, without and with the proxy, asked by requests, the doctor and seven real agents;
-#              it is installed by the first run (minutes, 3.5 GB); AGENTS=claude,pi chooses
+#              it is installed by the first run (minutes, 3.5 GB); its table goes there too, unless AGENTS=claude,pi
+#              chooses
 # make deploy HOST=user@host    bring this checkout to a host as a new release of the service; ARGS are further options
 # make rollback HOST=user@host  go back to the release before
 # make deploy-test  both of them, for real, on this machine
@@ -47,7 +48,7 @@ EACH := -m 'not benchmarks and not heavy and not long and not once'
 RUNNING := app client client_socket cli end_to_end gunicorn_conf healing passthrough pump reload responses_store \
   shared_counters shared_memory state
 ELSEWHERE := $(addprefix tests/unit/,codec tools config upstream worker web commands server) \
-  tests/unit/test_gunicorn_conf.py tests/failures/test_own_corpus.py tests/failures/test_recordings.py \
+  tests/unit/test_gunicorn_conf.py tests/failures/test_text_formats.py tests/failures/test_recordings.py \
   $(patsubst %,tests/integration/test_%.py,$(RUNNING))
 # In the order of the folders: short files are last, so that no core waits long for another. One process more than
 # there are cores: a third of the time the tests of the proxy as a whole wait.
@@ -115,14 +116,16 @@ soak: MINUTES := 8
 soak: .venv/test.stamp
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
+# Where nothing was chosen, what came of it goes into the page.
+TABLE = $(if $(AGENTS)$(ROWS),,--table docs/agents.md)
 agents: .venv/test.stamp
-	$(BIN)/python -m tests.agents
+	$(BIN)/python -m tests.agents $(TABLE)
 
 # vLLM has a virtual environment of its own: .venv/vllm, or the folder that TOOL_PROXY_VLLM names.
 vllm: .venv/test.stamp
 	$(BIN)/python -m tests.vllm
 	$(BIN)/python -m tests.vllm --doctor
-	$(BIN)/python -m tests.vllm --agents
+	$(BIN)/python -m tests.vllm --agents $(TABLE)
 
 docs: .venv/docs.stamp
 	NO_MKDOCS_2_WARNING=1 .venv/docs/bin/python -m mkdocs build --strict --quiet

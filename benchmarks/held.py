@@ -1,9 +1,10 @@
 """What the proxy is held to, in one run: `python -m benchmarks.held [--quick] [--only idle]`.
 
-nginx, this proxy, an aiohttp program that parses each event, and LiteLLM stand before the same upstream at the same
-time, and are measured in turn, round by round; of each figure the median of the rounds counts. With `--against COMMIT`
-the proxy of an older commit is beside them; what it cannot do is left empty. What cannot be installed here is left out
-with a word. The exit code is 1 if a measurement failed, and not if a number is not met.
+nginx, this proxy, what that is built on with nothing in it (`bare_stack.py`), an aiohttp program that parses each
+event, and LiteLLM stand before the same upstream at the same time, and are measured in turn, round by round; of each
+figure the median of the rounds counts. With `--against COMMIT` the proxy of an older commit is beside them; what it
+cannot do is left empty. What cannot be installed here is left out with a word. The exit code is 1 if a measurement
+failed, and not if a number is not met.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from proxy.commands.terminal import Progress, progress
 
 # A round, and the memory at the end, take a third of this where all is well.
 ROUND_SECONDS = 600
-PROXY, NGINX = "proxy", "nginx"
+PROXY, NGINX, BARE = "proxy", "nginx", "bare"
 # A stream needs no thread; 5,000 are more than a proxy takes by itself.
 MANY = 5_000
 _ROOM = ("--max-streams", str(MANY + 100))
@@ -63,6 +64,7 @@ ROWS: tuple[Row, ...] = (
     ("over.first_p99_ms", "400 x 50/s begun over 2 s: first event, p99 ms", 1),
     ("whole.cpu_ms", "whole answers: CPU ms per request", 2),
     ("whole.ratio", "... times nginx", 1),
+    ("whole.bare", "... times Flask, gunicorn and requests alone", 2),
     ("burst.p99_ms", "50 whole answers at once: p99 ms", 1),
     ("burst.times", "... times the work of all, 50 times one alone", 2),
     ("burst.more_ms", "50 streams x 50/s beside 50 that begin at once: longest gap, ms more", 1),
@@ -132,6 +134,7 @@ _CHAT = ("text", "call", "printed")
 _FRONTS = {"messages", "responses"}
 _OURS = Measured(tuple(PACED), whole=True, bursts=True, finds=True)
 _PLAIN = Measured(("text",), whole=True)
+_FRAME = Measured((), whole=True)
 Measurement = Callable[[Target, Sizes], Figures]
 
 
@@ -169,6 +172,7 @@ def main() -> int:
 def _columns(commit: str, tree: Path | None, without: list[str]) -> list[Column]:
     """Return what is measured; `tree` is where the older commit is."""
     columns = [Column(NGINX, targets.nginx, Measured(_CHAT, whole=True, bursts=True))]
+    columns.append(Column(BARE, others.bare, _FRAME))
     if tree is not None:
         python = against.python_of(tree)
         older = targets.proxy(_room(tree, python), root=tree, python=python)
@@ -314,11 +318,12 @@ def _memory_of(what: str) -> Measurement:
 
 def compare(results: report.Results) -> None:
     """Add the figures that hold one target, or one front, against another."""
-    least, slow = results.get(NGINX, {}), results.get("LiteLLM", {})
+    least, slow, frame = results.get(NGINX, {}), results.get("LiteLLM", {}), results.get(BARE, {})
     for figures in results.values():
         for name in _CHAT:
             figures[f"{name}.ratio"] = _ratio(figures.get(f"{name}.cpu_us"), least.get(f"{name}.cpu_us"))
         figures["whole.ratio"] = _ratio(figures.get("whole.cpu_ms"), least.get("whole.cpu_ms"))
+        figures["whole.bare"] = _ratio(figures.get("whole.cpu_ms"), frame.get("whole.cpu_ms"))
         for name in ("messages", "responses"):
             figures[f"{name}.beside"] = _ratio(figures.get(f"{name}.cpu_us"), figures.get("text.cpu_us"))
         figures["text.litellm"] = _ratio(slow.get("text.cpu_us"), figures.get("text.cpu_us"))

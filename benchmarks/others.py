@@ -1,6 +1,7 @@
-"""Other proxies for the comparison: LiteLLM, and an aiohttp program that parses each event.
+"""Other proxies for the comparison: LiteLLM, an aiohttp program that parses each event, and Flask, gunicorn and
+`requests` with nothing between them.
 
-Each gets a virtual environment of its own in `.venv`, made when it is first needed (LiteLLM's takes a minute and some
+The first two get a virtual environment each in `.venv`, made when it is first needed (LiteLLM's takes a minute and some
 hundred megabytes), or the folder that BENCH_ENVIRONMENTS names.
 """
 
@@ -48,6 +49,20 @@ def parsing(port: int) -> Iterator[Target]:
         command = [str(programs / "python"), str(_PARSING), str(listen), str(port)]
         with running("aiohttp", command, listen, Path(folder, "log")) as target:
             yield target
+
+
+@contextmanager
+def bare(port: int) -> Iterator[Target]:
+    """Run what the proxy is built on, one worker, in front of the upstream at `port`."""
+    listen = free_port()
+    command = [sys.executable, "-m", "gunicorn", "--bind", f"127.0.0.1:{listen}", "--worker-class", "gthread"]
+    command += ["--threads", "16", "--no-control-socket", "benchmarks.bare_stack:app"]
+    variables = {"BENCH_UPSTREAM": f"http://127.0.0.1:{port}"}
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-bare-") as folder,
+        running("bare", command, listen, Path(folder, "log"), variables=variables) as target,
+    ):
+        yield target
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
@@ -155,10 +155,17 @@ def running(
     *,
     health: str = "/health",
     patience: float = START_SECONDS,
+    variables: Mapping[str, str] | None = None,
 ) -> Iterator[Target]:
-    """Run a command in the folder `root` until the block ends; enter the block when it answers `health` on `port`."""
+    """Run a command in the folder `root` until the block ends; enter the block when it answers `health` on `port`.
+
+    `variables` are those that its environment has beside this one's.
+    """
+    environment = {**os.environ, **(variables or {})}
     with log.open("w") as output:
-        process = subprocess.Popen(command, cwd=root, stdout=output, stderr=subprocess.STDOUT, text=True)
+        process = subprocess.Popen(
+            command, cwd=root, env=environment, stdout=output, stderr=subprocess.STDOUT, text=True
+        )
     try:
         until = time.monotonic() + patience
         while not _answers(port, health):

@@ -39,8 +39,6 @@ hypothesis.settings.load_profile("patient")
 # Of all files this one takes longest, and it mostly waits: at the end no other would be left beside it.
 FIRST = Path(__file__).parent / "walkthrough"
 
-# A start loads all of the package: on a machine that has other work, too, it takes long.
-START_SECONDS = 40.0
 _SETTINGS_OF_THE_MACHINE = (
     *("TOOL_PROXY_", "VLLM_URL", "PROXY_PORT", "MAX_TOOL_CALLS", "GUNICORN", "PYTHONDONTWRITEBYTECODE"),
 )
@@ -120,7 +118,7 @@ def start(upstream: str, *flags: str, folder: Path, stack: ExitStack) -> Proxy:
         environment = {**clean_environment(), **variables}
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stderr=log)
     stack.callback(_end, process, proxy)
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + PATIENCE
     while not answers(f"{proxy.url}/health"):
         assert process.poll() is None and time.monotonic() < deadline, proxy.log.read_text()
         time.sleep(0.02)

@@ -1,6 +1,7 @@
 """The figures of the house: how large and how dense its code is. `python -m tests.figures [COMMIT]` prints them,
-`python -m tests.figures --write` puts them into docs/architecture.md, `python -m tests.figures --most` says where most
-of it is, and `python -m tests.figures --start` prints how long a worker's imports take.
+`python -m tests.figures --write` puts them into docs/architecture.md, unless one is out of its bounds,
+`python -m tests.figures --most` says where most of it is, and `python -m tests.figures --start` prints how long a
+worker's imports take.
 
 Functions: lines of the body without the docstring; cyclomatic complexity as radon counts it (`and`/`or` and inline `if`
 included). Code lines: without blanks, comments and docstrings.
@@ -29,18 +30,50 @@ from pathlib import Path
 
 from radon.visitors import ComplexityVisitor
 
+from tests.support.structure import arrows, attributes_of, between_packages
+
 ROOT = Path(__file__).parents[1]
 # Complexity from which a function counts as dense.
 DENSE = 10
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 PAGE = ROOT / "docs/architecture.md"
+# What none of these may grow beyond: today's figure and 5 % of it, or what docs/architecture.md and issue 14 ask for.
+MOST = {
+    "module_lines_max": 500,
+    "function_lines_p95": 18,
+    "function_lines_max": 57,
+    "complexity_max": 12,
+    "complexity_mean": 3.4,
+    "complexity_per_10_lines": 5.66,
+    "dense_share": 1.0,
+    "and_or_per_100": 4.35,
+    "inline_if_per_100": 1.8,
+    "comprehensions_per_100": 2.65,
+    "code_line_length_mean": 38.5,
+    "parameters_p95": 3,
+    "parameters_max": 10,
+    "functions_over_5_parameters": 17,
+    "attributes_max": 58,
+    "booleans_max": 8,
+    "imports_of_one_max": 44,
+    "packages_importing": 122,
+    "test_lines_p95": 15,
+    "test_lines_per_line": 1.9,
+}
+# What none of these may fall below.
+LEAST = {
+    "comments_per_100": 3.7,
+    "docstring_lines_per_100": 17.3,
+    "public_with_docstring_share": 100.0,
+    "annotated_share": 100.0,
+}
 # The table on that page, from its head on.
 _TABLE = re.compile(r"^\| \| `[0-9a-f]+` \| now \|\n(?:\|.*\n)+", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is counted of a package; names are the rows of the table."""
+    """What is counted of a package and its tests; names are the lines that are printed."""
 
     files: int
     lines: int
@@ -71,6 +104,16 @@ class Figures:
     public_with_docstring_share: float
     annotated_share: float
     isinstance_calls: int
+    attributes_max: int
+    booleans_max: int
+    imports: int
+    imports_of_one_max: int
+    imported_by_max: int
+    packages_importing: int
+    tests: int
+    test_lines_median: int
+    test_lines_p95: int
+    test_lines_per_line: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +176,9 @@ def body_lines(node: ast.FunctionDef) -> int:
 
 
 @cache
-def measure(folder: Path) -> Figures:
-    """The figures of all modules below a folder."""
+def measure(root: Path) -> Figures:
+    """The figures of all modules of a checkout's package, and of its tests."""
+    folder = root / "proxy"
     paths = sorted(folder.rglob("*.py"))
     texts = [path.read_text("utf-8") for path in paths]
     trees = [ast.parse(text) for text in texts]
@@ -150,6 +194,9 @@ def measure(folder: Path) -> Figures:
     lengths = [function.lines for function in functions]
     modules = [len(text.splitlines()) for text in texts]
     per = 100 / code
+    held = [attributes for tree in trees for attributes in attributes_of(tree)]
+    imports = arrows(folder)
+    tests = _tests(root / "tests")
     return Figures(
         files=len(paths),
         lines=sum(modules),
@@ -182,7 +229,29 @@ def measure(folder: Path) -> Figures:
             100 * sum(function.annotated for function in functions) / sum(function.slots for function in functions), 1
         ),
         isinstance_calls=sum(_is_isinstance(node) for node in nodes),
+        attributes_max=max(each.count for each in held),
+        booleans_max=max(each.booleans for each in held),
+        imports=len(imports),
+        imports_of_one_max=max(Counter(source for source, _ in imports).values()),
+        imported_by_max=max(Counter(target for _, target in imports).values()),
+        packages_importing=len(between_packages(imports)),
+        tests=len(tests),
+        test_lines_median=percentile(tests, 50),
+        test_lines_p95=percentile(tests, 95),
+        test_lines_per_line=round(_lines(root / "tests") / sum(modules), 1),
     )
+
+
+def _tests(folder: Path) -> list[int]:
+    """The lines of each test function."""
+    trees = (ast.parse(path.read_text("utf-8")) for path in folder.rglob("test_*.py"))
+    functions = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return [body_lines(node) for node in functions if node.name.startswith("test_")]
+
+
+def _lines(folder: Path) -> int:
+    """The lines of all modules below a folder."""
+    return sum(len(path.read_text("utf-8").splitlines()) for path in folder.rglob("*.py"))
 
 
 def percentile(values: Sequence[int], percent: int) -> int:
@@ -241,6 +310,20 @@ def _comments_and_code(texts: Sequence[str]) -> tuple[int, int, int]:
     return comments, code, characters
 
 
+def out_of_bounds(figures: Figures) -> list[str]:
+    """What has grown beyond its bound, or has fallen below it, in words."""
+    grown = ((name, getattr(figures, name), most) for name, most in MOST.items())
+    fallen = ((name, getattr(figures, name), least) for name, least in LEAST.items())
+    return [
+        *(f"{_words(name)}: {now}, and at most {most} are allowed" for name, now, most in grown if now > most),
+        *(f"{_words(name)}: {now}, and at least {least} are asked for" for name, now, least in fallen if now < least),
+    ]
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
 def cells(figures: Figures) -> dict[str, str]:
     """The rows of the table on the page, each by its name."""
     lengths = (
@@ -248,6 +331,7 @@ def cells(figures: Figures) -> dict[str, str]:
         f"{figures.function_lines_max}"
     )
     modules = f"{figures.module_lines_median}, {figures.module_lines_p95}, {figures.module_lines_max}"
+    tests = f"{figures.test_lines_median}, {figures.test_lines_p95}; {figures.test_lines_per_line}"
     parameters = f"{figures.parameters_p95}, {figures.parameters_max}; {figures.functions_over_5_parameters}"
     return {
         "files, lines, code lines": f"{figures.files:,}, {figures.lines:,}, {figures.code_lines:,}",
@@ -270,6 +354,14 @@ def cells(figures: Figures) -> dict[str, str]:
             f"{figures.public_with_docstring_share} %; {figures.annotated_share} %"
         ),
         "`isinstance` calls": f"{figures.isinstance_calls}",
+        "attributes of a class, booleans among them: most": f"{figures.attributes_max}, {figures.booleans_max}",
+        "imports among the modules; most of one module, most of one": (
+            f"{figures.imports:,}; {figures.imports_of_one_max}, {figures.imported_by_max}"
+        ),
+        "pairs of packages of which one imports the other": f"{figures.packages_importing}",
+        "tests, in hundreds; lines of one: median, p95; lines of tests per line of code": (
+            f"{round(figures.tests, -2):,}; {tests}"
+        ),
     }
 
 
@@ -295,10 +387,11 @@ def with_figures(page: str, figures: Figures) -> str:
 
 def _at(commit: str) -> Figures:
     """The figures of a commit."""
-    archive = subprocess.run(["git", "archive", commit, "proxy"], cwd=ROOT, check=True, capture_output=True).stdout
+    command = ["git", "archive", commit, "proxy", "tests"]
+    archive = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
     with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         tar.extractall(folder, filter="data")
-        return measure(Path(folder) / "proxy")
+        return measure(Path(folder))
 
 
 def start_seconds(rounds: int = 5) -> float:
@@ -349,42 +442,27 @@ def hot_spots(folder: Path, count: int = 8) -> Iterator[str]:
     """
     paths = sorted(folder.rglob("*.py"))
     functions = [function for path in paths for function in functions_of(path)]
-    trees = {path: ast.parse(path.read_text("utf-8")) for path in paths}
-    arrows = [(path.stem, target) for path, tree in trees.items() for target in _imported(tree)]
+    held = [each for path in paths for each in attributes_of(ast.parse(path.read_text("utf-8")))]
+    imports = arrows(folder)
     lengths = Counter({path.stem: len(path.read_text("utf-8").splitlines()) for path in paths})
     for title, found in (
         ("complexity", Counter({function.name: function.complexity for function in functions})),
         ("parameters", Counter({function.name: function.parameters for function in functions})),
-        ("attributes", Counter({name: held for tree in trees.values() for name, held in _attributes(tree)})),
-        ("fan-in", Counter(target for _, target in arrows)),
-        ("fan-out", Counter(source for source, _ in arrows)),
+        ("attributes", Counter({each.name: each.count for each in held})),
+        ("booleans", Counter({each.name: each.booleans for each in held})),
+        ("fan-in", Counter(target for _, target in imports)),
+        ("fan-out", Counter(source for source, _ in imports)),
         ("lines", lengths),
     ):
         yield f"{title}: " + ", ".join(f"{name} {number}" for name, number in found.most_common(count))
 
 
-def _imported(tree: ast.Module) -> set[str]:
-    """The modules of the project that a module imports, without their packages."""
-    named = (node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
-    return {name.rpartition(".")[2] for name in named if name.startswith("proxy")}
-
-
-def _attributes(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Each class, and how many attributes its methods set."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef):
-            fields_of = {each.target.id for each in node.body if _is_field(each)}  # type: ignore[attr-defined]
-            stored = (each for each in ast.walk(node) if isinstance(each, ast.Attribute))
-            own = {each.attr for each in stored if isinstance(each.ctx, ast.Store) and _is_self(each.value)}
-            yield node.name, len(fields_of | own)
-
-
-def _is_field(node: ast.stmt) -> bool:
-    return isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-
-
-def _is_self(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id == "self"
+def write() -> None:
+    """Put the figures of this tree into the page. Raises SystemExit, and writes nothing, if any is out of bounds."""
+    figures = measure(ROOT)
+    if wrong := out_of_bounds(figures):
+        raise SystemExit("\n".join([*wrong, "`python -m tests.figures --most` says where most of it is"]))
+    PAGE.write_text(with_figures(PAGE.read_text("utf-8"), figures), "utf-8")
 
 
 def main() -> None:
@@ -396,7 +474,7 @@ def main() -> None:
     parser.add_argument("--most", action="store_true", help="where most of it is, instead")
     given = parser.parse_args()
     if given.write:
-        PAGE.write_text(with_figures(PAGE.read_text("utf-8"), measure(ROOT / "proxy")), "utf-8")
+        write()
         return
     if given.start:
         print_start()
@@ -405,10 +483,10 @@ def main() -> None:
         print(*hot_spots(ROOT / "proxy"), sep="\n")
         return
     columns = [_at(given.commit)] if given.commit else []
-    columns.append(measure(ROOT / "proxy"))
+    columns.append(measure(ROOT))
     for field in fields(Figures):
         values = (getattr(column, field.name) for column in columns)
-        print(f"{field.name.replace('_', ' '):26}", *(f"{value:>10}" for value in values))
+        print(f"{_words(field.name):26}", *(f"{value:>10}" for value in values))
 
 
 if __name__ == "__main__":

@@ -153,8 +153,9 @@ class Configuration:
 class Agent:
     """An agent that can be set up.
 
-    `version` is the one that was run here with this very configuration (`make agents`); empty: it was not, and
-    `source` is its documentation, as of `date`. `package` is its name on npm, empty if it is not there.
+    `version` is the one that was run here with this very configuration (`make agents`); empty: it was not. `source` is
+    its documentation, as of `date`. `package` is its name on npm, empty if it is not there. `tested`: it is no program,
+    and the tests run it.
     """
 
     name: str
@@ -164,6 +165,7 @@ class Agent:
     date: str
     version: str = ""
     package: str = ""
+    tested: bool = False
 
     @property
     def run_here(self) -> bool:
@@ -173,6 +175,6 @@ class Agent:
     @property
     def origin(self) -> str:
         """Where its configuration comes from, in words."""
-        if self.run_here:
-            return f"run here with version {self.version} ({self.date})"
-        return f"not run here; from {self.source}, as of {self.date}"
+        run = f"run here with version {self.version}" if self.run_here else "not run here"
+        run = "run in the tests" if self.tested else run
+        return f"{run}; from its documentation ({self.source}), as of {self.date}"

@@ -1,4 +1,4 @@
-"""Agents that are not run here: their configurations as their documentation has them, with its date."""
+"""Agents that `make agents` does not run: their configurations as their documentation has them, with its date."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def _continue(values: Values) -> Configuration:
         "roles": ["chat", "edit", "apply"],
         "capabilities": ["tool_use", "image_input"] if values.images else ["tool_use"],
         "defaultCompletionOptions": options,
-        "requestOptions": {"timeout": PATIENCE * 1000},
+        # Seconds: it makes milliseconds of them itself.
+        "requestOptions": {"timeout": PATIENCE},
     }
     usual: JsonObject = {"name": "Local", "version": "1.0.0", "schema": "v1"}
     path = values.place("CONTINUE_GLOBAL_DIR", ".continue", "config.yaml")
@@ -93,4 +94,12 @@ def _sdk(values: Values) -> Configuration:
 CONTINUE = Agent("continue", "Continue", _continue, "https://docs.continue.dev/reference", "2026-11-22")
 ZED = Agent("zed", "Zed", _zed, "https://zed.dev/docs/ai/use-api-access", "2026-11-22")
 GOOSE = Agent("goose", "goose", _goose, "https://goose-docs.ai/docs/guides/config-files", "2026-11-22")
-SDK = Agent("sdk", "the SDKs of OpenAI and Anthropic", _sdk, "the SDKs themselves", "2026-11-22")
+# Those for Python are run in the tests.
+SDK = Agent(
+    "sdk",
+    "the SDKs of OpenAI and Anthropic",
+    _sdk,
+    "https://github.com/openai/openai-python and https://github.com/anthropics/anthropic-sdk-python",
+    "2026-11-26",
+    tested=True,
+)

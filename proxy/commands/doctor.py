@@ -36,6 +36,8 @@ _MOST_SECONDS = 3600.0
 _MINUTES = 5.0
 _MOST_MINUTES = 1440.0
 _CONNECT_SECONDS = 5.0
+# The rules file that `--write` makes where none is in force.
+_RULES_FILE = "rules.yaml"
 _ABOUT = """\
 Probes a live model server in about a minute, and in no more than --minutes, through no proxy, and says what it found:
 each defect with the harm that it does, what the proxy does about it, and the flag or the rule that mends it. It
@@ -43,7 +45,7 @@ generates some hundred tokens, and changes nothing on the server.
 """
 _CODES = """\
 exit codes: 0 nothing that does harm was found, 1 something was, 2 the command cannot be done as it was given, 3 there
-is no model server to examine
+is no model server to examine, 130 it was interrupted
 """
 
 
@@ -53,9 +55,11 @@ def doctor_command(name: str, argv: Sequence[str]) -> int:
     env = environment()
     folder = working_folder(env)
     settings, rules = load({} if options.rules is None else {"rules": options.rules}, env)
-    report_path = _kept_at(options, rules, folder)
-    if options.write is not None:
-        rules = rules_in(folder / options.write)
+    entry_path = _written_at(options, rules, folder)
+    report_path = _kept_at(options, rules, folder, entry_path)
+    _check_places([entry_path, report_path if options.keep is not None else None])
+    if entry_path is not None:
+        rules = rules_in(entry_path)
     ask = _asker(options, settings, env)
     try:
         with progress("doctor", len(PROBES)) as bar:
@@ -63,7 +67,7 @@ def doctor_command(name: str, argv: Sequence[str]) -> int:
     except NoServerError as error:
         print(f"{name}: error: {printable(' '.join(str(error).split()))}", file=sys.stderr, flush=True)
         return NO_SERVER
-    notes = _written(options.write, folder, report)
+    notes = _written(entry_path, report)
     notes += _keep_report(report_path, report, is_named=options.keep is not None)
     _print(report, notes, as_text=not options.json)
     return HARM if report.does_harm else 0
@@ -75,7 +79,12 @@ def _parser(name: str) -> Parser:
     parser.add_argument("--model", metavar="NAME", default="", help="the model; without it the first that is served")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument(
-        "--write", metavar="FILE", help="put the model's entry into this rules file, with a backup beside it"
+        "--write",
+        metavar="FILE",
+        nargs="?",
+        const="",
+        help="put the model's entry into this rules file, with a backup beside it; without a name into the one in "
+        "force, or rules.yaml",
     )
     parser.add_argument("--keep", metavar="PATH", help="keep the report there; without it beside the rules file")
     parser.add_argument("--key-env", metavar="NAME", help="the variable that holds the server's key")
@@ -122,22 +131,42 @@ def _key(options: argparse.Namespace, settings: Settings, env: dict[str, str]) -
     return key
 
 
-def _kept_at(options: argparse.Namespace, rules: Rules, folder: Path) -> Path | None:
+def _written_at(options: argparse.Namespace, rules: Rules, folder: Path) -> Path | None:
+    """The rules file that is written: the named one, else the one in force, else one in the working folder; None if
+    none is to be.
+    """
+    if options.write is None:
+        return None
+    if options.write:
+        return folder / str(options.write)
+    return Path(rules.source) if os.path.isabs(rules.source) else folder / _RULES_FILE
+
+
+def _kept_at(options: argparse.Namespace, rules: Rules, folder: Path, written: Path | None) -> Path | None:
     """Where the report is kept: where it was asked for, else beside the file that is written, or the rules in force."""
     if options.keep is not None:
         return folder / str(options.keep)
-    if options.write is not None:
-        return kept_beside(str((folder / options.write).absolute()))
+    if written is not None:
+        return kept_beside(str(written.absolute()))
     return kept_beside(rules.source)
 
 
-def _written(file: str | None, folder: Path, report: Report) -> list[str]:
-    """Put the entry into the file that was named; say what was done."""
+def _check_places(places: Sequence[Path | None]) -> None:
+    """Raise RulesError for a place that cannot be written, before the server is asked anything."""
+    for place in filter(None, places):
+        if place.is_dir():
+            raise RulesError(f"{place}: it is a folder; name a file in it")
+        if not os.access(place.parent, os.W_OK):
+            raise RulesError(f"{place}: nothing can be written there; name another place, or make its folder")
+
+
+def _written(file: Path | None, report: Report) -> list[str]:
+    """Put the entry into the file; say what was done."""
     if file is None:
         return []
-    written = write_entry(folder / file, report.model, report.entry) if report.entry else None
+    written = write_entry(file, report.model, report.entry) if report.entry else None
     if written is None:
-        return [f"nothing was written: {folder / file} needs no further entry for this model"]
+        return [f"nothing was written: {file} needs no further entry for this model"]
     backup = "there was none before" if written.backup is None else f"before it was what {written.backup} is"
     notes = [f"written: {written.file} ({backup}); a reload takes it (POST /_reload, or SIGHUP)"]
     if written.infers_anew:

@@ -14,6 +14,7 @@ class Status(IntEnum):
     NOT_THERE = 3  # nothing answers there, or the proxy does not reach its model server
     NO_PROXY = 4  # what answers is no proxy, or talks nonsense
     NOT_INSTALLED = 127  # the agent's program is not on PATH
+    INTERRUPTED = 130  # by Ctrl-C, of any command: 128 and the number of the signal, as a shell has it
 
 
 class CommandError(Exception):

@@ -1,6 +1,6 @@
 """The command `vllm-tool-proxy`: check everything that can be checked, then become gunicorn.
 
-Whatever is wrong is told in one line on stderr, with exit code 2.
+Whatever is wrong is told in one line on stderr, with exit code 2; so is Ctrl-C, with 130.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from proxy import __file__ as _package_file
 from proxy import __version__
 from proxy.commands.banner import keys_there, show
 from proxy.commands.describe_rules import summary
+from proxy.commands.exit_status import Status
 from proxy.commands.parsers import NAME, settings_parser
 from proxy.config.api_keys import Keys
 from proxy.config.load import (
@@ -79,6 +80,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RulesError as error:
         _say("error", error.message)
         return 2
+    except KeyboardInterrupt:
+        # `top`, and the agent of a `launch`, take it as their end.
+        _say("interrupted", "this did not come to its end")
+        return Status.INTERRUPTED
 
 
 def _run(command: str, words: Sequence[str]) -> int:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from proxy import SERVICE
 from proxy.codec.json_access import as_list, as_text
-from proxy.codec.json_text import JsonObject, load_json
+from proxy.codec.json_text import Json, JsonObject, load_json
 from proxy.commands.exit_status import CommandError, Status
 from proxy.config.server_url import server_url
 from proxy.errors import UpstreamError, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
@@ -19,7 +20,6 @@ from proxy.upstream.model_list import ModelCard, distinct_models, read_cards
 from proxy.upstream.paths import MODELS
 from proxy.upstream.responses import fetch
 
-_SERVICE = "vllm-tool-proxy"
 # Seconds in which the proxy must have answered; it asks its model server for the models first.
 _SECONDS = 15.0
 _CONNECT = 5.0
@@ -31,7 +31,7 @@ _MESSAGES = {"anthropic-version": "2023-06-01"}
 @dataclass(frozen=True, slots=True)
 class Served:
     """A model behind the proxy: its name, its context in tokens (None: not said), whether it takes pictures, and the
-    words by which it can be told how much to think, none where its name is of no family that can.
+    words by which it can be told how much to think, none where it cannot be told.
     """
 
     model: str
@@ -64,9 +64,9 @@ class ProxyFacts:
         """See that it is a proxy, and that it reaches its model server."""
         status, body = self._get("/")
         about = _object(body)
-        if status != 200 or about.get("service") != _SERVICE:
+        if status != 200 or about.get("service") != SERVICE:
             advice = "--url names the proxy, not the model server; `vllm-tool-proxy serve` starts one"
-            raise CommandError(Status.NO_PROXY, f"what answers at {self._url} is no {_SERVICE}; {advice}")
+            raise CommandError(Status.NO_PROXY, f"what answers at {self._url} is no {SERVICE}; {advice}")
         status, _ = self._get("/_ready")
         if status != 200:
             advice = "start that, or see `vllm-tool-proxy check`"
@@ -80,11 +80,23 @@ class ProxyFacts:
         except CommandError:
             return ""
         url = _object(health).get("vllm_url")
-        is_proxy = _object(about).get("service") == _SERVICE
+        is_proxy = _object(about).get("service") == SERVICE
         return url if is_proxy and isinstance(url, str) else ""
 
     def served(self, model: str = "") -> Served:
         """The model of that name; without one the only model that there is."""
+        body, cards = self._listed()
+        name = model or self._only(cards)
+        about, context = self._about(name), {card.id: card.max_len for card in cards}
+        if not about and name not in context:
+            listed = _named([card.id for card in cards])
+            raise CommandError(Status.USAGE, f"the proxy has no model {name!r}; choose with --model: {listed}")
+        served = as_text(about.get("display_name")) or name
+        tokens = context.get(name, _tokens(about.get("max_input_tokens")))
+        return Served(name, tokens, _takes_images(body, served), _efforts(about, served))
+
+    def _listed(self) -> tuple[bytes, Sequence[ModelCard]]:
+        """Its list of models, as it is and as cards, of which there is one at least."""
         status, body = self._get(MODELS)
         if status in (401, 403):
             raise CommandError(Status.USAGE, self._refused(status))
@@ -92,10 +104,7 @@ class ProxyFacts:
         if not cards:
             answer = "no model at all" if status == 200 and body else f"nothing that can be read (status {status})"
             raise CommandError(Status.NO_PROXY, f"asked for its models, the proxy at {self._url} says {answer}")
-        name = model or self._only(cards)
-        card = next((card for card in cards if card.id == name), None)
-        context, served = self._behind_alias(name, cards) if card is None else (card.max_len, name)
-        return Served(name, context, _takes_images(body, name), effort_words(family_of(served)))
+        return body, cards
 
     def _only(self, cards: Sequence[ModelCard]) -> str:
         names = distinct_models(cards)
@@ -103,15 +112,11 @@ class ProxyFacts:
             raise CommandError(Status.USAGE, f"the proxy has several models; choose one with --model: {_named(names)}")
         return names[0]
 
-    def _behind_alias(self, name: str, cards: Sequence[ModelCard]) -> tuple[int | None, str]:
-        """The context of a model that is not in the list, and the name of the one that its alias in the rules means."""
+    def _about(self, name: str) -> JsonObject:
+        """What the proxy says of the model that a name means by its rules, listed or not; empty if it knows none."""
         status, body = self._get(f"{MODELS}/{quote(name)}", _MESSAGES)
         about = _object(body)
-        if status != 200 or about.get("type") != "model":
-            listed = _named([card.id for card in cards])
-            raise CommandError(Status.USAGE, f"the proxy has no model {name!r}; choose with --model: {listed}")
-        context = about.get("max_input_tokens")
-        return (context if isinstance(context, int) and context > 0 else None), as_text(about.get("display_name"))
+        return about if status == 200 and about.get("type") == "model" else {}
 
     def _refused(self, status: int) -> str:
         if not self._headers:
@@ -135,7 +140,7 @@ class ProxyFacts:
             error_message = f"what is at {self._url} takes the connection, and {late}"
             raise CommandError(Status.NOT_THERE, error_message) from error
         except UpstreamError as error:
-            error_message = f"what answers at {self._url} speaks no HTTP that can be read: it is no {_SERVICE}"
+            error_message = f"what answers at {self._url} speaks no HTTP that can be read: it is no {SERVICE}"
             raise CommandError(Status.NO_PROXY, error_message) from error
 
 
@@ -151,6 +156,18 @@ def _object(body: bytes) -> JsonObject:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _tokens(value: Json) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None
+
+
+def _efforts(about: JsonObject, served: str) -> tuple[str, ...]:
+    """The words for the effort that the proxy says; of one that says none yet those that the model's name suggests."""
+    said = about.get("efforts")
+    if not isinstance(said, list):
+        return effort_words(family_of(served))
+    return tuple(word for word in said if isinstance(word, str))
 
 
 def _takes_images(body: bytes, name: str) -> bool:

@@ -40,7 +40,7 @@ listens there it is started at the next free port.
 _STATUS = """\
 exit status: 0 done; 1 a file cannot be merged, or was changed since; 2 something is missing in the command line, or a
 key; 3 nothing answers, or the proxy does not reach its model server; 4 what answers is no proxy; 127 the agent is not
-installed. A launched agent ends with its own.
+installed; 130 it was interrupted (Ctrl-C). A launched agent ends with its own.
 """
 _SECONDS_OF_FIRST = 120
 # Tokens of context below which agents have been seen to compact at once, or to send nothing at all.
@@ -91,9 +91,10 @@ class _CommandLine:
 def setup_command(name: str, argv: Sequence[str]) -> int:
     """Run `setup` with the words behind it; raises RulesError for words that cannot be read."""
     parser = _parser(name, "setup", _ABOUT)
-    parser.add_argument("--write", action="store_true", help="write the files, each beside a copy of what it was")
-    parser.add_argument("--undo", action="store_true", help="restore what was there before the first --write")
-    parser.add_argument("--launch", action="store_true", help="start the agent, as the command launch does")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--write", action="store_true", help="write the files, each beside a copy of what it was")
+    one.add_argument("--undo", action="store_true", help="restore what was there before the first --write")
+    one.add_argument("--launch", action="store_true", help="start the agent, as the command launch does")
     options = parser.parse_args(argv)
     command_line = _command_line(options)
     if options.launch:
@@ -320,5 +321,7 @@ def _program(name: str, command_line: _CommandLine) -> str:
     if program is None:
         agent = command_line.agent
         advice = f"npm install -g {agent.package}@{agent.version}" if agent.package else f"see {agent.source}"
-        raise CommandError(Status.NOT_INSTALLED, f"{name} is not on PATH; install it: {advice}")
+        # The SDKs' is any program.
+        words = "" if agent.tested else f"; install it: {advice}"
+        raise CommandError(Status.NOT_INSTALLED, f"{name} is not on PATH{words}")
     return program

@@ -5,12 +5,13 @@
             bar.step(probe.name)
             ask(probe)
 
-The bar is drawn by `rich`, which is optional (`pip install vllm-tool-proxy[terminal]`). Standard output is never
-touched: what a command prints there stays whole, whatever becomes of it.
+The bar is drawn by `rich`, which is optional (`pip install vllm-tool-proxy[terminal]`); without it a plainer one is
+drawn. Standard output is never touched: what a command prints there stays whole, whatever becomes of it.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ from proxy.codec.display import printable
 _Item = TypeVar("_Item")
 # Without a terminal each step is a line. From so many on they would only hide what the command says.
 MAX_LINES = 50
+# Signs of the bar that is drawn without `rich`.
+_BAR = 24
 
 
 class Progress(Protocol):
@@ -40,8 +43,9 @@ def progress(
     more than `most_lines` steps there are no plain lines at all.
     """
     stream = sys.stderr if stream is None else stream
-    if stream.isatty() and has_rich():
-        with _bar(title, total, stream) as bar:
+    if stream.isatty():
+        draw = _bar if has_rich() else _plain_bar
+        with draw(title, total, stream) as bar:
             yield bar
         return
     if total <= most_lines:
@@ -95,6 +99,31 @@ def has_rich() -> bool:
     except ImportError:
         return False
     return True
+
+
+@contextmanager
+def _plain_bar(title: str, total: int, stream: TextIO) -> Iterator[Progress]:
+    """A bar of ASCII on one line, which each step writes over."""
+    # One sign less than a line has: a full one may begin another. A terminal that does not know its size says 0.
+    width = (os.get_terminal_size(stream.fileno()).columns or 80) - 1
+    begun = 0
+
+    def write(line: str) -> None:
+        stream.write(f"\r{line[:width]:{width}}\r")
+        stream.flush()
+
+    class Bar:
+        def step(self, text: str) -> None:
+            """Draw it."""
+            nonlocal begun
+            signs = "#" * (_BAR * begun // max(total, 1))
+            write(f"{plain(title)} [{signs:{_BAR}}] {begun}/{total} {plain(text)}")
+            begun += 1
+
+    try:
+        yield Bar()
+    finally:
+        write("")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from proxy.codec.json_access import as_text
 from proxy.doctor import words
 from proxy.doctor.examination import Examination
 from proxy.doctor.findings import Found, Level, Probe, Told, found
-from proxy.doctor.reply import Reply
+from proxy.doctor.reply import NO_REPLY, Reply
 from proxy.doctor.syntaxes import (
     NAME,
     Syntax,
@@ -121,7 +121,7 @@ def _flag(examination: Examination) -> str:
 
 
 def _why(reply: Reply) -> str:
-    return reply.trouble or f"status {reply.status}: {_cut(reply.error) or 'it is no reply'}"
+    return reply.trouble or f"status {reply.status}: {_cut(reply.error) or NO_REPLY}"
 
 
 def _cut(text: str) -> str:
@@ -150,7 +150,7 @@ def _trials(examination: Examination) -> dict[str, Trial]:
     auto = examination.reply(words.CALL, "auto")
     if _NO_PARSER.search(auto.error):
         return {syntax.id: Trial.NO_PARSER for syntax in syntaxes}
-    trials = {syntax.id: Trial.READ if _reads(examination, syntax) else Trial.UNREAD for syntax in syntaxes}
+    trials = {syntax.id: _trial(examination, syntax) for syntax in syntaxes}
     # Marks that are special tokens are not repeated from a text: what the model writes by itself is their only trial.
     own = _syntax(examination)
     if own and own not in trials and auto.taken:
@@ -164,18 +164,17 @@ def _is_refuted(examination: Examination) -> bool:
     return auto.taken and not auto.calls
 
 
-def _reads(examination: Examination, syntax: Syntax) -> bool:
-    """True if the server gives a call in this syntax as a call: the very one that was to be repeated."""
+def _trial(examination: Examination, syntax: Syntax) -> Trial:
+    """The result of a call in this syntax: the model repeats it under `auto`, and under `none`, which gives its own
+    text. A model that calls by itself instead of repeating writes its own syntax, and that text tells.
+    """
     reply = examination.reply(words.echo(syntax.call), "auto")
-    if not reply.taken or len(reply.calls) != 1:
-        return False
-    if not is_the_call(reply.calls[0][1]):
-        return False
-    # A model that calls by itself instead of repeating writes its own syntax; its own text tells.
     raw = examination.raw(words.echo(syntax.call))
-    if not raw.taken:
-        return False
-    return [call.syntax for call in written_in(raw.text)] == [syntax.id]
+    if not raw.taken or [call.syntax for call in written_in(raw.text)] != [syntax.id]:
+        return Trial.UNWRITTEN
+    if not reply.taken or len(reply.calls) != 1:
+        return Trial.UNREAD
+    return Trial.READ if is_the_call(reply.calls[0][1]) else Trial.UNREAD
 
 
 def _forced(examination: Examination) -> Iterator[Found]:

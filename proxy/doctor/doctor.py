@@ -19,6 +19,7 @@ def examine(ask: Asker, model: str, rules: Rules, step: Callable[[str], None]) -
     Raises NoServerError if there is none.
     """
     examination = examine_server(ask, model)
+    examination.named_family = rules.entry(examination.model).family
     findings: list[Finding] = []
     for probe in PROBES:
         step(probe.title)

@@ -38,14 +38,16 @@ class Examination:
     fates: dict[str, tuple[Fate, str]] = field(default_factory=dict)
     # What became of a call in each syntax.
     trials: dict[str, Trial] = field(default_factory=dict)
+    # The family that the rules say the model is of; without one its name tells.
+    named_family: str = ""
     _replies: dict[tuple[str, str, bool], Reply] = field(default_factory=dict)
     _plain: Reply | None = None
     _prompts: Prompts | None = None
 
     @property
     def family(self) -> Family | None:
-        """The family of thinking models that the name suggests."""
-        return family_of(self.model)
+        """The family of thinking models that it is of, by the rules or by its name."""
+        return family_of(self.model, self.named_family)
 
     @property
     def prompts(self) -> Prompts:

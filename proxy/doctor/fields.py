@@ -9,6 +9,7 @@ from proxy.codec.json_text import JsonObject
 from proxy.doctor.ask import Answer
 from proxy.doctor.examination import Examination
 from proxy.doctor.findings import Found, Level, Probe, Told, found
+from proxy.doctor.reply import NO_REPLY, Reply
 from proxy.upstream.context_overflow import read_overflow
 from proxy.upstream.paths import CHAT_COMPLETIONS, MESSAGES_COUNT_TOKENS, TOKENIZE
 
@@ -33,7 +34,7 @@ def _stream_options(examination: Examination) -> Iterator[Found]:
     usage: JsonObject = {"include_usage": True}
     stream = examination.ask.chat(examination.plain_request(stream=True, stream_options=usage))
     if not stream.taken:
-        yield found("usage_untold", why=stream.trouble or stream.error[:_SHOWN])
+        yield found("usage_untold", why=stream.trouble or stream.error[:_SHOWN] or NO_REPLY)
     elif stream.prompt_tokens is None:
         yield found("usage_missing")
     else:
@@ -64,7 +65,7 @@ def _token_counts(examination: Examination) -> Iterator[Found]:
 
 def _errors(examination: Examination) -> Iterator[Found]:
     if not examination.plain.taken:
-        why = examination.plain.trouble or f"a request without a fault is refused, too ({examination.plain.status})"
+        why = _why_untold(examination.plain)
         yield found("errors_untold", why=why)
         yield found("overflow_untold", why=why)
         return
@@ -79,6 +80,15 @@ def _errors(examination: Examination) -> Iterator[Found]:
     elif bad.status:
         yield from _shape(bad, "a bad field")
     yield from _too_long(examination)
+
+
+def _why_untold(plain: Reply) -> str:
+    """The reason why nothing is told of errors: the request without a fault has no reply."""
+    if plain.trouble:
+        return plain.trouble
+    if plain.status == 200:
+        return plain.error[:_SHOWN] or "a request without a fault is answered by what is no reply"
+    return f"a request without a fault is refused, too ({plain.status})"
 
 
 def _shape(answer: Answer, what: str) -> Iterator[Found]:

@@ -9,6 +9,8 @@ from proxy.codec.json_access import as_list, as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject, load_json
 from proxy.dialects.chat.client_view import ChoiceView, view_reply
 
+# Said of a success in which nothing is that a client reads.
+NO_REPLY = "it is no reply"
 _DONE = b"[DONE]"
 _REASONING = ("reasoning_content", "reasoning")
 

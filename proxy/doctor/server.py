@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from proxy import SERVICE
 from proxy.codec.json_access import as_text
 from proxy.codec.json_text import JsonObject
 from proxy.doctor.ask import Answer, Asker
@@ -52,6 +53,9 @@ def _cards(ask: Asker) -> tuple[ModelCard, ...]:
     cards = read_cards(answer.body)
     if not cards:
         raise NoServerError(f"{ask.url} is no model server: what it answers to {MODELS} is no list of models")
+    # A proxy lists its server's models, and repairs what is to be found.
+    if ask.get("/", _FIRST_SECONDS).json.get("service") == SERVICE:
+        raise NoServerError(f"{ask.url} is a {SERVICE}, and no model server; name the one behind it with --upstream")
     return cards
 
 

@@ -108,6 +108,7 @@ class Trial(Enum):
 
     READ = "read"
     UNREAD = "unread"
+    UNWRITTEN = "unwritten"
     NO_PARSER = "no_parser"
     SPECIAL = "special"
     UNLIKELY = "unlikely"
@@ -116,7 +117,9 @@ class Trial(Enum):
 
 TRIALS = {
     Trial.READ: "tried, and it came as a call",
-    Trial.UNREAD: "tried, and no call came: the parser does not read it, or the model did not write it again",
+    Trial.UNREAD: "tried, and no call came, though the model wrote it: the parser does not read it",
+    Trial.UNWRITTEN: "asked for, and it is not in the model's own text (tool_choice none): the model did not write it "
+    "again, or the server takes it out there, too",
     Trial.NO_PARSER: "not tried: the server has no parser",
     Trial.SPECIAL: "not tried: its marks are special tokens, which a model does not repeat from a text",
     Trial.UNLIKELY: "not tried: it is neither common nor what the model's name suggests",

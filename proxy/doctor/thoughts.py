@@ -8,6 +8,7 @@ from proxy.codec.json_text import JsonObject
 from proxy.doctor import words
 from proxy.doctor.examination import Examination
 from proxy.doctor.findings import Found, Level, Probe, Told, found
+from proxy.doctor.reply import NO_REPLY
 from proxy.formats.reasoning import ALL_MARKERS, ReasoningMarkers, Section
 from proxy.thinking.families import Family, Opens
 
@@ -25,7 +26,7 @@ def _field(examination: Examination) -> Iterator[Found]:
         }
     )
     if not reply.taken:
-        yield found("thoughts_untold", why=reply.trouble or f"status {reply.status}: {reply.error[:160]}")
+        yield found("thoughts_untold", why=reply.trouble or f"status {reply.status}: {reply.error[:160] or NO_REPLY}")
         return
     markers = _family_markers(examination)
     in_text = next((marker for marker in markers if _is_in(reply.text, marker)), None)
@@ -41,7 +42,7 @@ def _field(examination: Examination) -> Iterator[Found]:
 def _known(family: Family | None) -> str:
     """The proxy's treatment of thoughts in the text of such a model, in words."""
     if family is None:
-        return "knows no family by this name, and leaves them in the text of a chat reply unless a rule says otherwise"
+        return "knows no family of this model, and leaves them in the text of a chat reply unless a rule says otherwise"
     return f"knows the family ({family.name}) and tells them from the text where it looks for the calls itself"
 
 
@@ -84,7 +85,7 @@ def _opener_at_the_end(prompt: str) -> str:
 def _opens(mark: str, family: Family | None) -> Found:
     """The prompt opens a thought: is that known of the family?"""
     if family is None:
-        return found("opened_unknown", mark=mark, known="of the name no family is known")
+        return found("opened_unknown", mark=mark, known="no family of this model is known")
     if family.prompt.unsaid is Opens.YES:
         return found("opened_known", mark=mark, family=family.name)
     return found("opened_unknown", mark=mark, known=f"the family {family.name} does not")

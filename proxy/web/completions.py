@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from flask import Request, Response
 
-from proxy import __version__
+from proxy import SERVICE, __version__
 from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import JsonObject, dump_json
 from proxy.codec.masking import mask_of
@@ -222,7 +222,7 @@ def metrics() -> Response:
 def root() -> Response:
     """`GET /`: what this is, and what it answers."""
     paths = shown_paths(request_context().snapshot.settings.pass_through)
-    about = {"service": "vllm-tool-proxy", "version": __version__, "paths": paths}
+    about = {"service": SERVICE, "version": __version__, "paths": paths}
     return json_response(dump_json(about))
 
 

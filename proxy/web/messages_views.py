@@ -21,6 +21,7 @@ from proxy.web.context import RequestContext, json_response, request_context
 from proxy.web.headers import upstream_headers
 from proxy.web.prepare import healed_conversation, model_server, translated
 from proxy.web.request_body import parse_body
+from proxy.web.thinking import efforts_of
 
 # Seconds in which the model server must have counted, or listed its models; a client waits for it to go on.
 _SECONDS = 30.0
@@ -70,7 +71,8 @@ def model(name: str) -> Response:
     card = next((card for card in cards if card.id == served), None)
     if card is None:
         raise NotFound(f"model: {name[:100]!r} is not served; GET {MODELS} lists what is")
-    return json_response(dump_json(model_info(card, name)))
+    efforts = efforts_of(served, ctx.snapshot.profile(served, ctx.client))
+    return json_response(dump_json(model_info(card, name, efforts)))
 
 
 def _headers(ctx: RequestContext) -> dict[str, str]:

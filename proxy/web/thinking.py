@@ -8,6 +8,7 @@ from proxy.dialects.model_options import OWN_WORDS
 from proxy.formats.reasoning import Thoughts
 from proxy.thinking.families import family_of
 from proxy.thinking.request import ThinkingRequest, ThinkingRules, think
+from proxy.thinking.switches import effort_words
 
 
 def with_thinking(body: JsonObject, rules: Rules, profile: Profile, *, model: str, requested: str) -> ThinkingRequest:
@@ -31,6 +32,11 @@ def switch_of(rules: Rules, profile: Profile, model: str) -> str:
     if named is not None or family.switch is None:
         return profile.thinking
     return "enable_thinking"
+
+
+def efforts_of(model: str, profile: Profile) -> tuple[str, ...]:
+    """The words by which a model can be told how much to think; none where it cannot be told."""
+    return effort_words(family_of(model, profile.family))
 
 
 def thoughts_in_text(own: Thoughts, model: str, profile: Profile, parse: Parse, *, blocks: bool) -> Thoughts | None:

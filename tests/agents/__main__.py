@@ -14,7 +14,8 @@ number of requests that reached the model server:
     lost-call     of two calls only one was done
     ran,no-final  the file is there, the last words are not
     wrong-file    the file holds something else
-    upstream      all went well, but a request that reached the model server was none, or the call's result never did
+    upstream      all went well, but a request that reached the model server was none, or the call's result never did,
+                  or a real server never sent what its model writes
     prefix        all went well, but a request did not begin with the one before it: the prompt cache is lost (C8)
     thought       all went well, but the model's thought did not arrive as one, or did not go back
     shape         an answer of the proxy broke a rule of the dialect, whatever the agent made of it
@@ -23,7 +24,8 @@ number of requests that reached the model server:
     -             the fault cannot be said in the agent's dialect
 
 AGENTS=claude,pi and ROWS=ok,empty in the environment choose as --agent and --row do. What came of each run is kept;
---table FILE writes a table of all that is kept into a page, between its two marks.
+--table FILE writes a table of all that is kept into a page, between its two marks; what that page shows of agents in
+their present version, and is not kept here, stays.
 
 Exit status 0 means that every cell with the proxy is what `rows` expects of it.
 """
@@ -44,7 +46,7 @@ from tests.agents.agent import Agent
 from tests.agents.install import CACHE, NotInstalledError, installed
 from tests.agents.known import AGENTS
 from tests.agents.outcome import Run, cell
-from tests.agents.results import Results, with_table
+from tests.agents.results import BEGIN, Page, Results, with_table
 from tests.agents.rows import BY_NAME, ROWS, Row
 from tests.real import llama
 
@@ -98,8 +100,9 @@ def main() -> int:
     for each in wrong:
         print(each, end="\n\n")
     if asked.table:
-        page = with_table(asked.table.read_text(encoding="utf-8"), results.table(AGENTS.values(), ROWS))
-        asked.table.write_text(page, encoding="utf-8")
+        page = Page(asked.table.read_text(encoding="utf-8"), BEGIN)
+        made = results.table(AGENTS.values(), ROWS, page=page)
+        asked.table.write_text(with_table(page.text, made), encoding="utf-8")
     print(verdict(wrong), f"({time.monotonic() - began:.0f} s)")
     return 1 if wrong else 0
 

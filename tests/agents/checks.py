@@ -1,4 +1,6 @@
-"""What a strict chat server refuses in a translated request, and whether its prefix cache survives."""
+"""What a strict chat server refuses in a request, whether a call's result went up, and whether the prefix cache
+survives.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,9 @@ from tests.agents.agent import WROTE
 ROLES = {"system", "user", "assistant", "tool"}
 PARTS = {"text", "image_url"}
 Body = Mapping[str, Any]
+# A call and its result in a request of Messages, and of Responses.
+_CALLS = {"tool_use", "function_call", "custom_tool_call"}
+_RESULTS = {"tool_result", "function_call_output", "custom_tool_call_output"}
 
 
 def faults(body: Body) -> Iterator[str]:
@@ -56,12 +61,12 @@ def _call_faults(place: str, call: Body) -> Iterator[str]:
         yield f"{place}: arguments that are no JSON object: {said.get('arguments')!r}"
 
 
-def of_the_run(bodies: Iterable[Body], calls: int) -> Iterator[str]:
-    """Say what is wrong with the bytes of a whole run: a request that a strict server would refuse, and a call whose
-    result never went up behind it. A conversation that became a summary has none left.
+def of_the_run(bodies: Iterable[Body], calls: int, dialect: str = "chat") -> Iterator[str]:
+    """Say what is wrong with the bytes of a whole run: a request of chat completions that a strict server would refuse,
+    and a call whose result never went up behind it. A conversation that became a summary has none left.
     """
     asked = [*bodies]
-    for number, body in enumerate(asked):
+    for number, body in enumerate(asked if dialect == "chat" else ()):
         yield from (f"request {number}: {fault}" for fault in faults(body))
     came = max((_done(body) for body in asked), default=0)
     if came < calls and not any("summary of the conversation" in json.dumps(body) for body in asked):
@@ -69,15 +74,27 @@ def of_the_run(bodies: Iterable[Body], calls: int) -> Iterator[str]:
 
 
 def _done(body: Body) -> int:
-    """Return how many calls that write a proof have their results in a request's history."""
-    called = {
-        call.get("id")
-        for message in body.get("messages") or ()
-        for call in message.get("tool_calls") or ()
-        if WROTE in str(call.get("function", {}).get("arguments"))
-    }
-    answered = {message.get("tool_call_id") for message in body.get("messages") or ()}
+    """Return how many calls that write a proof have their results in a request's history, in any dialect."""
+    called, answered = set[str | None](), set[str | None]()
+    for item in _items(body):
+        for call in item.get("tool_calls") or ():
+            if WROTE in str(call.get("function", {}).get("arguments")):
+                called.add(call.get("id"))
+        if item.get("type") in _CALLS and WROTE in json.dumps(item):
+            called.add(item.get("call_id", item.get("id")))
+        answered.add(item.get("tool_call_id"))
+        if item.get("type") in _RESULTS:
+            answered.add(item.get("call_id", item.get("tool_use_id")))
     return len(called & answered)
+
+
+def _items(body: Body) -> Iterator[Body]:
+    """Give the messages of a request, the blocks in them, or the items of a Responses request."""
+    entries = body.get("messages") or body.get("input")
+    for entry in entries if isinstance(entries, list) else ():
+        yield entry
+        blocks = entry.get("content")
+        yield from (block for block in blocks if isinstance(block, dict)) if isinstance(blocks, list) else ()
 
 
 def of_the_task(bodies: Iterable[Body]) -> list[Body]:

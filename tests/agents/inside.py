@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from proxy.commands.agent_files import AgentFiles
-from tests.agents import checks, thoughts, vllm_rows
+from tests.agents import checks, server_said, thoughts, vllm_rows
 from tests.agents.agent import CONTEXT, PROOF, SECOND, Agent
 from tests.agents.known import AGENTS
 from tests.agents.outcome import Run
@@ -28,6 +28,7 @@ from tests.agents.rows import BY_NAME, Row
 from tests.agents.scripted_server import ScriptedServer
 from tests.agents.tap import Tap
 from tests.real import llama, processes
+from tests.support.scripted import PATIENCE
 
 LIMIT = 150  # seconds for a command of setup's
 CACHE = processes.ROOT / ".cache"
@@ -66,7 +67,7 @@ def proxy(upstream: str, folder: Path, rules: str = "") -> Iterator[str]:
     try:
         # Its log goes to a file that is still there when it has ended.
         logged = ["sh", "-c", 'exec "$@" > "$0" 2>&1', str(log), *command]
-        with processes.running(logged, f"http://127.0.0.1:{port}/health", timeout=20):
+        with processes.running(logged, f"http://127.0.0.1:{port}/health", timeout=PATIENCE):
             yield f"http://127.0.0.1:{port}"
     except processes.NotStartedError as error:
         raise processes.NotStartedError(f"{error}\n{log.read_text(errors='replace')[-2000:]}") from error
@@ -156,18 +157,22 @@ def run(agent: Agent, row: Row, through: bool, folder: Path, package: Path, *, s
         checked = through and row.thinks and bodies
         thought = "\n".join(thoughts.faults(folder, bodies, behind.url)) if checked else ""
     names = (PROOF, SECOND)[: row.calls]
-    upstream = "\n".join(faults_upstream(agent, row, bodies, folder)) if through else ""
+    upstream = "\n".join(faults_upstream(agent, row, bodies, folder, through=through))
     kept = not through or checks.costs_no_prefix(bodies, own)
     files = tuple(_text(folder / "project" / name) for name in names)
     return Run(status, output, errors, files, len(bodies), kept, thought=thought, upstream=upstream)
 
 
-def faults_upstream(agent: Agent, row: Row, bodies: list[dict[str, Any]], folder: Path) -> Iterator[str]:
-    """Say what is wrong with what passed between the proxy and the model server."""
-    yield from checks.of_the_run(bodies, row.calls)
-    # A real server whose text is known: what of it is special tokens comes only if it is asked for.
+def faults_upstream(
+    agent: Agent, row: Row, bodies: list[dict[str, Any]], folder: Path, *, through: bool
+) -> Iterator[str]:
+    """Say what is wrong with what reached the model server, `through` the proxy or from the agent itself, and with what
+    came from it.
+    """
+    yield from checks.of_the_run(bodies, row.calls, "chat" if through else agent.dialect)
+    # A real server: what of its model's text is special tokens comes only if it is asked for.
     if row.script and row.written:
-        yield from thoughts.faults_of_the_text(folder, row.written(agent))
+        yield from server_said.faults(folder, row.written(agent))
 
 
 def _text(path: Path) -> str | None:

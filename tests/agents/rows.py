@@ -18,6 +18,7 @@ from tests.agents.agent import MODEL, Agent
 from tests.agents.claude import CLAUDE
 from tests.agents.codex import CODEX, COMPACTS
 from tests.agents.opencode import OPENCODE
+from tests.real import llama
 
 Body = Callable[[Agent], bytes]
 
@@ -25,8 +26,9 @@ Body = Callable[[Agent], bytes]
 @dataclass(frozen=True)
 class Row:
     """One row. `expected` is the cell with the proxy, but for the agents that `others` names, a glob on it; `calls` is
-    how many the model makes, `written` what it says where it writes its call into the text. A server that is `cut` ends
-    the connection in the midst of its reply; one with a `refusal` answers with that status and those words.
+    how many the model makes, `written` what it says where it writes its call into the text, as that of a real server
+    does. A server that is `cut` ends the connection in the midst of its reply; one with a `refusal` answers with that
+    status and those words.
 
     A row that is not for all agents says for which (`agents`). `arguments` are given to the agent beside its own, and
     `told` must stand in what it prints, or in the file `notes` below its home; `environment` is set over its own.
@@ -80,7 +82,10 @@ class Row:
 
 
 def _real(form: str, expected: str = "ok/2", **others: str) -> Row:
-    return Row(f"llama.cpp {form}", expected, others, script=form)
+    def written(agent: Agent) -> str:
+        return llama.load_scripts()[agent.script(form)][0]
+
+    return Row(f"llama.cpp {form}", expected, others, script=form, written=written)
 
 
 def _thinks(form: str, family: str) -> Row:

@@ -1,6 +1,4 @@
-"""Whether a thought that the model said in its text came to the agent as one, and went back into the next prompt; and
-whether a real server sent the text that its model said.
-"""
+"""Whether a thought that the model said in its text came to the agent as one, and went back into the next prompt."""
 
 from __future__ import annotations
 
@@ -31,13 +29,6 @@ def faults(folder: Path, bodies: Iterable[Body], server: str) -> Iterator[str]:
     prompt = rendered(last, server)
     if PLACE not in prompt:
         yield f"the next prompt does not hold it: {prompt[-600:]!r}"
-
-
-def faults_of_the_text(folder: Path, meant: str) -> Iterator[str]:
-    """Say what the model server's streams said, by the run's folder, if it was never the text that was meant."""
-    texts = [said(events(answer.body))[1] for _, answer in exchanges(folder, "server")]
-    if meant not in texts:
-        yield f"the model server never sent {meant!r}, but {texts}"
 
 
 def events(stream: bytes) -> Iterator[Body]:

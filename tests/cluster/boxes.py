@@ -23,10 +23,9 @@ from types import TracebackType
 
 from tests.cluster.client import get
 from tests.real.processes import ROOT, free_port
+from tests.support.scripted import PATIENCE
 
 CONFIG = ROOT / "deploy" / "haproxy" / "haproxy.cfg"
-# How long a box may take to be there, or a state to come.
-PATIENCE = 30.0
 # What a process that is started by hand, as anybody, cannot do.
 _SYSTEM_ONLY = re.compile(r"(?m)^    (?:user|group|chroot) .*\n")
 _ADDRESSES = ("192.0.2.11:8003", "192.0.2.12:8003", "192.0.2.13:8003")

@@ -110,7 +110,7 @@ class Play:
             writer.write(request(wanted))
             await until(lambda: self._open(1), "the model server has the request")
             writer.close()
-            took = await until(lambda: self._open(0), "the model server is let go", 5)
+            took = await until(lambda: self._open(0), "the model server is let go")
             where = "in a stream" if stream else "while it waits for a whole answer"
             self.report.check(f"{where}, within 1 s", took < 1)
 

@@ -28,8 +28,8 @@ from tests.contract.test_c1_valid_calls import ROWS as VALID
 from tests.contract.test_c3_negative import ROWS as NO_CALLS
 from tests.contract.test_c3_negative import TOOLS
 from tests.contract.test_c9_slices import DAMAGE
-from tests.failures.test_own_corpus import ROWS as FORMATS
 from tests.failures.test_recordings import FOLDER, STREAMS, WHOLES, tools_for
+from tests.failures.test_text_formats import ROWS as FORMATS
 from tests.support.client_view import ROLE, wire
 from tests.support.each_case import each_case
 from tests.support.helpers import calls, ends, new_engine, piece, random_cut, received, says

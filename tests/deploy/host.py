@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from tests.real.processes import ROOT, free_port, stop
+from tests.support.scripted import PATIENCE
 from tests.support.sources import copy_of
 
 SECONDS = 300
@@ -85,7 +86,7 @@ class Host:
         self.ssh_config.write_text("\n".join([*client, ""]))
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE
         while (done := self.ssh("true")).returncode:
             assert time.monotonic() < deadline, done.stderr + (self.folder / "sshd.log").read_text()
             time.sleep(0.1)
@@ -108,7 +109,7 @@ class Host:
 
     def health(self) -> dict[str, Any]:
         """What /health says."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)) as client:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as client:
             client.request("GET", "/health")
             told: dict[str, Any] = json.loads(client.getresponse().read())
             return told

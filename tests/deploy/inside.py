@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.deploy.traffic import Traffic, Upstream
 from tests.real.processes import ROOT
-from tests.support.scripted import WRITE_FILE, chat
+from tests.support.scripted import PATIENCE, WRITE_FILE, chat
 
 PORT = 8003
 NAME = "vllm-tool-proxy"
@@ -70,7 +70,7 @@ def show(key: str) -> str:
 
 def ask(path: str, body: object = None, host: str = "127.0.0.1") -> dict[str, Any]:
     """What the service answers."""
-    with closing(http.client.HTTPConnection(host, PORT, timeout=5)) as client:
+    with closing(http.client.HTTPConnection(host, PORT, timeout=PATIENCE)) as client:
         data = json.dumps(body) if body else None
         client.request("POST" if body else "GET", path, data, {"Content-Type": "application/json"})
         told: dict[str, Any] = json.loads(client.getresponse().read())
@@ -79,7 +79,7 @@ def ask(path: str, body: object = None, host: str = "127.0.0.1") -> dict[str, An
 
 def until(holds: Callable[[], bool]) -> None:
     """Wait for something."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, "it never held"
         time.sleep(0.1)

@@ -93,7 +93,7 @@ def start() -> int:
     """Type=notify: it is up when it says so, and when ExecStartPost is done."""
     with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as told:
         told.bind(f"\0stand-in-{os.getpid()}")
-        told.settimeout(30)
+        told.settimeout(PATIENCE)
         process = spawn(values("ExecStart")[0], NOTIFY_SOCKET=f"@stand-in-{os.getpid()}")
         (STATE / "pid").write_text(str(process.pid))
         with contextlib.suppress(TimeoutError):

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from tests.support.helpers import received
-from tests.support.scripted import DONE, ROLE, chat, chunked, completion, finish, text
+from tests.support.scripted import DONE, PATIENCE, ROLE, chat, chunked, completion, finish, text
 
 PATH = "/v1/chat/completions"
 CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "hi"}}\n</tool_call>'
@@ -95,7 +95,7 @@ class Traffic:
         self._upstream.end.clear()
         for thread in self._threads:
             thread.start()
-        assert self._begun.wait(10), "the stream never began"
+        assert self._begun.wait(PATIENCE), "the stream never began"
         return self
 
     def __exit__(
@@ -104,11 +104,11 @@ class Traffic:
         self._over.set()
         self._upstream.end.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(PATIENCE)
 
     def _stream(self) -> None:
         try:
-            with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)) as client:
+            with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE)) as client:
                 client.request("POST", PATH, json.dumps(chat()), {"Content-Type": "application/json"})
                 response = client.getresponse()
                 data = response.readline()
@@ -125,7 +125,7 @@ class Traffic:
         while not self._over.is_set():
             before = time.monotonic()
             try:
-                with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)) as client:
+                with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE)) as client:
                     client.request("POST", PATH, body, {"Content-Type": "application/json"})
                     response = client.getresponse()
                     told = json.loads(response.read())

@@ -257,7 +257,7 @@ def test_the_same_rules_are_built_in_and_guarded(
 
 
 @pytest.mark.parametrize(("name", "values", "new_name", "after"), FILLED_IN)
-def test_C9_no_built_in_rule_fills_in_what_no_model_wrote(
+def test_c9_no_built_in_rule_fills_in_what_no_model_wrote(
     name: str, values: JsonObject, new_name: str, after: JsonObject
 ) -> None:
     """Who wants that has it in a file."""
@@ -266,14 +266,14 @@ def test_C9_no_built_in_rule_fills_in_what_no_model_wrote(
     assert called(policy_of(FILE), name, values) == (new_name, after)
 
 
-def test_C9_what_a_built_in_rule_writes_the_schema_lists() -> None:
+def test_c9_what_a_built_in_rule_writes_the_schema_lists() -> None:
     """The values that its condition itself checks against."""
     for rule in load({}, {})[1].policy("m").fallback_rules:
         assert rule.action != "set_default" or rule.condition == "invalid_enum"
 
 
 @pytest.mark.parametrize("content", ["b", "", " ", None, {"a": 1}, ["b"]])
-def test_C9_no_built_in_rule_changes_which_tool_is_meant(content: Json) -> None:
+def test_c9_no_built_in_rule_changes_which_tool_is_meant(content: Json) -> None:
     """A read that came with a content is a read all the same: the content may be empty, and the file with it."""
     policy = load({}, {})[1].policy("m")
     assert not [rule for rule in policy.fallback_rules if rule.action in ("rename_tool", "convert_tool_to_write")]
@@ -282,7 +282,7 @@ def test_C9_no_built_in_rule_changes_which_tool_is_meant(content: Json) -> None:
 
 
 @pytest.mark.parametrize("content", ["", None, [], {}])
-def test_C9_their_own_file_never_makes_an_empty_write_of_a_read(content: Json) -> None:
+def test_c9_their_own_file_never_makes_an_empty_write_of_a_read(content: Json) -> None:
     values: JsonObject = {"filePath": "a", "content": content}
     assert called(policy_of(FILE), "read", values) == ("read", values)
 

@@ -23,7 +23,7 @@ from tests.faults.scripts import HALF, REPLY, SAID, WHOLE
 from tests.real.processes import ROOT, free_port, stop
 from tests.real.processes import answers as up
 from tests.support.dialects import DIALECTS, Dialect
-from tests.support.scripted import PATIENCE, Client, Upstream, stream
+from tests.support.scripted import HELD, PATIENCE, Client, Upstream, stream
 
 
 @contextlib.contextmanager
@@ -66,7 +66,7 @@ def under_way(bench: Bench, stack: ExitStack) -> list[UnderWay]:
     """Of each dialect a stream in text, one in a call, and a request whose answer is waited for: nothing more comes."""
     found = list[UnderWay]()
     wanted = [(dialect, said) for dialect in DIALECTS.values() for said in ([*SAID], [*SAID, *HALF], None)]
-    bench.play(*[[*(said or ()), 60.0] for _, said in wanted])
+    bench.play(*[[*(said or ()), HELD] for _, said in wanted])
     for dialect, said in wanted:
         asked = request(dialect, dialect.ask(streamed=said is not None, tools=True))
         client = stack.enter_context(Client(bench.proxy.port, asked))

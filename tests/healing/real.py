@@ -22,6 +22,7 @@ from tests.conftest import Inside
 from tests.healing.shapes import SHAPES, tool
 from tests.real.llama import LlamaServer
 from tests.support.chat_templates import FOLDER
+from tests.support.scripted import PATIENCE
 
 CHAT = "/v1/chat/completions"
 # The template, and the name by which its family is known.
@@ -54,7 +55,7 @@ def rows(url: str, names: tuple[str, str] = (FAMILY, UNKNOWN)) -> Iterator[Row]:
 def _direct(url: str, body: dict[str, object]) -> int:
     request = urllib.request.Request(url + CHAT, json.dumps(body).encode(), {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             status: int = answer.status
             return status
     except urllib.error.HTTPError as error:
@@ -63,7 +64,7 @@ def _direct(url: str, body: dict[str, object]) -> int:
 
 def server(cache: Path) -> LlamaServer:
     """llama.cpp with that template."""
-    return LlamaServer(cache=cache, template=FOLDER / f"{TEMPLATE}.jinja", timeout=60)
+    return LlamaServer(cache=cache, template=FOLDER / f"{TEMPLATE}.jinja")
 
 
 def main() -> int:

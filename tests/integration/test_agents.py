@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shlex
 import subprocess
 from dataclasses import replace
@@ -24,11 +25,15 @@ from tests.agents import (
     inside,
     install,
     known,
+    messages_replies,
     namespace,
+    responses_replies,
     scripted_server,
+    server_said,
     shape,
     texts,
     thoughts,
+    vllm_rows,
 )
 from tests.agents.__main__ import chosen, line, unexpected, verdict
 from tests.agents.agent import CONTEXT, FINAL, MODEL, THOUGHT, WROTE, Agent, Call
@@ -38,7 +43,7 @@ from tests.agents.openclaw import OPENCLAW
 from tests.agents.opencode import OPENCODE
 from tests.agents.outcome import Run, cell
 from tests.agents.pi import PI
-from tests.agents.results import BEGIN, END, Results, with_table
+from tests.agents.results import BEGIN, END, VLLM, Page, Results, with_table
 from tests.agents.rows import BY_NAME, ROWS, Row
 from tests.agents.scripted_server import FINALS, ScriptedServer
 from tests.agents.tap import Tap, requests_in
@@ -294,6 +299,84 @@ class TestChecks:
         assert [*checks.of_the_run([FIRST, bad], 1)] == ["request 1: messages.3: no such role: 'developer'"]
 
 
+    def test_its_result_is_found_in_each_dialect(self) -> None:
+        """What an agent sends without a proxy is judged by that alone: its dialect's rules are not chat's."""
+        values = {"command": f"printf {WROTE} > proof.txt"}
+        used, result = {"type": "tool_use", "id": "a", "input": values}, {"type": "tool_result", "tool_use_id": "a"}
+        turns = [{"role": "user", "content": "Go on."}, {"role": "assistant", "content": [used]}]
+        messages = {"messages": [*turns, {"role": "user", "content": [result]}]}
+        assert [*checks.of_the_run([messages], 1, "messages")] == []
+        assert len([*checks.of_the_run([{"messages": turns}], 1, "messages")]) == 1
+        for kind, key in (("function_call", "arguments"), ("custom_tool_call", "input")):
+            called = {"type": kind, "call_id": "a", "id": "x", key: json.dumps(values)}
+            done = {"type": f"{kind}_output", "call_id": "a", "output": "done"}
+            assert [*checks.of_the_run([{"input": [called, done]}], 1, "responses")] == []
+            assert len([*checks.of_the_run([{"input": [called]}], 1, "responses")]) == 1
+            assert len([*checks.of_the_run([{"input": [called, {**done, "call_id": "b"}]}], 1, "responses")]) == 1
+        assert len([*checks.of_the_run([{"input": "Go on."}], 1, "responses")]) == 1
+
+
+REPLIES = {"chat": chat_replies, "messages": messages_replies, "responses": responses_replies}
+
+
+class TestServerSaid:
+    """What a real server said, beside what its model wrote."""
+
+    @pytest.mark.parametrize("dialect", REPLIES)
+    def test_a_stream_is_read_in_each_dialect(self, dialect: str) -> None:
+        """Its text, and the calls that the server found itself."""
+        replies = REPLIES[dialect]
+        written = texts.tools_text(PI)
+        assert server_said.said(shape.Answer(200, "text/event-stream", replies.text(written))) == (written, [])
+        found = server_said.said(shape.Answer(200, "text/event-stream", replies.two_ok(PI)))
+        calls = [PI.call(), PI.call(second=True)]
+        assert [(name, json.loads(arguments)) for name, arguments in found.calls] == [
+            (call.name, dict(call.values)) for call in calls
+        ]
+
+    @pytest.mark.parametrize("dialect", REPLIES)
+    def test_so_is_a_whole_answer(self, dialect: str) -> None:
+        for words, call in (("Hi.", None), ("", PI.call())):
+            found = server_said.said(shape.Answer(200, "application/json", REPLIES[dialect].whole(words, call)))
+            assert found.text == words
+            assert [name for name, _ in found.calls] == ([] if call is None else [call.name])
+        assert server_said.said(shape.Answer(502, "text/html", b"<html>")) == ("", [])
+
+    @pytest.mark.parametrize(
+        ("reply", "written", "right"),
+        [
+            (chat_replies.text(texts.tool_call_text(PI)), texts.tool_call_text(PI), True),
+            (chat_replies.ok(PI), texts.tool_call_text(PI), True),
+            (chat_replies.ok(PI), texts.tool_call_text(PI).removeprefix(texts.LEAD), False),
+            (chat_replies.ok(PI), texts.coder_xml(PI), False),
+            (chat_replies.two_ok(PI), texts.tool_call_text(PI), False),
+            (chat_replies.args_trunc(PI), texts.tool_call_text(PI), False),
+            (chat_replies.ok(CLAUDE), texts.tool_call_text(PI), False),
+            (chat_replies.text(texts.tools_text(PI)), texts.tool_call_text(PI), False),
+        ],
+        ids=["its text", "its call", "no lead", "no JSON", "two calls", "half a call", "another call", "another text"],
+    )
+    def test_it_is_what_the_model_wrote_or_what_the_server_reads_in_it(
+        self, tmp_path: Path, reply: bytes, written: str, right: bool
+    ) -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(reply)
+        (tmp_path / "server-0-sent.txt").write_bytes(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\n\r\n")
+        (tmp_path / "server-0-got.txt").write_bytes(head + reply)
+        found = [*server_said.faults(tmp_path, written)]
+        assert (found == []) is right
+        assert right or "the model server never sent" in found[0]
+
+    def test_every_real_row_says_what_its_model_writes(self) -> None:
+        """In the words of its script."""
+        scripts = llama.load_scripts()
+        for row in ROWS:
+            if row.script:
+                assert row.written is not None
+                for agent in known.AGENTS.values():
+                    if row.is_for(agent):
+                        assert row.written(agent) == scripts[agent.script(row.script)][0]
+
+
 class TestTap:
     """What passes between a client and a server."""
 
@@ -468,6 +551,59 @@ class TestResults:
         other = replace(PI, setup=replace(PI.setup, version="9"))
         Results(path).keep(other, BY_NAME["empty"], "with", "ok/2")
         assert "TEXT/1" not in Results(path).table([other], ROWS)
+
+    def test_what_the_page_shows_of_the_same_version_and_is_not_kept_stays(self, tmp_path: Path) -> None:
+        """A fresh clone runs one agent, or one side of a row, and loses nothing of the others."""
+        rows = [BY_NAME[name] for name in ("llama.cpp think", "empty", "ok")]
+        old = (
+            f"|  | pi {PI.version} (2026-01-02) | OpenCode 0.1 (2026-01-02) |"
+            f" Claude Code {CLAUDE.version} (2026-01-02) |\n"
+            "| --- | --- | --- | --- |\n"
+            "| `llama.cpp think` |  | ok/3 > ok/3 | ok/2 > ok/2 |\n"
+            "| `empty` | SILENT/1 > ? | ? | CRASH/1 > SILENT/4 |\n"
+            "| `ok` | ok/2 > CRASH/1 | ok/3 > ok/3 | - > ok/2 |"
+        )
+        page = Page(f"a\n{BEGIN}\n\n{old}\n\n{END}\nb\n", BEGIN)
+        results = Results(tmp_path / "results.json")
+        head, _, *lines = results.table([PI, OPENCODE, CLAUDE], rows, page=page).splitlines()
+        assert head == f"|  | pi {PI.version} (2026-01-02) | Claude Code {CLAUDE.version} (2026-01-02) |"
+        assert lines[1:] == ["| `empty` | SILENT/1 > ? | CRASH/1 > SILENT/4 |", "| `ok` | ok/2 > CRASH/1 | - > ok/2 |"]
+        results.keep(PI, BY_NAME["ok"], "with", "ok/2")
+        head, _, *lines = results.table([PI, OPENCODE, CLAUDE], rows, page=page).splitlines()
+        assert f"pi {PI.version} (2026-01-02)" not in head and "OpenCode" not in head, "its day is that of the last run"
+        assert lines == [
+            "| `llama.cpp think` |  | ok/2 > ok/2 |",
+            "| `empty` | SILENT/1 > ? | CRASH/1 > SILENT/4 |",
+            "| `ok` | ok/2 > ok/2 | - > ok/2 |",
+        ]
+        # A table of another server, or of another version of it, is another one.
+        assert "Claude" not in results.table([PI, CLAUDE], rows, "vLLM 9", page)
+        assert "Claude" not in results.table([PI, CLAUDE], rows, page=Page(page.text, VLLM))
+
+    def test_the_table_of_the_docs_stays_as_it_is_where_nothing_was_run(self, tmp_path: Path) -> None:
+        """Both of them."""
+        page = Path("docs/agents.md").read_text(encoding="utf-8")
+        nothing = Results(tmp_path / "results.json")
+        agents, title = known.AGENTS.values(), re.findall(r"^\| (vLLM [\d.]+) \|", page, re.MULTILINE)[0]
+        assert with_table(page, nothing.table(agents, ROWS, page=Page(page, BEGIN))) == page
+        made = nothing.table(agents, vllm_rows.ROWS, title, Page(page, VLLM))
+        assert with_table(page, made, VLLM) == page
+
+    @pytest.mark.parametrize("target", ["agents", "vllm"])
+    @pytest.mark.parametrize("chosen", [{}, {"AGENTS": "pi"}, {"ROWS": "ok"}], ids=["all", "an agent", "a row"])
+    def test_make_writes_the_page_where_all_are_run(self, target: str, chosen: dict[str, str]) -> None:
+        environment = {name: text for name, text in os.environ.items() if name not in ("AGENTS", "ROWS", "MAKEFLAGS")}
+        done = subprocess.run(
+            ["make", "--dry-run", "--always-make", target],
+            env={**environment, **chosen},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PATIENCE,
+        )
+        (line,) = [line for line in done.stdout.splitlines() if re.search(r"-m tests\.(agents|vllm --agents)", line)]
+        assert line.rstrip().endswith("--table docs/agents.md") is not bool(chosen)
 
     def test_it_comes_between_its_marks(self) -> None:
         """And nothing else of the page changes."""

@@ -72,12 +72,14 @@ def test_one_target_is_held_against_another() -> None:
         "nginx": {"text.cpu_us": 20.0, "call.cpu_us": 10.0, "whole.cpu_ms": 0.1, "first.ms": 0.2},
         "proxy": {"text.cpu_us": 40.0, "call.cpu_us": 50.0, "whole.cpu_ms": 1.0, "first.ms": 1.2},
         "LiteLLM": {"text.cpu_us": 800.0},
+        "bare": {"whole.cpu_ms": 0.5},
     }
     results["proxy"]["messages.cpu_us"] = 50.0
     results["nginx"]["printed.cpu_us"], results["proxy"]["printed.cpu_us"] = 16.0, 80.0
     held.compare(results)
     proxy = results["proxy"]
     assert (proxy["text.ratio"], proxy["call.ratio"], proxy["whole.ratio"]) == (2.0, 5.0, 10.0)
+    assert proxy["whole.bare"] == 2.0
     assert (proxy["messages.beside"], proxy["responses.beside"], proxy["text.litellm"]) == (1.25, None, 20.0)
     assert proxy["printed.ratio"] == 5.0
     assert proxy["first.ratio"] == pytest.approx(5.0)

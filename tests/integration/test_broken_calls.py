@@ -365,7 +365,7 @@ COMMAND = {"type": "object", "properties": {"command": {"type": "string", "maxLe
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a real llama.cpp server whose model writes such calls, unless a grammar binds it."""
-    with llama.LlamaServer(SCRIPTS, cache=tmp_path_factory.mktemp("model"), timeout=60) as server:
+    with llama.LlamaServer(SCRIPTS, cache=tmp_path_factory.mktemp("model")) as server:
         yield server.url
 
 

@@ -173,6 +173,34 @@ def test_an_error_is_the_exit_code_of_the_process(folder: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+# Ctrl-C counts, also where these tests themselves run in the background of a shell.
+INTERRUPTIBLE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from proxy.commands.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    "words", [("doctor", "--upstream"), ("setup", "pi", "--url"), ("launch", "pi", "--url")], ids=lambda words: words[0]
+)
+def test_ctrl_c_at_a_server_that_hangs_is_one_line_and_130(words: tuple[str, ...], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        argv = [sys.executable, "-c", INTERRUPTIBLE, *words, f"http://127.0.0.1:{server.getsockname()[1]}"]
+        process = subprocess.Popen(
+            argv, cwd=tmp_path, env=environ(PYTHONPATH=str(ROOT)), stderr=subprocess.PIPE, text=True
+        )
+        server.settimeout(PATIENCE)
+        with process, server.accept()[0] as taken:
+            taken.settimeout(PATIENCE)
+            taken.recv(1)  # it has asked, and waits
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=PATIENCE)
+    lines = [line for line in err.splitlines() if not line.startswith("doctor: 1/")]
+    assert (process.returncode, lines) == (130, ["vllm-tool-proxy: interrupted: this did not come to its end"])
+
+
 def write_wrong_rules(folder: Path) -> None:
     (folder / "broken.yaml").write_text("models:\n- {match: a, pasre: auto}\n")
     (folder / "setting.yaml").write_text("settings: {prot: 1}\n")

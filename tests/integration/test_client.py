@@ -19,7 +19,7 @@ from proxy.upstream.client import ModelServer, ServerOptions, UpstreamCall
 from tests.conftest import tls_context
 from tests.real.processes import free_port
 from tests.support import scripted
-from tests.support.scripted import LAST, SOON, SSE, Act, answer, chunked, head
+from tests.support.scripted import HELD, LAST, PATIENCE, SSE, Act, answer, chunked, head
 
 HELLO = answer(b"hello")
 
@@ -30,7 +30,7 @@ def received(call: UpstreamCall) -> bytes:
     poll = select.poll()
     poll.register(call.fileno(), select.POLLIN)
     while not call.complete:
-        assert call.more or poll.poll(scripted.PATIENCE * 1000), "nothing came"
+        assert call.more or poll.poll(PATIENCE * 1000), "nothing came"
         parts.append(call.receive())
     return b"".join(parts)
 
@@ -42,7 +42,7 @@ def collected(call: UpstreamCall) -> tuple[bytes, ProxyError | None]:
     poll.register(call.fileno(), select.POLLIN)
     try:
         while not call.complete:
-            assert call.more or poll.poll(scripted.PATIENCE * 1000), "nothing came"
+            assert call.more or poll.poll(PATIENCE * 1000), "nothing came"
             parts.append(call.receive())
     except ProxyError as error:
         return b"".join(parts), error
@@ -136,12 +136,12 @@ def test_a_redirect_is_an_answer_and_not_followed(status: int) -> None:
 def test_no_connection_is_used_twice() -> None:
     """Two requests are two connections, although the server would keep the first one."""
     with socket.create_server(("127.0.0.1", 0)) as listener, ExitStack() as stack:
-        listener.settimeout(scripted.PATIENCE)
+        listener.settimeout(PATIENCE)
         upstream = ModelServer(ServerOptions(f"http://127.0.0.1:{listener.getsockname()[1]}"))
         for _ in range(2):
             call = upstream.open("GET", "/x", {})
             connection, _ = listener.accept()
-            stack.enter_context(connection).settimeout(scripted.PATIENCE)
+            stack.enter_context(connection).settimeout(PATIENCE)
             assert b"\r\n\r\n" in connection.recv(4096)
             connection.sendall(HELLO)
             with call:
@@ -173,7 +173,7 @@ def test_a_connection_that_hangs_is_given_up_after_the_connect_timeout() -> None
         began = time.monotonic()
         with pytest.raises(UpstreamTimeout, match="connect_timeout"):
             ModelServer(ServerOptions(f"http://127.0.0.1:{port}", connect_timeout=0.2)).open("GET", "/x", {})
-        assert 0.2 <= time.monotonic() - began < SOON
+        assert 0.2 <= time.monotonic() - began < PATIENCE
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -183,7 +183,7 @@ def test_a_refused_connection_is_unreachable_at_once_and_says_so(scheme: str) ->
     with pytest.raises(UpstreamUnreachable) as caught:
         ModelServer(ServerOptions(f"{scheme}://127.0.0.1:{free_port()}")).open("GET", "/x", {})
     assert caught.value.refused and caught.value.retry_after == "5" and caught.value.status == 502
-    assert time.monotonic() - began < SOON
+    assert time.monotonic() - began < PATIENCE
 
 
 def test_a_name_that_does_not_resolve_is_unreachable_but_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,7 +244,7 @@ def accepting(reply: bytes = b"", read: int = 1) -> Iterator[int]:
                 connection.recv(read)
                 connection.sendall(reply)
                 if not reply:
-                    end.wait(scripted.PATIENCE)
+                    end.wait(HELD)
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -266,7 +266,7 @@ def test_a_tls_handshake_that_hangs_is_given_up_after_the_connect_timeout_and_sa
         began = time.monotonic()
         with pytest.raises(UpstreamTimeout, match="connect_timeout"):
             ModelServer(ServerOptions(f"https://127.0.0.1:{port}", connect_timeout=0.2)).open("GET", "/x", {})
-        assert time.monotonic() - began < SOON
+        assert time.monotonic() - began < PATIENCE
 
 
 def test_a_server_that_never_reads_is_given_up_after_the_send_timeout() -> None:
@@ -275,7 +275,7 @@ def test_a_server_that_never_reads_is_given_up_after_the_send_timeout() -> None:
         began = time.monotonic()
         with pytest.raises(UpstreamTimeout, match=r"did not take the request within 0\.2 s"):
             ModelServer(target).open("POST", "/x", {}, b"x" * 32_000_000)
-        assert 0.2 <= time.monotonic() - began < SOON
+        assert 0.2 <= time.monotonic() - began < PATIENCE
 
 
 def test_a_server_that_resets_while_the_request_is_sent_is_broken_and_not_unreachable() -> None:
@@ -319,7 +319,7 @@ def test_a_reset_after_bytes_is_broken() -> None:
             poll.register(call.fileno(), select.POLLIN)
             first = b""
             while first != b"one":
-                poll.poll(1000)
+                poll.poll(PATIENCE * 1000)
                 first += call.receive()
             gate.open()
             assert isinstance(collected(call)[1], UpstreamBroken)
@@ -335,7 +335,7 @@ def test_a_flood_is_taken_in_portions() -> None:
         poll = select.poll()
         poll.register(call.fileno(), select.POLLIN)
         while not call.complete:
-            poll.poll(1000)
+            poll.poll(PATIENCE * 1000)
             sizes.append(len(call.receive()))
     assert sum(sizes) == 20_000_000
     assert max(sizes) < 2_000_000

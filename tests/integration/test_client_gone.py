@@ -9,8 +9,8 @@ import pytest
 
 from tests.conftest import Front
 from tests.support.scripted import (
+    PATIENCE,
     ROLE,
-    SOON,
     SSE,
     WRITE_FILE,
     Act,
@@ -101,7 +101,7 @@ def test_a_client_that_leaves_during_heartbeats_is_seen(either_front: Front) -> 
     with Client.post(proxy.port, chat()) as client:
         gate.wait()
         client.half_close()
-        assert upstream.seen[0].closed.wait(SOON)
+        assert upstream.seen[0].closed.wait(PATIENCE)
     assert proxy.idle()
 
 
@@ -120,7 +120,7 @@ def test_a_client_that_leaves_after_the_last_event_disturbs_nothing(front: Front
     with Client.post(front.proxy.port, chat()) as client, client.answer() as response:
         while b"word" not in response.readline():
             pass
-    assert front.upstream.seen[0].closed.wait(SOON)
+    assert front.upstream.seen[0].closed.wait(PATIENCE)
     assert front.proxy.idle()
 
 

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -528,7 +529,7 @@ def test_a_server_that_falls_silent_is_given_up() -> None:
     assert [id for id, level in levels.items() if level is Level.HARM] == ["chat_unanswered"] and report.entry == ""
     assert levels["forced_untold"] is levels["counts_untold"] is levels["developer_untold"] is Level.UNTOLD
     # The list of models and the version, and as many as go unanswered before nothing more is asked.
-    assert report.requests == 2 + MAX_TIMEOUTS
+    assert report.requests == 3 + MAX_TIMEOUTS
 
 
 @pytest.mark.parametrize(
@@ -554,7 +555,7 @@ def test_it_says_what_it_spent_and_asks_nothing_that_changes_the_server() -> Non
         report = examine(Asker(Upstream(ServerOptions(server.url)), "", PATIENCE), "", builtin(), lambda text: None)
         paths = {path for path, _ in server.asked}
         assert report.requests == len(server.asked) < 60
-    assert paths == {"/v1/models", "/version", "/tokenize", "/v1/messages/count_tokens", CHAT}
+    assert paths == {"/", "/v1/models", "/version", "/tokenize", "/v1/messages/count_tokens", CHAT}
     assert report.prompt_tokens > 0 and report.completion_tokens > 0 and report.seconds > 0
 
 
@@ -606,6 +607,28 @@ def test_the_entry_says_what_mends_it(behaviour: Behaviour, entry: dict[str, Any
         return
     builtin_words = {"match": behaviour.name, "parse": "auto", "upstream": "live", "thinking": "enable_thinking"}
     assert json.loads(report.entry.removeprefix("- ")) == builtin_words | entry
+
+
+def test_the_family_is_that_of_the_rules(tmp_path: Path) -> None:
+    """A name that says nothing is helped by `family`, which is then what is known of the template."""
+    rules = tmp_path / "rules.yaml"
+    begun = replace(FINE, name="My-Model", template=lambda messages: f"{ordinary(messages)}<think>")
+    report = examined(begun)
+    assert next(finding for finding in report.findings if finding.id == "opened_unknown").what.endswith(
+        "no family of this model is known"
+    )
+    rules.write_text('models: [{match: "My-*", family: qwen3.5}]\n')
+    assert "opened_known" in {finding.id for finding in examined(begun, read_rules(rules)).findings}
+    opens_not = examined(replace(begun, template=ordinary), read_rules(rules))
+    assert "opens_not" in {finding.id for finding in opens_not.findings}
+
+
+def test_what_is_no_reply_is_told_as_that() -> None:
+    """A server with a list of models whose chat answers nonsense: no sentence ends in nothing."""
+    nonsense = replace(FINE, before=chat_only(lambda body: (200, b"{}")))
+    told = [finding.what for finding in examined(nonsense).findings]
+    assert not [what for what in told if what.rstrip().endswith((":", "(", "()"))]
+    assert any("answered by what is no reply" in what for what in told)
 
 
 @pytest.mark.parametrize(
@@ -669,7 +692,7 @@ def test_what_comes_behind_the_end_of_the_time_is_not_examined() -> None:
         ended.set()
     ids = [finding.id for finding in report.findings]
     assert ids == ["kind", "models", "flags_unsaid", *["not_examined"] * (len(PROBES) - 3)]
-    assert (report.requests, report.does_harm, report.entry) == (3, False, "")
+    assert (report.requests, report.does_harm, report.entry) == (4, False, "")
     text = "\n".join(lines(report))
     assert "- two calls in one answer: not examined, as the time was over\n" in text
     assert f"\nthe time was over: {report.unexamined} probes were not made; --minutes N gives it longer\n" in text

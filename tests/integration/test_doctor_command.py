@@ -167,6 +167,29 @@ def test_a_file_that_is_not_there_is_made(tmp_path: Path, capsys: pytest.Capture
     assert "models Qwen3-Coder: " in out and "models *gpt-oss*: " in out, "the built-in entries stay in force"
 
 
+def test_without_a_name_the_file_in_force_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where there is none, `rules.yaml` in the working folder, which is the one that `serve` would take."""
+    rules = tmp_path / "rules.yaml"
+    with ModelServer(WRONG) as server:
+        main(["doctor", "--upstream", server.url, "--write"])
+        assert f"written: {rules} (there was none before)" in capsys.readouterr().out
+        mine = tmp_path / "mine.yaml"
+        mine.write_text("aliases: {small: Qwen3-Coder}\n")
+        main(["doctor", "--upstream", server.url, "--rules", "mine.yaml", "--write"])
+        assert f"written: {mine} (before it was what {mine}.before-1 is)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", ["--write", "--keep"])
+@pytest.mark.parametrize("place", ["no/such/place", "."])
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_asked(
+    option: str, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ModelServer(WRONG) as server:
+        assert main(["doctor", "--upstream", server.url, option, place]) == 2
+        assert server.asked == []
+    assert str(tmp_path / place) in told(capsys)
+
+
 def test_a_rules_file_that_is_wrong_is_told_before_anything_is_asked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,7 +45,7 @@ def served(writes: str, template: str, folder: Path, thinks: bool = False) -> It
     made = scripts(writes, (HERMES, CODER), thinks)
     path = folder / "doctor.jinja"
     path.write_text(instead(made, template, "<|go:{}:0|>"), encoding="utf-8")
-    with llama.LlamaServer(said(made), template=path, timeout=60) as server:
+    with llama.LlamaServer(said(made), template=path) as server:
         yield server.url
 
 

@@ -68,10 +68,10 @@ from tests.real.processes import ROOT, free_port
 from tests.support.dialects import DIALECTS, Dialect, Told
 from tests.support.scripted import (
     DONE,
+    HELD,
     LAST,
     PATIENCE,
     ROLE,
-    SOON,
     SSE,
     Act,
     Action,
@@ -161,7 +161,7 @@ def test_u1_there_is_nobody(
     given = bench.sent(dialect, dialect.ask(streamed=streamed, tools=True), streamed=streamed)
     given.fails(502)
     assert int(given.headers["retry-after"]) > 0
-    assert time.monotonic() - began < SOON or host != "127.0.0.1"
+    assert time.monotonic() - began < PATIENCE or host != "127.0.0.1"
     bench.settled(given)
 
 
@@ -172,7 +172,7 @@ def test_u2_the_connection_hangs(benches: Benches, full_backlog: int, dialect: D
     began = time.monotonic()
     given = bench.sent(dialect, dialect.ask(streamed=streamed, tools=True), streamed=streamed)
     assert "connect_timeout" in given.fails(504).words and int(given.headers["retry-after"]) > 0
-    assert 0.3 <= time.monotonic() - began < SOON
+    assert 0.3 <= time.monotonic() - began < PATIENCE
     bench.settled(given)
 
 
@@ -657,9 +657,7 @@ SECRET = "Key-0123456789-abcdefghijklmnop"
 )
 def test_u17_it_quotes_the_key(usual: Bench, dialect: Dialect, streamed: bool, fault: Script) -> None:
     usual.play(fault)
-    asked = request(
-        dialect, dialect.ask(streamed=streamed, tools=True), headers=f"Authorization: Bearer {SECRET}\r\n"
-    )
+    asked = request(dialect, dialect.ask(streamed=streamed, tools=True), headers=f"Authorization: Bearer {SECRET}\r\n")
     with Client(usual.proxy.port, asked) as client, client.answer() as response:
         given = read(dialect, response, streamed=streamed)
     given.fails(401)
@@ -790,7 +788,7 @@ def test_k2_it_does_not_read(benches: Benches, dialect: Dialect, streamed: bool)
         began, most = time.monotonic(), 0
         while bench.proxy.health()["active_requests"]:
             most = max(most, worker.memory_info().rss)
-            assert time.monotonic() < began + 20
+            assert time.monotonic() < began + PATIENCE
             time.sleep(0.05)
         assert bench.upstream.seen[0].closed.wait(PATIENCE)
     bench.settled()
@@ -802,7 +800,7 @@ def test_k2_it_does_not_read(benches: Benches, dialect: Dialect, streamed: bool)
 @table(HALVES)
 def test_k3_what_is_never_finished_holds_up_nobody(benches: Benches, dialect: Dialect, fault: bytes) -> None:
     """As many as there are threads; none of them gets one."""
-    bench = benches("--threads", "16")
+    bench = benches("--threads", "16", "--client-timeout", f"{HELD:g}", f"TOOL_PROXY_BODY_TIMEOUT={HELD:g}")
     sent = fault.replace(b"PATH", dialect.path.encode())
     with Watch(bench.proxy), many(bench.proxy.port, [sent] * 16):
         time.sleep(0.2)
@@ -955,7 +953,7 @@ def test_k5_a_request_that_no_server_could_read(usual: Bench, dialect: Dialect, 
     began = time.monotonic()
     given = usual.sent(dialect, spoilt(dialect, streamed, fault), streamed=streamed)
     given.fails(400)
-    assert time.monotonic() - began < SOON and len(given.data) < 2000
+    assert time.monotonic() - began < PATIENCE and len(given.data) < 2000
     usual.settled(given)
     assert usual.upstream.seen == []
 
@@ -990,7 +988,7 @@ def test_k5_a_reply_that_is_hard_to_read(usual: Bench, dialect: Dialect, streame
     events_ = stream(ROLE, *map(text, parts), finish(), DONE)
     began = time.monotonic()
     told = usual.ask(dialect, events_ if streamed else [answer(completion(fault))], streamed=streamed).succeeds()
-    assert time.monotonic() - began < SOON + 0.5 * len(fault) / 100_000
+    assert time.monotonic() - began < PATIENCE
     assert (told.text, told.calls, told.finish) == (fault, [], "stop")
 
 
@@ -1002,9 +1000,12 @@ def test_k5_5_mb_of_openers(usual: Bench, dialect: Dialect, streamed: bool) -> N
     fault = "<tool_call>" * 475_000
     events_ = stream(ROLE, *(text(fault[at : at + 5000]) for at in range(0, len(fault), 5000)), finish(), DONE)
     script = events_ if streamed else [answer(completion(fault))]
-    with Watch(usual.proxy):
+    with Watch(usual.proxy) as watch:
+        began = time.monotonic()
         usual.play(script)
         told = usual.sent(dialect, dialect.ask(streamed=streamed, tools=True), streamed=streamed).succeeds()
+        # Who waits until all is read gets one answer before, and one behind it.
+        assert watch.answered >= min(3, (time.monotonic() - began) // 5)
     assert (told.text, told.calls) == (fault, [])
 
 
@@ -1027,7 +1028,7 @@ def test_k5_a_call_that_is_hard_to_read(usual: Bench, dialect: Dialect, streamed
     script = stream(ROLE, *deltas({"index": 0, **call}), finish("tool_calls"), DONE)
     began = time.monotonic()
     given = usual.ask(dialect, script if streamed else [answer(completion(said, "tool_calls"))], streamed=streamed)
-    assert time.monotonic() - began < SOON
+    assert time.monotonic() - began < PATIENCE
     if given.status != 200:
         given.fails(502)
     elif (told := given.told).error:
@@ -1100,7 +1101,7 @@ def test_p1_it_is_told_to_end(proxy: Start, numbers: tuple[signal.Signals, ...])
             assert each.streamed or given.headers["retry-after"]
         assert all(seen.closed.wait(PATIENCE) for seen in upstream.seen)
         if signal.SIGTERM in numbers:
-            master.wait(30)
+            master.wait(PATIENCE)
         else:
             assert serves(bench)
         asked = len(waiting) + (0 if signal.SIGTERM in numbers else len(every()))
@@ -1196,11 +1197,11 @@ def test_p4_1000_idle_streams(proxy: Start, dialect: Dialect) -> None:
             first = time.monotonic() - began
         left = time.monotonic()
         while front.health()["active_requests"]:
-            assert time.monotonic() < left + 20
+            assert time.monotonic() < left + PATIENCE
         cleaned = time.monotonic() - left
         assert all(gone(seen, left + cleaned) for seen in upstream.seen)
     print(f"1,000 idle streams: {rss / 1e6:.0f} MB; first byte {first * 1000:.1f} ms; all gone in {cleaned:.2f} s")
-    assert rss <= 150e6 and first < SOON
+    assert rss <= 150e6 and first < PATIENCE
 
 
 @EACH
@@ -1221,7 +1222,7 @@ def test_p5_all_threads_are_busy(benches: Benches, dialect: Dialect, streamed: b
                 began = time.monotonic()
                 given = bench.sent(dialect, body, streamed=streamed)
                 assert given.fails(503).words and int(given.headers["retry-after"]) > 0
-                assert time.monotonic() - began < SOON
+                assert time.monotonic() - began < PATIENCE
         gate.open()
         for client in served:
             with client.answer() as response:

@@ -11,8 +11,8 @@ import pytest
 
 from proxy.codec.json_text import JsonObject
 from proxy.tools.toolset import ToolSet
-from tests.failures import test_own_corpus as corpus
 from tests.failures import test_recordings as recordings
+from tests.failures import test_text_formats as corpus
 from tests.support.client_view import ROLE, of_bytes, streamed, whole, wire
 from tests.support.each_case import each_case
 from tests.support.helpers import ends, function, new_engine, offered, random_cut, says, units

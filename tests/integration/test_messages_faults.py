@@ -33,8 +33,8 @@ from tests.support.messages_client import (
 from tests.support.scripted import (
     DONE,
     LAST,
+    PATIENCE,
     ROLE,
-    SOON,
     SSE,
     USAGE,
     Act,
@@ -178,7 +178,7 @@ def test_an_error_that_follows_blanks_alone_is_a_status(inside: Inside) -> None:
 def test_an_answer_that_does_not_come_in_time_is_a_504(inside: Inside, streamed: bool) -> None:
     with serving([Act.EXPECT_CLOSE]) as server:
         response = inside(server.url, header_timeout=0.15).post(MESSAGES, json=ask(stream=streamed))
-        assert server.seen[0].closed.wait(SOON)
+        assert server.seen[0].closed.wait(PATIENCE)
     assert response.status_code == 504
     check_error(response.data, 504)
 
@@ -275,7 +275,7 @@ def test_nothing_follows_the_end(inside: Inside) -> None:
 def test_a_silent_server_ends_in_the_error_event(inside: Inside) -> None:
     with serving([SSE, chunked(ROLE + text("a")), Act.EXPECT_CLOSE]) as server:
         data = inside(server.url, idle_timeout=0.25, heartbeat=0.1).post(MESSAGES, json=ask()).data
-        assert server.seen[0].closed.wait(SOON)
+        assert server.seen[0].closed.wait(PATIENCE)
     assert broken(data)[0]["type"] == "timeout_error" and PING in data
 
 

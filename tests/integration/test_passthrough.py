@@ -14,14 +14,14 @@ from proxy.upstream.client import ModelServer as Caller
 from proxy.upstream.client import ServerOptions
 from proxy.upstream.passthrough import PassthroughResponse, pass_through
 from tests.conftest import Inside
-from tests.support.scripted import DONE, LAST, SSE, Act, Upstream, answer, chunked, head, text
+from tests.support.scripted import DONE, HELD, LAST, SSE, Act, Upstream, answer, chunked, head, text
 
 
 @contextmanager
 def relayed(server: Upstream, patience: Timeouts | None = None) -> Iterator[PassthroughResponse]:
     """What is relayed of the server's next answer."""
     with Caller(ServerOptions(server.url)).open("POST", "/x", {}, b"{}") as call:
-        yield pass_through(call, AnswerWait(None, patience or Timeouts(10, 10)))
+        yield pass_through(call, AnswerWait(None, patience or Timeouts(HELD, HELD)))
 
 
 @pytest.mark.parametrize("status", [200, 201, 302, 404, 500])
@@ -67,7 +67,7 @@ def test_what_breaks_off_raises_after_what_came() -> None:
 
 @pytest.mark.parametrize("action,error", [(Act.CLOSE, UpstreamBroken), (Act.EXPECT_CLOSE, UpstreamTimeout)])
 def test_what_fails_before_the_head_raises_at_once(action: Act, error: type[Exception]) -> None:
-    with Upstream([action]) as server, pytest.raises(error), relayed(server, Timeouts(0.1, 10)):
+    with Upstream([action]) as server, pytest.raises(error), relayed(server, Timeouts(0.1, HELD)):
         pass
 
 

@@ -22,7 +22,7 @@ from tests.support.messages_client import HERMES, INPUT, MODELS, call, cards, re
 from tests.support.noting import Noting
 from tests.support.responses_checker import check_error, check_response, check_stream
 from tests.support.responses_client import TOOL
-from tests.support.scripted import SSE, Act, Script, Upstream, answer, chunked, completion, opened
+from tests.support.scripted import PATIENCE, SSE, Act, Script, Upstream, answer, chunked, completion, opened
 from tests.support.scripted import arguments as fragment
 from tests.support.scripted import text as said
 
@@ -37,7 +37,7 @@ def talking(url: str) -> Iterator[openai.OpenAI]:
         base_url=f"{url}/v1",
         api_key="k",
         max_retries=0,
-        timeout=60,
+        timeout=PATIENCE,
         http_client=openai.DefaultHttpxClient(transport=wire),
         _strict_response_validation=True,
     )

@@ -14,8 +14,9 @@ from tests.conftest import Inside
 from tests.real.processes import free_port
 from tests.support.scripted import (
     DONE,
+    HELD,
+    PATIENCE,
     ROLE,
-    SOON,
     SSE,
     WRITE_FILE,
     Script,
@@ -396,8 +397,8 @@ def test_a_whole_reply_that_said_nothing_is_named_in_the_log_too(
 
 
 def test_the_first_of_two_tries_is_closed_before_the_second_begins(inside: Inside) -> None:
-    first: Script = [SSE + chunked(event(json.loads(FAILED_TO_PARSE))), 60.0]
+    first: Script = [SSE + chunked(event(json.loads(FAILED_TO_PARSE))), HELD]
     with Upstream(first, RAW) as server:
         server.paths["/v1/models"] = models("llamacpp")
         assert inside(server.url).post(CHAT, json=with_tools()).status_code == 200
-        assert server.seen[0].closed.wait(SOON)
+        assert server.seen[0].closed.wait(PATIENCE)

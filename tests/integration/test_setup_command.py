@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import stat
@@ -15,6 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import anthropic
+import openai
 import pytest
 import trustme
 
@@ -244,6 +247,21 @@ class TestModels:
         with proxy_that(models=[answer({"data": [{"id": "gpt-oss-20b"}]})]) as server:
             assert '"effort": "high"' in run("setup", "codex", "--url", server.url).out
             assert '"high": "high"' in run("setup", "pi", "--url", server.url).out
+
+
+    def test_aliases_and_the_rules_tell_what_a_model_can_do(self, run: Run, tmp_path: Path) -> None:
+        """A real proxy says so of each name, listed or not."""
+        rules = tmp_path / "rules.yaml"
+        rules.write_text(
+            'aliases: {"claude-opus-4": gpt-oss-20b, "big": gpt-oss-20b}\n'
+            "models: [{match: Qwen3-Coder, family: gpt-oss}]\n"
+        )
+        with Upstream() as server, ExitStack() as stack:
+            server.paths = {"/health": [answer({})], MODELS: cards("gpt-oss-20b", "Qwen3-Coder")}
+            url = start(server.url, "--rules", str(rules), folder=tmp_path, stack=stack).url
+            for name in ("Qwen3-Coder", "claude-opus-4", "big"):
+                out = run("setup", "codex", "--url", url, "--model", name).out
+                assert re.findall(r'"effort": "(.*?)"', out) == ["low", "medium", "high"], name
 
 
 class TestNoProxy:
@@ -572,6 +590,21 @@ class TestLaunch:
         ran = launched(home, "launch", "sdk", "--url", real.url, "--", "env")
         assert f"OPENAI_BASE_URL={real.url}/v1" in ran.out.splitlines()
 
+    def test_both_sdks_ask_the_proxy_with_these_variables(
+        self, real: Proxy, run: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What is printed is all that they need."""
+        for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+            monkeypatch.delenv(name, raising=False)
+        printed = run("setup", "sdk", "--url", real.url).out
+        assert "run in the tests; from its documentation (https://" in printed
+        for line in printed.splitlines():
+            if line.startswith("export "):
+                monkeypatch.setenv(*line.removeprefix("export ").split("=", 1))
+        with openai.OpenAI(max_retries=0) as client, anthropic.Anthropic(max_retries=0) as other:
+            assert [each.id for each in client.models.list()] == [MODEL, "claude-Qwen3-Coder"]
+            assert [each.id for each in other.models.list()] == [MODEL, "claude-Qwen3-Coder"]
+
     def test_what_cannot_be_started_is_told(
         self, run: Run, real: Proxy, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -580,6 +613,7 @@ class TestLaunch:
         assert ran.status == 127 and "npm install -g @mariozechner/pi-coding-agent@0.73.1" in ran.err
         assert run("launch", "zed", "--url", real.url).err.endswith(f"install it: see {AGENTS['zed'].source}\n")
         assert run("launch", "sdk", "--url", real.url).status == 2
+        assert run("launch", "sdk", "--url", real.url, "--", "gone").err.endswith(" gone is not on PATH\n")
         assert tree(home) == {}
 
 
@@ -588,4 +622,4 @@ def test_the_exit_statuses_are_in_the_help_and_in_the_docs(run: Run, capsys: pyt
         with pytest.raises(SystemExit):
             main([command, "--help"])
         help_text = capsys.readouterr().out
-        assert all(f"{status} " in help_text for status in (0, 1, 2, 3, 4, 127))
+        assert all(f"{status} " in help_text for status in (0, 1, 2, 3, 4, 127, 130))

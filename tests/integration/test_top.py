@@ -17,7 +17,7 @@ from proxy.commands.top import top_command
 from proxy.commands.top_screen import picture
 from proxy.commands.top_view import Shown
 from proxy.errors import RulesError
-from tests.support.scripted import Script, Upstream, answer, chunked, head
+from tests.support.scripted import HELD, Script, Upstream, answer, chunked, head
 
 EVIL = "\x1b[31m[bold]evil\x07"
 NOW = 1_795_000_000.0
@@ -53,7 +53,7 @@ def sent(*news: dict[str, Any]) -> Script:
     """What a proxy answers at /_ui/events; it says no more, and stays."""
     opened = head(200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
     events = [chunked(b"id: r-1\ndata: " + json.dumps(each).encode() + b"\n\n") for each in news]
-    return [opened, *events, 60.0]
+    return [opened, *events, HELD]
 
 
 @pytest.fixture
@@ -105,10 +105,6 @@ def test_without_a_terminal_it_prints_lines_once(server: Upstream) -> None:
         f"  {at(NOW)} 503 {safe} in 1.5 s, 1 calls, 0 repairs: upstream: loading",
         f"  {at(NOW)} 200 {safe} in 1.5 s, 1 calls, 2 repairs",
     ]
-
-
-
-
 
 
 def test_on_a_terminal_it_is_drawn_until_the_user_has_seen_enough(server: Upstream) -> None:
@@ -167,10 +163,6 @@ def test_without_words_it_goes_to_the_proxy_of_these_settings(
     assert server.wait().headers["Authorization"] == "Bearer secret"
 
 
-
-
-
-
 @pytest.mark.parametrize(
     ("status", "body", "why"),
     [
@@ -196,7 +188,7 @@ NOT_ONE: dict[str, tuple[Script, str]] = {
     "a model server": ([answer({})], "has no live page; --url names the proxy, not the model server"),
     "noise": ([head(200, {"Content-Type": "text/event-stream"}), b"data: {no\n\n"], "is no event of a live page"),
     "nothing": ([head(200, {"Content-Type": "text/event-stream", "Content-Length": "0"})], "before it said anything"),
-    "a long error": ([head(500), b"x" * 200_000, 60.0], "answered 500: no such page"),
+    "a long error": ([head(500), b"x" * 200_000, HELD], "answered 500: no such page"),
 }
 
 

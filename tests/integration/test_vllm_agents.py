@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.agents import __main__ as harness
-from tests.agents import chat_replies, inside, known, namespace, thoughts, vllm_rows
+from tests.agents import chat_replies, inside, known, namespace, server_said, vllm_rows
 from tests.agents.agent import FINAL, WROTE, Agent
 from tests.agents.claude import CLAUDE
 from tests.agents.codex import CODEX
@@ -133,10 +133,10 @@ class TestJudge:
     def test_the_model_servers_text_must_be_that_of_the_notation(self, tmp_path: Path) -> None:
         """To the byte, with its special tokens; on the agent's side it does not count."""
         meant = written(MISTRAL, PI)
-        assert [*thoughts.faults_of_the_text(kept(tmp_path, "server", meant, FINAL), meant)] == []
+        assert [*server_said.faults(kept(tmp_path, "server", meant, FINAL), meant)] == []
         without_tokens = meant.replace("[TOOL_CALLS]", "").replace("[ARGS]", "")
         kept(tmp_path, "agent", meant)
-        (told,) = thoughts.faults_of_the_text(kept(tmp_path, "server", without_tokens, FINAL), meant)
+        (told,) = server_said.faults(kept(tmp_path, "server", without_tokens, FINAL), meant)
         assert f"never sent {meant!r}" in told and FINAL in told
 
     def test_a_side_has_its_own_exchanges(self, tmp_path: Path) -> None:
@@ -145,12 +145,14 @@ class TestJudge:
         assert len([*exchanges(tmp_path)]) == 1
 
     def test_a_run_is_wrong_if_the_text_never_came(self, tmp_path: Path) -> None:
-        """Beside what is wrong with any run."""
-        faults = [*inside.faults_upstream(PI, HERMES, [], kept(tmp_path, "server", FINAL))]
-        assert ["of 1 calls" in faults[0], "never sent" in faults[1], len(faults)] == [True, True, 2]
-        # What a scripted server sends is known, and llama.cpp's text is not.
-        for row in (BY_NAME["tools_text"], BY_NAME["llama.cpp tools"]):
-            assert len([*inside.faults_upstream(PI, row, [], tmp_path)]) == 1
+        """Beside what is wrong with any run; on both sides, and of every real server."""
+        kept(tmp_path, "server", FINAL)
+        for row in (HERMES, BY_NAME["llama.cpp tools"]):
+            for through in (False, True):
+                faults = [*inside.faults_upstream(PI, row, [], tmp_path, through=through)]
+                assert ["of 1 calls" in faults[0], "never sent" in faults[1], len(faults)] == [True, True, 2]
+        # What a scripted server sends is known.
+        assert len([*inside.faults_upstream(PI, BY_NAME["tools_text"], [], tmp_path, through=True)]) == 1
         assert cell(replace(GOOD, upstream=faults[1])) == "upstream/3"
 
     def test_a_cell_without_the_proxy_can_be_wrong_too(self) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.real import processes
+from tests.support.scripted import PATIENCE
 
 FOLDER = Path(__file__).parent
 # What the model file depends on, beside the scripts themselves.
@@ -76,7 +77,7 @@ class LlamaServer:
         self,
         scripts: Scripts | None = None,
         cache: Path | None = None,
-        timeout: float = 20,
+        timeout: float = PATIENCE,
         template: Path | None = None,
         thinks: bool = False,
         *,

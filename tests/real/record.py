@@ -12,6 +12,7 @@ import requests
 from tests.demo.cases import CASES, Case
 from tests.real.llama import LlamaServer
 from tests.real.replay import DEFAULT_FOLDER, RECORDINGS
+from tests.support.scripted import PATIENCE
 
 
 def record(url: str, case: Case, folder: Path, *, none: bool) -> Path:
@@ -19,9 +20,7 @@ def record(url: str, case: Case, folder: Path, *, none: bool) -> Path:
     body = case.agent.request(case.script)
     if none:
         body["tool_choice"] = "none"
-    answer = requests.post(
-        f"{url}/v1/chat/completions", json=body, headers=dict(case.agent.headers), timeout=20
-    )
+    answer = requests.post(f"{url}/v1/chat/completions", json=body, headers=dict(case.agent.headers), timeout=PATIENCE)
     shape = f"{case.script}-chat-{'stream' if body['stream'] else 'plain'}{'-none' if none else ''}"
     path = folder / f"{shape}-{answer.status_code}.txt"
     path.write_bytes(answer.content)

@@ -21,6 +21,7 @@ from tests.soak.clients import Line, Result
 from tests.soak.plans import OK, Plan, make
 from tests.soak.report import Counts, Sample, curve, growth, measured, table
 from tests.soak.upstream import Upstream
+from tests.support.scripted import PATIENCE
 
 # The model server's silence ends a reply within these seconds, and a stream that began before a reload has the time to
 # end; times the soak's patience.
@@ -142,7 +143,7 @@ class Soak:
             self._counts.reloads[f"/_reload {await asyncio.to_thread(self._posted)}"] += 1
 
     def _posted(self) -> int:
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self._proxy.port, timeout=30)) as client:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self._proxy.port, timeout=PATIENCE)) as client:
             client.request("POST", "/_reload")
             return client.getresponse().status
 

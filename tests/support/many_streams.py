@@ -22,6 +22,7 @@ class Reading:
         self.data = b""
         self.closed = False
         self.gap = 0.0
+        self.parts = 0
         self.last = time.monotonic()
 
     @property
@@ -75,6 +76,11 @@ class Readers:
         with self._change:
             assert self._change.wait_for(true, seconds), "it never came to that"
 
+    def go_on(self, parts: int = 20) -> None:
+        """Wait until each of those that are not at their end has had so many more parts."""
+        wanted = [(each, each.parts + parts) for each in self.all if not each.ended]
+        self.wait(lambda: all(each.parts >= number for each, number in wanted))
+
     def leave(self, reading: Reading) -> None:
         """This client has enough."""
         with self._change:
@@ -117,5 +123,6 @@ class Readers:
             reading.closed = True
             self._forget(reading)
         reading.data += data
+        reading.parts += 1
         reading.gap = max(reading.gap, now - reading.last)
         reading.last = now

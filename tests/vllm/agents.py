@@ -22,7 +22,7 @@ from tests.agents.inside import loopback_up
 from tests.agents.install import CACHE, NotInstalledError, installed
 from tests.agents.known import AGENTS
 from tests.agents.namespace import NoRunError, command
-from tests.agents.results import VLLM, Results, with_table
+from tests.agents.results import NO_PAGE, VLLM, Page, Results, with_table
 from tests.agents.rows import Row
 from tests.real import processes, vllm
 
@@ -40,10 +40,11 @@ def table(
         print(f"The table did not come to its end: {error}", file=sys.stderr)
         return 1
     status = _alone(agents, rows, sides, keep)
-    made = results().table(AGENTS.values(), vllm_rows.ROWS, f"vLLM {vllm.version()}")
+    shown = NO_PAGE if page is None else Page(page.read_text(encoding="utf-8"), VLLM)
+    made = results().table(AGENTS.values(), vllm_rows.ROWS, f"vLLM {vllm.version()}", shown)
     print("", made, sep="\n")
     if page is not None:
-        page.write_text(with_table(page.read_text(encoding="utf-8"), made, VLLM), encoding="utf-8")
+        page.write_text(with_table(shown.text, made, VLLM), encoding="utf-8")
     return status
 
 

@@ -19,7 +19,7 @@ from tests.support.scripted import PATIENCE
 AGENTS = ("claude", "codex", "openclaw", "opencode", "qwen", "pi")
 _SECONDS = 300
 _UPSTREAM = re.compile(r"(--upstream )http://127\.0\.0\.1:\d+")
-_AGENT = re.compile(r"\b((?:launch|setup) [a-z]+)")
+_ASKING = re.compile(r"\b((?:launch|setup) [a-z]+|vllm-tool-proxy top(?! --url))")
 _PROXY = "http://127.0.0.1:8003"
 
 
@@ -100,4 +100,4 @@ class Newcomer:
         port = shlex.quote(self._url.rpartition(":")[2])
         text = _UPSTREAM.sub(rf"\g<1>{self._upstream}", command)
         text = text.replace("--port 8003", f"--port {port}").replace(_PROXY, self._url)
-        return _AGENT.sub(rf"\1 --url {self._url}", text)
+        return _ASKING.sub(rf"\1 --url {self._url}", text)

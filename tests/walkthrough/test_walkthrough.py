@@ -1,4 +1,11 @@
-"""A newcomer reads README's first screen and the quick starts, types what stands there, and it works."""
+"""A newcomer reads README's first screen, the quick starts and what else can be typed on any machine, types it, and it
+works.
+
+Not typed here are the commands of `NOT_WALKED`. They need what no newcomer has yet: a GPU host to deploy to, with sudo
+and systemd; a box with HAProxy, a cluster with kubectl, or a Prometheus; another model server's own installation; files
+below /etc and /var. What of them can be tried is tried elsewhere: `make deploy-test`, `make cluster-test`, and
+tests/integration/test_deploy_files.py and test_systemd.py.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +16,48 @@ from pathlib import Path
 import pytest
 
 from proxy import __version__
+from proxy.agents.known import AGENTS as SETUPS
 from tests.package.build import SOURCES
 from tests.real import llama
 from tests.real.processes import ROOT, answers, free_port
 from tests.support.doctor_scripts import instead, said, scripts
 from tests.support.sources import copy_of
 from tests.walkthrough import newcomer
-from tests.walkthrough.commands import walks
+from tests.walkthrough.commands import unmarked, walks
 from tests.walkthrough.newcomer import Newcomer
 
 README, AGENTS_PAGE, SERVERS = ROOT / "README.md", ROOT / "docs" / "agents.md", ROOT / "docs" / "servers.md"
+DOCTOR, OPERATIONS, LIVE_PAGE, RULES = (
+    ROOT / "docs" / f"{name}.md" for name in ("doctor", "operations", "live-page", "rules")
+)
+# The first line of each block that is no walk.
+NOT_WALKED = {
+    "README.md": ["make demo"],
+    "deploy.md": [
+        "make deploy HOST=me@gpu-host",
+        "sudo install -D -m 644 systemd/open-to-network.conf \\",
+        "sudo systemctl stop vllm-tool-proxy",
+    ],
+    "operations.md": [
+        "install -m 0644 deploy/prometheus/alerts.yaml /etc/prometheus/tool-proxy-alerts.yaml",
+        "install -m 0644 deploy/logrotate/vllm-tool-proxy /etc/logrotate.d/",
+        "# which fixes, how often",
+    ],
+    "scale.md": [
+        "vllm-tool-proxy serve --upstream http://haproxy:8000",
+        "echo 'set server proxies/proxy1 state drain; set server alive/proxy1 state drain' "
+        "| socat - /run/haproxy/admin.sock",
+        "docker build -f deploy/kubernetes/Dockerfile -t vllm-tool-proxy:0.2.0 .",
+    ],
+    "security.md": ['key=$(openssl rand -hex 32); echo "$key"; printf %s "$key" | sha256sum'],
+    "servers.md": [
+        "vllm serve Qwen/Qwen3-Coder-30B-A3B-Instruct --port 8000",
+        "python -m sglang.launch_server --model-path Qwen/Qwen3-Coder-30B-A3B-Instruct --port 30000",
+        "lmdeploy serve api_server Qwen/Qwen3-Coder-30B-A3B-Instruct --server-port 23333",
+        "llama-server -m model.gguf --jinja -c 65536 --port 8080",
+        "litellm --config config.yaml --port 4000",
+    ],
+}
 HERMES, CODER = "Hermes' JSON", "Qwen3-Coder's XML"
 # What the stand-in asks, and what the model says to it.
 TASK = "List the files."
@@ -39,7 +78,7 @@ def _reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
     made = {**scripts(HERMES, (HERMES, CODER)), "agent": (TASK, CALL)}
     template = folder / "template.jinja"
     template.write_text(instead(made, parrot.template("chatml_tools.jinja"), "<|go:{}:0|>"), encoding="utf-8")
-    with llama.LlamaServer(said(made), template=template, timeout=60) as server:
+    with llama.LlamaServer(said(made), template=template) as server:
         port = free_port()
         reader = Newcomer(folder, server.url, port)
         copy_of(SOURCES, reader.sources)
@@ -61,6 +100,19 @@ def test_the_first_screen_has_the_three_commands() -> None:
     assert all(command in "\n".join(text.splitlines()[:SCREEN]) for command in commands)
 
 
+def test_the_first_screen_says_that_the_agent_must_be_installed_and_how() -> None:
+    """In the line that `launch` says where it is not."""
+    screen = "\n".join(README.read_text().splitlines()[:SCREEN])
+    agent = SETUPS[walks(README)["commands"][2].split()[2]]
+    assert f"`npm install -g {agent.package}@{agent.version}`" in screen
+
+
+def test_an_agent_that_is_not_installed_is_told_with_the_line_that_installs_it(reader: Newcomer) -> None:
+    agent = SETUPS["cline"]
+    ended = reader.types(walks(README)["commands"][2].replace("claude", agent.name))
+    assert ended.status == 127 and ended.err.endswith(f" npm install -g {agent.package}@{agent.version}\n"), ended
+
+
 def test_the_installed_command_is_the_one_of_the_environment(reader: Newcomer) -> None:
     assert reader.types("command -v vllm-tool-proxy").out == f"{reader.sources}/venv/bin/vllm-tool-proxy\n"
     assert reader.types("vllm-tool-proxy --version").out == f"vllm-tool-proxy {__version__}\n"
@@ -73,6 +125,20 @@ def test_the_doctor_reports_and_leaves_the_sources_as_they_are(reader: Newcomer)
     assert report.status in (0, 1), report
     assert "llama.cpp" in report.out and "parrot" in report.out
     assert (reader.sources / "rules.yaml").read_bytes() == before
+
+
+def test_the_page_of_the_doctor_begins_with_that_very_command() -> None:
+    assert walks(DOCTOR)["doctor"] == walks(README)["commands"][1:2]
+
+
+def test_the_rules_are_migrated(reader: Newcomer) -> None:
+    (migrate,) = walks(RULES)["migrate"]
+    try:
+        migrated = reader.types(migrate)
+        assert migrated.status == 0 and "rules new.yaml" in migrated.out.replace(f"{reader.sources}/", ""), migrated
+        assert (reader.sources / "new.yaml").read_bytes() == (reader.sources / "rules.yaml").read_bytes()
+    finally:
+        (reader.sources / "new.yaml").unlink(missing_ok=True)
 
 
 def test_the_launched_agent_has_its_model_call_a_tool(reader: Newcomer) -> None:
@@ -93,6 +159,12 @@ def test_a_proxy_that_stays_serves_more_than_one_agent(reader: Newcomer) -> None
         assert reader.types(write).status == 0
         assert (reader.home / ".claude" / "settings.json").exists()
         assert reader.types(launch).out == f"claude -p Fix the tests {CALLED}\n"
+        (reload,), (top, with_key) = walks(OPERATIONS)["reload"], walks(LIVE_PAGE)["top"]
+        assert json.loads(reader.types(reload).out) == {"status": "success", "message": "Configuration reloaded"}
+        (reader.sources / "admin-key").write_text("0123456789abcdef0123456789abcdef")
+        for command in (top, with_key):
+            shown = reader.types(command)
+            assert shown.status == 0 and "parrot" in shown.out, shown
         undone = reader.types(show + " --undo")
         assert undone.status == 0 and not (reader.home / ".claude" / "settings.json").exists()
 
@@ -135,6 +207,13 @@ def test_each_server_of_the_page_has_a_walk() -> None:
     assert [title.lower() for title in titles] == list(walks(SERVERS))
 
 
+def test_every_block_of_commands_is_walked_or_it_is_said_why_not() -> None:
+    pages = [README, *sorted((ROOT / "docs").glob("*.md"))]
+    assert {page.name: found for page in pages if (found := unmarked(page))} == NOT_WALKED
+    walked = {page for page in pages if walks(page)}
+    assert walked == {README, AGENTS_PAGE, SERVERS, DOCTOR, OPERATIONS, LIVE_PAGE, RULES}
+
+
 @pytest.mark.parametrize("text", ["<!-- walk: a -->\n\n```sh\nls\n```\n", "<!-- walk: a -->\n```sh\nls\n```\n" * 2])
 def test_a_mark_that_marks_nothing_is_an_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "page.md").write_text(text)
@@ -142,7 +221,12 @@ def test_a_mark_that_marks_nothing_is_an_error(tmp_path: Path, text: str) -> Non
         walks(tmp_path / "page.md")
 
 
+def test_a_block_without_a_mark_is_known_by_its_first_command(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- walk: a -->\n```sh\nls\n```\n\n```sh\npwd    # where\nls\n```\n```json\n{}\n```\n")
+    assert unmarked(page) == ["pwd"]
+
+
 def test_comments_of_commands_are_none_of_them(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text('<!-- walk: a -->\n```sh\nls "#" a#b   # lists\npwd\n```\n')
     assert walks(tmp_path / "page.md") == {"a": ('ls "#" a#b', "pwd")}
-

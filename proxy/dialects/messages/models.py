@@ -1,7 +1,7 @@
 """`GET /v1/models` and `GET /v1/models/{id}` as Anthropic's API has them (F95: Claude Code refuses what is not there).
 
 Source: the API reference, and `ModelInfo`, `SyncPage` and `ModelListParams` of the `anthropic` SDK 2.12. What the model
-server does not say is null.
+server does not say is null. One model has a field of our own beside that, `efforts`, for `setup`.
 """
 
 from __future__ import annotations
@@ -39,9 +39,11 @@ def models_page(
     return _page(unique[start : start + size], more=start + size < len(unique))
 
 
-def model_info(card: ModelCard, id: str = "") -> JsonObject:
-    """One model. `id` is the name by which the client asked, if that is not the card's own."""
-    return {
+def model_info(card: ModelCard, id: str = "", efforts: Sequence[str] | None = None) -> JsonObject:
+    """One model. `id` is the name by which the client asked, if that is not the card's own; `efforts` are the words by
+    which the model can be told how much to think, None where that is not said.
+    """
+    info: JsonObject = {
         "type": "model",
         "id": id or card.id,
         "display_name": card.alias_of or card.id,
@@ -54,6 +56,7 @@ def model_info(card: ModelCard, id: str = "") -> JsonObject:
         "deprecated_at": None,
         "retires_at": None,
     }
+    return info if efforts is None else {**info, "efforts": [*efforts]}
 
 
 def _size(limit: int | str) -> int:

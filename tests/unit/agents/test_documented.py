@@ -32,6 +32,7 @@ def test_continue_is_told_of_the_model_and_what_it_takes() -> None:
     assert (model["apiBase"], model["model"], model["provider"]) == (VALUES.v1, VALUES.model, "openai")
     assert model["defaultCompletionOptions"] == {"maxTokens": 8192, "contextLength": 65536}
     assert continues_model(replace(VALUES, context=None))["defaultCompletionOptions"] == {"maxTokens": 8192}
+    assert model["requestOptions"] == {"timeout": PATIENCE}, "in seconds"
     pictures = [continues_model(replace(VALUES, images=images))["capabilities"] for images in (False, True)]
     assert pictures == [["tool_use"], ["tool_use", "image_input"]]
 

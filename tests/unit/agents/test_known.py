@@ -60,8 +60,11 @@ def test_a_key_stands_in_no_file_and_none_is_made_up_beside_it(agent: Agent) -> 
 @EVERY
 def test_it_is_said_what_was_run(agent: Agent) -> None:
     assert agent.run_here == (agent.name in ("claude", "codex", "openclaw", "opencode", "qwen", "pi", "cline"))
-    assert agent.origin.startswith("run here" if agent.run_here else "not run here; from ")
-    assert re.fullmatch(r"2026-\d\d-\d\d", agent.date) and agent.date in agent.origin
+    assert agent.tested == (agent.name == "sdk")
+    word = f"run here with version {agent.version}" if agent.run_here else "not run here"
+    documented = f"from its documentation ({agent.source}), as of {agent.date}"
+    assert agent.origin == f"{'run in the tests' if agent.tested else word}; {documented}"
+    assert re.fullmatch(r"2026-\d\d-\d\d", agent.date)
 
 
 @EVERY
@@ -82,9 +85,9 @@ def test_the_page_says_of_each_what_is_written_and_where_it_is_from(agent: Agent
     configuration = agent.configure(replace(VALUES, home="~"))
     for path in (*(file.path for file in configuration.files), configuration.written):
         assert path in line
-    if agent.name != "sdk":
-        source = agent.source.removeprefix("https://")
-        assert (f"run here, {agent.version}" if agent.run_here else f"not run here; {source}, {agent.date}") in line
+    documented = f"; {agent.source.replace('https://', '')}, {agent.date} |"
+    word = "run in the tests" if agent.tested else "not run here"
+    assert (f"| run here, {agent.version} |" if agent.run_here else word + documented) in line
 
 
 def test_a_model_that_takes_pictures_is_told_so() -> None:

@@ -251,7 +251,7 @@ def test_a_long_text_is_read_or_refused(unit: str) -> None:
             read_literal(start + text, marks=MARKS, lists=["a"])
 
 
-def test_C9_what_only_python_escapes_stays_as_it_is_in_the_quotation_marks_of_json() -> None:
+def test_c9_what_only_python_escapes_stays_as_it_is_in_the_quotation_marks_of_json() -> None:
     for text in ("\\033[1m", "\\0", "\\app", "\\vendor", "\\xadmin", "\\Users", "a \\\n b"):
         assert read_literal(f'{{"a": "{text}",}}') == {"a": text}
     assert read_literal("['\\033[1m', '\\x41']") == ["\033[1m", "A"]

@@ -54,6 +54,19 @@ def test_the_return_value_is_the_exit_code(words: list[str], message: str, capsy
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["doctor", "setup", "check"])
+def test_ctrl_c_is_one_line_and_a_status_of_its_own(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*words: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_run", interrupted)
+    monkeypatch.setattr(cli, "_check", interrupted)
+    assert cli.main([command]) == 130
+    assert capsys.readouterr() == ("", "vllm-tool-proxy: interrupted: this did not come to its end\n")
+
+
 def test_the_package_folder_is_spelled_as_the_user_does_if_it_is_the_same(tmp_path: Path) -> None:
     (tmp_path / "current").symlink_to(PACKAGE.parent)
     spelled = str(tmp_path / "current")

@@ -168,18 +168,42 @@ def test_a_name_that_is_not_listed_is_asked_for(monkeypatch: pytest.MonkeyPatch)
     assert ends(found, "gone") == (Status.USAGE, "the proxy has no model 'gone'; choose with --model: m")
 
 
-def test_a_name_of_a_family_that_can_be_told_how_much_to_think_has_words_for_it(
+def test_the_proxy_says_how_much_a_model_can_be_told_to_think(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the names suggest, and of an alias that is listed too; what is no word is none."""
+    paths = {
+        "/v1/models": cards("Qwen3-Coder", "gpt-oss-20b", "claude-opus-4", max_model_len=4096),
+        "/v1/models/Qwen3-Coder": told({"type": "model", "display_name": "Qwen3-Coder", "efforts": ["low", 7]}),
+        "/v1/models/gpt-oss-20b": told({"type": "model", "display_name": "gpt-oss-20b", "efforts": []}),
+        "/v1/models/claude-opus-4": told({"type": "model", "display_name": "gpt-oss-20b", "efforts": ["high"]}),
+    }
+    found, server = facts(monkeypatch, paths, "secret")
+    assert found.served("Qwen3-Coder") == Served("Qwen3-Coder", 4096, False, ("low",))
+    assert server.headers == {"Authorization": "Bearer secret", "anthropic-version": "2023-06-01"}
+    assert found.served("gpt-oss-20b").efforts == ()
+    assert found.served("claude-opus-4") == Served("claude-opus-4", 4096, False, ("high",))
+
+
+def test_an_alias_takes_pictures_if_its_model_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = {"data": [{"id": "m"}, {"id": "claude-m"}], "models": [{"model": "m", "capabilities": ["multimodal"]}]}
+    behind = told({"type": "model", "display_name": "m"})
+    found, _ = facts(monkeypatch, {"/v1/models": told(listed), "/v1/models/claude-m": behind, "/v1/models/big": behind})
+    assert [found.served(name).images for name in ("claude-m", "big", "m")] == [True, True, True]
+
+
+def test_of_a_proxy_that_does_not_say_it_a_model_has_the_words_of_its_names_family(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """So has an alias of such a model; a proxy that does not name the model behind one says nothing of it."""
     paths = {
-        "/v1/models": cards("Qwen/Qwen3.5-9B", "gpt-oss-20b", "other"),
+        "/v1/models/claude-opus-4": told({"type": "model", "display_name": "gpt-oss-20b"}),
+        "/v1/models": cards("Qwen/Qwen3.5-9B", "gpt-oss-20b", "other", "claude-opus-4"),
         "/v1/models/big": told({"type": "model", "display_name": "gpt-oss-20b"}),
         "/v1/models/unsaid": told({"type": "model", "display_name": 7}),
     }
     found, _ = facts(monkeypatch, paths)
     assert found.served("Qwen/Qwen3.5-9B").efforts == ("none", "medium")
     assert found.served("big").efforts == found.served("gpt-oss-20b").efforts == ("low", "medium", "high")
+    assert found.served("claude-opus-4").efforts == ("low", "medium", "high")
     assert found.served("other").efforts == found.served("unsaid").efforts == ()
 
 

@@ -30,7 +30,7 @@ def shown(configuration: Configuration, values: Values = VALUES) -> list[str]:
 
 def test_what_is_empty_is_not_said() -> None:
     assert shown(Configuration()) == [
-        "# An agent: not run here; from https://docs, as of 2026-11-22",
+        "# An agent: not run here; from its documentation (https://docs), as of 2026-11-22",
         "# proxy http://h:1, model m, context 65536 tokens",
     ]
 
@@ -85,6 +85,7 @@ def answer(path: str, body: object) -> Made:
         "/": {"service": "vllm-tool-proxy"},
         "/_ready": {},
         "/v1/models": {"data": [{"id": "m", "max_model_len": 65536}]},
+        "/v1/models/m": {"type": "model", "display_name": "m", "efforts": []},
     }
     return 200, json.dumps(said[path]).encode()
 
@@ -151,6 +152,14 @@ def test_words_that_cannot_be_read_are_refused(words: list[str]) -> None:
     for command in (setup_command, launch_command):
         with pytest.raises(RulesError, match="argument"):
             command("x", words)
+
+
+def test_one_thing_is_done_at_a_time(home: Path) -> None:
+    """What would come first, if two were asked for, nobody can know."""
+    for words in (["--write", "--undo"], ["--launch", "--undo"], ["--write", "--launch"]):
+        with pytest.raises(RulesError, match="not allowed with argument"):
+            setup_command("x", ["pi", *words])
+    assert files(home) == {}
 
 
 class Became(Exception):

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import sys
+import termios
 from collections.abc import Iterator
 
 import pytest
@@ -103,11 +104,37 @@ def _without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, None)
 
 
+def written_over(shown: str) -> list[str]:
+    """What stood on the terminal's line, one after the other; that it is one line only is asserted."""
+    assert "\n" not in shown
+    return [line.rstrip() for line in shown.split("\r") if line]
+
+
 @pytest.mark.usefixtures("_without_rich")
-def test_without_rich_a_terminal_gets_lines(terminal: Terminal) -> None:
-    with progress("doctor", 1, stream=terminal.stream) as bar:
-        bar.step("models")
-    assert terminal.shown() == "doctor: 1/1 models\r\n"
+def test_without_rich_a_terminal_gets_a_bar_of_one_line_that_is_gone_in_the_end(terminal: Terminal) -> None:
+    with progress("doctor", 4, stream=terminal.stream) as bar:
+        for name in ("models", "streams", "a\nb\x1b[2J"):
+            bar.step(name)
+    assert written_over(terminal.shown()) == [
+        "doctor [                        ] 0/4 models",
+        "doctor [######                  ] 1/4 streams",
+        "doctor [############            ] 2/4 a b [2J",
+        "",
+    ]
+
+
+@pytest.mark.usefixtures("_without_rich")
+@pytest.mark.parametrize(("columns", "width"), [(20, 19), (0, 79)], ids=["narrow", "of no size"])
+def test_it_fits_the_terminal_and_more_steps_than_it_has_lines_are_no_matter(
+    terminal: Terminal, columns: int, width: int
+) -> None:
+    termios.tcsetwinsize(terminal.stream.fileno(), (24, columns))
+    with pytest.raises(ValueError, match="broken"), progress("replay", 500, stream=terminal.stream) as bar:
+        bar.step("name" * 40)
+        raise ValueError("broken")
+    shown = terminal.shown()
+    assert {len(line) for line in shown.split("\r") if line} == {width}
+    assert written_over(shown)[-1] == "", "an error leaves the line empty too"
 
 
 def test_a_loop_makes_a_step_of_each_item() -> None:

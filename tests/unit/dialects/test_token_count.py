@@ -6,13 +6,12 @@ import json
 from typing import Any
 
 import pytest
-import requests
 
 from proxy.codec.json_text import JsonObject
 from proxy.dialects.token_count import HEADER, count, estimate
 from proxy.errors import UpstreamRefused
 from proxy.upstream.paths import MESSAGES_COUNT_TOKENS, TOKENIZE
-from tests.support.scripted import PATIENCE, WRITE_FILE, Upstream, answer
+from tests.support.scripted import WRITE_FILE
 
 CHAT: dict[str, Any] = {
     "model": "Qwen/Qwen3-8B",
@@ -40,16 +39,6 @@ class Server:
     def post(self, path: str, body: bytes) -> tuple[int, bytes]:
         self.asked.append((path, json.loads(body)))
         return self.answers[path] or (404, b'{"detail":"Not Found"}')
-
-
-def over_http(url: str) -> Any:
-    """The way to a real server."""
-
-    def post(path: str, body: bytes) -> tuple[int, bytes]:
-        found = requests.post(url + path, data=body, headers={"Content-Type": "application/json"}, timeout=PATIENCE)
-        return found.status_code, found.content
-
-    return post
 
 
 def test_the_servers_tokenizer_is_asked_first_with_the_translated_request() -> None:
@@ -127,32 +116,6 @@ def test_what_the_caller_raises_passes_through(broken: str) -> None:
 
     with pytest.raises(UpstreamRefused):
         count(post, CHAT, CLIENT)
-
-
-def test_a_real_llama_server_counts_by_the_second_way(llama: str) -> None:
-    """It has a /tokenize of its own, which answers 200 and no count."""
-    asked: list[str] = []
-    real = over_http(llama)
-
-    def post(path: str, body: bytes) -> tuple[int, bytes]:
-        asked.append(path)
-        status, data = real(path, body)
-        assert status == 200
-        return int(status), bytes(data)
-
-    number, way = count(post, CHAT, CLIENT)
-    assert (way, asked) == ("count_tokens", [TOKENIZE, MESSAGES_COUNT_TOKENS])
-    direct = requests.post(llama + MESSAGES_COUNT_TOKENS, json=CLIENT, timeout=PATIENCE).json()["input_tokens"]
-    assert number == direct > 10
-    longer = {**CLIENT, "messages": [{"role": "user", "content": "one two three " * 50}]}
-    assert count(post, CHAT, longer)[0] > number
-
-
-def test_a_server_that_answers_as_vllm_counts_by_the_first_way() -> None:
-    tokens = list(range(100_000))
-    with Upstream([answer({"count": 100_000, "max_model_len": 131072, "tokens": tokens})]) as server:
-        assert count(over_http(server.url), CHAT, CLIENT) == (100_000, "tokenize")
-        assert server.seen[0].json == {**CHAT, "add_generation_prompt": True}
 
 
 # The estimate: 2 tokens for 7 bytes, rounded up.

@@ -116,7 +116,7 @@ def test_a_syntax_is_read_if_a_call_in_it_comes_as_that_call() -> None:
 
 def test_a_model_that_calls_instead_of_repeating_tells_nothing_of_the_syntax() -> None:
     became = trials(repeating((HERMES, CODER), raw=CALL[HERMES]))
-    assert (became[HERMES], became[CODER]) == (Trial.READ, Trial.UNREAD)
+    assert (became[HERMES], became[CODER]) == (Trial.READ, Trial.UNWRITTEN)
 
 
 def test_of_marks_that_no_model_repeats_its_own_call_is_the_trial() -> None:

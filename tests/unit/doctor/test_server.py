@@ -53,6 +53,14 @@ def test_what_is_no_model_server_is_told_in_one_line(answer: Made, words: str) -
     assert str(caught.value) == words
 
 
+def test_this_proxy_is_no_model_server() -> None:
+    """It lists its server's models, and what it repairs would never be found."""
+    with pytest.raises(NoServerError) as caught:
+        examined({"/v1/models": cards({"id": "m", "owned_by": "vllm"}), "/": told({"service": "vllm-tool-proxy"})})
+    words = "http://h:1 is a vllm-tool-proxy, and no model server; name the one behind it with --upstream"
+    assert str(caught.value) == words
+
+
 ADAPTER: dict[str, Any] = {"id": "lora", "parent": "m", "max_model_len": 10}
 MODEL: dict[str, Any] = {"id": "m", "max_model_len": 4096, "owned_by": "vllm"}
 
@@ -108,7 +116,7 @@ def test_the_kind_is_what_the_list_says_else_what_the_version_tells(
     card: dict[str, Any], paths: dict[str, Made], kind: str, version: str, asked: list[str]
 ) -> None:
     at, seen = examined({"/v1/models": cards(card), **paths})
-    assert (at.kind, at.version, seen[1:]) == (kind, version, asked)
+    assert (at.kind, at.version, seen) == (kind, version, ["/v1/models", "/", *asked])
     assert [*at.answers] == (asked[-1:] if version else [])
 
 

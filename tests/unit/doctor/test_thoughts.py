@@ -53,7 +53,7 @@ def test_thoughts_in_the_text_are_harm_and_the_rule_that_mends_it_is_named() -> 
     (finding,) = found(PROBES, "thoughts", thinking(whole("Hm.</think>Yes.", thoughts="Hm.")))
     assert finding.level is Level.HARM and finding.rule == ("reasoning", "split")
     assert "…</think>" in finding.what and "beside the field reasoning_content" in finding.what
-    assert "knows no family by this name" in finding.proxy
+    assert "knows no family of this model" in finding.proxy
 
 
 def test_of_a_known_family_the_marks_are_its_own() -> None:

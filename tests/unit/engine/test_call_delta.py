@@ -26,7 +26,7 @@ def test_the_words_of_chat_completions_are_standard() -> None:
 
 @pytest.mark.parametrize("name", ["arguments", "parsed_arguments", "args", "input"])
 @pytest.mark.parametrize("inside", [True, False])
-def test_F25_the_arguments_under_other_names(name: str, inside: bool) -> None:
+def test_f25_the_arguments_under_other_names(name: str, inside: bool) -> None:
     """In `function` or beside it; an empty one does not hide a later one."""
     function: dict[str, Any] = {"name": "f", "arguments": ""}
     entry = {"index": 0, "function": {**function, name: '{"a": 1}'} if inside else function}
@@ -36,14 +36,14 @@ def test_F25_the_arguments_under_other_names(name: str, inside: bool) -> None:
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_F29_an_object_means_its_json(inside: bool) -> None:
+def test_f29_an_object_means_its_json(inside: bool) -> None:
     values = {"a": [1, "größe", {"b": None}]}
     entry = {"function": {"name": "f", "arguments": values}} if inside else {"name": "f", "arguments": values}
     said = read(entry)
     assert (said.name, said.fragment, said.standard) == ("f", '{"a":[1,"größe",{"b":null}]}', False)
 
 
-def test_F26_null_and_nothing_are_no_fragment() -> None:
+def test_f26_null_and_nothing_are_no_fragment() -> None:
     for entry in ({"function": {"name": "f", "arguments": None}}, {"function": {"name": "f"}}, {"name": "f"}):
         assert read(entry).fragment == ""
     assert read({"function": {"name": "f", "arguments": {}}}).fragment == "{}"
@@ -53,7 +53,7 @@ def test_F26_null_and_nothing_are_no_fragment() -> None:
     ("index", "number"),
     [(0, 0), (7, 7), ("3", 3), (None, None), (-1, None), (True, None), (1.5, None), ("x", None), ("²", None)],
 )
-def test_F42_an_index_that_is_none_is_missing(index: Json, number: int | None) -> None:
+def test_f42_an_index_that_is_none_is_missing(index: Json, number: int | None) -> None:
     said = read({"index": index, "function": {"name": "f"}})
     assert said.index == number
     assert said.standard is (index is None or isinstance(index, int))
@@ -61,7 +61,7 @@ def test_F42_an_index_that_is_none_is_missing(index: Json, number: int | None) -
 
 
 @pytest.mark.parametrize(("given", "id_"), [("x", "x"), ("", ""), (None, None), (5, "5"), (True, None), ({}, None)])
-def test_F43_F44_ids_are_strings_or_missing(given: Json, id_: str | None) -> None:
+def test_f43_f44_ids_are_strings_or_missing(given: Json, id_: str | None) -> None:
     said = read({"id": given, "function": {"name": "f"}})
     assert said.id == id_
     assert said.standard is isinstance(given, str | None)

@@ -59,7 +59,7 @@ def test_what_has_the_wrong_type_is_not_said(entry: dict[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_F64_a_delta_that_says_nothing(said: dict[str, Any]) -> None:
+def test_f64_a_delta_that_says_nothing(said: dict[str, Any]) -> None:
     assert read_choice(delta(**said)).sign_of_life
     assert read_choice({**delta(**said), "logprobs": None}).sign_of_life
     assert not read_choice({**delta(**said), "logprobs": {"content": [1]}}).sign_of_life
@@ -67,7 +67,7 @@ def test_F64_a_delta_that_says_nothing(said: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("said", [{"role": "assistant"}, {"content": " "}, {"refusal": "no"}, {"more": [1]}], ids=str)
-def test_F64_whatever_else_is_something(said: dict[str, Any]) -> None:
+def test_f64_whatever_else_is_something(said: dict[str, Any]) -> None:
     assert not read_choice(delta(**said)).sign_of_life
 
 

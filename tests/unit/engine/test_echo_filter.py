@@ -18,7 +18,7 @@ def fed(cut: list[str], *known: str) -> tuple[list[str], EchoFilter[str]]:
 
 
 @pytest.mark.parametrize("text", [ARGUMENTS, f"\n{ARGUMENTS}", f"{ARGUMENTS}\n", f" {ARGUMENTS} \n"])
-def test_F28_all_of_a_calls_arguments_is_a_repetition_at_every_cut(text: str) -> None:
+def test_f28_all_of_a_calls_arguments_is_a_repetition_at_every_cut(text: str) -> None:
     for cut in all_cuts(text):
         given, echo = fed(cut, '{"x": 1}', ARGUMENTS)
         assert given == [""] * len(given)

@@ -460,7 +460,7 @@ INNER = ("x = {", "}; y", 'print("}")', '{"a": "b"}', '"}"', 'a", b', 'say "hi",
 
 
 @pytest.mark.parametrize("inner", INNER)
-def test_C4_what_was_sent_begins_the_string_whose_marks_have_no_backslash(inner: str) -> None:
+def test_c4_what_was_sent_begins_the_string_whose_marks_have_no_backslash(inner: str) -> None:
     """A mark that could end the string waits, with what follows it, until the end of the call tells."""
     values: JsonObject = {"count": 1, "label": f'x "{inner}" y'}
     text = json.dumps(values).replace('\\"', '"')

@@ -207,7 +207,7 @@ def test_words_are_no_texts_but_where_nothing_else_may_stand(word: str, value: A
 
 @pytest.mark.parametrize("mark", ['"', "'"])
 @pytest.mark.parametrize("command", ["ls", "ls -la /tmp", "f(a)", ""])
-def test_C9_a_text_without_its_last_mark_takes_nothing_along(command: str, mark: str) -> None:
+def test_c9_a_text_without_its_last_mark_takes_nothing_along(command: str, mark: str) -> None:
     """Its end would be the mark of another text: the next call's, or the next keyword's."""
     tools = offered(function("bash", {"command": {"type": "string"}, "mode": {"type": "string"}}, "command"))
     broken = f"bash(command={mark}{command}"

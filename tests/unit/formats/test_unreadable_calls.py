@@ -213,7 +213,7 @@ def test_what_only_looks_like_a_call_hides_none_behind_it(mention: str, place: s
 
 @pytest.mark.parametrize("between", ["\n", "\n\nThen:\n\n", " and then "])
 @pytest.mark.parametrize("name", ["Hermes", "Qwen2.5", "Kimi", "DeepSeek V3", "DeepSeek V3.1"])
-def test_C9_a_text_without_its_last_mark_takes_no_other_call_along(name: str, between: str) -> None:
+def test_c9_a_text_without_its_last_mark_takes_no_other_call_along(name: str, between: str) -> None:
     """Its end would be the mark of the next call's text."""
     for command in ("ls", "ls -la", 'echo \\"x\\"', "a}b", "{"):
         broken_off = FAMILIES[name]("bash", f'{{"command": "{command}}}')
@@ -224,7 +224,7 @@ def test_C9_a_text_without_its_last_mark_takes_no_other_call_along(name: str, be
 
 @pytest.mark.parametrize("text", ["ls}}", 'x"}, y"}}', "ls}"])
 @pytest.mark.parametrize("name", ["name", '"name"'])
-def test_C9_a_text_takes_no_other_call_of_its_list_along(text: str, name: str) -> None:
+def test_c9_a_text_takes_no_other_call_of_its_list_along(text: str, name: str) -> None:
     listed = (
         f'[TOOL_CALLS][{{{name}: "bash", "arguments": {{"command": "{text}, '
         f'{{{name}: "bash", "arguments": {{"command": "rm x"}}}}]'
@@ -233,7 +233,7 @@ def test_C9_a_text_takes_no_other_call_of_its_list_along(text: str, name: str) -
         assert all("name" not in str(given) for _, given in called(listed, size=size)), listed
 
 
-def test_C9_a_comma_before_a_brace_ends_no_call_whose_line_goes_on() -> None:
+def test_c9_a_comma_before_a_brace_ends_no_call_whose_line_goes_on() -> None:
     text = '[TOOL_CALLS]bash[ARGS]{"command": "a",}b", "mode": "m"}'
     for size in (0, 1, 7):
         assert all(given != {"command": "a"} for _, given in called(text, size=size))

@@ -77,12 +77,12 @@ def test_whatever_the_text_what_comes_of_it_is_strict_json(text: str, stopped: b
 
 
 @pytest.mark.parametrize("text", ["", "  ", "null", '""'])
-def test_F26_no_arguments_at_all_are_an_empty_object(text: str) -> None:
+def test_f26_no_arguments_at_all_are_an_empty_object(text: str) -> None:
     assert first(text) == ({}, ["empty_arguments"])
     assert first(text, stopped=False) is None
 
 
-def test_F19_a_missing_opening_brace_is_supplied() -> None:
+def test_f19_a_missing_opening_brace_is_supplied() -> None:
     assert first('"command": "echo {hi}"}') == ({"command": "echo {hi}"}, ["opening_brace"])
     assert first('"command": "echo hi"') == ({"command": "echo hi"}, ["opening_brace", "closers"])
     assert first('"command": "echo hi"', stopped=False) is None
@@ -99,35 +99,35 @@ def test_F19_a_missing_opening_brace_is_supplied() -> None:
         ("{", {}),
     ],
 )
-def test_F20_missing_closers_are_supplied_if_the_model_stopped_by_itself(text: str, values: JsonObject) -> None:
+def test_f20_missing_closers_are_supplied_if_the_model_stopped_by_itself(text: str, values: JsonObject) -> None:
     """F56: never if it was cut off."""
     assert first(text) == (values, ["closers"])
     assert first(text, stopped=False) is None
 
 
 @pytest.mark.parametrize("text", ['{"a": "x', '{"a": "x\\', '{"a', '{"a"', '{"a":', '{"a": 1,', '{"a": tru', '{"a": "'])
-def test_F56_what_was_cut_in_the_middle_is_never_completed(text: str) -> None:
+def test_f56_what_was_cut_in_the_middle_is_never_completed(text: str) -> None:
     assert first(text) is None
 
 
-def test_F21_brackets_in_strings_do_not_count() -> None:
+def test_f21_brackets_in_strings_do_not_count() -> None:
     assert first('{"content": "}"}') == ({"content": "}"}, [])
     assert first('{"content": "}{"') == ({"content": "}{"}, ["closers"])
     assert first('{"content": "\\"}"}</tool_call>') == ({"content": '"}'}, ["junk"])
 
 
 @pytest.mark.parametrize("text", ['{"a": 1}{"a": 1}', '{"a": 1} {"a":1}\n{"a": 1}', '{"a": [true]}{"a": [true]}'])
-def test_F27_the_same_object_several_times_is_one(text: str) -> None:
+def test_f27_the_same_object_several_times_is_one(text: str) -> None:
     found = next(read_arguments(text))
     assert [reader.id for reader in found.readers] == ["doubled"]
     assert text.startswith(found.text)
 
 
-def test_F27_two_objects_that_differ_are_no_repetition() -> None:
+def test_f27_two_objects_that_differ_are_no_repetition() -> None:
     assert all("doubled" not in [reader.id for reader in found.readers] for found in read_arguments('{"a": 1}{"a": 2}'))
 
 
-def test_F29_what_was_encoded_twice_or_thrice_is_read() -> None:
+def test_f29_what_was_encoded_twice_or_thrice_is_read() -> None:
     once = json.dumps({"a": 'say "hi"'})
     assert first(json.dumps(once)) == ({"a": 'say "hi"'}, ["double_encoded"])
     assert first(json.dumps(once + "</tool_call>")) == ({"a": 'say "hi"'}, ["double_encoded", "junk"])
@@ -146,19 +146,19 @@ def test_F29_what_was_encoded_twice_or_thrice_is_read() -> None:
         ('{"a": "it\\\'s"}', {"a": "it's"}),
     ],
 )
-def test_F30_what_is_not_written_as_json_is(text: str, values: JsonObject) -> None:
+def test_f30_what_is_not_written_as_json_is(text: str, values: JsonObject) -> None:
     assert first(text) == (values, ["literals"])
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "nan", "inf", "-inf", "undefined", "None1"])
-def test_C9_a_word_that_says_no_value_leaves_no_reading(word: str) -> None:
+def test_c9_a_word_that_says_no_value_leaves_no_reading(word: str) -> None:
     """JSON has none for it, and null is another value."""
     for text in (f'{{"a": {word}}}', f'{{"a": [1, {word}],}}', f"{{'a': {word}}}", f"{{a: {word}}}", f'{{"a": {word}'):
         assert first(text) is None
         assert list(read_arguments(text, schema=SCHEMA)) == []
 
 
-def test_F30_typographic_quotation_marks_count_where_there_are_no_others() -> None:
+def test_f30_typographic_quotation_marks_count_where_there_are_no_others() -> None:
     assert first("{“a”: “b”}") == ({"a": "b"}, ["smart_quotes"])
     assert first('{"a": "“b”"}') == ({"a": "“b”"}, [])
     assert first('{“a”: "b", "c": “d \\” \' e”, „f“: 1}') == ({"a": "b", "c": "d \\” ' e", "f": 1}, ["smart_quotes"])
@@ -180,7 +180,7 @@ def test_F30_typographic_quotation_marks_count_where_there_are_no_others() -> No
         '{"a": 1} ok',
     ],
 )
-def test_F31_a_little_junk_around_the_object_goes(text: str) -> None:
+def test_f31_a_little_junk_around_the_object_goes(text: str) -> None:
     found = next(read_arguments(text))
     assert (found.text, [reader.id for reader in found.readers]) == ('{"a": 1}', ["junk"])
 
@@ -188,21 +188,21 @@ def test_F31_a_little_junk_around_the_object_goes(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ['{"a": 1} and so on', f'{"x" * 97}{{"a": 1}}', '{"a": 1}{"b"', '{"a": 1}, "b": 2', '[{"a": 1}]']
 )
-def test_F31_more_than_a_little_is_no_junk(text: str) -> None:
+def test_f31_more_than_a_little_is_no_junk(text: str) -> None:
     assert all("junk" not in [reader.id for reader in found.readers] for found in read_arguments(text))
 
 
-def test_F31_the_text_of_the_object_stays_as_it_is() -> None:
+def test_f31_the_text_of_the_object_stays_as_it_is() -> None:
     assert next(read_arguments('{"a":  1.10, "b": "\\u00e9"}</tool_call>')).text == '{"a":  1.10, "b": "\\u00e9"}'
 
 
-def test_C9_of_doubled_keys_only_those_with_the_same_value_are_one() -> None:
+def test_c9_of_doubled_keys_only_those_with_the_same_value_are_one() -> None:
     assert first('{"a": {"b": 1, "b": 1}, "a": {"b": 1}}') == ({"a": {"b": 1}}, ["duplicate_key"])
     for text in ('{"a": 1, "a": 2}', '{"a": {"b": 1, "b": 1.5}}', "{'a': 1, 'a': True}", '{"a": 1, "a": "1",}'):
         assert first(text) is None
 
 
-def test_C9_marks_in_comments_and_between_items_leave_no_reading() -> None:
+def test_c9_marks_in_comments_and_between_items_leave_no_reading() -> None:
     for value in ('"b" // "c"\n', '"b" /* "c" */', '["""b"""]', '["b" "c"]', '"""b"""'):
         assert first(f'{{"a": {value}}}') is None
 
@@ -244,7 +244,7 @@ def test_what_is_read_by_the_schema_says_so() -> None:
 
 
 @pytest.mark.parametrize("text", ['"c"', '"c" d', '"c" d"', "= {}}", '= {"b": 1}}', '"c"} ok', '" c'])
-def test_F56_nothing_supplies_the_end_of_a_string(text: str) -> None:
+def test_f56_nothing_supplies_the_end_of_a_string(text: str) -> None:
     """C9: which mark was meant to be the last is not known."""
     assert list(read_arguments('{"a": "b ' + text, schema=SCHEMA)) == []
 
@@ -329,14 +329,14 @@ def test_a_hostile_text_of_64_000_characters_is_over_soon(unit: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["{'a': 'x \\\n y'}", "{\"a\": 'x \\\n y'}", "{'a': \"x \\\n y\"}"])
-def test_C9_in_pythons_quotation_marks_a_backslash_at_the_end_of_a_line_joins_the_lines(text: str) -> None:
+def test_c9_in_pythons_quotation_marks_a_backslash_at_the_end_of_a_line_joins_the_lines(text: str) -> None:
     """It is an escape of Python's own; JSON has none, so there it stays."""
     assert first(text) == ({"a": "x  y"}, ["literals"])
     assert first('{"a": "x \\\n y"}') == ({"a": "x \\\n y"}, ["literals"])
 
 
 @pytest.mark.parametrize("inside", ["x \\\n y\nz", "a\nb \\\n c"])
-def test_C9_beside_line_ends_that_python_does_not_allow_it_leaves_no_reading(inside: str) -> None:
+def test_c9_beside_line_ends_that_python_does_not_allow_it_leaves_no_reading(inside: str) -> None:
     assert not list(read_arguments(f"{{'a': '{inside}'}}"))
     assert first(f'{{"a": "{inside}"}}') == ({"a": inside}, ["literals"])
 
@@ -354,7 +354,7 @@ def test_C9_beside_line_ends_that_python_does_not_allow_it_leaves_no_reading(ins
         '{"a": 1, /* b */ "a": 1}',
     ],
 )
-def test_C9_a_key_that_stands_twice_in_what_is_no_JSON_leaves_no_reading(text: str) -> None:
+def test_c9_a_key_that_stands_twice_in_what_is_no_json_leaves_no_reading(text: str) -> None:
     assert not list(read_arguments(text))
 
 

@@ -76,7 +76,7 @@ def test_what_is_wrong_is_put_right_and_told(text: str, arguments: str, fixes: l
 
 
 @pytest.mark.parametrize("text", ["[]", '"a"', "5", "no", '{"path": "a', '{"path": "a"', '{"path": {}', "{'path"])
-def test_F56_what_was_cut_off_is_never_completed(text: str) -> None:
+def test_f56_what_was_cut_off_is_never_completed(text: str) -> None:
     assert ids(text, stopped=False) is None
 
 
@@ -100,13 +100,13 @@ def test_a_tool_that_was_not_offered_gets_strict_json_only() -> None:
     )
 
 
-def test_C9_a_key_with_two_values_is_no_call() -> None:
+def test_c9_a_key_with_two_values_is_no_call() -> None:
     schema: JsonObject = {"type": "object", "properties": {"a": {"type": "integer"}}}
     assert ids('{"a": "x", "a": 1}', schema) is None
     assert ids('{"a": "1", "a": "1"}', schema) == ('{"a": 1}', ["duplicate_key", "literal"])
 
 
-def test_F37_a_missing_name_is_told_by_the_keys() -> None:
+def test_f37_a_missing_name_is_told_by_the_keys() -> None:
     repairer = Repairer(offered(), Policy())
     found = repairer.repair("", '{"path": "a", "content": "b"}', stopped=True)
     assert found is not None
@@ -114,14 +114,14 @@ def test_F37_a_missing_name_is_told_by_the_keys() -> None:
     assert repairer.repair("", '{"nothing": 1}', stopped=True) is None
 
 
-def test_F33_a_misspelled_key_only_where_the_rules_ask_for_it() -> None:
+def test_f33_a_misspelled_key_only_where_the_rules_ask_for_it() -> None:
     for typos, key in ((True, "path"), (False, "pathh")):
         found = repaired(SCHEMA, '{"pathh": "a"}', policy=Policy(typos=typos))
         assert found is not None
         assert found.values == {key: "a"}
 
 
-def test_F32_html_entities_are_decoded_only_by_a_rule_that_says_so() -> None:
+def test_f32_html_entities_are_decoded_only_by_a_rule_that_says_so() -> None:
     text = '{"path": "a &amp;&amp; b"}'
     assert ids(text) == (text, [])
     rule = ToolRule("entities", "tool", ("path",), "is_string", "unescape_html")
@@ -130,7 +130,7 @@ def test_F32_html_entities_are_decoded_only_by_a_rule_that_says_so() -> None:
     assert (found.values, [fix.id for fix in found.fixes]) == ({"path": "a && b"}, ["rule:entities"])
 
 
-def test_F34_an_alias_of_a_key_is_a_matter_of_a_rule() -> None:
+def test_f34_an_alias_of_a_key_is_a_matter_of_a_rule() -> None:
     rule = ToolRule("alias", "tool", ("cmd",), "exists", "rename_parameter", to="path")
     found = repaired(SCHEMA, '{"cmd": 5}', policy=Policy(rules=(rule,)))
     assert found is not None
@@ -310,7 +310,7 @@ def test_a_schema_that_is_none_does_no_harm(parameters: Any) -> None:
             assert isinstance(json.loads(arguments[0]), dict)
 
 
-def test_a_call_of_2_MB_is_done_in_time() -> None:
+def test_a_call_of_2_mb_is_done_in_time() -> None:
     """C7: also where something is wrong at its very end."""
     schema: JsonObject = {**SCHEMA, "additionalProperties": False}
     tools = read_tools([{"type": "function", "function": {"name": "tool", "parameters": schema}}])

@@ -110,11 +110,11 @@ def test_the_fixes_together_only_ever_make_it_better_and_twice_is_once(kind: Kin
         (" path\n", TEXT),
     ],
 )
-def test_F7_F15_markup_and_quotation_marks_in_keys_go(key: str, schema: JsonObject) -> None:
+def test_f7_f15_markup_and_quotation_marks_in_keys_go(key: str, schema: JsonObject) -> None:
     assert mended(members(path=schema), {key: "a"}) == ({"path": "a"}, ["key_markup"])
 
 
-def test_F7_a_key_that_the_schema_knows_stays_whatever_it_looks_like() -> None:
+def test_f7_a_key_that_the_schema_knows_stays_whatever_it_looks_like() -> None:
     schema = members(**{"<b>": TEXT, "b": INTEGER})
     assert mended(schema, {"<b>": "x", "b": "1"}) == ({"<b>": "x", "b": 1}, ["literal"])
 
@@ -130,36 +130,36 @@ def test_F7_a_key_that_the_schema_knows_stays_whatever_it_looks_like() -> None:
         ({"$ref": "#/$defs/list", "$defs": {"list": {"type": "array"}}}, "[1]", [1]),
     ],
 )
-def test_F22_arrays_and_objects_as_strings_are_read(schema: JsonObject, text: str, value: Json) -> None:
+def test_f22_arrays_and_objects_as_strings_are_read(schema: JsonObject, text: str, value: Json) -> None:
     assert mended(schema, text) == (value, ["literal"])
 
 
-def test_F22_in_what_was_read_the_fixes_go_on() -> None:
+def test_f22_in_what_was_read_the_fixes_go_on() -> None:
     todos: JsonObject = {"type": "array", "items": members(id=INTEGER, status={"enum": ["pending", "done"]})}
     found, ids = mended(members(todos=todos), {"todos": '[{"ID": "1", "status": "Done"}]'})
     assert found == {"todos": [{"id": 1, "status": "done"}]}
     assert sorted(ids) == ["enum_case", "key_spelling", "literal", "literal"]
 
 
-def test_F23_an_object_or_a_number_becomes_a_string_where_one_is_wanted() -> None:
+def test_f23_an_object_or_a_number_becomes_a_string_where_one_is_wanted() -> None:
     assert mended(TEXT, {"a": "größe"}) == ('{"a": "größe"}', ["text"])
     assert mended(TEXT, 10) == ("10", ["text"])
     assert mended({"type": ["string", "null"]}, 1.5) == ("1.5", ["text"])
 
 
 @pytest.mark.parametrize("value", [["a"], True, None])
-def test_F23_nothing_else_does(value: Json) -> None:
+def test_f23_nothing_else_does(value: Json) -> None:
     assert mended(TEXT, value)[0] is value
 
 
-def test_F23_what_is_wrong_inside_an_object_that_is_allowed_makes_no_text_of_it() -> None:
+def test_f23_what_is_wrong_inside_an_object_that_is_allowed_makes_no_text_of_it() -> None:
     """A schema without a `type` allows texts as well."""
     schema: JsonObject = {"properties": {"a": INTEGER, "b": {"items": INTEGER}}, "required": ["c"]}
     assert mended(schema, {"a": "1", "b": ["x"]})[0] == {"a": 1, "b": ["x"]}
     assert mended({"type": ["integer", "string"], "maximum": 3}, 5) == (5, [])
 
 
-def test_F23_a_number_becomes_the_very_digits_that_were_written() -> None:
+def test_f23_a_number_becomes_the_very_digits_that_were_written() -> None:
     (read,) = read_arguments('{"a": 1.10, "b": 1e5}')
     schema = members(a=TEXT, b=TEXT)
     assert apply_fixes(read.values, compile_schema(schema), USUAL)[0] == {"a": "1.10", "b": "1e5"}
@@ -182,7 +182,7 @@ def test_F23_a_number_becomes_the_very_digits_that_were_written() -> None:
         (["integer", "boolean"], "true", True),
     ],
 )
-def test_F24_exact_literals_are_read(kinds: Json, text: str, value: Json) -> None:
+def test_f24_exact_literals_are_read(kinds: Json, text: str, value: Json) -> None:
     found, ids = mended({"type": kinds}, text)
     assert (found, type(found), ids) == (value, type(value), ["literal"])
 
@@ -206,7 +206,7 @@ def test_F24_exact_literals_are_read(kinds: Json, text: str, value: Json) -> Non
         ("object", "{"),
     ],
 )
-def test_F24_garbage_stays_what_it_is(kinds: Json, text: str) -> None:
+def test_f24_garbage_stays_what_it_is(kinds: Json, text: str) -> None:
     """The client's error teaches the model."""
     assert mended({"type": kinds}, text) == (text, [])
 
@@ -224,13 +224,13 @@ def test_F24_garbage_stays_what_it_is(kinds: Json, text: str) -> None:
     ],
 )
 @pytest.mark.parametrize("text", ["10", "true", "null", "[1]", '{"a": 1}', "1.10"])
-def test_F24_where_a_string_is_allowed_it_stays_one(schema: JsonObject, text: str) -> None:
+def test_f24_where_a_string_is_allowed_it_stays_one(schema: JsonObject, text: str) -> None:
     """C3: never where the schema allows the value as it stands."""
     if "enum" not in schema or text == "10":
         assert mended(schema, text) == (text, [])
 
 
-def test_F33_a_key_one_letter_off_a_missing_required_one_only_if_asked() -> None:
+def test_f33_a_key_one_letter_off_a_missing_required_one_only_if_asked() -> None:
     schema: JsonObject = {**members(objective=TEXT, note=TEXT), "required": ["objective"]}
     for key in ("objctive", "objecttive", "objektive", "obejctive"):
         assert mended(schema, {key: "a"}, FIXES) == ({"objective": "a"}, ["key_typo"])
@@ -238,25 +238,25 @@ def test_F33_a_key_one_letter_off_a_missing_required_one_only_if_asked() -> None
 
 
 @pytest.mark.parametrize("values", [{"objcive": "a"}, {"nota": "a"}, {"objective": "a", "objectiv": "b"}])
-def test_F33_two_letters_optional_keys_and_keys_that_are_there_do_not_count(values: JsonObject) -> None:
+def test_f33_two_letters_optional_keys_and_keys_that_are_there_do_not_count(values: JsonObject) -> None:
     schema: JsonObject = {**members(objective=TEXT, note=TEXT), "required": ["objective"]}
     assert mended(schema, values, FIXES) == (values, [])
 
 
-def test_F33_where_two_keys_can_be_meant_none_is() -> None:
+def test_f33_where_two_keys_can_be_meant_none_is() -> None:
     schema: JsonObject = {**members(path_a=TEXT, path_b=TEXT), "required": ["path_a", "path_b"]}
     assert mended(schema, {"path_c": "x"}, FIXES) == ({"path_c": "x"}, [])
 
 
 @pytest.mark.parametrize("key", ["filePath", "FILE_PATH", "file-path", "FilePath", "filepath", "_file_path"])
-def test_F34_another_spelling_of_a_key(key: str) -> None:
+def test_f34_another_spelling_of_a_key(key: str) -> None:
     """The other keys keep their places."""
     found, ids = mended(members(file_path=TEXT, a=TEXT, b=TEXT), {"a": "1", key: "x", "b": "2"})
     assert (found, ids) == ({"file_path": "x", "a": "1", "b": "2"}, ["key_spelling"])
     assert isinstance(found, dict) and [*found] == ["a", "file_path", "b"]
 
 
-def test_F34_only_if_one_key_can_be_meant_and_it_is_not_there() -> None:
+def test_f34_only_if_one_key_can_be_meant_and_it_is_not_there() -> None:
     twice: JsonObject = {"filePath": "x", "FILE_PATH": "y"}
     for schema, values in (
         (members(file_path=TEXT), {"file_path": "x", "filePath": "y"}),
@@ -266,7 +266,7 @@ def test_F34_only_if_one_key_can_be_meant_and_it_is_not_there() -> None:
         assert mended(schema, dict(values)) == (values, [])
 
 
-def test_F34_a_key_of_another_spelling_is_put_right_unless_the_schema_allows_others() -> None:
+def test_f34_a_key_of_another_spelling_is_put_right_unless_the_schema_allows_others() -> None:
     """C1: a schema that declares properties and says nothing of others counts as closed for this."""
     schema: JsonObject = {"type": "object", "properties": {"file_path": TEXT}}
     nothing_of_others: tuple[JsonObject, ...] = ({}, {"required": ["file_path"]}, {"additionalProperties": False})
@@ -302,7 +302,7 @@ def test_F34_a_key_of_another_spelling_is_put_right_unless_the_schema_allows_oth
         ({"city": "a", "City": "b"}, None, []),
     ],
 )
-def test_C1_schemas_that_say_nothing_of_other_keys_are_closed_for_the_repair_of_keys(
+def test_c1_schemas_that_say_nothing_of_other_keys_are_closed_for_the_repair_of_keys(
     nested: bool, values: JsonObject, fixed: JsonObject | None, fixes: list[str]
 ) -> None:
     schema: JsonObject = {"type": "object", "properties": {"city": TEXT, "days": INTEGER}}
@@ -315,7 +315,7 @@ def test_C1_schemas_that_say_nothing_of_other_keys_are_closed_for_the_repair_of_
         assert mended({**schema, "additionalProperties": True}, values) == (values, [])
 
 
-def test_C1_a_key_that_one_part_of_a_schema_declares_is_known_to_all() -> None:
+def test_c1_a_key_that_one_part_of_a_schema_declares_is_known_to_all() -> None:
     parts: JsonObject = {
         "allOf": [
             {"type": "object", "properties": {"a_b": TEXT}},
@@ -330,18 +330,18 @@ def test_C1_a_key_that_one_part_of_a_schema_declares_is_known_to_all() -> None:
 
 @pytest.mark.parametrize("empty", ["", None])
 @pytest.mark.parametrize("schema", [INTEGER, {"enum": ["a"]}, {"type": "array"}, {"type": "string", "format": "x"}])
-def test_F35_an_optional_that_is_empty_goes_if_the_schema_forbids_it(empty: Json, schema: JsonObject) -> None:
+def test_f35_an_optional_that_is_empty_goes_if_the_schema_forbids_it(empty: Json, schema: JsonObject) -> None:
     values: JsonObject = {"a": "x", "b": empty}
     goes = empty is None or schema.get("type") != "string"
     assert mended(members(a=TEXT, b=schema), values) == (({"a": "x"}, ["dropped"]) if goes else (values, []))
 
 
 @pytest.mark.parametrize("value", [False, 0, [], {}, " ", "x"])
-def test_F35_nothing_but_empty_texts_and_null_goes(value: Json) -> None:
+def test_f35_nothing_but_empty_texts_and_null_goes(value: Json) -> None:
     assert "dropped" not in mended(members(b={"enum": ["other"]}), {"b": value})[1]
 
 
-def test_F35_a_required_one_stays() -> None:
+def test_f35_a_required_one_stays() -> None:
     schema: JsonObject = {**members(b=INTEGER), "required": ["b"]}
     for empty in ("", None):
         assert mended(schema, {"b": empty}) == ({"b": empty}, [])

@@ -62,6 +62,6 @@ def test_values_are_alike_whatever_their_strings_are(one: Any, other: Any, same:
 
 
 @pytest.mark.parametrize("unit", ['"/*', '", /* c */ "', '"//', '"// c\n', "/*/", '"} /* c */ {"', '"//\n', '"/*"//'])
-def test_C7_no_comments_take_long(unit: str) -> None:
+def test_c7_no_comments_take_long(unit: str) -> None:
     with over_soon():
         without_comments_between(unit * (300_000 // len(unit)))

@@ -117,7 +117,7 @@ def test_objects_in_objects_and_arrays_end_where_what_follows_them_does(text: st
         '{"path": "p", "path": "q", "content": "c "d" e"}',
     ],
 )
-def test_C9_an_own_keys_opener_that_stands_twice_leaves_no_reading(text: str) -> None:
+def test_c9_an_own_keys_opener_that_stands_twice_leaves_no_reading(text: str) -> None:
     assert text_read(text, WRITE) is None
 
 
@@ -156,7 +156,7 @@ DEEP: JsonObject = {
         '{"o": {"n": {"note": "a"}}}, {"path": "b"}',
     ],
 )
-def test_C9_what_may_close_more_than_the_string_leaves_no_reading(text: str) -> None:
+def test_c9_what_may_close_more_than_the_string_leaves_no_reading(text: str) -> None:
     assert text_read(text, DEEP) is None
 
 
@@ -164,20 +164,20 @@ def test_C9_what_may_close_more_than_the_string_leaves_no_reading(text: str) -> 
 @pytest.mark.parametrize(
     "more", ['{"old": "b c", "all": 0}', '{"all": 0}', '{"kind": 1}', "{}", "5", '{"old": "b", "all": true}']
 )
-def test_C9_an_opener_behind_brackets_that_stands_there_again_leaves_no_reading(more: str, last: str) -> None:
+def test_c9_an_opener_behind_brackets_that_stands_there_again_leaves_no_reading(more: str, last: str) -> None:
     """A text may show the end of its array and the key behind it, and further items follow it."""
     text = f'{{"edits": [{{"all": 1, "new": "f("}}], "path": "z")"}}, {more}], "path": "{last}"}}'
     assert text_read(text, {**DEEP, "required": ["path"]}) is None
 
 
 @pytest.mark.parametrize("text", ['a \\\\"b\\\\" "c"', 'C:\\\\"b" c'])
-def test_C9_a_mark_behind_two_backslashes_leaves_no_reading(text: str) -> None:
+def test_c9_a_mark_behind_two_backslashes_leaves_no_reading(text: str) -> None:
     """One of them may be meant for the mark."""
     assert text_read(f'{{"path": "p", "content": "{text}"}}', WRITE) is None
 
 
 @pytest.mark.parametrize("text", ["C:\\Users\\me\\notes.txt", "C:\\new\\d", "\\d\\n", 'a \\" C:\\notes\\me'])
-def test_C9_backslashes_that_can_be_read_in_two_ways_leave_no_reading(text: str) -> None:
+def test_c9_backslashes_that_can_be_read_in_two_ways_leave_no_reading(text: str) -> None:
     """Where one escapes nothing, the others may not either."""
     for string in (text, text + ' "b" c'):
         assert text_read(f'{{"path": "p", "content": "{string}"}}', WRITE) is None
@@ -190,7 +190,7 @@ def test_an_empty_object_among_items_ends_strings_too() -> None:
 
 
 @pytest.mark.parametrize("item", ['a "b" c', 'a", b', '"'])
-def test_C9_marks_in_an_array_of_strings_leave_no_reading(item: str) -> None:
+def test_c9_marks_in_an_array_of_strings_leave_no_reading(item: str) -> None:
     assert read({"path": "p", "edits": [], "tags": [item, "x"]}, EDITS) is None
     assert read({"path": "p", "edits": [], "tags": ["x", item]}, EDITS) is None
 
@@ -206,11 +206,11 @@ def test_C9_marks_in_an_array_of_strings_leave_no_reading(item: str) -> None:
         '{"path": "p", "content": "a" /* b */, "mode": "c"}',
     ],
 )
-def test_C9_where_a_string_can_be_read_in_two_ways_neither_is_taken(text: str) -> None:
+def test_c9_where_a_string_can_be_read_in_two_ways_neither_is_taken(text: str) -> None:
     assert text_read(text, WRITE) is None
 
 
-def test_C9_keys_of_an_object_that_may_have_others_end_strings_too() -> None:
+def test_c9_keys_of_an_object_that_may_have_others_end_strings_too() -> None:
     schema: JsonObject = {**WRITE, "additionalProperties": TEXT}
     assert read({"path": "p", "content": 'a "b" c'}, schema) == {"path": "p", "content": 'a "b" c'}
     assert read({"path": "p", "content": '{"a": "b", "c": "d"}'}, schema) is None
@@ -234,7 +234,7 @@ def test_C9_keys_of_an_object_that_may_have_others_end_strings_too() -> None:
         '{"path": "p", "content": """, "mode": "a"}',
     ],
 )
-def test_C9_nothing_supplies_the_end_of_a_string(text: str) -> None:
+def test_c9_nothing_supplies_the_end_of_a_string(text: str) -> None:
     assert text_read(text, WRITE) is None
 
 
@@ -253,7 +253,7 @@ def test_three_marks_are_one_delimiter(mark: str, inner: str) -> None:
 
 
 @pytest.mark.parametrize("text", ['"', '""', '"" + a', '"""doc""" and more', '"""'])
-def test_C9_three_marks_that_begin_a_string_and_do_not_end_it_leave_no_reading(text: str) -> None:
+def test_c9_three_marks_that_begin_a_string_and_do_not_end_it_leave_no_reading(text: str) -> None:
     for values in ({"path": "a", "content": text}, {"content": text, "path": "a"}):
         assert read(values, WRITE) is None
 
@@ -287,7 +287,7 @@ UNITS = ('"', '", ', '", "path": ', '", "x": ', '"}', '"}]', '"}, {"old": ', '" 
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_C7_no_text_takes_long(unit: str) -> None:
+def test_c7_no_text_takes_long(unit: str) -> None:
     for head in ('{"path": "p", "content": "', '{"path": "p", "edits": [{"old": "', '{"path": '):
         for tail in ('"}', '"}]}', ""):
             with over_soon():
@@ -315,7 +315,7 @@ def test_C7_no_text_takes_long(unit: str) -> None:
         '{"path": "p", "content": "ls","pwd"}',
     ],
 )
-def test_C9_a_mark_behind_which_another_string_begins_leaves_no_reading(text: str) -> None:
+def test_c9_a_mark_behind_which_another_string_begins_leaves_no_reading(text: str) -> None:
     assert text_read(text, WRITE) is None
     assert text_read(text, {**WRITE, "additionalProperties": False}) is None
 

@@ -6,12 +6,10 @@ import json
 from typing import Any
 
 import pytest
-import requests
 
 from proxy.config.rules import Rules, parse_rules
 from proxy.errors import NotFound
 from proxy.upstream.model_list import ModelCard, listed_aliases, read_cards, served_name, with_aliases
-from tests.support.scripted import PATIENCE
 
 # vLLM 0.32 with two names of one model and a LoRA adapter.
 VLLM = {
@@ -48,15 +46,6 @@ def test_vllms_cards_are_read() -> None:
         ModelCard("qwen-again", "vllm", "/models/qwen", "", 131072, 1795223438),
         ModelCard("sql", "vllm", "/adapters/sql", "qwen", 131072, 1795223438),
     )
-
-
-def test_a_real_llama_servers_card_is_read(llama: str) -> None:
-    """Its list of `models` beside `data` counts for nothing; its context stands in `meta`."""
-    answer = requests.get(f"{llama}/v1/models", timeout=PATIENCE)
-    (card,) = read_cards(answer.content)
-    assert (card.id, card.owner, card.root, card.parent) == ("parrot", "llamacpp", "", "")
-    assert card.max_len == answer.json()["data"][0]["meta"]["n_ctx"] > 0
-    assert card.created > 1_700_000_000
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,19 @@ def test_a_model_is_there_under_each_of_its_names(
         assert "is not served" in check_error(answer.data, status)["error"]["message"]
 
 
+@pytest.mark.parametrize("name", ["tiny", "mine", "claude-tiny"])
+@pytest.mark.parametrize(
+    ("entry", "efforts"), [("", []), ("models: [{match: tiny, family: gpt-oss}]\n", ["low", "medium", "high"])]
+)
+def test_a_model_says_how_much_it_can_be_told_to_think_under_each_of_its_names(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, name: str, entry: str, efforts: list[str]
+) -> None:
+    """By its family in the rules, where its name does not tell it."""
+    answering(monkeypatch, listed("tiny", "large"))
+    told_of = inside(URL, ALIAS + entry).get(f"{MODELS}/{name}", headers=VERSION).get_json()
+    assert told_of is not None and (told_of["display_name"], told_of["efforts"]) == ("tiny", efforts)
+
+
 @pytest.mark.parametrize(
     ("failure", "status"), [(told({"error": {"message": "loading"}}, 503), 529), (UpstreamUnreachable("gone"), 502)]
 )

@@ -16,7 +16,7 @@ from proxy.dialects.messages.request import translate as of_messages
 from proxy.dialects.model_options import OWN_WORDS, ModelOptions
 from proxy.dialects.responses.request import translate as of_responses
 from proxy.formats.reasoning import Thoughts
-from proxy.web.thinking import switch_of, thoughts_in_text, with_thinking
+from proxy.web.thinking import efforts_of, switch_of, thoughts_in_text, with_thinking
 
 BODY: JsonObject = {"model": "m", "messages": []}
 OFF: JsonObject = {"chat_template_kwargs": {"enable_thinking": False}}
@@ -168,3 +168,18 @@ def test_thoughts_are_told_from_the_text_where_the_proxy_reads_it_and_knows_the_
     telling: Any, model: str, parse: Parse, blocks: bool, told: Thoughts | None
 ) -> None:
     assert thoughts_in_text(GIVEN, model, Profile(telling=telling), parse, blocks=blocks) == told
+
+
+@pytest.mark.parametrize(
+    ("model", "entry", "efforts"),
+    [
+        (GPT, "parse: auto", ("low", "medium", "high")),
+        ("mine", "family: gpt-oss", ("low", "medium", "high")),
+        ("Qwen3-Coder", "parse: auto", ()),
+    ],
+    ids=["by its name", "by the rules", "not at all"],
+)
+def test_how_much_a_model_can_be_told_to_think_is_its_familys(
+    model: str, entry: str, efforts: tuple[str, ...]
+) -> None:
+    assert efforts_of(model, rules_of_entry(entry).profile(model, "")) == efforts

@@ -26,7 +26,7 @@ from proxy.worker.audit_log import (
     lines,
     total,
 )
-from tests.support.scripted import SOON
+from tests.support.scripted import PATIENCE
 
 SIZE = 1024
 REPAIR = Repair("closers", '{"a": 1', '{"a": 1}', "only the closer is missing", "bash")
@@ -185,6 +185,6 @@ def test_a_lock_that_somebody_keeps_costs_a_request_no_more_than_its_patience(
         fcntl.flock(kept, fcntl.LOCK_EX)
         began = time.monotonic()
         assert not file.write(b"x")
-        assert 0.1 <= time.monotonic() - began < SOON
+        assert 0.1 <= time.monotonic() - began < PATIENCE
     assert "locked" in caplog.text
     assert file.write(b"x")

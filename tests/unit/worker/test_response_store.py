@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import resource
 import sqlite3
 import stat
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +15,6 @@ import pytest
 
 from proxy.errors import NotKept
 from proxy.worker.response_store import ResponseStore
-from tests.real.processes import ROOT
 
 DAY = 86400.0
 ASKED: list[Any] = [{"type": "message", "role": "user", "content": "Hi"}]
@@ -184,29 +180,3 @@ def test_a_file_that_cannot_be_used_is_told_in_words(
         assert str(tmp_path) not in told.value.message and "kept.db" not in told.value.message
         assert str(path) in caplog.text
         caplog.clear()
-
-
-FULL = f"""
-import resource, sys
-from proxy.errors import NotKept
-from proxy.worker.response_store import ResponseStore
-
-kept = ResponseStore(sys.argv[1], "a", 1000, {DAY}, {BYTES})
-kept.keep({{"id": "resp_1"}}, [], "")
-resource.setrlimit(resource.RLIMIT_FSIZE, (262144, {resource.RLIM_INFINITY}))
-try:
-    kept.keep({{"id": "resp_2", "output": "x" * 1_000_000}}, [], "")
-except NotKept as error:
-    print(error.message)
-resource.setrlimit(resource.RLIMIT_FSIZE, ({resource.RLIM_INFINITY}, {resource.RLIM_INFINITY}))
-print(kept.response("resp_1"), kept.response("resp_2"))
-"""
-
-
-def test_a_full_disk_is_told_in_words_and_loses_nothing(tmp_path: Path) -> None:
-    """The process goes on, and so does the file once there is room."""
-    command = [sys.executable, "-c", FULL, str(tmp_path / "kept.db")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    told, rest = done.stdout.splitlines()
-    assert "cannot use the file in which it keeps responses" in told
-    assert rest == "{'id': 'resp_1'} None"

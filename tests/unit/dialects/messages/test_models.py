@@ -96,6 +96,14 @@ def test_a_time_is_written_by_rfc_3339(created: int, told: str) -> None:
     assert model_info(ModelCard("m", created=created))["created_at"] == told
 
 
+def test_how_much_it_can_be_told_to_think_is_a_field_of_our_own_which_the_sdk_lets_pass() -> None:
+    info = model_info(ModelCard("m"), efforts=("low", "high"))
+    assert (info["efforts"], info["capabilities"]) == (["low", "high"], None)
+    assert info.keys() - model_info(ModelCard("m")).keys() == {"efforts"}
+    assert model_info(ModelCard("m"), efforts=())["efforts"] == [], "it cannot be told, which is something else"
+    assert ModelInfo.model_validate(info).model_extra == {"efforts": ["low", "high"]}
+
+
 def test_a_model_goes_by_the_name_by_which_it_was_asked_for() -> None:
     card = ModelCard("Qwen/Qwen3")
     assert [model_info(card, "claude-x")[key] for key in ("id", "display_name")] == ["claude-x", "Qwen/Qwen3"]

@@ -1,0 +1,37 @@
+"""The file of kept responses, where the disk is full."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.real.processes import ROOT
+
+DAY = 86400.0
+BYTES = 2**30
+FULL = f"""
+import resource, sys
+from proxy.errors import NotKept
+from proxy.worker.response_store import ResponseStore
+
+kept = ResponseStore(sys.argv[1], "a", 1000, {DAY}, {BYTES})
+kept.keep({{"id": "resp_1"}}, [], "")
+resource.setrlimit(resource.RLIMIT_FSIZE, (262144, {resource.RLIM_INFINITY}))
+try:
+    kept.keep({{"id": "resp_2", "output": "x" * 1_000_000}}, [], "")
+except NotKept as error:
+    print(error.message)
+resource.setrlimit(resource.RLIMIT_FSIZE, ({resource.RLIM_INFINITY}, {resource.RLIM_INFINITY}))
+print(kept.response("resp_1"), kept.response("resp_2"))
+"""
+
+
+def test_a_full_disk_is_told_in_words_and_loses_nothing(tmp_path: Path) -> None:
+    """The process goes on, and so does the file once there is room."""
+    command = [sys.executable, "-c", FULL, str(tmp_path / "kept.db")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    told, rest = done.stdout.splitlines()
+    assert "cannot use the file in which it keeps responses" in told
+    assert rest == "{'id': 'resp_1'} None"
