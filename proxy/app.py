@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Flask
 
-from proxy.ui.views import PAGE
+from proxy.ui.page import PAGE
 from proxy.web import app
 
 

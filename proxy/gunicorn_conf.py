@@ -56,8 +56,7 @@ _NO_ROOM = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 # For how long a worker's main loop may not beat; never a limit on a request.
 timeout = 60
 
-# What streams get to end after SIGTERM or a reload, in seconds; then the worker is killed. Another number comes on the
-# command line.
+# Seconds that streams get to end after SIGTERM or a reload; then the worker is killed. `serve` may say others.
 graceful_timeout = 60
 
 # Agents pool connections for up to 90 s: the side that closes first makes the other's next POST fail.
@@ -141,8 +140,7 @@ QUIET_SWITCH_SECONDS = 0.005
 # (CPython's own are 700, 10, 10). A request makes some thousands, and nearly none of them in a circle.
 YOUNG_GARBAGE = (10_000, 10, 10)
 
-# The master is told that the worker lives every so many seconds, and not in each round of its loop: that is a system
-# call, behind which the interpreter's lock has to be waited for.
+# Seconds between two words to the master: a system call, behind which the interpreter's lock has to be waited for.
 BEAT_SECONDS = 0.5
 
 # The descriptor by which they are told (upstream/answer_wait.py polls it): the worker's process id and the number of an
@@ -244,6 +242,7 @@ class Worker(ThreadWorker):
         os.environ[DRAIN_VARIABLE] = f"{os.getpid()}:{self._drain}"
         self._stopping = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         os.environ[STOP_VARIABLE] = f"{os.getpid()}:{self._stopping}"
+        gc.disable()  # until it runs: to look through what is being loaded for garbage takes a seventh of its time
         super().init_process()
 
     def run(self) -> None:
@@ -253,6 +252,7 @@ class Worker(ThreadWorker):
         gc.collect()
         gc.freeze()
         gc.set_threshold(*YOUNG_GARBAGE)
+        gc.enable()
         deadlines = _deadlines.DeadlineHeap()
         self._pump = _pump.Pump(_streams, deadlines, self.log, self._drain, self._on_pump_death, turns=self._turns)
         self._pump.start()

@@ -36,47 +36,47 @@ _NAMES = {
 _LONGEST_NAME = max(map(len, _NAMES))
 
 
-def _from_backslashes(found: bytes) -> _Meaning:
+def _from_backslashes(escape: bytes) -> _Meaning:
     """`\\u002b`, `\\\\u002b` in JSON within JSON; of `\\\\\\u002b` the first two are an escaped backslash."""
-    count = len(found) - len(found.lstrip(b"\\"))
-    kept = count - 1 if count % 2 else 0
-    return kept, bytes((int(found[-2:], 16),))
+    count = len(escape) - len(escape.lstrip(b"\\"))
+    before = count - 1 if count % 2 else 0
+    return before, bytes((int(escape[-2:], 16),))
 
 
-def _from_braces(found: bytes) -> _Meaning:
+def _from_braces(escape: bytes) -> _Meaning:
     """`\\u{2b}`"""
-    return _byte(int(found.partition(b"{")[2][:-1], 16))
+    return _byte(int(escape.partition(b"{")[2][:-1], 16))
 
 
-def _from_mark(found: bytes) -> _Meaning:
+def _from_mark(escape: bytes) -> _Meaning:
     """`\\/`, `\\\\\\/` in JSON within JSON"""
-    return 0, found[-1:]
+    return 0, escape[-1:]
 
 
-def _from_url(found: bytes) -> _Meaning:
+def _from_url(escape: bytes) -> _Meaning:
     """`%2B`"""
-    return 0, bytes((int(found[-2:], 16),))
+    return 0, bytes((int(escape[-2:], 16),))
 
 
-def _from_decimal(found: bytes) -> _Meaning:
+def _from_decimal(escape: bytes) -> _Meaning:
     """`&#43;`, `&#043`"""
-    return _byte(int(found[2:].rstrip(b";")))
+    return _byte(int(escape[2:].rstrip(b";")))
 
 
-def _from_hex(found: bytes) -> _Meaning:
+def _from_hex(escape: bytes) -> _Meaning:
     """`&#x2b;`, `&#X2B`"""
-    return _byte(int(found[3:].rstrip(b";"), 16))
+    return _byte(int(escape[3:].rstrip(b";"), 16))
 
 
-def _from_name(found: bytes) -> _Meaning:
+def _from_name(escape: bytes) -> _Meaning:
     """`&plus;`"""
-    character = _NAMES.get(found[1:-1])
+    character = _NAMES.get(escape[1:-1])
     if character is None:
         return None
     return 0, character
 
 
-def _from_other(found: bytes) -> _Meaning:
+def _from_other(escape: bytes) -> _Meaning:
     """`\\u4e2d`: no character of a secret, but none that may be left in half either."""
     return None
 
@@ -169,13 +169,13 @@ class Layer:
         self._before = before
         self._escapes = [*_escapes(text)]
         self.text = text if ended else text[: _open(text, self._escapes)]
-        self.open = self.place(len(self.text))
+        self.open = self.position_of(len(self.text))
 
-    def place(self, at: int) -> int:
+    def position_of(self, at: int) -> int:
         """Where in the data a place in the text is."""
         if self._before is None:
             return at
-        return self._before.place(self._before.origin(at))
+        return self._before.position_of(self._before.origin(at))
 
     @cached_property
     def _undone(self) -> list[_Escape]:
@@ -208,10 +208,10 @@ class Layer:
 
 
 def _escapes(text: bytes) -> Iterator[_Escape]:
-    for found in _ESCAPE.finditer(text):
-        assert found.lastindex is not None
-        kept, character = _SPELLINGS[found.lastindex - 1].meaning(found[0]) or (0, None)
-        yield _Escape(found.start(), found.start() + kept, found.end(), character)
+    for match in _ESCAPE.finditer(text):
+        assert match.lastindex is not None
+        before, character = _SPELLINGS[match.lastindex - 1].meaning(match[0]) or (0, None)
+        yield _Escape(match.start(), match.start() + before, match.end(), character)
 
 
 def _open(text: bytes, escapes: list[_Escape]) -> int:

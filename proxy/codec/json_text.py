@@ -102,10 +102,10 @@ def load_prefix(text: str, at: int) -> tuple[Json, int]:
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Json]]) -> JsonObject:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("a key is there twice")
-    return found
+    return members
 
 
 def read_json(
@@ -145,8 +145,8 @@ def is_deep(value: Json, levels: int = MAX_DEPTH) -> bool:
         level.append(value)
     for _ in range(levels):
         inside = [item.values() if isinstance(item, dict) else item for item in level]
-        found = [child for child in chain.from_iterable(inside) if child.__class__ in _CONTAINERS]
-        level = cast("list[JsonObject | list[Json]]", found)
+        children = [child for child in chain.from_iterable(inside) if child.__class__ in _CONTAINERS]
+        level = cast("list[JsonObject | list[Json]]", children)
         if not level:
             return False
     return True

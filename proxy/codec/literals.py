@@ -99,9 +99,9 @@ def missing_closers(text: str) -> str:
     """The brackets that are open at the end of a JSON text, closed; empty inside a string, whose end is not known."""
     stack: list[str] = []
     pos = 0
-    while found := _IN_NESTED.search(text, pos):
-        pos = found.end()
-        mark = found.group()
+    while match := _IN_NESTED.search(text, pos):
+        pos = match.end()
+        mark = match.group()
         if mark in _STRING_REST:
             end = _STRING_REST[mark].match(text, pos)
             if end is None:
@@ -142,9 +142,9 @@ class _LiteralParser:
 
     def blanks(self) -> str:
         """Go over blanks; give the character behind them, empty at the end."""
-        found = _BLANKS.match(self._text, self.pos)
-        assert found is not None  # it matches nothing, too
-        self.pos = found.end()
+        match = _BLANKS.match(self._text, self.pos)
+        assert match is not None  # it matches nothing, too
+        self.pos = match.end()
         return self._text[self.pos : self.pos + 1]
 
     def value(self, depth: int) -> Json:
@@ -253,10 +253,10 @@ class _LiteralParser:
         if marked is not None:
             return marked
         if self._bare_key is not None:
-            found = self._bare_key.match(self._text, self.pos)
-            if found is not None:
-                self.pos = found.end()
-                return found.group()
+            match = self._bare_key.match(self._text, self.pos)
+            if match is not None:
+                self.pos = match.end()
+                return match.group()
         raise ValueError("a key was expected")
 
     def _marked(self) -> str | None:
@@ -272,11 +272,11 @@ class _LiteralParser:
         return None
 
     def _word(self) -> Json:
-        found = _WORD.match(self._text, self.pos)
-        if found is None:
+        match = _WORD.match(self._text, self.pos)
+        if match is None:
             raise ValueError("no value stands here")
-        self.pos = found.end()
-        word = found.group()
+        self.pos = match.end()
+        word = match.group()
         if word in _WORDS:
             return _WORDS[word]
         if _NUMBER.match(word):
@@ -290,17 +290,17 @@ class _LiteralParser:
         continued = False
         start = inside = self.pos + 1
         while True:
-            found = self._strings[quote].search(self._text, start)
-            if not found:
+            match = self._strings[quote].search(self._text, start)
+            if not match:
                 raise ValueError("a string does not end")
-            parts.append(self._text[start : found.start()])
-            if found.group() != "\\":
-                self.pos = found.end()
-                _check_escapes(escapes, self._text[inside : found.start()])
-                if continued and _BARE_LINE_END.search(self._text, inside, found.start()):
+            parts.append(self._text[start : match.start()])
+            if match.group() != "\\":
+                self.pos = match.end()
+                _check_escapes(escapes, self._text[inside : match.start()])
+                if continued and _BARE_LINE_END.search(self._text, inside, match.start()):
                     raise ValueError("a backslash at the end of a line can be read in two ways")
                 return _joined(parts)
-            start = found.end()
+            start = match.end()
             part, start = _escape(self._text, start, python=self._python or quote == "'")
             continued = continued or not part
             escapes.add(_kind_of_escape(part))
@@ -331,9 +331,9 @@ def _escape(text: str, at: int, *, python: bool = False) -> tuple[str, int]:
 
 def _escaped(text: str, at: int, hexadecimal: re.Pattern[str], letters: dict[str, str]) -> tuple[str, int]:
     """The same by what stands for a character: digits behind a letter, and single letters."""
-    found = hexadecimal.match(text, at)
-    if found is not None:
-        return _character(found.group()), found.end()
+    match = hexadecimal.match(text, at)
+    if match is not None:
+        return _character(match.group()), match.end()
     letter = text[at : at + 1]
     end = at + len(letter)
     if letter in letters:

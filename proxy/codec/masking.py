@@ -82,7 +82,7 @@ class Mask:
         if not data or data[-1] not in self._may_be_last:
             return False
         end = data[len(data.rstrip(self._inner)) :]
-        return self.found(end).open < len(end)
+        return self.secrets_in(end).open < len(end)
 
     def _holds_none(self, data: bytes) -> bool:
         """Each event of each stream comes by here, so single bytes are looked for first: that takes a tenth of it."""
@@ -94,18 +94,21 @@ class Mask:
                 return False
         return True
 
-    def found(self, data: bytes, *, ended: bool = False) -> FoundSecrets:
+    def secrets_in(self, data: bytes, *, ended: bool = False) -> FoundSecrets:
         """The secrets that are in the data; `ended`: nothing follows it."""
         spans: list[Span] = []
         at, most = len(data), 0
         for layer in layers(data, ended=ended):
             text = layer.text
             for form in self._forms:
-                spans += [(_begin(data, layer.place(start)), layer.place(end)) for start, end in _places(text, form)]
+                spans += [
+                    (_begin(data, layer.position_of(start)), layer.position_of(end))
+                    for start, end in _places(text, form)
+                ]
             begun = max((_overlap(text, *each) for each in zip(self._forms, self._fallbacks, strict=True)), default=0)
             at = min(at, layer.open)
             if begun:
-                at = min(at, _begin(data, layer.place(len(text) - begun)))
+                at = min(at, _begin(data, layer.position_of(len(text) - begun)))
                 most = max(most, begun)
         # What is starred in part must be known as a secret then, too.
         for start, end in sorted(spans, reverse=True):
@@ -139,19 +142,19 @@ class Masking:
         if not self._waiting and self._mask.clean(data):
             return data
         data = self._waiting + data
-        found = self._mask.found(data)
-        self._waiting = data[found.open :]
-        return starred(data, found.spans)[: found.open]
+        secrets = self._mask.secrets_in(data)
+        self._waiting = data[secrets.open :]
+        return starred(data, secrets.spans)[: secrets.open]
 
     def finish(self, *, cut_off: bool = True) -> bytes:
         """The rest; if it may be `cut_off`, the beginning of a secret counts as one."""
         rest, self._waiting = self._waiting, b""
         if not rest:
             return b""
-        found = self._mask.found(rest, ended=not cut_off)
-        spans = found.spans
-        if cut_off and found.begun >= _MIN_PART:
-            spans = [*spans, (found.open, len(rest))]
+        secrets = self._mask.secrets_in(rest, ended=not cut_off)
+        spans = secrets.spans
+        if cut_off and secrets.begun >= _MIN_PART:
+            spans = [*spans, (secrets.open, len(rest))]
         return starred(rest, spans)
 
 
@@ -167,10 +170,10 @@ def starred(data: bytes, spans: list[Span]) -> bytes:
 
 def _begin(data: bytes, start: int) -> int:
     """Where to begin to star what begins at `start`: no escape is left in half (`\\n` before the rest of a key)."""
-    found = _HALF.search(data, max(0, start - LONGEST), start)
-    if found is None or len(found[1]) % 2 == 0:
+    match = _HALF.search(data, max(0, start - LONGEST), start)
+    if match is None or len(match[1]) % 2 == 0:
         return start
-    return found.end(1) - 1
+    return match.end(1) - 1
 
 
 def _places(text: bytes, form: bytes) -> Iterator[Span]:
@@ -199,10 +202,10 @@ def _rarest(form: bytes) -> tuple[int, int]:
 
 def _fallback(form: bytes) -> list[int]:
     """For each beginning of a form the longest one that it also ends with (Knuth, Morris and Pratt)."""
-    found = [0]
+    lengths = [0]
     for byte in form[1:]:
-        found.append(_matched(form, found, found[-1], byte))
-    return found
+        lengths.append(_matched(form, lengths, lengths[-1], byte))
+    return lengths
 
 
 def _matched(form: bytes, fallback: list[int], size: int, byte: int) -> int:

@@ -87,10 +87,10 @@ def _clean_body(body: bytes, secrets: Secrets) -> bytes:
         plain = dump_json(load_chunk(body))
     except ValueError:
         return body
-    found = redact(plain, secrets)
-    if found == plain:
+    redacted = redact(plain, secrets)
+    if redacted == plain:
         return body
-    return found
+    return redacted
 
 
 class Redactor:
@@ -107,16 +107,16 @@ class Redactor:
         self._waiting += data
         if len(self._waiting) < 2 * self._keep:
             return b""
-        found = redact(self._waiting, self._credential)
-        most = len(found) - self._keep
+        redacted = redact(self._waiting, self._credential)
+        most = len(redacted) - self._keep
         # The rest of what is starred would not be known as such any more.
         cut = most
-        while cut and found[cut - 1] != self._waiting[cut - 1]:
+        while cut and redacted[cut - 1] != self._waiting[cut - 1]:
             cut -= 1
-        if not cut and len(found) > _MAX_WAITING:
+        if not cut and len(redacted) > _MAX_WAITING:
             cut = most
-        given, self._waiting = found[:cut], self._waiting[cut:]
-        return given
+        ready, self._waiting = redacted[:cut], self._waiting[cut:]
+        return ready
 
     def finish(self) -> bytes:
         """The rest."""
@@ -147,12 +147,12 @@ def _spans(data: bytes) -> Iterator[tuple[int, int]]:
     for start, shape in _SHAPES:
         at = data.find(start)
         while at >= 0:
-            found = _shape_at(data, at, start, shape)
+            match = _shape_at(data, at, start, shape)
             behind = at + len(start)
-            if found is not None:
-                behind = found.end()
+            if match is not None:
+                behind = match.end()
                 if start == _BEARER or _begins(data, at):
-                    yield found.span()
+                    yield match.span()
             at = data.find(start, behind)
 
 

@@ -154,17 +154,17 @@ class RecordMasking:
         if not self._unfinished and data.endswith(self._ends) and self._mask.clean(data):
             return data
         self._unfinished += data
-        given = []
+        ready = []
         start = 0
-        while found := self._end.search(self._unfinished, self._searched):
-            given.append(self._finished(bytes(self._unfinished[start : found.end()])))
-            start = self._searched = found.end()
+        while match := self._end.search(self._unfinished, self._searched):
+            ready.append(self._finished(bytes(self._unfinished[start : match.end()])))
+            start = self._searched = match.end()
         del self._unfinished[:start]
         if self._too_long is not None or len(self._unfinished) > MAX_UNFINISHED:
-            given.append(self._overflow())
+            ready.append(self._overflow())
         # The longest end is four bytes: it may have begun in the last three.
         self._searched = max(0, len(self._unfinished) - 3)
-        return b"".join(given)
+        return b"".join(ready)
 
     def finish(self) -> bytes:
         """The body ended; give the rest."""

@@ -154,8 +154,8 @@ class Decoder:
         if self._line_feeds_only:
             at = self._buffer.find(b"\n\n", self._searched)
             return at + 2 if at >= 0 else 0
-        found = BLANK_LINE.search(self._buffer, self._searched)
-        return found.end() if found else 0
+        match = BLANK_LINE.search(self._buffer, self._searched)
+        return match.end() if match else 0
 
     def _event(self, raw: bytes) -> ServerSentEvent:
         text = raw

@@ -29,7 +29,7 @@ _FOLDER = 0o700
 
 
 @dataclass(slots=True)
-class _Kept:
+class _Change:
     """A change of one file: where its copy is (empty: it did not exist), the digest of what was left last, and
     whether somebody else had changed it before that.
     """
@@ -45,7 +45,7 @@ class _Record:
     line that was run.
     """
 
-    files: dict[str, _Kept] = field(default_factory=dict)
+    files: dict[str, _Change] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
     first: str = ""
 
@@ -78,8 +78,8 @@ class AgentFiles:
         place = _real(path)
         digest = _digest("\0".join(words).encode())
         before = _bytes(place)
-        kept = self._record.files.get(str(place))
-        if kept is not None and self._record.first == digest and _digest(before or b"") == kept.written:
+        change = self._record.files.get(str(place))
+        if change is not None and self._record.first == digest and _digest(before or b"") == change.written:
             return f"{place}: nothing to change"
         note = self._keep(place, before)
         if before is not None:
@@ -103,19 +103,19 @@ class AgentFiles:
         """
         if not self._record.files:
             return ["nothing to undo"]
-        for name, kept in self._record.files.items():
-            now = _bytes(Path(name))
-            if kept.changed or (now is not None and _digest(now) != kept.written):
-                was = f"what was there before is in {kept.backup}" if kept.backup else "it did not exist before"
+        for name, change in self._record.files.items():
+            current = _bytes(Path(name))
+            if change.changed or (current is not None and _digest(current) != change.written):
+                was = f"what was there before is in {change.backup}" if change.backup else "it did not exist before"
                 why = f"{name} was changed since it was written, so nothing is undone; {was}"
                 raise CommandError(Status.NOT_WRITTEN, why)
-            if kept.backup and not Path(kept.backup).exists():
-                why = f"{kept.backup}, which holds what was there before, is gone, so nothing is undone"
+            if change.backup and not Path(change.backup).exists():
+                why = f"{change.backup}, which holds what was there before, is gone, so nothing is undone"
                 raise CommandError(Status.NOT_WRITTEN, why)
         lines = []
         try:
-            for name, kept in [*self._record.files.items()]:
-                lines.append(_put_back(name, kept))
+            for name, change in [*self._record.files.items()]:
+                lines.append(_put_back(name, change))
                 del self._record.files[name]  # what is left can be undone later
         finally:
             self._save()
@@ -132,9 +132,9 @@ class AgentFiles:
             text = (before or b"").decode()
             removed = ", ".join(map(dotted, in_the_way(text, file)))
             note = f"; taken out, as it would win over the proxy: {removed}" if removed else ""
-            kept = ", ".join(map(dotted, left(text, file)))
-            if kept:
-                note += f"; left, though it goes past the proxy there: {kept}"
+            remaining = ", ".join(map(dotted, left(text, file)))
+            if remaining:
+                note += f"; left, though it goes past the proxy there: {remaining}"
             return before, merged(text, file).encode(), note
         except UnicodeDecodeError as error:
             raise _unmergeable(file, "it is no UTF-8") from error
@@ -150,20 +150,20 @@ class AgentFiles:
 
     def _keep(self, path: Path, before: bytes | None) -> str:
         """Keep what a file holds, the first time; say where. The folders that it needs are made."""
-        kept = self._record.files.get(str(path))
-        if kept is not None and not (kept.backup and not Path(kept.backup).exists()):
-            kept.changed = kept.changed or _digest(before or b"") != kept.written
-            return f"; what was there before is in {kept.backup}" if kept.backup else ""
+        change = self._record.files.get(str(path))
+        if change is not None and not (change.backup and not Path(change.backup).exists()):
+            change.changed = change.changed or _digest(before or b"") != change.written
+            return f"; what was there before is in {change.backup}" if change.backup else ""
         self._make(path.parent)
         if before is None:
-            self._record.files[str(path)] = _Kept("", _digest(b""))
+            self._record.files[str(path)] = _Change("", _digest(b""))
             return ""
         backup = path.with_name(path.name + SUFFIX)
         if backup.exists():
             error_message = f"{backup} exists and is none of this record's; move it away, and try again"
             raise CommandError(Status.NOT_WRITTEN, error_message)
         _replace(backup, before, path.stat().st_mode & 0o7777)
-        self._record.files[str(path)] = _Kept(str(backup), _digest(before))
+        self._record.files[str(path)] = _Change(str(backup), _digest(before))
         return f"; what was there before is in {backup}"
 
     def _make(self, folder: Path) -> None:
@@ -212,11 +212,11 @@ def _bytes(path: Path) -> bytes | None:
         raise CommandError(Status.NOT_WRITTEN, f"{path} cannot be read ({error.strerror})") from error
 
 
-def _put_back(name: str, kept: _Kept) -> str:
+def _put_back(name: str, change: _Change) -> str:
     """Put one file back as it was; say so. Raises CommandError."""
     try:
-        if kept.backup:
-            os.replace(kept.backup, name)
+        if change.backup:
+            os.replace(change.backup, name)
             return f"{name}: restored"
         Path(name).unlink(missing_ok=True)
         return f"{name}: removed, as it did not exist before"
@@ -254,7 +254,7 @@ def _digest(data: bytes) -> str:
 def _read_record(path: Path) -> _Record:
     try:
         record: Any = load_json(path.read_bytes())
-        files = {name: _Kept(**kept) for name, kept in record["files"].items()}
+        files = {name: _Change(**change) for name, change in record["files"].items()}
         return _Record(files, record["folders"], record["first"])
     except FileNotFoundError:
         return _Record()

@@ -17,6 +17,7 @@ from proxy.config.api_keys import Keys
 from proxy.config.load import bind
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
+from proxy.exchange.routing import server_of
 from proxy.web.routes import CHAT, MESSAGES, RESPONSES
 from proxy.worker.logging_setup import log_line
 
@@ -111,7 +112,7 @@ def _paths(settings: Settings) -> str:
 def _servers(settings: Settings, rules: Rules) -> Iterator[str]:
     """Each model server, with its kind where the rules say it."""
     for url in dict.fromkeys((settings.upstream, *rules.urls)):
-        kinds = {model.server for model in rules.models if model.server and (model.url or settings.upstream) == url}
+        kinds = {model.server_kind for model in rules.models if model.server_kind and server_of(model, settings) == url}
         yield f"{url} ({', '.join(sorted(kinds))})" if kinds else url
 
 

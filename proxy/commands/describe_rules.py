@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
+from proxy.codec.display import cut
 from proxy.codec.json_text import Json
 from proxy.config.heal_rules import RequestRules
 from proxy.config.rules import Client, Model, Rules
@@ -98,8 +99,8 @@ def _escaped(key: str) -> str:
 def _model(model: Model) -> Iterator[str]:
     words = {
         "parse": model.parse,
-        "upstream": model.upstream,
-        "server": model.server,
+        "upstream": model.transport,
+        "server": model.server_kind,
         "ids": model.ids,
         "arguments": model.arguments,
         "reasoning": model.reasoning or model.telling,
@@ -147,7 +148,7 @@ def _requests(requests: RequestRules) -> Iterator[str]:
 def _client(client: Client) -> Iterator[str]:
     words = {
         "parse": client.parse,
-        "upstream": client.upstream,
+        "upstream": client.transport,
         "heartbeat": client.heartbeat,
         "reasoning": client.reasoning,
         "calls": client.calls,
@@ -170,4 +171,4 @@ def _plain(text: str) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return cut(text, _SHOWN)

@@ -55,11 +55,11 @@ def doctor_command(name: str, argv: Sequence[str]) -> int:
     env = environment()
     folder = working_folder(env)
     settings, rules = load({} if options.rules is None else {"rules": options.rules}, env)
-    written = _written_at(options, rules, folder)
-    kept = _kept_at(options, rules, folder, written)
-    _check_places([written, kept if options.keep is not None else None])
-    if written is not None:
-        rules = rules_in(written)
+    entry_path = _written_at(options, rules, folder)
+    report_path = _kept_at(options, rules, folder, entry_path)
+    _check_places([entry_path, report_path if options.keep is not None else None])
+    if entry_path is not None:
+        rules = rules_in(entry_path)
     ask = _asker(options, settings, env)
     try:
         with progress("doctor", len(PROBES)) as bar:
@@ -67,7 +67,8 @@ def doctor_command(name: str, argv: Sequence[str]) -> int:
     except NoServerError as error:
         print(f"{name}: error: {printable(' '.join(str(error).split()))}", file=sys.stderr, flush=True)
         return NO_SERVER
-    notes = [*_written(written, report), *_kept(kept, report, is_named=options.keep is not None)]
+    notes = _written(entry_path, report)
+    notes += _keep_report(report_path, report, is_named=options.keep is not None)
     _print(report, notes, as_text=not options.json)
     return HARM if report.does_harm else 0
 
@@ -176,14 +177,14 @@ def _written(file: Path | None, report: Report) -> list[str]:
     return notes
 
 
-def _kept(place: Path | None, report: Report, *, is_named: bool) -> list[str]:
+def _keep_report(path: Path | None, report: Report, *, is_named: bool) -> list[str]:
     """Keep the report; where nobody asked for it, a folder that cannot be written is no failure."""
-    if place is None:
+    if path is None:
         return []
-    if not is_named and not os.access(place.parent, os.W_OK):
+    if not is_named and not os.access(path.parent, os.W_OK):
         return []
-    keep(as_json(report), place)
-    return [f"the report is kept in {place}"]
+    keep(as_json(report), path)
+    return [f"the report is kept in {path}"]
 
 
 def _print(report: Report, notes: Sequence[str], *, as_text: bool) -> None:

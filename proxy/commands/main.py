@@ -169,8 +169,8 @@ def _serve(settings: Settings, rules: Rules, env: Mapping[str, str]) -> NoReturn
         # At USR2 gunicorn starts itself anew without -P. And glibc gives each of many threads memory of its own, which
         # it keeps: with two places to take it from a worker needs less than half.
         log_stream.drain()
-        kept = {"MALLOC_ARENA_MAX": "2", **env}
-        os.execve(command[0], command, {**kept, "PWD": folder, "PYTHONSAFEPATH": "1"})
+        environ = {"MALLOC_ARENA_MAX": "2", **env}
+        os.execve(command[0], command, {**environ, "PWD": folder, "PYTHONSAFEPATH": "1"})
     except OSError as error:
         raise RulesError(f"gunicorn cannot be started ({error}); install {NAME} anew") from error
 

@@ -49,7 +49,7 @@ def running_proxy(url: str, upstream: str, variables: Mapping[str, str], folder:
 
     Raises CommandError if it cannot be started.
     """
-    host, port = _place(url)
+    host, port = _address_of(url)
     if _listens(host, port):
         if _is_for(url, upstream) and not _is_of_a_launch(_log_of(folder, port)):
             yield RunningProxy(url)
@@ -107,7 +107,7 @@ def _leave_to_the_agent(number: int, frame: FrameType | None) -> None:
     """Nothing: unlike SIG_IGN a handler is not inherited by the agent."""
 
 
-def _place(url: str) -> tuple[str, int]:
+def _address_of(url: str) -> tuple[str, int]:
     """Host and port of a URL at which a proxy can be started; raises CommandError for another one."""
     parts = urlsplit(url)
     host = parts.hostname or ""

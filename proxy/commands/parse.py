@@ -48,12 +48,12 @@ def parse_command(name: str, argv: Sequence[str]) -> int:
     return 0
 
 
-def printable(text: str, kept: str = "") -> str:
+def printable(text: str, keep: str = "") -> str:
     """Text without what a terminal would act on or hide: control, format and lone surrogate characters are escaped,
-    but for those that are `kept`.
+    but for those that are `keep`.
     """
     return "".join(
-        sign if sign.isprintable() or sign in kept else sign.encode("unicode_escape").decode("ascii") for sign in text
+        sign if sign.isprintable() or sign in keep else sign.encode("unicode_escape").decode("ascii") for sign in text
     )
 
 

@@ -305,10 +305,10 @@ def _prepared(command_line: _CommandLine, words: Sequence[str]) -> tuple[str, li
     needed = [file for file in configuration.files if not file.optional]
     for line in _settle(command_line, configuration, needed):
         print(printable(line), file=sys.stderr, flush=True)
-    kept = {name: value for name, value in command_line.variables.items() if name not in configuration.unset}
+    variables = {name: value for name, value in command_line.variables.items() if name not in configuration.unset}
     values = _filled(configuration.environment.values(), command_line)
     environment_of_agent = dict(zip(configuration.environment, values, strict=True))
-    return program, command, {**kept, **environment_of_agent, **configuration.launched_with}
+    return program, command, {**variables, **environment_of_agent, **configuration.launched_with}
 
 
 def _filled(words: Iterable[str], command_line: _CommandLine) -> list[str]:

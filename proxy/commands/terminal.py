@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TextIO, TypeVar
 
+from proxy.codec.display import printable
+
 _Item = TypeVar("_Item")
 # Without a terminal each step is a line. From so many on they would only hide what the command says.
 MAX_LINES = 50
@@ -87,7 +89,7 @@ class _Lines:
 
 def plain(text: str) -> str:
     """A text on one line, without what a terminal would act on."""
-    return "".join(sign if sign.isprintable() else " " for sign in text)
+    return printable(text, " ")
 
 
 def has_rich() -> bool:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from proxy.codec.display import cut
 from proxy.codec.json_access import as_list, as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject
 from proxy.commands.terminal import plain
@@ -185,8 +186,3 @@ def word(value: Json) -> str:
 def _long(value: Json) -> str:
     """A sentence of somebody else's, on one line."""
     return cut(plain("" if value is None else str(value)), 3 * _CUT)
-
-
-def cut(text: str, most: int) -> str:
-    """A text that is not too long."""
-    return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -91,8 +91,8 @@ class ClientKey:
     """One client's key: its digest, the globs on models that it may use (none: all), and its limits (0: none).
 
     `streams` are the requests to models, streamed or not, that may be under way at once: both keep the server busy.
-    `client` is the name of the client in the rules whose entry its requests get, or ""; `place` is where that stands,
-    `SOURCE:LINE`.
+    `client` is the name of the client in the rules whose entry its requests get, or ""; `location` is where that
+    stands, `SOURCE:LINE`.
     """
 
     name: str
@@ -101,7 +101,7 @@ class ClientKey:
     requests_per_minute: int = 0
     streams: int = 0
     client: str = ""
-    place: str = field(default="", repr=False, compare=False)
+    location: str = field(default="", repr=False, compare=False)
 
     @property
     def restricted(self) -> bool:
@@ -144,7 +144,7 @@ class Keys:
             if key.client and key.client not in rules.clients:
                 names = nearest(key.client, rules.client_names) or "none, for the rules have none"
                 words = f"there is no client {shown(key.client)} in {rules.source}, for key {key.name}; use {names}"
-                raise RulesError(f"{key.place}: {words}")
+                raise RulesError(f"{key.location}: {words}")
 
     def is_admin(self, key: bytes) -> bool:
         """True if it is the admin's key; there must be one."""
@@ -257,7 +257,7 @@ def _client(node: Node, what: str) -> ClientKey:
         requests_per_minute=_limit(fields, "requests_per_minute", name),
         streams=_limit(fields, "streams", name),
         client=optional(fields, "client", lambda node: text_of(node, f"client of key {name}"), ""),
-        place=place_of(fields.get("client", node)),
+        location=place_of(fields.get("client", node)),
     )
 
 

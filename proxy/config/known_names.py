@@ -13,12 +13,12 @@ _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 
 
-def keep(kept: dict[_Key, _Value], key: _Key, value: _Value, *names: str) -> None:
+def keep(cache: dict[_Key, _Value], key: _Key, value: _Value, *names: str) -> None:
     """Keep what was found for a key made of these names, if there is room."""
     if max(map(len, names)) > LONG_NAME:
         return
-    if len(kept) < MANY_NAMES:
-        kept[key] = value
+    if len(cache) < MANY_NAMES:
+        cache[key] = value
 
 
 def first_match(name: str, globs: tuple[str, ...]) -> int | None:

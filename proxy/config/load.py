@@ -252,15 +252,13 @@ def _checked_file(rules: Rules) -> dict[str, Setting]:
     specs = {key: spec for spec in SPECS for key in spec.keys}
     filed: dict[str, Setting] = {}
     for key, value in rules.settings.items():
-        place = f"{rules.source}:{rules.lines[key]}" if key in rules.lines else rules.source
+        location = f"{rules.source}:{rules.lines[key]}" if key in rules.lines else rules.source
         if key not in specs:
-            if instead := removed_setting(key):
-                raise RulesError(f"{place}: {key}: {instead} (vllm-tool-proxy check --migrate prints the new file)")
-            raise RulesError(f"{place}: there is no setting {shown(key)}; use {nearest(key, specs)}")
+            raise RulesError(f"{location}: there is no setting {shown(key)}; use {nearest(key, specs)}")
         name = specs[key].name
         if name in filed:
-            raise RulesError(f"{place}: {' and '.join(specs[key].keys)} are one setting; keep one of them")
-        filed[name] = specs[key].checked(value, f"{place}: {key}")
+            raise RulesError(f"{location}: {' and '.join(specs[key].keys)} are one setting; keep one of them")
+        filed[name] = specs[key].checked(value, f"{location}: {key}")
     return filed
 
 

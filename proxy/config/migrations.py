@@ -19,6 +19,7 @@ from proxy.errors import RulesError
 
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _COMMAND = "vllm-tool-proxy check --migrate prints the new file"
+_PLAIN = re.compile(r"[A-Za-z0-9_./-](?:[A-Za-z0-9_./:-]*[A-Za-z0-9_./-])?")
 _CLIENT = "give the key client: NAME in the file of client_keys"
 
 
@@ -33,10 +34,20 @@ class RemovedKey:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The replacement of a key: a line (none: it goes), and comment lines above it."""
+    """The replacement of a key: another key with its value (none: it goes), and comment lines above it."""
 
-    line: str = ""
+    key: str = ""
+    value: str = ""
     notes: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """The key and its value as YAML, also in braces; "" if the key goes."""
+        if not self.key:
+            return ""
+        plain = _PLAIN.fullmatch(self.value)
+        spelled = self.value if plain else "'" + self.value.replace("'", "''") + "'"
+        return f"{self.key}: {spelled}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +63,23 @@ class _Edit:
 class Migration:
     """A removed or renamed key.
 
-    `place` is where it stood (`clients.*`, `models[]`, `settings`), `since` the release in which it went, `now` what to
-    do instead, for the error. `applies` says for which values (a key that stays may lose a form).
+    `section` is where it stood (`clients.*`, `models[]`, `settings`), `since` the release in which it went, `remedy`
+    what to do instead, for the error. A key that stays may lose a form: `form` is what that was, and `applies` says
+    which values have it.
     """
 
-    place: str
+    section: str
     key: str
     since: str
-    now: str
+    remedy: str
     rewrite: Callable[[RemovedKey], Rewritten]
     applies: Callable[[Node], bool] = lambda _: True
+    form: str = ""
+
+    @property
+    def name(self) -> str:
+        """What went, as the error and docs/rules.md call it: `settings.upstream as a list`."""
+        return f"{self.section}.{self.key}{self.form}"
 
 
 def _client_keys(removed: RemovedKey) -> Rewritten:
@@ -88,24 +106,29 @@ def _audit_size(removed: RemovedKey) -> Rewritten:
 
 
 def _servers(removed: RemovedKey) -> Rewritten:
-    """`servers: [URL]` -> `url: URL`; several equal servers need a balancer."""
-    urls = list(dict.fromkeys(_texts(removed.value)))
-    if len(urls) == 1:
-        return Rewritten(f"url: {urls[0]}")
-    notes = (
-        f"servers ({' '.join(urls)}) went in 0.2.0: put them behind HAProxy (docs/scale.md, deploy/haproxy) and write",
-        "its URL here, as url: http://HAPROXY:PORT",
-    )
-    return Rewritten(notes=notes)
+    """`servers: [URL]` -> `url: URL`."""
+    return _first_server("url", removed)
 
 
 def _upstreams(removed: RemovedKey) -> Rewritten:
-    urls = [url.strip() for text in _texts(removed.value) for url in text.split(",")]
+    """`upstream: [URL, URL]` -> `upstream: URL`."""
+    return _first_server("upstream", removed)
+
+
+def _first_server(key: str, removed: RemovedKey) -> Rewritten:
+    """The first of the servers stays, so that requests go where they went; several equal ones need a balancer."""
+    spelled = [url.strip() for text in _texts(removed.value) for url in text.split(",")]
+    urls = [*dict.fromkeys(filter(None, spelled))]
+    old = removed.key.value
+    if not urls:
+        return Rewritten(notes=(f"{old} named no server, and went in 0.2.0",))
+    if len(urls) == 1:
+        return Rewritten(key, urls[0])
     notes = (
-        f"upstream ({' '.join(urls)}) is one URL since 0.2.0: put the servers behind HAProxy (docs/scale.md,",
-        "deploy/haproxy) and write its URL here, as upstream: http://HAPROXY:PORT",
+        f"{old} ({' '.join(urls)}) is one URL since 0.2.0: the first one's. Put the servers behind HAProxy",
+        f"(docs/scale.md, deploy/haproxy) and write its URL here, as {key}: http://HAPROXY:PORT",
     )
-    return Rewritten(notes=notes)
+    return Rewritten(key, urls[0], notes)
 
 
 def _is_several(value: Node) -> bool:
@@ -116,23 +139,23 @@ MIGRATIONS = (
     Migration("clients.*", "key_sha256", "0.2.0", _CLIENT, _client_keys),
     Migration("settings", "audit_size", "0.2.0", "use logrotate, and audit_max where none runs", _audit_size),
     Migration("models[]", "servers", "0.2.0", f"write url: {ONE_SERVER}", _servers),
-    Migration("settings", "upstream", "0.2.0", f"write {ONE_SERVER}", _upstreams, _is_several),
+    Migration("settings", "upstream", "0.2.0", f"write {ONE_SERVER}", _upstreams, _is_several, " as a list"),
 )
 
 
-def refuse_removed(node: Node, place: str, known: Collection[str]) -> None:
+def refuse_removed(node: Node, section: str, known: Collection[str]) -> None:
     """Raise RulesError, with its line, for a key of the mapping that was removed; one that is `known` was not."""
-    for removed, migration in _in_mapping(node, place, ""):
+    for removed, migration in _in_mapping(node, section, ""):
         if migration.key not in known:
-            what = f"{place}.{migration.key}"
-            raise node_error(removed.key, f"{what} went in {migration.since}; {migration.now} ({_COMMAND})")
+            words = f"{migration.name} went in {migration.since}; {migration.remedy} ({_COMMAND})"
+            raise node_error(removed.key, words)
 
 
 def removed_setting(name: str) -> str:
     """The advice for a setting that went, for the error of its line, flag or variable; "" if there was none."""
     for migration in MIGRATIONS:
-        if migration.place == "settings" and migration.key == name:
-            return f"it went in {migration.since}; {migration.now}"
+        if (migration.section, migration.key, migration.form) == ("settings", name, ""):
+            return f"it went in {migration.since}; {migration.remedy}"
     return ""
 
 
@@ -151,8 +174,7 @@ def migrate(text: bytes, source: str) -> tuple[bytes, tuple[str, ...]]:
     new = {_index(each): migration.rewrite(each) for each, migration in removed_keys}
     edits = [edit for each, _ in removed_keys for edit in _edits(old, each, new[_index(each)])]
     data = _edited(old, edits).encode("utf-8")
-    lines = {at: rewritten.line for at, rewritten in new.items()}
-    if _outline(root, lines) != _outline_of(data, source):
+    if _outline(root, new) != _outline_of(data, source):
         raise RulesError(f"{source}: this file cannot be migrated line by line; take the removed keys out by hand")
     return data, tuple(f"{place_of(each.key)}: {migration.key}" for each, migration in removed_keys)
 
@@ -167,20 +189,19 @@ def _outline_of(data: bytes, source: str) -> object:
     return _outline(root, {})
 
 
-def _outline(node: Node, lines: Mapping[int, str]) -> object:
-    """All words of a tree, to compare two; `lines` has what stands for some keys and their values, "" for nothing."""
+def _outline(node: Node, new: Mapping[int, Rewritten]) -> object:
+    """All words of a tree, to compare two; `new` has what stands for some keys and their values."""
     if isinstance(node, SequenceNode):
-        return [_outline(item, lines) for item in node.value]
+        return [_outline(item, new) for item in node.value]
     if not isinstance(node, MappingNode):
         return node.value
     pairs: list[tuple[object, object]] = []
     for key, value in node.value:
-        line = lines.get(key.start_mark.index)
-        if line is None:
-            pairs.append((_outline(key, lines), _outline(value, lines)))
-        elif line:
-            name, _, word = line.partition(": ")
-            pairs.append((name, word))
+        rewritten = new.get(key.start_mark.index)
+        if rewritten is None:
+            pairs.append((_outline(key, new), _outline(value, new)))
+        elif rewritten.key:
+            pairs.append((rewritten.key, rewritten.value))
     return pairs or ""  # a key whose mapping is empty now may have no value
 
 
@@ -198,10 +219,10 @@ def _in_file(root: Node) -> Iterator[tuple[RemovedKey, Migration]]:
                     yield from _in_mapping(client, "clients.*", str(name.value))
 
 
-def _in_mapping(node: Node, place: str, owner: str) -> Iterator[tuple[RemovedKey, Migration]]:
+def _in_mapping(node: Node, section: str, owner: str) -> Iterator[tuple[RemovedKey, Migration]]:
     for key, value in _pairs(node):
         for migration in MIGRATIONS:
-            if (migration.place, migration.key) == (place, key.value) and migration.applies(value):
+            if (migration.section, migration.key) == (section, key.value) and migration.applies(value):
                 yield RemovedKey(owner, key, value), migration
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from proxy.codec.json_text import JsonObject, dump_json, load_json
 from proxy.config.rules import Model
 
+# The keys of an entry whose attribute has another name.
+_ATTRIBUTES = {"upstream": "transport", "server": "server_kind"}
 _GLOB = re.compile(r"([*?\[])")
 _WORDS = (
     *("parse", "upstream", "server", "url", "ids", "arguments", "reasoning"),
@@ -20,7 +22,7 @@ def entry_with(model: Model, name: str, healings: Iterable[str]) -> str:
     """The line for the model of this name: what its entry says now, and these healings. It goes before that entry."""
     entry: JsonObject = {"match": literal(name)}
     for key in _WORDS:
-        word = getattr(model, key)
+        word = getattr(model, _ATTRIBUTES.get(key, key))
         if word:
             entry[key] = word
     if model.telling:

@@ -95,7 +95,8 @@ class StripFields:
 class Profile:
     """The treatment of one request, from the entries of its model and its client.
 
-    `server` is "" where the kind of server is to be found out; `reasoning` says which field of an answer holds the
+    `transport` says whether the model server is asked for a stream, or for a whole answer (`upstream` in the rules);
+    `server_kind` is "" where it is to be found out (`server`). `reasoning` says which field of an answer holds the
     model's reasoning, `telling` who tells it from the text, `reasoning_history` in which field earlier reasoning goes
     back to the server, and `family` which family of thinking models it is, if the name does not say so. Two are for
     Messages and Responses clients (F94): the switch by which what they say of thinking reaches the model, and what
@@ -106,8 +107,8 @@ class Profile:
     """
 
     parse: Parse = "auto"
-    upstream: Transport = "live"
-    server: str = ""
+    transport: Transport = "live"
+    server_kind: str = ""
     heartbeat: Heartbeat = "comment"
     clean: StripFields = field(default_factory=StripFields)
     reasoning: ReasoningField = "as_is"
@@ -132,8 +133,8 @@ class Model:
 
     match: str
     parse: Parse | None = None
-    upstream: Transport | None = None
-    server: str = ""
+    transport: Transport | None = None
+    server_kind: str = ""
     off: frozenset[str] = frozenset()
     ids: IdStyle | None = None
     arguments: Transport | None = None
@@ -154,7 +155,7 @@ class Client:
     """One entry of `clients`: what it says, None where nothing."""
 
     parse: Parse | None = None
-    upstream: Transport | None = None
+    transport: Transport | None = None
     heartbeat: Heartbeat | None = None
     calls: CallsAs | None = None
     clean: StripFields = field(default_factory=StripFields)
@@ -166,10 +167,10 @@ class Rules:
     """One rules file with its gaps filled from the built-in one. A request takes one of these and keeps it.
 
     `lines` are those of the settings, `sha256` is the digest of the file's bytes, `source` its path or "built-in".
-    `builtin_tools` are the built-in file's rules for tools, wherever they stand now. `earlier`: the user's file says
-    nothing of models, as those of an earlier system. `aliases` are globs on the names that clients ask for, each with
-    the name that is asked for instead; `families` say what chat templates need. The three behind `earlier` are what
-    the settings say that bears on the calls; `config/load.py` fills them in.
+    `builtin_tools` are the built-in file's rules for tools, wherever they stand now. `legacy_file`: the user's file
+    says nothing of models, as those of an earlier system. `aliases` are globs on the names that clients ask for, each
+    with the name that is asked for instead; `families` say what chat templates need. The three behind `legacy_file`
+    are what the settings say that bears on the calls; `config/load.py` fills them in.
     """
 
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
@@ -180,7 +181,7 @@ class Rules:
     source: str = ""
     tools: tuple[ToolRule, ...] = ()
     builtin_tools: tuple[ToolRule, ...] = ()
-    earlier: bool = False
+    legacy_file: bool = False
     case_sensitive_tools: bool = False
     infer_names: str = ""
     repair_typos: bool = False
@@ -201,10 +202,6 @@ class Rules:
         """The URLs of the model servers that are named for models, each once."""
         return tuple(dict.fromkeys(model.url for model in self.models if model.url))
 
-    def url(self, model: str) -> str:
-        """Where the server of `model` is; empty: where the settings say."""
-        return self.entry(model).url
-
     def profile(self, model: str, client: str) -> Profile:
         """The profile of `model` (the first glob that matches) for `client` ("" or unknown: none in particular).
 
@@ -221,8 +218,8 @@ class Rules:
         own = self.clients.get(client, Client())
         return Profile(
             parse=_first(own.parse, its.parse, "auto"),
-            upstream=_first(own.upstream, its.upstream, "live"),
-            server=its.server,
+            transport=_first(own.transport, its.transport, "live"),
+            server_kind=its.server_kind,
             heartbeat=_first(own.heartbeat, "comment"),
             calls=_first(own.calls, "structured"),
             clean=own.clean,
@@ -311,7 +308,7 @@ class Rules:
     def _infers_by_table(self) -> bool:
         """True if a table of usual arguments tells calls without a name; a file of an earlier system means it so."""
         if not self.infer_names:
-            return self.earlier
+            return self.legacy_file
         return self.infer_names == "table"
 
     def is_fallback(self, rule: ToolRule) -> bool:
@@ -346,7 +343,7 @@ def parse_rules(
         source=source,
         tools=tools,
         builtin_tools=base.builtin_tools if own else tools,
-        earlier=own and "models" not in sections,
+        legacy_file=own and "models" not in sections,
         aliases=_section(sections, "aliases", _aliases, base.aliases),
         families=_section(sections, "families", parse_families, base.families),
     )
@@ -366,6 +363,7 @@ def _section(sections: Mapping[str, Node], name: str, read: Callable[[Node], _It
 
 
 def _settings(node: Node) -> Mapping[str, Setting]:
+    refuse_removed(node, "settings", ())
     pairs = mapping(node, "settings")
     return MappingProxyType({name: _setting(value, f"setting {name}") for name, value in pairs.items()})
 
@@ -397,8 +395,8 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
     return Model(
         match=text_of(keys["match"], f"match of {what}"),
         parse=_option(keys, "parse", what, _PARSES),
-        upstream=_option(keys, "upstream", what, _TRANSPORTS),
-        server=_option(keys, "server", what, _SERVERS) or "",
+        transport=_option(keys, "upstream", what, _TRANSPORTS),
+        server_kind=_option(keys, "server", what, _SERVERS) or "",
         url=_url(keys["url"], f"url of {what}") if "url" in keys else "",
         off=_off(keys["formats"], f"formats of {what}", formats) if "formats" in keys else frozenset(),
         ids=_option(keys, "ids", what, _ID_STYLES),
@@ -455,7 +453,7 @@ def _client(node: Node, what: str) -> Client:
     keys = mapping(node, what, _CLIENT_KEYS)
     return Client(
         parse=_option(keys, "parse", what, _PARSES),
-        upstream=_option(keys, "upstream", what, _TRANSPORTS),
+        transport=_option(keys, "upstream", what, _TRANSPORTS),
         heartbeat=_option(keys, "heartbeat", what, _HEARTBEATS),
         calls=_option(keys, "calls", what, _CALLS),
         clean=_clean(keys["clean"], f"clean of {what}") if "clean" in keys else StripFields(),
@@ -464,15 +462,15 @@ def _client(node: Node, what: str) -> Client:
 
 
 def _clean(node: Node, what: str) -> StripFields:
-    places = mapping(node, what, _NEEDED)
-    return StripFields(**{place: _fields(fields, place, what) for place, fields in places.items()})
+    levels = mapping(node, what, _NEEDED)
+    return StripFields(**{level: _fields(fields, level, what) for level, fields in levels.items()})
 
 
-def _fields(node: Node, place: str, what: str) -> tuple[str, ...]:
+def _fields(node: Node, level: str, what: str) -> tuple[str, ...]:
     def name(item: Node, words: str) -> str:
         text = text_of(item, words)
-        if not _FIELD.fullmatch(text) or text in _NEEDED[place]:
-            raise node_error(item, f"{shown(text)} cannot be removed from answers; take it out of {place} of {what}")
+        if not _FIELD.fullmatch(text) or text in _NEEDED[level]:
+            raise node_error(item, f"{shown(text)} cannot be removed from answers; take it out of {level} of {what}")
         return text
 
-    return tuple(dict.fromkeys(sequence(node, f"{place} of {what}", name)))
+    return tuple(dict.fromkeys(sequence(node, f"{level} of {what}", name)))

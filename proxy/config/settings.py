@@ -398,8 +398,13 @@ class Spec:
             return self.check(value)
         except ValueError as needed:
             # A URL with a password in it, or a key where its file should be, must not get into a log.
-            named = "this value" if "@" in str(value) or "_key" in self.name else shown(value)
+            named = "this value" if "@" in str(value) or "_key" in self.name else shown(_as_written(value))
             raise RulesError(f"{where}: {named} cannot be used; it must be {needed}") from None
+
+
+def _as_written(value: Setting) -> object:
+    """A list of a file as it is spelled there, in brackets."""
+    return [*value] if isinstance(value, tuple) else value
 
 
 def _specs() -> tuple[Spec, ...]:

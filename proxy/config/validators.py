@@ -71,9 +71,9 @@ def one_of(*words: str) -> Check:
 
 
 def upstream_url(value: Setting) -> Setting:
-    """The URL of the model server, without `/v1`. A list of them was a pool of servers up to release 0.1."""
-    if isinstance(value, tuple):
-        raise ValueError(ONE_SERVER)
+    """The URL of the model server, without `/v1`. Several were a pool of servers up to release 0.1: in a file they are
+    refused by `migrations`.
+    """
     if not isinstance(value, str):
         return server_url("")
     if "," in value:

@@ -19,6 +19,7 @@ from yaml.events import Event
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.reader import ReaderError
 
+from proxy.codec.display import cut
 from proxy.codec.json_text import Json
 from proxy.errors import RulesError
 
@@ -39,10 +40,7 @@ def nearest(word: str, allowed: Collection[str]) -> str:
 
 def shown(value: object) -> str:
     """`value` for a message: on one line, and not too long."""
-    text = repr(value)
-    if len(text) <= 80:
-        return text
-    return f"{text[:77]}..."
+    return cut(repr(value), 80)
 
 
 def _tag(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from proxy.codec.display import cut
 from proxy.codec.json_access import as_text
 from proxy.doctor import words
 from proxy.doctor.examination import Examination
@@ -124,8 +125,7 @@ def _why(reply: Reply) -> str:
 
 
 def _cut(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _SHOWN else f"{plain[: _SHOWN - 3]}..."
+    return cut(" ".join(text.split()), _SHOWN)
 
 
 def _syntaxes(examination: Examination) -> Iterator[Found]:

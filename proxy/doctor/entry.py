@@ -40,12 +40,12 @@ def _ruled(model: Model, key: str, word: str, *, kind: str) -> Model:
     if key == "parse":
         return _parsed(model, word, kind)
     if key == "upstream":
-        return replace(model, upstream=next(each for each in _TRANSPORTS if each == word))
+        return replace(model, transport=next(each for each in _TRANSPORTS if each == word))
     if key == "reasoning":
         # One key says who tells thoughts from the text, or which field of answers holds them.
         return model if model.reasoning else replace(model, telling=next(each for each in _TELLINGS if each == word))
     assert key == "server", key
-    return replace(model, server=word)
+    return replace(model, server_kind=word)
 
 
 def _parsed(model: Model, word: str, kind: str) -> Model:

@@ -70,7 +70,7 @@ def write_entry(file: Path, model: str, entry: str) -> Written | None:
 def _infers_by_table(data: bytes, file: Path) -> bool:
     rules = _rules(data, str(file))
     given = rules.settings.get("infer_names", "")
-    return rules.earlier if not given else given == "table"
+    return rules.legacy_file if not given else given == "table"
 
 
 def merged(old: bytes | None, source: str, model: str, entry: str) -> bytes:

@@ -11,7 +11,7 @@ share (docs/scale.md):
 from __future__ import annotations
 
 from proxy.codec.json_text import JsonObject
-from proxy.config.rules import Rules
+from proxy.config.rules import Model, Rules
 from proxy.config.settings import Settings
 from proxy.dialects.conversation_key import conversation_key
 
@@ -20,7 +20,12 @@ def choose_server(model: str | None, rules: Rules, settings: Settings) -> str:
     """The URL of the server for a model, by the name under which servers know it; None is no model in particular."""
     if model is None:
         return settings.upstream
-    return rules.url(model) or settings.upstream
+    return server_of(rules.entry(model), settings)
+
+
+def server_of(entry: Model, settings: Settings) -> str:
+    """The URL of the server for the models of an entry of the rules."""
+    return entry.url or settings.upstream
 
 
 def conversation_of(body: JsonObject) -> str:

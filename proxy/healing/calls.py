@@ -77,11 +77,12 @@ def _reading(body: JsonObject) -> Callable[[JsonObject], JsonObject]:
         function = function_of(call)
         if not function:
             return call
-        given = function.get("arguments")
-        text = _object_text(given)
+        arguments = function.get("arguments")
+        text = _object_text(arguments)
         if not text:
-            text = _read_text(as_text(given), tools_of().resolve(as_text(function.get("name")))) or _wrapped(given)
-        if text is given:
+            tool = tools_of().resolve(as_text(function.get("name")))
+            text = _read_text(as_text(arguments), tool) or _wrapped(arguments)
+        if text is arguments:
             return call
         return {**call, "function": {**function, "arguments": text}}
 
@@ -92,12 +93,12 @@ def _reading(body: JsonObject) -> Callable[[JsonObject], JsonObject]:
 read_call_arguments = on_calls(_reading)
 
 
-def _object_text(given: Json) -> str:
+def _object_text(arguments: Json) -> str:
     """The text of an object, the very same one if it is one; "" if it is none."""
-    if isinstance(given, dict):
-        return dump(given)
-    if isinstance(given, str) and isinstance(_value(given), dict):
-        return given
+    if isinstance(arguments, dict):
+        return dump(arguments)
+    if isinstance(arguments, str) and isinstance(_value(arguments), dict):
+        return arguments
     return ""
 
 
@@ -121,10 +122,10 @@ def _read_text(text: str, tool: Tool | None) -> str:
     return ""
 
 
-def _wrapped(given: Json) -> str:
-    value = given
-    if isinstance(given, str):
-        value = _value(given)
+def _wrapped(arguments: Json) -> str:
+    value = arguments
+    if isinstance(arguments, str):
+        value = _value(arguments)
     if value in (None, ""):
         return "{}"
     return dump({WRAPPER: value})
@@ -136,9 +137,9 @@ def _naming(body: JsonObject) -> Callable[[JsonObject], JsonObject]:
 
     def name(call: JsonObject) -> JsonObject:
         function = function_of(call)
-        given = as_text(function.get("name"))
-        tool = tools.resolve(given) if given else None
-        if tool is None or tool.name == given:
+        written_name = as_text(function.get("name"))
+        tool = tools.resolve(written_name) if written_name else None
+        if tool is None or tool.name == written_name:
             return call
         return {**call, "function": {**function, "name": tool.name}}
 

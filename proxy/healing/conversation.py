@@ -68,11 +68,11 @@ def traits_of(body: JsonObject) -> set[str]:
     the types of the contents (`str`, `list`, `NoneType`). One that means another of them only leads to a look too many.
     """
     messages = objects_in(body.get("messages"))
-    found = {ANY, *chain.from_iterable(messages)}
+    traits = {ANY, *chain.from_iterable(messages)}
     for message in messages:
-        found.add(role_of(message))
-        found.add(type(message.get("content")).__name__)
-    return found
+        traits.add(role_of(message))
+        traits.add(type(message.get("content")).__name__)
+    return traits
 
 
 def on_each(change: Callable[[JsonObject], JsonObject]) -> Callable[[JsonObject], JsonObject]:
@@ -91,9 +91,9 @@ def on_calls(
         def message_of(message: JsonObject) -> JsonObject:
             if not calls_of(message):
                 return message
-            given = as_list(message.get("tool_calls"))
-            calls = [change(call) if isinstance(call, dict) else call for call in given]
-            return replaced(message, "tool_calls", calls)
+            calls = as_list(message.get("tool_calls"))
+            changed_calls = [change(call) if isinstance(call, dict) else call for call in calls]
+            return replaced(message, "tool_calls", changed_calls)
 
         return on_each(message_of)(body)
 
@@ -190,13 +190,13 @@ class Block:
 
 def blocks_of(messages: Messages) -> list[Block]:
     """The conversation in blocks: what was said, and each turn of calls with its results."""
-    found: list[Block] = []
+    blocks: list[Block] = []
     for message in messages:
-        if role_of(message) != "assistant" and found and found[-1].calls:
-            found[-1].behind.append(message)
+        if role_of(message) != "assistant" and blocks and blocks[-1].calls:
+            blocks[-1].behind.append(message)
         else:
-            found.append(Block(message, calls_of(message)))
-    return found
+            blocks.append(Block(message, calls_of(message)))
+    return blocks
 
 
 def on_blocks(change: Callable[[Block], Sequence[JsonObject]]) -> Callable[[JsonObject], JsonObject]:

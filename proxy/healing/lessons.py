@@ -76,9 +76,9 @@ def lesson(message: str, body: JsonObject, plan: HealPlan) -> tuple[str, ...]:
     for pattern, ids in _LESSONS:
         if not pattern.search(words):
             continue
-        found = _of_use(ids, body, plan)
-        if found:
-            return found
+        useful = _of_use(ids, body, plan)
+        if useful:
+            return useful
     return ()
 
 

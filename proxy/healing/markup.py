@@ -57,12 +57,12 @@ def _results_behind(messages: Messages, index: int) -> list[JsonObject]:
     message = messages[index]
     if role_of(message) != "assistant" or calls_of(message) or not text_of(message.get("content")):
         return []
-    found: list[JsonObject] = []
+    results: list[JsonObject] = []
     for other in messages[index + 1 :]:
         if role_of(other) != "tool":
             break
-        found.append(other)
-    return found
+        results.append(other)
+    return results
 
 
 def _called(message: JsonObject, results: list[JsonObject], tools: ToolSet, copies: Copies) -> JsonObject:
@@ -80,8 +80,8 @@ def _called(message: JsonObject, results: list[JsonObject], tools: ToolSet, copi
 def _prose(text: str, pieces: tuple[Piece, ...]) -> str:
     """The text that is left."""
     data = text.encode("utf-8", "surrogatepass")
-    left = b"".join(data[piece.start : piece.end] for piece in pieces if isinstance(piece, TextSpan))
-    return left.decode("utf-8", "surrogatepass").rstrip()
+    prose = b"".join(data[piece.start : piece.end] for piece in pieces if isinstance(piece, TextSpan))
+    return prose.decode("utf-8", "surrogatepass").rstrip()
 
 
 def _entry(call: RawCall, call_id: str) -> JsonObject:

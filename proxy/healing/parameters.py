@@ -68,8 +68,8 @@ def sample(body: JsonObject, sampling: Sampling) -> JsonObject:
 
 def _limited(body: JsonObject, key: str, most: float) -> JsonObject:
     """The field with the largest number that it may have, if it has a larger one."""
-    given = body.get(key)
-    if isinstance(given, int | float) and given > most:
+    value = body.get(key)
+    if isinstance(value, int | float) and value > most:
         return {key: most}
     return {}
 
@@ -91,8 +91,8 @@ def offer(body: JsonObject, offered: OfferedTools) -> JsonObject:
         return body
     tools = as_list(body.get("tools"))
     forced = _name(body.get("tool_choice"))
-    kept = [tool for tool in tools if not _is_dropped(tool, offered.drop, forced)]
-    described = [_described(tool, offered.describe) for tool in kept]
+    remaining = [tool for tool in tools if not _is_dropped(tool, offered.drop, forced)]
+    described = [_described(tool, offered.describe) for tool in remaining]
     if all_the_same(described, tools):
         return body
     if described:

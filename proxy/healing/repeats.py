@@ -53,11 +53,11 @@ def newest_repeat(messages: Messages, exempt: Collection[str]) -> tuple[str, int
     """The tool whose call is the last one of a conversation, and how often it was made with this result; ("", 1) if it
     was not made before.
     """
-    found = [*_repeats(messages, exempt)]
+    repeats = [*_repeats(messages, exempt)]
     last = max((index for index, message in enumerate(messages) if role_of(message) == "tool"), default=-1)
-    if not found or found[-1][0] != last:
+    if not repeats or repeats[-1][0] != last:
         return "", 1
-    return found[-1][1:]
+    return repeats[-1][1:]
 
 
 def tell_repeats(messages: Messages, exempt: Collection[str]) -> Messages:

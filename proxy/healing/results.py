@@ -108,11 +108,11 @@ class _Ids:
     seen: set[str] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
 
-    def unique(self, given: str, others: Collection[str]) -> str:
+    def unique(self, id_: str, others: Collection[str]) -> str:
         """The id if it is one and new, else one that is, and that no result of the turn could mean: `others`."""
-        name = given
-        if not given or given in self.seen:
-            name = self._new(given or "call", others)
+        name = id_
+        if not id_ or id_ in self.seen:
+            name = self._new(id_ or "call", others)
         self.seen.add(name)
         return name
 
@@ -153,13 +153,13 @@ def _with(entry: JsonObject, key: str, value: str) -> JsonObject:
 
 def _results(block: Block) -> dict[str, JsonObject]:
     """The first result of each call."""
-    found: dict[str, JsonObject] = {}
+    results: dict[str, JsonObject] = {}
     wanted = {name for name in block.ids if name}
     for message in block.behind:
         name = as_text(message.get("tool_call_id"))
         if role_of(message) == "tool" and name in wanted:
-            found.setdefault(name, message)
-    return found
+            results.setdefault(name, message)
+    return results
 
 
 def _in_order(block: Block) -> Sequence[JsonObject]:
@@ -175,11 +175,11 @@ order_results = on_blocks(_in_order)
 
 def _complete(block: Block) -> Sequence[JsonObject]:
     results = _results(block)
-    given: list[JsonObject] = []
+    completed: list[JsonObject] = []
     for name in filter(None, dict.fromkeys(block.ids)):
-        given.append(results.get(name) or {"role": "tool", "tool_call_id": name, "content": NO_RESULT})
+        completed.append(results.get(name) or {"role": "tool", "tool_call_id": name, "content": NO_RESULT})
     taken = {id(message) for message in results.values()}
-    return [block.first, *given, *(message for message in block.behind if id(message) not in taken)]
+    return [block.first, *completed, *(message for message in block.behind if id(message) not in taken)]
 
 
 # A call that was interrupted has a result that says so.
@@ -221,30 +221,30 @@ def _one_by_one(block: Block) -> Sequence[JsonObject]:
 split_calls = on_blocks(_one_by_one)
 
 
-def _mistral(name: str, given: str, number: int) -> str:
-    if _MISTRAL.fullmatch(given):
-        return given
-    return blake2b(given.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()[:9]
+def _mistral(name: str, id_: str, number: int) -> str:
+    if _MISTRAL.fullmatch(id_):
+        return id_
+    return blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()[:9]
 
 
-def _kimi(name: str, given: str, number: int) -> str:
-    if _KIMI.fullmatch(given):
-        return given
+def _kimi(name: str, id_: str, number: int) -> str:
+    if _KIMI.fullmatch(id_):
+        return id_
     return f"functions.{name}:{number}"
 
 
 _Style: TypeAlias = Callable[[str, str, int], str]
 
 
-def _unused(style: _Style, name: str, given: str, number: int, used: set[str]) -> str:
+def _unused(style: _Style, name: str, id_: str, number: int, used: set[str]) -> str:
     """An id in this style that no call before has: one of the style itself may come behind one that was made so."""
-    found = style(name, given, number)
+    styled = style(name, id_, number)
     more = 0
-    while found in used:
-        found = style(name, f"{given}_{more}", number + more)
+    while styled in used:
+        styled = style(name, f"{id_}_{more}", number + more)
         more += 1
-    used.add(found)
-    return found
+    used.add(styled)
+    return styled
 
 
 def _styled(style: _Style) -> Callable[[JsonObject], JsonObject]:
@@ -260,9 +260,9 @@ def _styled(style: _Style) -> Callable[[JsonObject], JsonObject]:
             calls: list[Json] = []
             for call in calls_of(message):
                 number += 1
-                given = as_text(call.get("id"))
-                names[given] = _unused(style, as_text(function_of(call).get("name")), given, number, used)
-                calls.append(_with(call, "id", names[given]))
+                id_ = as_text(call.get("id"))
+                names[id_] = _unused(style, as_text(function_of(call).get("name")), id_, number, used)
+                calls.append(_with(call, "id", names[id_]))
             if calls:
                 message = replaced(message, "tool_calls", calls)
             name = names.get(as_text(message.get("tool_call_id")))

@@ -26,8 +26,8 @@ rename_developer = on_each(_developer)
 
 
 def _without_token_counts(messages: Messages) -> Messages:
-    kept = [message for message in messages if not _is_token_count(message)]
-    return kept or messages
+    remaining = [message for message in messages if not _is_token_count(message)]
+    return remaining or messages
 
 
 def _is_token_count(message: JsonObject) -> bool:

@@ -45,14 +45,14 @@ def _on_functions(change: Callable[[JsonObject], JsonObject]) -> Callable[[JsonO
 
 
 def _with_parameters(function: JsonObject) -> JsonObject:
-    given = function.get("parameters")
-    if given is None:
-        given = {}
-    if not isinstance(given, dict):
+    parameters = function.get("parameters")
+    if parameters is None:
+        parameters = {}
+    if not isinstance(parameters, dict):
         return function
-    if "type" in given and isinstance(given.get("properties"), dict):
+    if "type" in parameters and isinstance(parameters.get("properties"), dict):
         return function
-    whole: JsonObject = {"type": "object", **given}
+    whole: JsonObject = {"type": "object", **parameters}
     if not isinstance(whole.get("properties"), dict):
         whole["properties"] = {}
     return {**function, "parameters": whole}
@@ -100,22 +100,22 @@ class _Plain:
 
     def __init__(self, root: JsonObject) -> None:
         self._root = root
-        self._left = _SCHEMAS_OF_A_TOOL
+        self._remaining = _SCHEMAS_OF_A_TOOL
 
-    def schema(self, given: Json, references: tuple[str, ...]) -> Json:
+    def schema(self, schema: Json, references: tuple[str, ...]) -> Json:
         """One schema; `references` are those that lead to it. What may be anything is the empty one."""
-        self._left -= 1
-        if not isinstance(given, dict) or self._left < 0:
+        self._remaining -= 1
+        if not isinstance(schema, dict) or self._remaining < 0:
             return {}
-        reference = as_text(given.get("$ref"))
+        reference = as_text(schema.get("$ref"))
         if reference:
             if reference in references:
                 return {}  # it holds itself
-            beside = {key: value for key, value in given.items() if key != "$ref"}
-            given = {**as_object(self._referred(reference)), **beside}
+            beside = {key: value for key, value in schema.items() if key != "$ref"}
+            schema = {**as_object(self._referred(reference)), **beside}
             references = (*references, reference)
         plain: JsonObject = {}
-        for key, value in _one_alternative(given).items():
+        for key, value in _one_alternative(schema).items():
             if key not in _DEFINITIONS:
                 plain[key] = self._member(key, value, references)
         return plain
@@ -141,10 +141,10 @@ class _Plain:
 
     def _referred(self, reference: str) -> Json:
         """The schema that `#/$defs/place` means."""
-        found: Json = self._root
+        schema: Json = self._root
         for step in reference.removeprefix("#/").split("/"):
-            found = as_object(found).get(step.replace("~1", "/").replace("~0", "~"))
-        return found
+            schema = as_object(schema).get(step.replace("~1", "/").replace("~0", "~"))
+        return schema
 
 
 def _one_alternative(schema: JsonObject) -> JsonObject:

@@ -93,8 +93,8 @@ _MAYBE = Prompt(on=Opens.UNKNOWN, unsaid=Opens.UNKNOWN)
 
 def _words(low: str, medium: str, high: str, most: str, **others: str) -> Mapping[str, str]:
     """The words of a template for the usual ones."""
-    given = {"minimal": low, "low": low, "medium": medium, "high": high, "xhigh": most, "max": most}
-    return MappingProxyType({**given, **others})
+    words = {"minimal": low, "low": low, "medium": medium, "high": high, "xhigh": most, "max": most}
+    return MappingProxyType({**words, **others})
 
 
 FAMILIES = (

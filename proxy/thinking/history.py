@@ -51,10 +51,10 @@ def given_back(body: JsonObject, family: Family | None, how: str) -> tuple[JsonO
     made: list[Json] = []
     changed = moved = False
     for message in messages:
-        given = _given(message, family, how)
-        moved |= len(given) > 1
-        changed |= given[0] is not message
-        made += given
+        rewritten = _as_read(message, family, how)
+        moved |= len(rewritten) > 1
+        changed |= rewritten[0] is not message
+        made += rewritten
     if not changed:
         return body, ()
     records: list[Repair] = []
@@ -65,7 +65,7 @@ def given_back(body: JsonObject, family: Family | None, how: str) -> tuple[JsonO
     return {**body, "messages": made}, tuple(records)
 
 
-def _given(message: Json, family: Family | None, how: str) -> Sequence[Json]:
+def _as_read(message: Json, family: Family | None, how: str) -> Sequence[Json]:
     """A message as the model reads it; two where text may not stand beside its thought."""
     if not isinstance(message, dict) or message.get("role") != "assistant":
         return (message,)
@@ -86,10 +86,10 @@ def _given(message: Json, family: Family | None, how: str) -> Sequence[Json]:
 
 def _without(message: JsonObject) -> JsonObject:
     """A message without its thoughts, the very same if it has none."""
-    kept = {key: value for key, value in message.items() if key not in (*_FIELDS, _DETAILS)}
-    if len(kept) == len(message):
+    fields = {key: value for key, value in message.items() if key not in (*_FIELDS, _DETAILS)}
+    if len(fields) == len(message):
         return message
-    return kept
+    return fields
 
 
 def _is_read(brought: Mapping[str, str], fields: tuple[str, ...]) -> bool:

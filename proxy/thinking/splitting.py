@@ -49,15 +49,15 @@ def _is_guided(body: JsonObject) -> bool:
 def is_on(body: JsonObject, family: Family) -> bool | None:
     """True if a request switches thinking on, False for off, in the words of the family; None if it says nothing of it.
     """
-    given = as_object(body.get("chat_template_kwargs"))
+    variables = as_object(body.get("chat_template_kwargs"))
     switch, efforts = family.switch, family.efforts
     if switch is not None:
         for name in (switch.name, *switch.also):
-            if name in given:
-                return given[name] != switch.off
+            if name in variables:
+                return variables[name] != switch.off
     if efforts is None or switch is not None:
         return None
-    word = given.get(efforts.name, body.get(efforts.name))
+    word = variables.get(efforts.name, body.get(efforts.name))
     if word is None:
         return None
     return word != efforts.words.get("none", "none")

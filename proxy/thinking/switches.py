@@ -63,10 +63,10 @@ def switched(body: JsonObject, family: Family | None, suffix: str = "") -> tuple
     if not wish.says_something or not _listens(family):
         return body, ()
     silenced = (*own, *foreign) if suffix else foreign
-    given = _without(as_object(body.get(_KWARGS)), silenced)
-    made = _without(body, (*_FIELDS, _KWARGS)) | _say(given, family, wish)
-    if given:
-        made[_KWARGS] = given
+    variables = _without(as_object(body.get(_KWARGS)), silenced)
+    made = _without(body, (*_FIELDS, _KWARGS)) | _say(variables, family, wish)
+    if variables:
+        made[_KWARGS] = variables
     if made == body:
         return body, ()
     before, after = _shown(body), _shown(made)
@@ -79,12 +79,12 @@ def effort_words(family: Family | None) -> tuple[str, ...]:
         return ()
     if family.efforts is None:
         return ("none", "medium")
-    found: dict[str, str] = {}
+    words: dict[str, str] = {}
     for word in _OFFERED:
         meant = family.efforts.words.get(word, "")
-        if meant not in found or word == meant:
-            found[meant] = word
-    return tuple(found.values())
+        if meant not in words or word == meant:
+            words[meant] = word
+    return tuple(words.values())
 
 
 def _listens(family: Family) -> bool:

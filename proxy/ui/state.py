@@ -65,13 +65,13 @@ class PageState:
         self.ring = self.activity.ring.name()
 
     @property
-    def place(self) -> str:
+    def event_id(self) -> str:
         """The id of the page's last event; one that has lost its connection goes on from there."""
         return f"{self.ring}-{self.last}"
 
-    def go_on(self, place: str) -> None:
+    def go_on(self, event_id: str) -> None:
         """The page has been told all up to this place. It says nothing of another ring, as after a restart."""
-        ring, _, number = place.rpartition("-")
+        ring, _, number = event_id.rpartition("-")
         if ring == self.ring and _NUMBER.fullmatch(number):
             self.last = int(number)
 
@@ -81,12 +81,12 @@ class PageState:
         now = time.time()
         live: list[Json] = [*self.activity.ring.live(now)]
         news: JsonObject = {"ring": self.ring, "now": now, "live": live}
-        found = self.activity.ring.newest(self.last, MAX_SHOWN)
-        if found:
-            self.last = found[-1][0]
-            requests: list[Json] = [{**self._shown(summary), "number": number} for number, summary in found]
+        newest = self.activity.ring.newest(self.last, MAX_SHOWN)
+        if newest:
+            self.last = newest[-1][0]
+            requests: list[Json] = [{**self._shown(summary), "number": number} for number, summary in newest]
             news["requests"] = requests
-        if found or int(now // 60) != self._minute:
+        if newest or int(now // 60) != self._minute:
             self._minute = int(now // 60)
             news["counts"] = self._counts(now)
         if time.monotonic() >= self._status_at:
@@ -106,11 +106,11 @@ class PageState:
             return summary
         return without_values(summary)
 
-    def _counts(self, now: float) -> JsonObject:
+    def _counts(self, seconds: float) -> JsonObject:
         """The counts of each of the last minutes, by group and name: `{"repairs": {"closers": [0, 2, ...]}}`."""
         groups: dict[str, dict[str, list[int]]] = {}
-        first = int(now // 60) - MINUTES + 1
-        for minute, group, name, count in self.activity.ring.counts(now):
+        first = int(seconds // 60) - MINUTES + 1
+        for minute, group, name, count in self.activity.ring.counts(seconds):
             numbers = groups.setdefault(group, {}).setdefault(name, [0] * MINUTES)
             if 0 <= minute - first < MINUTES:
                 numbers[minute - first] = count

@@ -27,7 +27,6 @@ from proxy.ui.state import PageState, without_values
 from proxy.web import routes
 from proxy.web.access import authenticate
 from proxy.web.admin_access import comes_from_elsewhere, cookie_of, is_of_own_page
-from proxy.web.app import LivePage
 from proxy.web.context import RequestContext, json_response, request_context
 from proxy.web.page_sessions import begin_session, end_session
 from proxy.worker.metrics import PAGES
@@ -159,7 +158,7 @@ def _sent(ctx: RequestContext, shown: PageState, environ: Mapping[str, Any]) -> 
     with suppress(Unavailable):
         while time.monotonic() < until and _may_look(ctx, environ):
             data = sse.encode(dump_json(shown.news()))
-            yield f"id: {shown.place}\n".encode() + data
+            yield f"id: {shown.event_id}\n".encode() + data
             if _has_left(ctx):
                 return
 
@@ -240,7 +239,7 @@ def _number(text: str) -> int:
     return int(text) if _NUMBER.fullmatch(text) else 0
 
 
-_VIEWS: dict[routes.Route, Callable[..., Response]] = {
+VIEWS: dict[routes.Route, Callable[..., Response]] = {
     routes.UI: page,
     routes.UI_ASSET: asset,
     routes.UI_SIGN_IN: sign_in,
@@ -251,4 +250,3 @@ _VIEWS: dict[routes.Route, Callable[..., Response]] = {
     routes.UI_CAPTURE: capture,
     routes.UI_REPLAY: replay,
 }
-PAGE = LivePage(_VIEWS, sign_in_page)

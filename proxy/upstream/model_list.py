@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from proxy.codec.display import cut, printable
 from proxy.codec.json_access import as_list
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.config.rules import Rules
@@ -180,5 +181,4 @@ def _several(name: str, models: Sequence[str]) -> str:
 
 def _shown(name: str) -> str:
     """A name for a message: on one line, and short."""
-    plain = "".join(letter if letter.isprintable() else "?" for letter in name)
-    return plain if len(plain) <= _SHOWN else f"{plain[: _SHOWN - 3]}..."
+    return cut(printable(name, "?"), _SHOWN)

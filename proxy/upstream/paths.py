@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 CHAT_COMPLETIONS = "/v1/chat/completions"
+COMPLETIONS = "/v1/completions"
 MODELS = "/v1/models"
 # vLLM's; llama-server has another one of that name.
 TOKENIZE = "/tokenize"

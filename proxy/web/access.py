@@ -5,13 +5,14 @@ It goes by the route that was found, never by the text of a path.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from proxy.activity.activity import Activity
 from proxy.config.api_keys import ClientKey, TooMany, named_model
 from proxy.errors import BadRequest
 from proxy.web.admin_access import check_admin, check_page
-from proxy.web.headers import UPSTREAM_KEY, credential, key_bytes
+from proxy.web.headers import credential, key_bytes
 from proxy.web.page_sessions import has_session
 from proxy.web.routes import Access, Route
 from proxy.worker.shared_counters import SharedCounters
@@ -21,7 +22,7 @@ from proxy.worker.snapshot import Snapshot
 _WAIT = 2
 
 
-def check_target(environ: dict[str, Any]) -> None:
+def check_target(environ: Mapping[str, Any]) -> None:
     """Raise BadRequest for what gunicorn lets pass and two readers may take for two things: no Host, another's URL."""
     # HTTP/1.0 knows no Host (RFC 9112, 3.2).
     needs_host = environ.get("SERVER_PROTOCOL") == "HTTP/1.1"
@@ -36,16 +37,15 @@ def check_target(environ: dict[str, Any]) -> None:
 
 
 def authenticate(
-    route: Route, environ: dict[str, Any], snapshot: Snapshot, activity: Activity | None = None
+    route: Route, environ: Mapping[str, Any], snapshot: Snapshot, activity: Activity | None = None
 ) -> ClientKey | None:
-    """The client key that lets a request in, None where none is needed. It says in `environ` which key goes up.
+    """The client key that lets a request in, None where none is needed.
 
     `activity` knows who has signed in at the live page.
 
     Raises Unauthorized or Forbidden.
     """
     keys = snapshot.keys
-    environ[UPSTREAM_KEY] = keys.upstream_key(credential(environ), passed=snapshot.settings.pass_auth)
     if route.access is Access.ADMIN:
         check_admin(environ, keys)
         return None
@@ -57,6 +57,11 @@ def authenticate(
     if not keys.clients:
         return None
     return keys.client(key_bytes(environ))
+
+
+def upstream_key(environ: Mapping[str, Any], snapshot: Snapshot) -> str:
+    """The key that goes up with a request that was let in: the client's own, the server's, or "" for none."""
+    return snapshot.keys.upstream_key(credential(environ), passed=snapshot.settings.pass_auth)
 
 
 def count_request(key: ClientKey, counters: SharedCounters) -> None:

@@ -84,8 +84,8 @@ def end_activity(ctx: RequestContext, status: int) -> None:
     if activity is None or ctx.snapshot.settings.no_ui or not _is_told(ctx):
         return
     ended = time.monotonic()
-    kept = 0 if ctx.recording is None else ctx.recording.size
-    activity.keep(lambda: record_of(ctx, status, ended), len(ctx.body) + kept)
+    recorded = 0 if ctx.recording is None else ctx.recording.size
+    activity.keep(lambda: record_of(ctx, status, ended), len(ctx.body) + recorded)
 
 
 def _is_told(ctx: RequestContext) -> bool:

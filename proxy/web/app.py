@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-from flask import Flask, Request, Response, g, request
+from flask import Flask, Response
 from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as NoSuchMethod
 from werkzeug.exceptions import NotFound as NoSuchPath
@@ -29,7 +29,8 @@ from proxy.web import messages_views, responses_views, routes
 from proxy.web.access import check_target
 from proxy.web.access_log import log_request, measure
 from proxy.web.activity_record import end_activity
-from proxy.web.context import RequestContext, json_response, request_context
+from proxy.web.context import ClientRequest, RequestContext, current_request, json_response, request_context
+from proxy.web.headers import add_id, error_headers
 from proxy.web.prepare import RUN, prepare_chat, prepare_compact, prepare_messages
 from proxy.web.web_origins import check_web_page, cors
 from proxy.worker.logging_setup import keep_secret, set_up_logging
@@ -41,8 +42,6 @@ log = logging.getLogger("proxy")
 MAX_BODY = "tool-proxy-max-body"
 _View = Callable[..., Response]
 _PLACEHOLDER = re.compile(r"\{[a-z]+\}")
-# What the same request will be told again: the SDKs read it from a header.
-_PERMANENT = frozenset((400, 401, 403, 404, 405, 413, 415, 422))
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@+-")
 
 
@@ -73,17 +72,10 @@ def create_app(page: LivePage | None = None) -> Flask:
     return make_app(worker, page)
 
 
-class _Request(Request):
-    """One whose environ does not refer to it: it is given back, with its body, as soon as the request has ended."""
-
-    def __init__(self, environ: dict[str, Any]) -> None:
-        super().__init__(environ, populate_request=False)
-
-
 def make_app(worker: WorkerState, page: LivePage | None = None) -> Flask:
     """The application over a worker's state."""
     app = _App("proxy", static_folder=None)
-    app.request_class = _Request
+    app.request_class = ClientRequest
     all_views = _views() if page is None else {**_views(), **page.views}
     app.url_map = _url_map(tuple(all_views))
     app.extensions[MAX_BODY] = lambda: worker.current().settings.max_body
@@ -145,9 +137,10 @@ def _for_any_client(view: _View) -> _View:
 
 
 def _models() -> Response:
-    if _asks_in_messages():
+    ctx = request_context()
+    if ctx.in_messages:
         return messages_views.models()
-    snapshot = request_context().snapshot
+    snapshot = ctx.snapshot
     if snapshot.rules.aliases and not snapshot.settings.observe:
         return messages_views.openai_models()
     return views.passed(routes.MODELS.path)
@@ -157,7 +150,7 @@ def _one_model(name: str) -> Response:
     """A model's name is the only part of a path that comes from the client: plain words between slashes."""
     if not all(map(_is_plain, name.split("/"))):
         raise NotFound(f"{name!r} is no name of a model")
-    if _asks_in_messages():
+    if request_context().in_messages:
         return messages_views.model(name)
     return views.passed(f"{routes.MODELS.path}/{name}", model=name)
 
@@ -168,15 +161,16 @@ def _is_plain(word: str) -> bool:
 
 def _before_request(worker: WorkerState, page: LivePage | None) -> Response | None:
     """Before every view: the steps of `before_request`, whose values the context keeps."""
+    request = current_request()
     environ = request.environ
-    g.context = context = steps.begin(worker, request)
+    request.context = context = steps.begin(worker, request)
     settings = context.snapshot.settings
     check_target(environ)
     if not steps.is_of_live_page(request):
         check_web_page(environ, settings.origins, settings.hosts)
         context.cors = cors(environ)
     if request.method == "OPTIONS":
-        return _options()
+        return _options(request)
     target = steps.find_target(request, settings)
     context.route = route = target.route
     if route is None:
@@ -188,30 +182,34 @@ def _before_request(worker: WorkerState, page: LivePage | None) -> Response | No
             context.denied = error.reason
             return page.sign_in()
         raise
-    context.key, context.secrets = identity.key, identity.secrets
-    steps.admit(context, route, background=RUN in environ)
-    context.client = steps.client_name(context.key, context.snapshot, target.client)
-    context.body = steps.read(context, route, environ)
+    context.key, context.upstream_key, context.secrets = identity.key, identity.upstream_key, identity.secrets
+    _let_in(context, route, environ, target.client)
     return None if request.routing_exception is None else views.passed(route.path)
 
 
-def _is_listed() -> bool:
+def _let_in(context: RequestContext, route: routes.Route, environ: Mapping[str, Any], client: str | None) -> None:
+    """The steps of a request of which is known who asks; `client` is the one in its path."""
+    thread = steps.admit(context, route, background=RUN in environ)
+    if thread is not None:
+        context.hold_thread(thread)
+    context.client = steps.client_name(context.key, context.snapshot, client)
+    received = steps.read(context, route, environ)
+    context.body = received.body
+    if received.give_back is not None:
+        context.held.append(received.give_back)
+
+
+def _is_listed(ctx: RequestContext) -> bool:
     """True if the path is one of settings.pass_through, which Flask does not know."""
-    settings = request_context().snapshot.settings
-    return steps.is_listed(routes.without_client(request.path), settings)
+    return steps.is_listed(routes.without_client(ctx.path), ctx.snapshot.settings)
 
 
-def _asks_in_messages() -> bool:
-    """True if the answer, or the error, is to be in the Messages dialect."""
-    return routes.asks_in_messages(request.path, names_version="HTTP_ANTHROPIC_VERSION" in request.environ)
-
-
-def _options() -> Response:
+def _options(request: ClientRequest) -> Response:
     """`OPTIONS` of any path: 204, and what the path takes."""
     response = Response(status=204)
     missing = request.routing_exception
     methods = missing.valid_methods if isinstance(missing, NoSuchMethod) else None
-    if missing is not None and _is_listed():
+    if missing is not None and _is_listed(request.context):
         methods = routes.LISTED_METHODS
     if methods:
         response.headers["Allow"] = ", ".join([*methods, "OPTIONS"])
@@ -223,9 +221,7 @@ def _closing(response: Response) -> Response:
     ctx = request_context()
     _mask(response, ctx.secrets)
     response.headers.update(ctx.cors)
-    response.headers.setdefault("X-Request-Id", ctx.id)
-    if _asks_in_messages():
-        response.headers["Request-Id"] = response.headers["X-Request-Id"]  # where the SDKs look for it
+    add_id(response.headers, ctx.id, in_messages=ctx.in_messages)
     length = 0 if response.is_streamed else response.content_length or 0
     response.call_on_close(partial(_ended, ctx, response.status_code, length))
     return response
@@ -276,30 +272,27 @@ def _proxy_error(error: ProxyError) -> Response:
     ctx.outcome.fail(error)
     if isinstance(error, Denied):
         ctx.denied = error.reason
-    if _asks_in_messages():
+    if ctx.in_messages:
         response = json_response(messages.error_body(error), messages.error_status(error))
-    elif routes.asks_in_responses(request.path):
+    elif routes.asks_in_responses(ctx.path):
         response = json_response(responses.error_body(error), responses.error_status(error))
     else:
         response = json_response(chat.error_body(error), error.status)
-    if error.retry_after is not None:
-        response.headers["Retry-After"] = error.retry_after
-    if response.status_code in _PERMANENT:
-        response.headers["X-Should-Retry"] = "false"
-    for name, value in error.headers:
+    for name, value in (*error_headers(response.status_code, error.retry_after), *error.headers):
         response.headers[name] = value
     return response
 
 
 def _http_error(error: HTTPException) -> Response:
     """A refusal of Flask's own as JSON: Flask says it in HTML, and clients read JSON."""
-    if isinstance(error, NoSuchPath) and _is_listed():
+    ctx = request_context()
+    if isinstance(error, NoSuchPath) and _is_listed(ctx):
         error = NoSuchMethod(routes.LISTED_METHODS)
     if isinstance(error, NoSuchPath):
-        known = ", ".join(routes.shown_paths(request_context().snapshot.settings.pass_through))
+        known = ", ".join(routes.shown_paths(ctx.snapshot.settings.pass_through))
         return _proxy_error(
             NotFound(
-                f"there is nothing at {request.path!r}; this proxy answers {known}. Another path of the model server "
+                f"there is nothing at {ctx.path!r}; this proxy answers {known}. Another path of the model server "
                 "is passed through when it is listed in settings.pass_through of rules.yaml."
             )
         )
@@ -315,6 +308,7 @@ def _http_error(error: HTTPException) -> Response:
 
 def _refused_method(allowed: str) -> MethodNotAllowed:
     """Codex asks for a WebSocket first: after 426 it sends its request at once, after anything else it waits."""
+    request = current_request()
     if "HTTP_UPGRADE" in request.environ and routes.asks_in_responses(request.path):
         return UpgradeRefused(f"{request.path} speaks no WebSocket; send the request with POST")
     return MethodNotAllowed(f"{request.path} takes {allowed}, not {request.method}")

@@ -1,17 +1,18 @@
 """The steps of a request before its view; none of them asks the network.
 
     find_target    which route is meant, and for which client of the rules
-    authenticate   who asks, and what no log may show of it
+    authenticate   who asks, which key goes up, and what no log may show of it
     admit          its share of the key's minute, and one of the worker's threads
     read           the body, whole, and one of the requests that the key may have under way
 
+Each returns what it finds, and what it takes together with how that is given back; the context keeps both.
 What a dialect makes of the body is its view's matter: it may have to ask the model server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -23,10 +24,19 @@ from proxy.config.settings import Settings
 from proxy.errors import NotFound
 from proxy.web import access
 from proxy.web.admin_access import is_of_own_page
-from proxy.web.context import RequestContext
-from proxy.web.headers import request_id, secrets
+from proxy.web.context import HeldThread, RequestContext
+from proxy.web.headers import request_id, secrets, with_secret
 from proxy.web.request_body import read_body
-from proxy.web.routes import BY_PATH, LISTED_METHODS, LIVE_PAGE, Route, is_api, listed_route, without_client
+from proxy.web.routes import (
+    BY_PATH,
+    LISTED_METHODS,
+    LIVE_PAGE,
+    Route,
+    asks_in_messages,
+    is_api,
+    listed_route,
+    without_client,
+)
 from proxy.worker.logging_setup import keep_secret
 from proxy.worker.snapshot import Snapshot
 from proxy.worker.state import WorkerState
@@ -46,23 +56,41 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The identity of who asks: the client key that let the request in, None where none is needed, and the secrets that
-    it has with it, the key that goes up among them.
+    """The identity of who asks: the client key that let the request in, None where none is needed; the key that goes
+    up, "" for none; and the secrets that the request has with it, that key among them.
     """
 
     key: ClientKey | None
-    secrets: tuple[str, ...]
+    upstream_key: str = field(repr=False)
+    secrets: tuple[str, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The body of a request, and how its place among the requests of its key is given back; None where it has none."""
+
+    body: bytes
+    give_back: Callable[[], object] | None = None
 
 
 def begin(worker: WorkerState, request: Request) -> RequestContext:
     """The context of a request that has come; it counts as active until `context.give_back`."""
     environ = request.environ
-    context = RequestContext(request_id(environ), worker, worker.current(), environ.get("gunicorn.socket"))
-    context.turn = environ.get(TURN)
-    context.method, context.path = request.method, request.path
-    context.secrets = secrets_of(environ)
+    path, request_secrets = request.path, secrets(environ)
+    keep_secret(request_secrets)
+    context = RequestContext(
+        request_id(environ, request_secrets),
+        worker,
+        worker.current(),
+        environ.get("gunicorn.socket"),
+        environ.get(TURN),
+        request.method,
+        path,
+        in_messages=asks_in_messages(path, names_version="HTTP_ANTHROPIC_VERSION" in environ),
+        secrets=request_secrets,
+        held=[worker.leave],
+    )
     worker.enter()
-    context.held.append(worker.leave)
     return context
 
 
@@ -101,13 +129,17 @@ def is_of_live_page(request: Request) -> bool:
     return route in LIVE_PAGE and is_of_own_page(request.environ)
 
 
-def authenticate(route: Route, environ: dict[str, Any], context: RequestContext) -> Identity:
+def authenticate(route: Route, environ: Mapping[str, Any], context: RequestContext) -> Identity:
     """Return the identity of who asks. Raises Unauthorized or Forbidden."""
     key = access.authenticate(route, environ, context.snapshot, context.worker.activity)
-    return Identity(key, secrets_of(environ))
+    upstream_key = access.upstream_key(environ, context.snapshot)
+    request_secrets = with_secret(context.secrets, upstream_key)
+    if request_secrets is not context.secrets:
+        keep_secret(request_secrets)
+    return Identity(key, upstream_key, request_secrets)
 
 
-def admit(context: RequestContext, route: Route, *, background: bool = False) -> None:
+def admit(context: RequestContext, route: Route, *, background: bool = False) -> HeldThread | None:
     """Count the request of a key, and take a thread where the route may keep it for long. One that is made in the
     `background` was counted when it came.
 
@@ -115,8 +147,7 @@ def admit(context: RequestContext, route: Route, *, background: bool = False) ->
     """
     if context.key is not None and not background:
         access.count_request(context.key, context.worker.memory.counters)
-    if route.takes_thread:
-        context.take_thread()
+    return HeldThread(context.worker) if route.takes_thread else None
 
 
 def client_name(key: ClientKey | None, snapshot: Snapshot, named: str | None) -> str:
@@ -135,7 +166,7 @@ def client_name(key: ClientKey | None, snapshot: Snapshot, named: str | None) ->
     return named
 
 
-def read(context: RequestContext, route: Route, environ: Mapping[str, Any]) -> bytes:
+def read(context: RequestContext, route: Route, environ: Mapping[str, Any]) -> Received:
     """The body, where the route has one; its model is checked, and it counts among those of its key.
 
     Raises what `request_body.read_body` does, Forbidden, and TooMany.
@@ -143,16 +174,10 @@ def read(context: RequestContext, route: Route, environ: Mapping[str, Any]) -> b
     body = b""
     if context.method in _WITH_BODY and route.reads_body:
         body = read_body(environ, context.snapshot.settings.max_body)
-    if context.key is not None:
-        access.check_named_model(context.key, route, body)
-        counters = context.worker.memory.counters
-        if access.acquire_slot(context.key, route, counters):
-            context.held.append(partial(access.release_slot, context.key, counters))
-    return body
-
-
-def secrets_of(environ: Mapping[str, Any]) -> tuple[str, ...]:
-    """The secrets of a request, which from now on no log line shows."""
-    request_secrets = secrets(environ)
-    keep_secret(request_secrets)
-    return request_secrets
+    if context.key is None:
+        return Received(body)
+    access.check_named_model(context.key, route, body)
+    counters = context.worker.memory.counters
+    if not access.acquire_slot(context.key, route, counters):
+        return Received(body)
+    return Received(body, partial(access.release_slot, context.key, counters))

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
-from flask import Response, request
+from flask import Request, Response
 
 from proxy import SERVICE, __version__
 from proxy.codec.json_access import objects_in
@@ -43,12 +43,13 @@ from proxy.upstream.answer_wait import AnswerWait, HasDescriptor, Timeouts
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import KNOWN, decoded
 from proxy.upstream.passthrough import PassthroughResponse, pass_through
-from proxy.upstream.paths import CHAT_COMPLETIONS, TOKENIZE
+from proxy.upstream.paths import CHAT_COMPLETIONS
 from proxy.upstream.responses import error_of_response
 from proxy.web.activity_record import begin_activity, note_sent
-from proxy.web.context import PreparedRequest, RequestContext, json_response, request_context
-from proxy.web.headers import JSON_TYPE, upstream_headers
-from proxy.web.prepare import healed_body, model_server, named_model
+from proxy.web.context import PreparedRequest, RequestContext, current_request, json_response, request_context
+from proxy.web.headers import JSON_TYPE, STREAM_HEADERS, STREAM_TYPE
+from proxy.web.passed_body import PassedBody
+from proxy.web.prepare import model_server
 from proxy.web.routes import shown_paths
 from proxy.web.thinking import thoughts_in_text
 from proxy.web.token_counts import tokens_of
@@ -56,7 +57,7 @@ from proxy.worker.audit_log import as_header
 from proxy.worker.captures import capture_folder
 from proxy.worker.lessons import Lessons
 from proxy.worker.logging_setup import keep_mask, lost_lines
-from proxy.worker.metrics import CONTENT_TYPE, count_captures, exposition
+from proxy.worker.metrics import count_captures
 from proxy.worker.snapshot import Snapshot
 
 log = logging.getLogger("proxy")
@@ -66,33 +67,28 @@ Prepare: TypeAlias = Callable[[RequestContext, Mapping[str, Any]], PreparedReque
 # Under this name gunicorn's worker takes what the body of a stream waits for: then its pump drives it (server/pump.py).
 HAND_OVER = "tool_proxy.hand_over"
 _QUERY = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]{1,4096}")
-_SSE_TYPE = "text/event-stream; charset=utf-8"
-_SSE_HEADERS = (
-    ("Content-Type", _SSE_TYPE),
-    ("Cache-Control", "no-cache"),
-    ("X-Accel-Buffering", "no"),
-)
 
 
 def reply(prepare: Prepare) -> Response:
     """`POST /v1/chat/completions` and `/v1/messages`: repaired, streamed or whole."""
-    ctx = request_context()
+    request = current_request()
+    ctx = request.context
     ctx.prepared = prepared = prepare(ctx, request.environ)
-    return answered(ctx, prepared)
+    return answered(ctx, prepared, request.environ)
 
 
-def answered(ctx: RequestContext, prepared: PreparedRequest) -> Response:
+def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[str, Any]) -> Response:
     """The reply to a request that was read."""
     chat, settings = prepared.chat, ctx.snapshot.settings
     if settings.observe:
         ctx.outcome.observe_only()
         # It goes up as it came, and once.
-        prepared = replace(prepared, profile=replace(prepared.profile, parse="server", upstream="live"))
+        prepared = replace(prepared, profile=replace(prepared.profile, parse="server", transport="live"))
     ending = _ending(ctx, chat) if prepared.ends_loops else None
     if ending is not None and not settings.observe:
         ctx.outcome.stop_loop()
         data = render_limit_answer(ending, prepared.dialect, stream=chat.stream)
-        return Response(data, 200, list(_SSE_HEADERS)) if chat.stream else json_response(data)
+        return Response(data, 200, list(STREAM_HEADERS)) if chat.stream else json_response(data)
     if chat.stream:
         ctx.take_stream()
     begin_activity(ctx)
@@ -102,12 +98,12 @@ def answered(ctx: RequestContext, prepared: PreparedRequest) -> Response:
         return _whole(ctx, parts)
     first = next(filter(None, parts), b"")
     ctx.first_byte = time.monotonic()
-    headers = [*_SSE_HEADERS, *ctx.outcome.headers]
-    content_type = ctx.outcome.content_type or _SSE_TYPE
+    headers = [*STREAM_HEADERS, *ctx.outcome.headers]
+    content_type = ctx.outcome.content_type or STREAM_TYPE
     masking = body_masking(mask_of(ctx.secrets), 200, content_type)
     response = Response(_sent(ctx, chain((first,), parts), masking), 200, headers, content_type=content_type)
     response.call_on_close(parts.close)
-    hand_over = request.environ.get(HAND_OVER)
+    hand_over = environ.get(HAND_OVER)
     if hand_over is not None:
         exchange.wait.outlet = partial(_masked, ctx, masking)
         hand_over(exchange.wait)
@@ -140,17 +136,16 @@ def _whole(ctx: RequestContext, parts: Iterator[bytes]) -> Response:
 
 def passed(path: str, model: str | None = None) -> Response:
     """A path that the upstream answers itself: request and answer go through untouched; `model` is one in the path."""
-    ctx = request_context()
-    settings = ctx.snapshot.settings
+    request = current_request()
+    ctx, settings = request.context, request.context.snapshot.settings
     patience = Timeouts(settings.header_timeout, settings.idle_timeout, total=settings.total_timeout)
     wait = AnswerWait(ctx.socket, patience, ctx.worker.drain, turn=ctx.turn)
-    headers = upstream_headers(request.environ, request.environ.get("CONTENT_TYPE", ""), ctx.id)
-    body = ctx.body if ctx.body or request.method not in ("GET", "HEAD") else None
-    if path == TOKENIZE and body:
-        body = healed_body(ctx, body)  # what is counted is what goes up
+    body = PassedBody(ctx, path)
+    headers = body.headers(request.environ)
+    data = body.upward() if ctx.body or ctx.method not in ("GET", "HEAD") else None
     wait.start_over()
-    method = "GET" if request.method == "HEAD" else request.method
-    call = model_server(ctx, model or named_model(ctx)).open(method, path + _query(), headers, body)
+    method = "GET" if ctx.method == "HEAD" else ctx.method
+    call = model_server(ctx, model or body.model()).open(method, path + _query(request), headers, data)
     try:
         answer = pass_through(call, wait)
         if answer.status >= 400:
@@ -194,7 +189,7 @@ def _discreet(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:
     yield redactor.finish()
 
 
-def _query() -> str:
+def _query(request: Request) -> str:
     """The query as it came, if it is one."""
     query = request.query_string.decode("latin-1")
     if query and not _QUERY.fullmatch(query):
@@ -215,6 +210,8 @@ def reload() -> Response:
 
 def metrics() -> Response:
     """`GET /metrics`: what all workers have counted, for Prometheus."""
+    from proxy.worker.exposition import CONTENT_TYPE, exposition  # noqa: PLC0415 (a start does without it)
+
     memory, snapshot = request_context().worker.memory, request_context().snapshot
     models = snapshot.all_models(snapshot.keys.upstream)
     in_force = not memory.error()
@@ -308,7 +305,7 @@ class _ServerOfRequest:
         return self.prepared.server
 
     def kind(self) -> str:
-        configured_kind = self.prepared.profile.server
+        configured_kind = self.prepared.profile.server_kind
         return configured_kind or self.snapshot.server_kind(self.prepared.headers, self.server)
 
     def count_tokens(self, text: str) -> int:
@@ -367,10 +364,10 @@ def _plan(prepared: PreparedRequest, server: _ServerOfRequest, heal: HealPlan) -
     if parse == "auto":
         parse = "proxy" if server.parser_has_failed() else "server"
     if parse == "server":
-        return Plan(parse, profile.upstream, profile.server, heal=heal)
+        return Plan(parse, profile.transport, profile.server_kind, heal=heal)
     # Which request makes a server leave the calls alone depends on its kind; without tools there are none.
-    kind = profile.server if prepared.chat.tools is None else server.kind()
-    return Plan(parse, profile.upstream, kind, heal=heal)
+    kind = profile.server_kind if prepared.chat.tools is None else server.kind()
+    return Plan(parse, profile.transport, kind, heal=heal)
 
 
 def _patience(settings: Settings, chat: ChatRequest, profile: Profile) -> Timeouts:
@@ -378,7 +375,7 @@ def _patience(settings: Settings, chat: ChatRequest, profile: Profile) -> Timeou
         header=settings.header_timeout,
         idle=settings.idle_timeout,
         heartbeat=settings.heartbeat if chat.stream else 0.0,
-        whole=not chat.stream or profile.upstream == "whole",
+        whole=not chat.stream or profile.transport == "whole",
         total=settings.total_timeout,
     )
 

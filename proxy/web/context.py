@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from flask import Response, g
+from flask import Request, Response
+from flask.globals import request_ctx
 
 from proxy.activity.recording import Recording
 from proxy.config.api_keys import ClientKey
@@ -46,17 +48,38 @@ class PreparedRequest:
     later: Pending | None = None
 
 
+class HeldThread:
+    """A request counts as one that may need its thread for long, until it is given back.
+
+    To make one raises Unavailable where too many do.
+    """
+
+    __slots__ = ("_worker",)
+
+    def __init__(self, worker: WorkerState) -> None:
+        worker.take_thread()
+        self._worker: WorkerState | None = worker
+
+    def give_back(self) -> None:
+        """It needs its thread no more; nothing a second time."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.return_thread()
+
+
 @dataclass(slots=True)
 class RequestContext:
     """One request of a client: what was in force when it came, who sent it, and what its log line will say.
 
     `socket` is the client's under gunicorn; None elsewhere (test client), where only the upstream is watched. `turn` is
     given back where the request waits; None elsewhere. `held` are the steps by which the request gives back what it
-    has when it has ended (`give_back`), `has_thread` says that it counts as one that needs its thread.
+    has when it has ended (`give_back`), `thread` is the one that it counts as needing, None where it needs none.
+    `in_messages`: what it is told, errors included, is in the Messages dialect.
     `route` is None until one is found, `prepared` where no model is asked through a dialect. `key` is the client key
-    that let it in, `denied` why it was not let in; `secrets` are what no log may show of it; `cors` are the headers for
-    the web page that asks. `events` have been sent of a stream; `recording` has what was said, where the live page may
-    show that. How it ended says its `outcome`; `afterwards` is done once it has given all back.
+    that let it in, `denied` why it was not let in, `upstream_key` goes up with it; no log may show its `secrets`.
+    `cors` are the headers for the web page that asks. `events` have been sent of a stream; `recording` has what was
+    said, where the live page may show that. How it ended says its `outcome`; `afterwards` is done once it has given all
+    back.
     """
 
     id: str
@@ -70,6 +93,8 @@ class RequestContext:
     client: str = ""
     key: ClientKey | None = None
     denied: str = ""
+    in_messages: bool = False
+    upstream_key: str = field(default="", repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     body: bytes = b""
     cors: Mapping[str, str] = field(default_factory=dict)
@@ -81,7 +106,7 @@ class RequestContext:
     recording: Recording | None = None
     outcome: Outcome = field(default_factory=Outcome)
     held: list[Callable[[], object]] = field(default_factory=list)
-    has_thread: bool = False
+    thread: HeldThread | None = None
     afterwards: list[Callable[[], None]] = field(default_factory=list)
 
     @property
@@ -93,17 +118,15 @@ class RequestContext:
         """The healings of requests for a model: by the rules, and by refusals."""
         return self.snapshot.rules.heal_plan(model).learnt(self.worker.lessons.of(model))
 
-    def take_thread(self) -> None:
-        """It may need its thread for long. Raises Unavailable."""
-        self.worker.take_thread()
-        self.has_thread = True
-        self.held.append(self.return_thread)
+    def hold_thread(self, thread: HeldThread) -> None:
+        """Keep what `admit` has taken for it."""
+        self.thread = thread
+        self.held.append(thread.give_back)
 
     def return_thread(self) -> None:
-        """It needs its thread no more; nothing a second time."""
-        if self.has_thread:
-            self.has_thread = False
-            self.worker.return_thread()
+        """It needs its thread no more, though it has not ended."""
+        if self.thread is not None:
+            self.thread.give_back()
 
     def take_stream(self) -> None:
         """It asks for a stream. Raises Unavailable."""
@@ -125,10 +148,28 @@ class RequestContext:
             self.key.check_model(model)
 
 
+class ClientRequest(Request):
+    """A request as Flask has it, with the context that it is given before its view.
+
+    Its environ does not refer to it: it is given back, with its body, as soon as the request has ended.
+    """
+
+    context: RequestContext
+
+    def __init__(self, environ: dict[str, Any]) -> None:
+        super().__init__(environ, populate_request=False)
+
+
+def current_request() -> ClientRequest:
+    """The request that this thread works on. Flask's `request` looks for it anew at each of its attributes."""
+    current = request_ctx.request
+    assert isinstance(current, ClientRequest)
+    return current
+
+
 def request_context() -> RequestContext:
     """The context of the request that this thread works on."""
-    current: RequestContext = g.context
-    return current
+    return current_request().context
 
 
 def json_response(data: bytes, status: int = 200) -> Response:

@@ -17,7 +17,7 @@ from proxy.upstream.content_encoding import decoded
 from proxy.upstream.model_list import ModelCard, listed_aliases, read_cards, served_name, with_aliases
 from proxy.upstream.paths import MODELS
 from proxy.upstream.responses import error_of_response, read_body
-from proxy.web.context import json_response, request_context
+from proxy.web.context import RequestContext, json_response, request_context
 from proxy.web.headers import upstream_headers
 from proxy.web.prepare import healed_conversation, model_server, translated
 from proxy.web.request_body import parse_body
@@ -55,8 +55,7 @@ def models() -> Response:
 def openai_models() -> Response:
     """`GET /v1/models` of any other client, where the rules have names that are listed too."""
     ctx = request_context()
-    headers = upstream_headers(request.environ, "", ctx.id)
-    _, body = ask("GET", MODELS, None, model_server(ctx), headers)
+    _, body = ask("GET", MODELS, None, model_server(ctx), _headers(ctx))
     return json_response(with_aliases(body, ctx.snapshot.rules))
 
 
@@ -76,9 +75,12 @@ def model(name: str) -> Response:
     return json_response(dump_json(model_info(card, name, efforts)))
 
 
+def _headers(ctx: RequestContext) -> dict[str, str]:
+    return upstream_headers(request.environ, "", ctx.id, ctx.upstream_key)
+
+
 def _cards(server: ModelServer) -> tuple[ModelCard, ...]:
-    headers = upstream_headers(request.environ, "", request_context().id)
-    _, body = ask("GET", MODELS, None, server, headers)
+    _, body = ask("GET", MODELS, None, server, _headers(request_context()))
     return read_cards(body)
 
 

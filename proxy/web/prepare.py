@@ -6,13 +6,12 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from secrets import token_hex
 from typing import Any, Generic, Protocol, TypeVar
 
 from proxy.audit_record import Repair
 from proxy.codec.json_access import as_text
-from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
+from proxy.codec.json_text import JsonObject, dump_request
 from proxy.config.rules import Profile
 from proxy.dialects.chat.answer import ChatDialect
 from proxy.dialects.chat.request import ChatRequest, KnownFields, read_chat
@@ -37,7 +36,7 @@ from proxy.thinking.history import field_back
 from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import served_name
 from proxy.web.context import PreparedRequest, RequestContext
-from proxy.web.headers import JSON_TYPE, upstream_headers
+from proxy.web.headers import JSON_TYPE, owner_digest, upstream_headers
 from proxy.web.request_body import parse_body
 from proxy.web.thinking import switch_of, with_thinking
 from proxy.worker.response_store import ResponseStore
@@ -206,8 +205,7 @@ def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseS
     settings = ctx.snapshot.settings
     if not settings.store:
         return None
-    sent = str(environ.get("HTTP_AUTHORIZATION") or environ.get("HTTP_X_API_KEY") or "")
-    digest = sha256(sent.encode("utf-8", "surrogateescape")).digest() if ctx.key is None else ctx.key.digest
+    digest = owner_digest(environ) if ctx.key is None else ctx.key.digest
     seconds = settings.store_days * _DAY
     return ResponseStore(settings.store, digest.hex(), settings.store_max, seconds, settings.store_bytes)
 
@@ -245,11 +243,11 @@ def translated(
         raise BadRequest("model: the name of a model is required, as a string", "model")
     headers = conversation_headers(ctx, environ, body)
     # A claude-* name means the only model of the settings' server; the rules may say where that one really is.
-    cards = snapshot.cards(headers)
+    cards = snapshot.cards(headers, model_server(ctx))
     served = served_name(model, cards, snapshot.rules)
     ctx.check_model(served)
     profile, server = snapshot.profile(served, ctx.client), model_server(ctx, served)
-    kind = profile.server or snapshot.server_kind(headers, server)
+    kind = profile.server_kind or snapshot.server_kind(headers, server)
     options = ModelOptions(
         model=served,
         server=kind,
@@ -274,17 +272,6 @@ def _reasoning_history(ctx: RequestContext, model: str, profile: Profile) -> str
     return field_back(profile.reasoning_history, family_of(model, profile.family), wanted=wants_reasoning)
 
 
-def healed_body(ctx: RequestContext, data: bytes) -> bytes:
-    """The body of a path that passes, whose conversation is healed as that of a chat request; else the very bytes."""
-    body: Json = None
-    with contextlib.suppress(ValueError):
-        body = load_json(data)
-    if not isinstance(body, dict) or "messages" not in body:
-        return data
-    healed = healed_conversation(ctx, body)
-    return data if healed is body else dump_request(healed)
-
-
 def healed_conversation(ctx: RequestContext, chat: JsonObject) -> JsonObject:
     """A conversation of which a client wants the tokens: what is counted is what goes up."""
     if ctx.snapshot.settings.observe:
@@ -304,18 +291,7 @@ def conversation_headers(ctx: RequestContext, environ: Mapping[str, Any], body: 
     """The headers of all that goes up for a conversation, with the one that keeps it at one of several servers."""
     name = ctx.snapshot.settings.conversation_header
     own = {name: conversation_of(body)} if name else {}
-    return upstream_headers(environ, JSON_TYPE, ctx.id, own)
-
-
-def named_model(ctx: RequestContext) -> str | None:
-    """The model of a body that passes as it came, if it decides where that goes."""
-    if not ctx.body or not ctx.snapshot.rules.urls:
-        return None
-    body: Json = None
-    with contextlib.suppress(ValueError):
-        body = load_json(ctx.body)
-    model = body.get("model") if isinstance(body, dict) else None
-    return model if isinstance(model, str) else None
+    return upstream_headers(environ, JSON_TYPE, ctx.id, ctx.upstream_key, own)
 
 
 def _chat_options(chat: ChatRequest, profile: Profile) -> ChatOptions:

@@ -104,8 +104,8 @@ def _not_json(raw: bytes, max_depth: int) -> BadRequest:
     try:
         _DECODER.decode(raw.decode(json.detect_encoding(raw), "surrogatepass"))
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno} (character {error.pos})"
-        return BadRequest(f"the body is no JSON: {error.msg} at {place}")
+        position = f"line {error.lineno}, column {error.colno} (character {error.pos})"
+        return BadRequest(f"the body is no JSON: {error.msg} at {position}")
     except UnicodeDecodeError as error:
         return BadRequest(f"the body is no UTF-8: byte {error.start} cannot be read")
     except RecursionError:

@@ -11,7 +11,7 @@ from proxy.dialects.token_count import HEADER, count
 from proxy.errors import BadRequest, NotFound
 from proxy.web.background import begin
 from proxy.web.completions import answered
-from proxy.web.context import json_response, request_context
+from proxy.web.context import current_request, json_response, request_context
 from proxy.web.messages_views import ask
 from proxy.web.prepare import healed_conversation, prepare_responses, response_store, resumed, translated
 from proxy.web.request_body import parse_body
@@ -20,11 +20,12 @@ from proxy.worker.response_store import ResponseStore
 
 def create() -> Response:
     """`POST /v1/responses`: answered, or begun for a client that will ask for it later."""
-    ctx = request_context()
-    ctx.prepared = prepared = prepare_responses(ctx, request.environ)
+    asked = current_request()
+    ctx, environ = asked.context, asked.environ
+    ctx.prepared = prepared = prepare_responses(ctx, environ)
     if prepared.later is None:
-        return answered(ctx, prepared)
-    begin(ctx, request.environ, _store(), prepared.later)
+        return answered(ctx, prepared, environ)
+    begin(ctx, environ, _store(), prepared.later)
     return json_response(dump_json(prepared.later.response))
 
 
@@ -53,7 +54,7 @@ def one_response(name: str) -> Response:
         return json_response(dump_json({"id": name, "object": "response", "deleted": True}))
     if request.args.get("stream") == "true":
         raise BadRequest("stream: a kept response comes whole; leave it out")
-    return json_response(dump_json(_kept(store, name)))
+    return json_response(dump_json(_response_of(store, name)))
 
 
 def cancel(name: str) -> Response:
@@ -67,7 +68,7 @@ def cancel(name: str) -> Response:
 def input_items(name: str) -> Response:
     """`GET /v1/responses/{response}/input_items`: a page of what the model was given."""
     store = _store()
-    _kept(store, name)
+    _response_of(store, name)
     query = {key: request.args.get(key, "") for key in ("limit", "after", "order")}
     return json_response(dump_json(page(listed(name, store.input_of(name)), **query)))
 
@@ -80,7 +81,7 @@ def _store() -> ResponseStore:
     return store
 
 
-def _kept(store: ResponseStore, id_: str) -> JsonObject:
+def _response_of(store: ResponseStore, id_: str) -> JsonObject:
     response = store.response(id_)
     if response is None:
         raise _unknown(id_)

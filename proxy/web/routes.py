@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal
 
-from proxy.upstream.paths import CHAT_COMPLETIONS, MESSAGES_COUNT_TOKENS, TOKENIZE
+from proxy.upstream.paths import CHAT_COMPLETIONS, COMPLETIONS, MESSAGES_COUNT_TOKENS, TOKENIZE
 from proxy.upstream.paths import MODELS as MODELS_PATH
 
 # For the log and the metrics; `passed` is what goes up and comes down as it is, `own` what is answered here.
@@ -77,7 +77,7 @@ MODELS = Route(MODELS_PATH, ("GET",), "passed")
 MODEL = Route(f"{MODELS_PATH}/{{id}}", ("GET",), "passed")
 # What the model server answers itself.
 PASSED = (
-    _passed("/v1/completions", keeps_model_busy=True),
+    _passed(COMPLETIONS, keeps_model_busy=True),
     _passed("/v1/embeddings", keeps_model_busy=True),
     _passed(TOKENIZE, keeps_model_busy=False),
     _passed("/detokenize", keeps_model_busy=False),

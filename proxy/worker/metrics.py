@@ -1,21 +1,16 @@
-"""The text of `/metrics`: counters over all workers, since the master started, in the text form of Prometheus.
+"""What is counted over all workers, since the master started; `worker/exposition.py` makes the text of `/metrics`.
 
-prometheus-client writes the form; the numbers are in the memory that the workers share (`worker/shared_counters.py`),
-not in its files:
-of those each worker leaves some behind when it ends, and they are read anew each time. Names that clients or the rules
+The numbers are in the memory that the workers share (`worker/shared_counters.py`). Names that clients or the rules
 choose are bounded: so many of each, the others are `other`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.registry import Collector
-
+from proxy.codec.display import printable
 from proxy.codec.json_text import JsonObject
 from proxy.codec.redaction import redact
 from proxy.errors import (
@@ -30,7 +25,6 @@ from proxy.errors import (
 from proxy.upstream.event_times import ADDED_BOUNDS, FIRST_BOUNDS, GAP_BOUNDS, Durations, EventTimes
 from proxy.worker.shared_counters import SPLIT, SharedCounters
 
-CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 STREAMS = "streams"
 PAGES = "pages"
 # Different names of models, and of fixes and reasons each; bytes of one name.
@@ -39,9 +33,9 @@ MAX_NAMES = 256
 MAX_NAME = 100
 OTHER = "other"
 
-_PREFIX = "tool_proxy_"
+PREFIX = "tool_proxy_"
 # Each counter with its labels and what it counts; the first is the name of its group in the shared counters.
-_COUNTERS: Mapping[str, tuple[tuple[str, ...], str]] = {
+COUNTERS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "requests": (("dialect", "model", "status"), "Requests that have ended."),
     "calls": (("how",), "Tool calls that left, by how the model server gave them."),
     "repairs": (("fix",), "Repairs by the id of the fix."),
@@ -57,7 +51,7 @@ _COUNTERS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "activity_lost": ((), "Requests that the live page does not show, for too many came or its file was full."),
     "denied": (("reason",), "Requests that were turned away for their key."),
 }
-_HISTOGRAMS: Mapping[str, tuple[tuple[float, ...], str]] = {
+HISTOGRAMS: Mapping[str, tuple[tuple[float, ...], str]] = {
     "request_duration_seconds": (
         (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800),
         "From the first byte of a request to the last of its answer.",
@@ -82,9 +76,9 @@ _HISTOGRAMS: Mapping[str, tuple[tuple[float, ...], str]] = {
     "held_seconds": (FIRST_BOUNDS, "How long text waited that might have become a call."),
     "repair_seconds": (ADDED_BOUNDS, "How long the steps took in which something was repaired."),
 }
-_SERVED = "served"
-_INFINITE = "+Inf"
-_SUM = "sum"
+SERVED = "served"
+INFINITE = "+Inf"
+SUM = "sum"
 _KINDS: tuple[tuple[type[ProxyError], str], ...] = (
     (UpstreamUnreachable, "unreachable"),
     (UpstreamSlow, "connect_timeout"),
@@ -129,21 +123,21 @@ def upstream_kind(error: BaseException | None) -> str:
 def count(counters: SharedCounters, ended: RequestSample) -> None:
     """Count a request that has ended."""
     numbers: dict[str, float] = {
-        _name("requests", ended.dialect, _model(counters, ended), str(ended.status)): 1,
-        _name("heartbeats"): ended.heartbeats,
-        _name("empty_calls"): ended.empty_calls,
+        counter_name("requests", ended.dialect, _model(counters, ended), str(ended.status)): 1,
+        counter_name("heartbeats"): ended.heartbeats,
+        counter_name("empty_calls"): ended.empty_calls,
     }
     as_text = min(ended.fixes.get("text_call", 0), ended.calls)
-    numbers |= {_name("calls", "text"): as_text, _name("calls", "structured"): ended.calls - as_text}
+    numbers |= {counter_name("calls", "text"): as_text, counter_name("calls", "structured"): ended.calls - as_text}
     for group, names in (("repairs", ended.fixes), ("refusals", ended.refusals)):
         for name, more in names.items():
             label = _bounded(counters, group, name, MAX_NAMES)
-            numbers[_name(group, label)] = numbers.get(_name(group, label), 0) + more
+            numbers[counter_name(group, label)] = numbers.get(counter_name(group, label), 0) + more
     words = {"disconnects": ended.when, "upstream_errors": ended.kind, "denied": ended.denied}
     words["second_tries"] = ended.again
     for group, name in words.items():
         if name:
-            numbers[_name(group, name)] = 1
+            numbers[counter_name(group, name)] = 1
     numbers |= _observed("request_duration_seconds", ended.dialect, ended.seconds)
     if ended.first_byte is not None:
         numbers |= _observed("time_to_first_byte_seconds", ended.dialect, ended.first_byte)
@@ -154,22 +148,22 @@ def count(counters: SharedCounters, ended: RequestSample) -> None:
 
 def count_audit_lost(counters: SharedCounters) -> None:
     """Count an answer whose repairs could not be written to the audit file."""
-    counters.add({_name("audit_lost"): 1})
+    counters.add({counter_name("audit_lost"): 1})
 
 
 def count_captures(counters: SharedCounters, what: str, number: int) -> None:
     """Count captures that were `written`, `removed` or `lost`."""
-    counters.add({_name("captures", what): number})
+    counters.add({counter_name("captures", what): number})
 
 
 def count_activity_lost(counters: SharedCounters, count: int) -> None:
     """Count requests that the live page does not show."""
-    counters.add({_name("activity_lost"): count})
+    counters.add({counter_name("activity_lost"): count})
 
 
 def activity_lost(counters: SharedCounters) -> int:
     """The number of requests that the live page does not show."""
-    return int(counters.values().get(_name("activity_lost"), 0))
+    return int(counters.values().get(counter_name("activity_lost"), 0))
 
 
 def health_counters(counters: SharedCounters) -> JsonObject:
@@ -178,32 +172,14 @@ def health_counters(counters: SharedCounters) -> JsonObject:
     return {
         "fixes": _by_label(values, "repairs"),
         "refusals": _by_label(values, "refusals"),
-        "calls_with_empty_arguments": int(values.get(_name("empty_calls"), 0)),
+        "calls_with_empty_arguments": int(values.get(counter_name("empty_calls"), 0)),
     }
 
 
 def _by_label(values: Mapping[str, float], group: str) -> JsonObject:
     """The numbers of a group with one label, by that."""
-    start = _name(group, "")
+    start = counter_name(group, "")
     return {name.removeprefix(start): int(values[name]) for name in sorted(values) if name.startswith(start)}
-
-
-def exposition(
-    counters: SharedCounters,
-    version: str,
-    *,
-    rules_in_force: bool,
-    models: frozenset[str] = frozenset(),
-    log_lost: int = 0,
-) -> bytes:
-    """The text for `/metrics`; `log_lost` are the lines of the log that were lost until now.
-
-    Of models only those have a label that a server lists: now, which are `models`, or at an earlier scrape of any
-    worker. Every other name may be a key that got lost.
-    """
-    for model in sorted(models):
-        counters.register_label(_name(_names_group(_SERVED), _label(model)), MAX_MODELS)
-    return generate_latest(_Collector(counters, version, log_lost, rules_in_force=rules_in_force))
 
 
 def _model(counters: SharedCounters, ended: RequestSample) -> str:
@@ -212,39 +188,39 @@ def _model(counters: SharedCounters, ended: RequestSample) -> str:
         return ""
     if ended.status < 400:
         return _bounded(counters, "models", ended.model, MAX_MODELS)
-    return label if counters.knows(_name(_names_group("models"), label := _label(ended.model))) else OTHER
+    return label if counters.knows(counter_name(names_group("models"), label := label_of(ended.model))) else OTHER
 
 
 def _bounded(counters: SharedCounters, group: str, name: str, most: int) -> str:
-    label = _label(name)
-    return label if counters.register_label(_name(_names_group(group), label), most) else OTHER
+    label = label_of(name)
+    return label if counters.register_label(counter_name(names_group(group), label), most) else OTHER
 
 
-def _names_group(group: str) -> str:
+def names_group(group: str) -> str:
     """Counters of nothing: which names there are, for all workers."""
     return f"{group} known"
 
 
-def _label(name: str) -> str:
+def label_of(name: str) -> str:
     """A name as a label: short, on one line, and without what looks like a key."""
     return _short_label(name[:MAX_NAME])
 
 
 @lru_cache(maxsize=256)
 def _short_label(name: str) -> str:
-    plain = "".join(letter if letter.isprintable() else "?" for letter in name)
-    return redact(plain.encode()[:MAX_NAME]).decode("utf-8", "ignore")
+    return redact(printable(name, "?").encode()[:MAX_NAME]).decode("utf-8", "ignore")
 
 
-def _name(group: str, *labels: str) -> str:
+def counter_name(group: str, *labels: str) -> str:
+    """The name of a counter in the memory: its group, and the values of its labels."""
     return SPLIT.join((group, *labels))
 
 
 def _observed(group: str, dialect: str, seconds: float) -> dict[str, float]:
     """An observation, in the one bucket that it falls into."""
-    bounds, _ = _HISTOGRAMS[group]
-    bucket = next((_number(bound) for bound in bounds if seconds <= bound), _INFINITE)
-    return {_name(group, dialect, bucket): 1, _name(group, dialect, _SUM): seconds}
+    bounds, _ = HISTOGRAMS[group]
+    bucket = next((bound_text(bound) for bound in bounds if seconds <= bound), INFINITE)
+    return {counter_name(group, dialect, bucket): 1, counter_name(group, dialect, SUM): seconds}
 
 
 def _durations(times: EventTimes) -> Mapping[str, Durations]:
@@ -270,67 +246,9 @@ def _all_observed(group: str, dialect: str, durations: Durations) -> dict[str, f
 @cache
 def _histogram_names(group: str, dialect: str, bounds: tuple[float, ...]) -> tuple[str, ...]:
     """The names of a histogram's buckets, and of its sum; there are as many histograms as groups and dialects."""
-    return tuple(_name(group, dialect, bucket) for bucket in (*map(_number, bounds), _INFINITE, _SUM))
+    return tuple(counter_name(group, dialect, bucket) for bucket in (*map(bound_text, bounds), INFINITE, SUM))
 
 
-def _number(bound: float) -> str:
+def bound_text(bound: float) -> str:
+    """The end of a bucket as the label `le` has it."""
     return str(float(bound))
-
-
-class _Collector(Collector):
-    """The families, as prometheus-client wants them."""
-
-    def __init__(self, counters: SharedCounters, version: str, log_lost: int, *, rules_in_force: bool) -> None:
-        self._counters = counters
-        self._version = version
-        self._log_lost = log_lost
-        self._rules_in_force = rules_in_force
-
-    def collect(self) -> Iterable[Metric]:
-        groups: dict[str, list[tuple[Sequence[str], float]]] = {"log_lost": [((), self._log_lost)]}
-        for name, value in self._shown().items():
-            group, *labels = name.split(SPLIT)
-            groups.setdefault(group, []).append((labels, value))
-        yield from self._gauges()
-        for group, (names, text) in _COUNTERS.items():
-            family = CounterMetricFamily(_PREFIX + group, text, labels=names)
-            for label_values, value in groups.get(group, [] if names else [((), 0.0)]):
-                family.add_metric(label_values, value)
-            yield family
-        for group in _HISTOGRAMS:
-            yield _histogram(group, groups.get(group, []))
-
-    def _shown(self) -> Mapping[str, float]:
-        """The counters by name; requests for models that no server has are those for others."""
-        shown: dict[str, float] = {}
-        values = self._counters.values()
-        listed = _name(_names_group(_SERVED), "")
-        served = {"", OTHER, *(name.removeprefix(listed) for name in values if name.startswith(listed))}
-        for name, value in values.items():
-            group, *labels = name.split(SPLIT)
-            strange = group == "requests" and labels[1] not in served
-            under = _name(group, labels[0], OTHER, *labels[2:]) if strange else name
-            shown[under] = shown.get(under, 0.0) + value
-        return shown
-
-    def _gauges(self) -> Iterator[Metric]:
-        about = GaugeMetricFamily(f"{_PREFIX}info", "The release that answers.", labels=("version",))
-        about.add_metric((self._version,), 1)
-        yield about
-        streams = "Streams that are under way, in all workers."
-        yield GaugeMetricFamily(f"{_PREFIX}active_streams", streams, self._counters.held(STREAMS))
-        rules = "1 if the rules file that was read last is in force, else 0."
-        yield GaugeMetricFamily(f"{_PREFIX}rules_in_force", rules, int(self._rules_in_force))
-
-
-def _histogram(group: str, samples: Sequence[tuple[Sequence[str], float]]) -> Metric:
-    bounds, text = _HISTOGRAMS[group]
-    family = HistogramMetricFamily(_PREFIX + group, text, labels=("dialect",))
-    values = {(labels[0], labels[1]): value for labels, value in samples}
-    for dialect in dict.fromkeys(dialect for dialect, _ in values):
-        total, buckets = 0.0, []
-        for bound in (*map(_number, bounds), _INFINITE):
-            total += values.get((dialect, bound), 0.0)
-            buckets.append((bound, total))
-        family.add_metric((dialect,), buckets, values.get((dialect, _SUM), 0.0))
-    return family

@@ -56,7 +56,7 @@ class SharedCounters:
         self._map = memory
         self._offset = offset
         self._fd = fd
-        self._places: dict[str, int] = {}
+        self._offsets: dict[str, int] = {}
         self._groups: dict[str, int] = {}
         self._row: int | None = None
         self._held: dict[int, int] = {}
@@ -66,33 +66,33 @@ class SharedCounters:
         """Add to counters; a new name is a new counter, as long as there is room."""
         with self._locked():
             for name, more in numbers.items():
-                place = self._place(name)
-                if place is not None:
-                    _VALUE.pack_into(self._map, place, self._value(place) + more)
+                offset = self._offset_of(name)
+                if offset is not None:
+                    _VALUE.pack_into(self._map, offset, self._value(offset) + more)
 
     def values(self) -> dict[str, float]:
         """All counters."""
         with self._locked():
             self._learn()
-            return {name: self._value(place) for name, place in self._places.items()}
+            return {name: self._value(offset) for name, offset in self._offsets.items()}
 
     def register_label(self, name: str, most: int) -> bool:
         """Make a counter of a label, so that all workers know of it. Returns False if its group, which is what the name
         begins with up to `SPLIT`, has `most` others already.
         """
-        if name in self._places:
+        if name in self._offsets:
             return True
         with self._locked():
             self._learn()
-            full = name not in self._places and self._groups.get(name.partition(SPLIT)[0], 0) >= most
-            return not full and self._place(name) is not None
+            full = name not in self._offsets and self._groups.get(name.partition(SPLIT)[0], 0) >= most
+            return not full and self._offset_of(name) is not None
 
     def knows(self, name: str) -> bool:
         """True if there is such a counter."""
-        if name not in self._places:
+        if name not in self._offsets:
             with self._locked():
                 self._learn()
-        return name in self._places
+        return name in self._offsets
 
     def acquire_slots(self, name: str, more: int, limit: int = 0) -> bool:
         """Take `more` slots of `name` for this worker; a negative number gives slots back.
@@ -114,61 +114,61 @@ class SharedCounters:
         with self._locked():
             return self._total(_digest(name))
 
-    def rate_limit(self, name: str, per_minute: int, now: float | None = None) -> float:
+    def rate_limit(self, name: str, per_minute: int, seconds: float | None = None) -> float:
         """Count a request of `name`. Returns 0.0 if it is allowed, else the seconds until another try can succeed.
 
-        The window slides over 60 seconds. `now` is a clock that all workers share, in seconds.
+        The window slides over 60 seconds. `seconds` are those of a clock that all workers share.
         """
         with self._locked():
-            second = int(time.monotonic() if now is None else now)
-            place = self._minute(_digest(name), second)
-            counts = self._counts(place, second)
-            left = per_minute - sum(counts)
-            if left > 0:
+            second = int(time.monotonic() if seconds is None else seconds)
+            offset = self._minute(_digest(name), second)
+            counts = self._counts(offset, second)
+            remaining = per_minute - sum(counts)
+            if remaining > 0:
                 counts[-1] += 1
-                _TIMES.pack_into(self._map, place, _digest(name), second, *counts, 0)
+                _TIMES.pack_into(self._map, offset, _digest(name), second, *counts, 0)
                 return 0.0
             for at, count in enumerate(counts):
-                left += count
-                if left > 0:
+                remaining += count
+                if remaining > 0:
                     return float(at + 1)
             return float(_SECONDS)
 
     def _locked(self) -> contextlib.AbstractContextManager[None]:
         return locked(self._one, self._fd, _LOCK)
 
-    def _value(self, place: int) -> float:
-        value: float = _VALUE.unpack_from(self._map, place)[0]
+    def _value(self, offset: int) -> float:
+        value: float = _VALUE.unpack_from(self._map, offset)[0]
         return value
 
     def _number(self, at: int) -> int:
         number: int = _NUMBER.unpack_from(self._map, at)[0]
         return number
 
-    def _place(self, name: str) -> int | None:
+    def _offset_of(self, name: str) -> int | None:
         """Where a counter is, made now if there is none; None if there is no room for it."""
-        if name not in self._places:
+        if name not in self._offsets:
             self._learn()
-        if name not in self._places:
+        if name not in self._offsets:
             data = name.encode()
             count = self._number(self._offset)
             if len(data) > MAX_NAME or count >= MAX_COUNTERS:
                 return None
             # The counter before the number of them: one that is half written is none.
-            place = self._offset + _COUNTERS + count * _COUNTER.size
-            _COUNTER.pack_into(self._map, place, 0.0, len(data), data)
+            offset = self._offset + _COUNTERS + count * _COUNTER.size
+            _COUNTER.pack_into(self._map, offset, 0.0, len(data), data)
             _NUMBER.pack_into(self._map, self._offset, count + 1)
             self._learn()
-        return self._places[name]
+        return self._offsets[name]
 
     def _learn(self) -> None:
         """The counters that other workers have made."""
-        for number in range(len(self._places), self._number(self._offset)):
-            place = self._offset + _COUNTERS + number * _COUNTER.size
-            _, length, data = _COUNTER.unpack_from(self._map, place)
+        for number in range(len(self._offsets), self._number(self._offset)):
+            offset = self._offset + _COUNTERS + number * _COUNTER.size
+            _, length, data = _COUNTER.unpack_from(self._map, offset)
             name = data[:length].decode()
             group = name.partition(SPLIT)[0]
-            self._places[name] = place
+            self._offsets[name] = offset
             self._groups[group] = self._groups.get(group, 0) + 1
 
     def _write_row(self) -> None:
@@ -227,20 +227,20 @@ class SharedCounters:
         """
         best, longest = 0, second + 1
         for step in range(_TRIED):
-            place = self._offset + _MINUTES + (which + step) % MAX_MINUTES * _TIMES.size
-            its, last = self._number(place), self._number(place + _NUMBER.size)
+            offset = self._offset + _MINUTES + (which + step) % MAX_MINUTES * _TIMES.size
+            its, last = self._number(offset), self._number(offset + _NUMBER.size)
             if its == which:
-                return place
+                return offset
             if last < longest:
-                best, longest = place, last
+                best, longest = offset, last
             if its == 0:
                 break
         _TIMES.pack_into(self._map, best, which, second, *[0] * (_SECONDS + 1))
         return best
 
-    def _counts(self, place: int, second: int) -> list[int]:
+    def _counts(self, offset: int, second: int) -> list[int]:
         """The counts of the last seconds, the oldest first and this one last."""
-        _, last, *counts, _ = _TIMES.unpack_from(self._map, place)
+        _, last, *counts, _ = _TIMES.unpack_from(self._map, offset)
         passed = min(max(0, second - last), _SECONDS)
         return counts[passed:] + [0] * passed
 

@@ -73,11 +73,6 @@ class Snapshot:
         """The profile of a model for a client."""
         return self.rules.profile(model, client)
 
-    @property
-    def upstream(self) -> ModelServer:
-        """The model server of the settings."""
-        return self.servers[self.settings.upstream]
-
     def server(self, url: str) -> ModelServer:
         """The model server at a URL that `exchange.routing` chose."""
         return self.servers[url]
@@ -90,11 +85,10 @@ class Snapshot:
         """For this model the proxy parses from now on, until the rules change."""
         if len(self._proxied) < _MAX_REMEMBERED:
             self._proxied.add(model)
-        log.warning("the model server cannot parse the calls of model %s; the proxy does it from now on", _shown(model))
+        log.warning("the model server cannot parse the calls of model %r; the proxy does it from now on", model[:100])
 
-    def cards(self, headers: Mapping[str, str], server: ModelServer | None = None) -> tuple[ModelCard, ...]:
-        """The models of a server (None: that of the settings); empty if it does not say. `headers` are to ask with."""
-        server = self.upstream if server is None else server
+    def cards(self, headers: Mapping[str, str], server: ModelServer) -> tuple[ModelCard, ...]:
+        """The models of a server; empty if it does not say. `headers` are to ask with."""
         served = self._served.setdefault(server.target.url, _Served())
         with served.asking:
             if time.monotonic() >= served.until:
@@ -112,7 +106,7 @@ class Snapshot:
             self.cards(headers, server)
         return self.known_models()
 
-    def server_kind(self, headers: Mapping[str, str], server: ModelServer | None = None) -> str:
+    def server_kind(self, headers: Mapping[str, str], server: ModelServer) -> str:
         """The kind of a server by `owned_by` of its models, such as `vllm`, or an empty string."""
         return kind_of(self.cards(headers, server))
 
@@ -165,8 +159,3 @@ def _servers(settings: Settings, others: Iterable[str]) -> dict[str, ModelServer
     )
     urls = dict.fromkeys((settings.upstream, *others))
     return {url: ModelServer(replace(options, url=url)) for url in urls}
-
-
-def _shown(text: str) -> str:
-    """A client's word for the log: quoted, on one line, and short."""
-    return repr(text[:100])

@@ -10,12 +10,8 @@ import sys
 import pytest
 
 from proxy.worker.shared_counters import SIZE, SharedCounters
+from tests.support.scraped import samples, value
 from tests.support.scripted import PATIENCE
-from tests.unit.worker.test_metrics import (
-    _counters,  # noqa: F401
-    samples,
-    value,
-)
 
 WORKER = """
 import mmap, sys

@@ -170,12 +170,23 @@ def test_an_empty_name_turns_it_off(inside: Inside) -> None:
         assert keys_of(client, server, CHAT, chat("a"), headers={KEY: "forged"}) == [None]
 
 
-def test_what_passes_as_it_came_has_none(inside: Inside, two: list[Upstream]) -> None:
-    client = inside(two[0].url)
-    for path in ("/v1/completions", "/tokenize"):
+def test_a_conversation_that_passes_has_the_key_of_its_chat_requests(inside: Inside, two: list[Upstream]) -> None:
+    client = inside(two[0].url, pass_through=("/v1/render",))
+    (key,) = keys_of(client, two[0], CHAT, chat("a"))
+    for path in ("/tokenize", "/v1/completions", "/v1/render"):
         two[0].play([answer({})])
         assert client.post(path, json=chat("a"), headers={KEY: "forged"}).status_code == 200
+        assert two[0].seen[-1].headers[KEY] == key
+
+
+def test_what_passes_without_a_conversation_has_none(inside: Inside, two: list[Upstream]) -> None:
+    client = inside(two[0].url)
+    for path in ("/v1/embeddings", "/detokenize", "/tokenize"):
+        two[0].play([answer({})])
+        assert client.post(path, json={"model": "tiny", "input": "a"}, headers={KEY: "forged"}).status_code == 200
         assert KEY not in two[0].seen[-1].headers
+    two[0].paths["/v1/models"] = MODELS
+    assert client.get("/v1/models", headers={KEY: "forged"}).status_code == 200 and KEY not in two[0].seen[-1].headers
 
 
 # A model's own server.

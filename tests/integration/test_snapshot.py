@@ -29,6 +29,14 @@ def snapshot(url: str, **settings: Any) -> Snapshot:
     return make_snapshot(Settings(upstream=url, **settings), read_rules(None))
 
 
+def cards_of(known: Snapshot, **headers: str) -> tuple[ModelCard, ...]:
+    return known.cards(headers, known.server(known.settings.upstream))
+
+
+def kind_of(known: Snapshot, **headers: str) -> str:
+    return known.server_kind(headers, known.server(known.settings.upstream))
+
+
 def models(*owners: object) -> Script:
     return [answer({"data": [{"id": "m", "owned_by": owner} for owner in owners]})]
 
@@ -49,14 +57,14 @@ def models(*owners: object) -> Script:
 )
 def test_the_kind_of_server_is_what_it_says_of_itself(owner: object, kind: str) -> None:
     with Upstream(models(owner)) as server:
-        assert snapshot(server.url).server_kind({"Authorization": "Bearer k"}) == kind
+        assert kind_of(snapshot(server.url), Authorization="Bearer k") == kind
         assert server.seen[0].line.startswith("GET /v1/models ")
         assert server.seen[0].headers["Authorization"] == "Bearer k"
 
 
 def test_the_first_card_that_is_known_counts() -> None:
     with Upstream(models("me", None, "sglang", "vllm")) as server:
-        assert snapshot(server.url).server_kind({}) == "sglang"
+        assert kind_of(snapshot(server.url)) == "sglang"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +73,7 @@ def test_the_first_card_that_is_known_counts() -> None:
 )
 def test_a_server_that_does_not_say_is_of_no_known_kind(script: Script) -> None:
     with Upstream(script) as server:
-        assert snapshot(server.url).server_kind({}) == ""
+        assert kind_of(snapshot(server.url)) == ""
 
 
 CARD = {
@@ -78,24 +86,24 @@ def test_cards_and_kind_are_one_answer_asked_for_once(clock: SimpleNamespace) ->
     with Upstream([answer({"object": "list", "data": [CARD]})]) as server:
         known = snapshot(server.url)
         card = ModelCard("Qwen/Qwen3-8B", "vllm", "/models/qwen", "", 40960, 1795279735)
-        assert known.cards({"Authorization": "Bearer k"}) == (card,)
-        assert known.server_kind({}) == "vllm"
+        assert cards_of(known, Authorization="Bearer k") == (card,)
+        assert kind_of(known) == "vllm"
         clock.now += 299
-        assert known.cards({}) == (card,)
+        assert cards_of(known) == (card,)
         assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer k"]
 
 
 def test_cards_are_asked_for_again_after_a_while_and_stay_while_the_server_is_busy(clock: SimpleNamespace) -> None:
     with Upstream(models("vllm"), [Act.CLOSE], [answer({"data": []})], models("a", "b")) as server:
         known = snapshot(server.url)
-        assert [card.owner for card in known.cards({})] == ["vllm"]
+        assert [card.owner for card in cards_of(known)] == ["vllm"]
         for _ in range(2):
             clock.now += 301
-            assert [card.owner for card in known.cards({})] == ["vllm"]
-            assert known.server_kind({}) == "vllm"
+            assert [card.owner for card in cards_of(known)] == ["vllm"]
+            assert kind_of(known) == "vllm"
         clock.now += 11
-        assert [card.owner for card in known.cards({})] == ["a", "b"]
-        assert known.server_kind({}) == ""
+        assert [card.owner for card in cards_of(known)] == ["a", "b"]
+        assert kind_of(known) == ""
         assert len(server.seen) == 4
 
 
@@ -103,8 +111,8 @@ def test_cards_are_asked_for_again_after_a_while_and_stay_while_the_server_is_bu
 def test_a_client_without_a_key_keeps_no_other_from_asking(clock: SimpleNamespace, status: int) -> None:
     with Upstream([answer({"error": "Unauthorized"}, status)], models("vllm")) as server:
         known = snapshot(server.url)
-        assert known.cards({}) == ()
-        assert known.server_kind({"Authorization": "Bearer k"}) == "vllm"
+        assert cards_of(known) == ()
+        assert kind_of(known, Authorization="Bearer k") == "vllm"
         assert len(server.seen) == 2
 
 
@@ -114,7 +122,7 @@ def test_many_at_once_ask_once() -> None:
         server.play([gate, *models("vllm")])
         known = snapshot(server.url)
         with ThreadPoolExecutor(8) as pool:
-            found = [pool.submit(known.server_kind, {}) for _ in range(8)]
+            found = [pool.submit(kind_of, known) for _ in range(8)]
             gate.wait()
             gate.open()
             assert [each.result() for each in found] == ["vllm"] * 8
@@ -124,12 +132,12 @@ def test_many_at_once_ask_once() -> None:
 def test_a_known_kind_is_asked_once_and_a_failure_again_soon(clock: SimpleNamespace) -> None:
     with Upstream([Act.CLOSE], models("vllm"), models("sglang")) as server:
         known = snapshot(server.url)
-        assert [known.server_kind({}), known.server_kind({})] == ["", ""]
+        assert [kind_of(known), kind_of(known)] == ["", ""]
         assert len(server.seen) == 1
         clock.now += 11
-        assert [known.server_kind({}), known.server_kind({})] == ["vllm", "vllm"]
+        assert [kind_of(known), kind_of(known)] == ["vllm", "vllm"]
         clock.now += 200
-        assert known.server_kind({}) == "vllm"
+        assert kind_of(known) == "vllm"
         assert len(server.seen) == 2
 
 

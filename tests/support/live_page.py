@@ -16,7 +16,7 @@ from proxy.activity.ring import ActivityRing
 from proxy.config.api_keys import Keys
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
-from proxy.ui.views import PAGE
+from proxy.ui.page import PAGE
 from proxy.web.app import make_app
 from proxy.worker.metrics import PAGES, count_activity_lost
 from proxy.worker.state import WorkerState

@@ -82,12 +82,14 @@ def test_a_worker_does_not_look_for_garbage_in_what_it_has_loaded(monkeypatch: p
     worker.__dict__.update(log=None, _turns=None, _drain=-1, _lingering=SimpleNamespace(close_all=lambda: None))
     worker.__dict__.update(tpool=SimpleNamespace(shutdown=lambda wait: None))
     usual, young = sys.getswitchinterval(), gc.get_threshold()
+    gc.disable()  # as `init_process` does, before the application is loaded
     try:
         worker.run()
-        assert frozen[0] > 10_000
+        assert gc.isenabled() and frozen[0] > 10_000
         assert gc.get_threshold() == gunicorn_conf.YOUNG_GARBAGE
         assert round(sys.getswitchinterval(), 6) == gunicorn_conf.QUIET_SWITCH_SECONDS
     finally:
+        gc.enable()
         gc.unfreeze()
         gc.set_threshold(*young)
         sys.setswitchinterval(usual)

@@ -49,4 +49,4 @@ def test_each_place_in_a_layer_is_known_in_the_data() -> None:
     data = b"a%252Bc&#43;d"
     first, second, third = layers(data, ended=True)
     assert (first.text, second.text, third.text) == (data, b"a%2Bc+d", b"a+c+d")
-    assert [third.place(at) for at in range(len(third.text) + 1)] == [0, 1, 6, 7, 12, 13]
+    assert [third.position_of(at) for at in range(len(third.text) + 1)] == [0, 1, 6, 7, 12, 13]

@@ -93,7 +93,7 @@ def test_migrate_prints_the_rules_file_of_this_release_and_says_what_changed(
 @pytest.mark.parametrize(
     "words,said",
     [
-        (["check", "--rules", "old.yaml"], "old.yaml:3: audit_size: it went in 0.2.0; "),
+        (["check", "--rules", "old.yaml"], "old.yaml:3: settings.audit_size went in 0.2.0; "),
         (["check", "--audit-size", "65536"], "--audit-size: it went in 0.2.0; "),
         (["serve", "--migrate"], "--migrate is for the command check; "),
     ],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.commands.exit_status import CommandError, Status
-from proxy.commands.own_proxy import _is_of_a_launch, _log_of, _opened, _place, running_proxy
+from proxy.commands.own_proxy import _address_of, _is_of_a_launch, _log_of, _opened, running_proxy
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from proxy.commands.own_proxy import _is_of_a_launch, _log_of, _opened, _place, 
     ],
 )
 def test_a_proxy_is_started_where_its_url_says(url: str, place: tuple[str, int]) -> None:
-    assert _place(url) == place
+    assert _address_of(url) == place
 
 
 @pytest.mark.parametrize(

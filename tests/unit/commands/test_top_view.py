@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.commands.top_view import MOST, MOST_RULES, Shown, clock, cut, lines, total, word
+from proxy.commands.top_view import MOST, MOST_RULES, Shown, clock, lines, total, word
 
 ENTRIES = [
     {"section": "models", "text": "models tiny: parse proxy", "place": "/r.yaml:2"},
@@ -107,7 +107,6 @@ def test_a_value_is_short_and_safe_for_a_terminal(value: Any, shown: str) -> Non
 
 def test_only_numbers_count() -> None:
     assert total([1, 2, None, "3"]) == 3 and total(None) == 0
-    assert cut("abcd", 4) == "abcd" and cut("abcde", 4) == "a..."
 
 
 def test_many_rules_are_cut_and_a_report_without_findings_says_so() -> None:

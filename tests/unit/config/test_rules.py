@@ -75,8 +75,8 @@ models:
   - {match: "*", upstream: whole}
 """
     )
-    assert found.profile("Qwen/Qwen3", "") == Profile(parse="proxy", server="vllm")
-    assert found.profile("qwen/qwen3", "") == Profile(upstream="whole")
+    assert found.profile("Qwen/Qwen3", "") == Profile(parse="proxy", server_kind="vllm")
+    assert found.profile("qwen/qwen3", "") == Profile(transport="whole")
     assert parsed("models: [{match: a}]").profile("b", "") == Profile()
 
 

@@ -35,7 +35,7 @@ REFUSED: list[tuple[Check, Any, str]] = [
     *((checks.seconds, each, "a number of seconds") for each in (0, -1, 86401, True, "1", float("nan"))),
     *((checks.boolean, each, "true or false") for each in (1, "true", ())),
     (checks.one_of("a", ""), "b", 'a or ""'),
-    *((checks.upstream_url, each, "the URL of one model server") for each in (("http://a",), "http://a,http://b")),
+    *((checks.upstream_url, each, "the URL of one model server") for each in ("http://a,http://b",)),
     *((checks.upstream_url, each, "an http") for each in ("h:1", "http://", 7, "http://u@h")),
     *((checks.header_name, each, "the name of a header") for each in ("Host", "x-api-key", "a b", "1a", 7, "x" * 65)),
     *((checks.host, each, "an IP address or a host name") for each in ("a b", "", "http://a", 7)),

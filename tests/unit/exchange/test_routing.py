@@ -9,7 +9,7 @@ import pytest
 from proxy.codec.json_text import JsonObject
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
-from proxy.exchange.routing import choose_server, conversation_of
+from proxy.exchange.routing import choose_server, conversation_of, server_of
 
 RULES = parse_rules(b"models: [{match: 'a*', url: http://a}, {match: 'b*'}, {match: '?', url: http://one}]", "r.yaml")
 
@@ -20,6 +20,11 @@ RULES = parse_rules(b"models: [{match: 'a*', url: http://a}, {match: 'b*'}, {mat
 )
 def test_a_model_goes_to_its_own_server_and_all_others_to_that_of_the_settings(model: str | None, url: str) -> None:
     assert choose_server(model, RULES, Settings(upstream="http://usual")) == url
+
+
+def test_an_entry_of_the_rules_has_a_server_also_where_an_earlier_one_takes_its_models() -> None:
+    settings = Settings(upstream="http://usual")
+    assert [server_of(entry, settings) for entry in RULES.models] == ["http://a", "http://usual", "http://one"]
 
 
 def test_a_conversation_is_told_by_a_digest_of_its_beginning() -> None:

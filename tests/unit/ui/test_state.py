@@ -60,8 +60,8 @@ def test_a_page_that_has_lost_its_connection_goes_on_from_its_place(page: Page) 
     one.news()
     keep(page, "b")
     other = shown(page)
-    other.go_on(one.place)
-    assert other.place == one.place
+    other.go_on(one.event_id)
+    assert other.event_id == one.event_id
     (new,) = news(other)["requests"]
     assert new["id"] == "b"
 

@@ -13,7 +13,7 @@ import pytest
 from flask import Request
 from flask import request as current
 
-from proxy.config.api_keys import ClientKey, Forbidden, TooMany
+from proxy.config.api_keys import ClientKey, Forbidden, Keys, TooMany
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.errors import NotFound, Unavailable
@@ -91,7 +91,7 @@ def test_what_flask_would_redirect_is_not_there() -> None:
     ],
 )
 def test_the_live_page_is_known_by_its_path_and_its_own_origin(path: str, origin: str, is_own: bool) -> None:
-    from proxy.ui.views import PAGE  # noqa: PLC0415 (the layer above)
+    from proxy.ui.page import PAGE  # noqa: PLC0415 (the layer above)
 
     app = make_app(worker(), PAGE)
     headers = {"Host": "127.0.0.1:8003", **({"Origin": origin} if origin else {})}
@@ -129,11 +129,12 @@ def test_what_may_take_long_takes_a_thread_and_gives_it_back() -> None:
     taken = []
     with pytest.raises(Unavailable):
         for _ in range(10):
-            taken.append(context(served))
-            steps.admit(taken[-1], routes.CHAT)
-    steps.admit(context(served), routes.HEALTH[0])
-    taken[0].give_back()
-    steps.admit(context(served), routes.CHAT)
+            taken.append(steps.admit(context(served), routes.CHAT))
+    assert steps.admit(context(served), routes.HEALTH[0]) is None
+    first = taken[0]
+    assert first is not None
+    first.give_back()
+    assert steps.admit(context(served), routes.CHAT) is not None
 
 
 def test_the_client_of_a_request_is_named_in_its_path_or_by_its_key_or_by_the_setting() -> None:
@@ -158,25 +159,35 @@ def test_the_client_of_a_request_is_named_in_its_path_or_by_its_key_or_by_the_se
     ],
 )
 def test_a_body_is_read_where_one_means_something(method: str, route: Route, body: bytes) -> None:
-    assert steps.read(context(worker(), method=method), route, environ(b'{"model": "tiny"}')) == body
+    assert steps.read(context(worker(), method=method), route, environ(b'{"model": "tiny"}')) == steps.Received(body)
 
 
 def test_a_body_that_passes_names_a_model_that_its_key_may_use() -> None:
     (passed, *_) = routes.PASSED
     served = worker()
-    assert steps.read(context(served, replace(KEY, streams=0)), passed, environ(b'{"model": "tiny-2"}'))
+    assert steps.read(context(served, replace(KEY, streams=0)), passed, environ(b'{"model": "tiny-2"}')).body
     with pytest.raises(Forbidden, match="alice"):
         steps.read(context(served, KEY), passed, environ(b'{"model": "large"}'))
 
 
 def test_a_key_has_so_many_requests_under_way_until_they_end() -> None:
     served, body = worker(), b'{"model": "tiny"}'
-    first = context(served, KEY)
-    steps.read(first, routes.CHAT, environ(body))
+    first = steps.read(context(served, KEY), routes.CHAT, environ(body))
+    assert first.body == body and first.give_back is not None
     with pytest.raises(TooMany):
         steps.read(context(served, KEY), routes.CHAT, environ(body))
     first.give_back()
     steps.read(context(served, KEY), routes.CHAT, environ(body))
+
+
+def test_who_asks_is_a_value_with_the_key_that_goes_up_among_the_secrets() -> None:
+    sent = {"HTTP_AUTHORIZATION": "Bearer alice's"}
+    with_key = make_state(Settings(upstream="http://h:1"), read_rules(None), keys=Keys(upstream="server's"))
+    for served, goes_up, others in ((worker(), "alice's", ()), (with_key, "server's", ("alice's",))):
+        ctx, environ_of_it = context(served), dict(sent)
+        ctx.secrets = ("alice's",)
+        assert steps.authenticate(routes.CHAT, environ_of_it, ctx) == steps.Identity(None, goes_up, (goes_up, *others))
+        assert environ_of_it == sent and ctx.secrets == ("alice's",) and goes_up not in repr(ctx)
 
 
 def test_all_is_given_back_the_last_first_whatever_goes_wrong() -> None:

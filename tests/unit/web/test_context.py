@@ -6,14 +6,13 @@ import hashlib
 from typing import Any
 
 import pytest
-from flask import g
 
 from proxy.config.api_keys import ClientKey, Forbidden
 from proxy.config.settings import Settings
 from proxy.errors import Unavailable
 from proxy.web import routes
 from proxy.web.app import make_app
-from proxy.web.context import RequestContext, json_response, request_context
+from proxy.web.context import HeldThread, RequestContext, current_request, json_response, request_context
 from proxy.worker.state import WorkerState
 from tests.support.worker_state import make_state, read_rules
 
@@ -44,18 +43,18 @@ def test_a_model_is_checked_where_a_key_let_the_request_in() -> None:
 
 def test_a_thread_is_given_back_once_however_the_request_ends() -> None:
     of = worker(threads=1, reserved_threads=0)
-    first = context(of)
-    first.take_thread()
-    with pytest.raises(Unavailable):
-        context(of).take_thread()
+    first, second = context(of), context(of)
     first.return_thread()
-    second = context(of)
-    second.take_thread()
+    first.hold_thread(HeldThread(of))
+    with pytest.raises(Unavailable):
+        HeldThread(of)
+    first.return_thread()
+    second.hold_thread(HeldThread(of))
     first.give_back()
     with pytest.raises(Unavailable):
-        context(of).take_thread()
+        HeldThread(of)
     second.give_back()
-    context(of).take_thread()
+    HeldThread(of)
 
 
 def test_a_stream_is_given_back_at_the_end() -> None:
@@ -79,8 +78,9 @@ def test_what_was_learnt_of_a_model_is_healed() -> None:
 def test_the_context_is_that_of_the_request_at_work() -> None:
     of = worker()
     with make_app(of).test_request_context("/"):
-        g.context = made = context(of)
-        assert request_context() is made
+        asked = current_request()
+        asked.context = made = context(of)
+        assert request_context() is made and asked.path == "/"
 
 
 def test_a_json_answer_has_these_very_bytes() -> None:

@@ -1,0 +1,72 @@
+"""The body of a path that passes as it came: what is in it decides where it goes, and by which headers.
+
+It is read only where something in it may count, and once: a batch of texts to embed has megabytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
+from proxy.exchange.routing import conversation_of
+from proxy.upstream.paths import COMPLETIONS, TOKENIZE
+from proxy.web.context import RequestContext
+from proxy.web.headers import upstream_headers
+from proxy.web.prepare import healed_conversation
+
+
+class PassedBody:
+    """The body of one request. `path` is the one that it goes to."""
+
+    def __init__(self, ctx: RequestContext, path: str) -> None:
+        self._ctx, self._path, self._data = ctx, path, ctx.body
+
+    @cached_property
+    def _fields(self) -> JsonObject:
+        """The object that the body is, read when first asked for; empty if it is none."""
+        body: Json = None
+        with contextlib.suppress(ValueError):
+            body = load_json(self._data)
+        return body if isinstance(body, dict) else {}
+
+    def model(self) -> str | None:
+        """The model that it names, if that decides where it goes."""
+        if not self._data or not self._ctx.snapshot.rules.urls:
+            return None
+        model = self._fields.get("model")
+        return model if isinstance(model, str) else None
+
+    def headers(self, environ: Mapping[str, Any]) -> dict[str, str]:
+        """The headers that it goes up with; that of the conversation where it has messages, or a text to complete."""
+        ctx = self._ctx
+        name = ctx.snapshot.settings.conversation_header
+        own = {name: self._conversation()} if name else {}
+        return upstream_headers(environ, environ.get("CONTENT_TYPE", ""), ctx.id, ctx.upstream_key, own)
+
+    def upward(self) -> bytes:
+        """The bytes that go up: those that came, but a conversation whose tokens are counted is healed as that of a
+        chat request.
+        """
+        if self._path != TOKENIZE or not self._has_messages():
+            return self._data
+        healed = healed_conversation(self._ctx, self._fields)
+        return self._data if healed is self._fields else dump_request(healed)
+
+    def _conversation(self) -> str:
+        """The key of its conversation; "" for what has none: texts to embed, tokens, no body."""
+        if self._has_messages():
+            return conversation_of(self._fields)
+        if self._path != COMPLETIONS or not self._data:
+            return ""
+        # A prompt is not the beginning of the next one, as a message is: the same prompt is the same conversation.
+        said: Json = [{"role": "user", "content": self._fields.get("prompt")}]
+        return conversation_of({"model": self._fields.get("model"), "messages": said})
+
+    def _has_messages(self) -> bool:
+        """True if the body holds a conversation; one without the word is not read, unless its tokens are counted."""
+        if self._path != TOKENIZE and b'"messages"' not in self._data:
+            return False
+        return "messages" in self._fields

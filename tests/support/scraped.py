@@ -1,0 +1,47 @@
+"""What a scrape of `/metrics` finds, and requests to count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from proxy.worker.exposition import exposition
+from proxy.worker.metrics import RequestSample
+from proxy.worker.shared_counters import SharedCounters
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+# The histograms of events, each with its name in `EventTimes`.
+HISTOGRAMS = {
+    "upstream_first_event_seconds": "first",
+    "added_first_event_seconds": "added_first",
+    "upstream_event_gap_seconds": "gap",
+    "added_event_seconds": "added",
+    "held_seconds": "held",
+    "repair_seconds": "repair",
+}
+
+
+def samples(counters: SharedCounters, *served: str) -> Samples:
+    """What a scrape finds, while a server lists these models: each sample by its name and labels."""
+    text = exposition(counters, "1.2.3", rules_in_force=True, models=frozenset(served)).decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def value(found: Samples, name: str, **labels: str) -> float:
+    """One of them."""
+    return found[f"tool_proxy_{name}", tuple(sorted(labels.items()))]
+
+
+def ended(**more: Any) -> RequestSample:
+    """A request that has ended well, but for what is said."""
+    return RequestSample(**{"dialect": "chat", "status": 200, "seconds": 1.0, **more})
+
+
+def models(counters: SharedCounters, *served: str) -> set[str]:
+    """The models that a scrape names."""
+    return {dict(labels)["model"] for name, labels in samples(counters, *served) if name == "tool_proxy_requests_total"}
