@@ -9,9 +9,9 @@ deadlines; a stream costs no thread. The body of a response is still an iterator
     wait.parked        the body has nothing before `wait.descriptor` can be read, or `wait.deadline` has come
     wait.blocks        the next step of the body may block
     wait.computes      the next step of the body may compute for long
-    wait.lane()        if it is not None while the body is parked: what the upstream has said and needs no step
-    wait.came           set here: when it was seen that the upstream can be read
-    wait.readable(), wait.client_left(), wait.worker_ends()      said here, before the step that follows
+    wait.pass_by(now)  asked here while the body is parked, when it was seen that the upstream can be read: what it has
+                       said and needs no step, b"" if that is nothing, None if a step must be made
+    wait.readable(now), wait.client_left(), wait.worker_ends()      said here, before the step that follows
 
 Nothing that can block is done on the pump's thread: steps that may, and the closing of a response (log, audit,
 capture), go to other threads. Steps that compute for long go to one thread of their own, one after the other, and the
@@ -128,8 +128,7 @@ class Pump(threading.Thread):
             elif descriptor == stream.client:
                 self._on_client(stream, mask)
             else:
-                stream.wait.came = now
-                self._on_upstream(stream)
+                self._on_upstream(stream, now)
         # Only now: a descriptor that was closed meanwhile may be a new stream's, and events of the old one were left.
         self._take_in()
         for stream in self._deadlines.take(now):
@@ -156,40 +155,37 @@ class Pump(threading.Thread):
                 if stream.state is self._states.WAITING:
                     self._queue(stream)
 
-    def _on_upstream(self, stream: Any) -> None:
-        if stream.wait.lane is not None and stream.state is self._states.WAITING and self._passes(stream):
-            return
-        stream.wait.readable()
-        if stream.state is self._states.WAITING:
+    def _on_upstream(self, stream: Any, now: float) -> None:
+        if stream.state is not self._states.WAITING:
+            stream.wait.readable(now)
+        elif not self._passes(stream, now):
+            stream.wait.readable(now)
             self._turn(stream)
 
-    def _passes(self, stream: Any) -> bool:
+    def _passes(self, stream: Any, now: float) -> bool:
         """Send what has come by the lane; False if it needs a step."""
         try:
-            data = stream.wait.lane()
+            data = stream.wait.pass_by(now)
         except Exception:
             self._log.exception("a stream has failed")
-            stream.broken = True
-            self._finish(stream)
+            stream.break_off()
+            self._end(stream)
             return True
-        if data is None:
-            stream.wait.lane = None
-            return False
         if data:
             self._write(stream, data)
-        return True
+        return data is not None
 
     def _take_in(self) -> None:
         while self._inbox:
             stream, data = self._inbox.popleft()
             if stream in self._streams:
-                stream.move(self._states.READY)
-                if stream.gone:
+                if stream.is_gone:
                     stream.wait.client_left()
             else:
                 self._begin(stream)
+            stream.move(self._states.RUNNING)
             if self._does(stream, data):
-                self._turn(stream)
+                self._go_on(stream)
 
     def _begin(self, stream: Any) -> None:
         if not self._streams:
@@ -204,6 +200,11 @@ class Pump(threading.Thread):
     # The steps of a stream.
 
     def _turn(self, stream: Any) -> None:
+        """It is a stream's turn."""
+        stream.move(self._states.RUNNING)
+        self._go_on(stream)
+
+    def _go_on(self, stream: Any) -> None:
         """Let a stream make steps until it has to wait, or others have their turn."""
         for _ in range(STEPS):
             if not self._does(stream, self._step(stream)):
@@ -218,10 +219,10 @@ class Pump(threading.Thread):
             return None
         except Exception:
             self._log.exception("a stream has failed")
-            stream.broken = True
+            stream.break_off()
             return None
         except BaseException:
-            stream.broken = True
+            stream.break_off()
             raise
         return data
 
@@ -256,8 +257,7 @@ class Pump(threading.Thread):
             self._by_descriptor[stream.upstream] = stream
             self._epoll.register(stream.upstream, select.EPOLLIN)
         self._deadlines.set(stream, wait.deadline)
-        if stream.state is not self._states.WAITING:
-            stream.move(self._states.WAITING)
+        stream.move(self._states.WAITING)
 
     def _leave_for(self, stream: Any, threads: ThreadPoolExecutor) -> None:
         """Its next step is not for the pump: a thread makes it."""
@@ -275,7 +275,7 @@ class Pump(threading.Thread):
         """The body has ended."""
         self._forget_upstream(stream)
         self._deadlines.discard(stream)
-        if stream.gone or stream.broken:
+        if not stream.is_whole:
             self._end(stream)
             return
         stream.out.end()
@@ -288,12 +288,11 @@ class Pump(threading.Thread):
         self._forget_upstream(stream)
         self._forget_client(stream)
         self._deadlines.discard(stream)
-        whole = not (stream.gone or stream.broken)
         stream.move(self._states.ENDED)
         self._streams.discard(stream)
         if not self._streams:
             self._turns.streams_end()
-        self._on_thread(stream.finish, whole)
+        self._on_thread(stream.finish, stream.is_whole)
 
     def _on_thread(self, work: Any, *arguments: Any) -> None:
         self._submit(self._helpers, work, *arguments)
@@ -309,7 +308,7 @@ class Pump(threading.Thread):
 
     def _write(self, stream: Any, data: bytes) -> bool:
         """Give a part to the client; True if it took all of it, or is gone."""
-        if stream.gone:
+        if stream.is_gone:
             return True
         stream.out.add(data)
         return self._flush(stream)
@@ -352,7 +351,7 @@ class Pump(threading.Thread):
     def _leave(self, stream: Any) -> None:
         """The client has closed the connection, or its sending half."""
         self._forget_client(stream)
-        stream.gone = True
+        stream.lose_client()
         stream.out.clear()
         if stream.state is self._states.FINISHING:
             self._end(stream)
@@ -363,7 +362,7 @@ class Pump(threading.Thread):
 
     def _lose(self, stream: Any) -> None:
         """Nothing can be sent to the client: the body is not asked for more."""
-        stream.gone = True
+        stream.lose_client()
         self._end(stream)
 
     def _on_deadline(self, stream: Any) -> None:
@@ -420,14 +419,14 @@ class Pump(threading.Thread):
                     stream.out.add(data)
                 self._send_all(stream)
                 data = self._step(stream)
-            if not stream.broken:
+            if not stream.is_broken:
                 stream.out.end()
                 self._send_all(stream)
         except OSError:
-            stream.gone = True
-        stream.finish(not (stream.gone or stream.broken))
+            stream.lose_client()
+        stream.finish(stream.is_whole)
 
     def _send_all(self, stream: Any) -> None:
-        if stream.out and not stream.gone:
+        if stream.out and not stream.is_gone:
             stream.sock.sendall(stream.out.pending)
         stream.out.clear()

@@ -64,13 +64,12 @@ class AnswerWait:
 
     By itself it blocks, in a poll of its own. From `drive` to `let_go` (server/pump.py) it never does: where nothing
     has come `receive` gives None, and `parked`, `descriptor` and `deadline` say what for (upstream/wait_state.py). What
-    the driver has seen it says by `readable`, `client_left` and `worker_ends`; then the next step follows. `came` is
-    when it saw that there is something to receive. `times` is told how long the events took, `began` is when the
-    request was read. A `turn` is given back while it blocks.
+    the driver has seen it says by `readable`, `client_left` and `worker_ends`; then the next step follows. `times` is
+    told how long the events took, `began` is when the request was read. A `turn` is given back while it blocks.
     """
 
     __slots__ = (
-        *("came", "descriptor", "lane", "outlet", "times", "_alarm", "_arrivals", "_began", "_client", "_drain"),
+        *("descriptor", "lane", "outlet", "times", "_alarm", "_arrivals", "_began", "_came", "_client", "_drain"),
         *("_end", "_ended_by", "_first_came", "_has_answered", "_last", "_patience", "_poll", "_received_at"),
         *("_requested_at", "_rest", "_silent_until", "_state", "_taken", "_turn", "_written"),
     )
@@ -91,12 +90,13 @@ class AnswerWait:
         self._turn = turn
         self._patience = patience
         self._drain = drain
-        # While it is parked a driver may call this instead of making a step: it gives what has come and leaves as it
-        # came; b"" if nothing has come, None if a step must be made.
+        # While it is parked a driver may ask this (`pass_by`) instead of making a step.
         self.lane: Callable[[], bytes | None] | None = None
         # What each part of the body goes through on its way to the client, if there is a driver that knows of lanes.
         self.outlet: Callable[[bytes], bytes] | None = None
-        self._written = self._received_at = self.came = time.monotonic()
+        self._written = self._received_at = time.monotonic()
+        # When a driver saw that there is something to receive.
+        self._came = self._written
         self._last = self._written + patience.total
         self.times = EventTimes() if times is None else times
         self._began = self._written if began is None else began
@@ -128,7 +128,7 @@ class AnswerWait:
             self.times.first.add(first)
             self.times.added_first.add(now - self._began - first)
         elif self._arrivals & MASK == 1:
-            self.times.added.add(now - self.came)
+            self.times.added.add(now - self._came)
 
     @property
     def may_pass(self) -> bool:
@@ -140,9 +140,9 @@ class AnswerWait:
         self._written = self._received_at = now = time.monotonic()
         self._arrivals += 1
         if self._arrivals & MASK == 1:
-            self.times.gap.add(self.came - self._taken)
-            self.times.added.add(now - self.came)
-        self._taken = self.came
+            self.times.gap.add(self._came - self._taken)
+            self.times.added.add(now - self._came)
+        self._taken = self._came
         return body if self.outlet is None else self.outlet(body)
 
     @property
@@ -214,9 +214,22 @@ class AnswerWait:
         beat = self._written + (self._patience.heartbeat or NEVER)
         return min(self._silent_until, self._alarm, self._end, self._last, beat)
 
-    def readable(self) -> None:
-        """There is something to receive."""
+    def readable(self, now: float) -> None:
+        """There is something to receive: so it was seen at this time (`time.monotonic`)."""
+        self._came = now
         self._move(WaitStep.BYTES_CAME)
+
+    def pass_by(self, now: float) -> bytes | None:
+        """What has come and leaves by the lane, when it was seen that there is something to receive; b"" if nothing
+        has come, None if a step must be made.
+        """
+        self._came = now
+        if self.lane is None:
+            return None
+        data = self.lane()
+        if data is None:
+            self.lane = None
+        return data
 
     def client_left(self) -> None:
         """The client has closed the connection, or its sending half."""
@@ -295,16 +308,16 @@ class AnswerWait:
 
     def _note_arrival(self, now: float) -> None:
         """Bytes of the body were taken just now. A driver has said when they came, but not of what was left of them."""
-        if not self.driven or self.came <= self._taken:
-            self.came = now
+        if not self.driven or self._came <= self._taken:
+            self._came = now
         if self._first_came is None:
-            self._first_came = self.came
+            self._first_came = self._came
         else:
             self._arrivals += 1
             # While it rests nobody sees when something comes.
             if self._arrivals & MASK == 1 and not self._rest:
-                self.times.gap.add(self.came - self._taken)
-        self._taken = self.came
+                self.times.gap.add(self._came - self._taken)
+        self._taken = self._came
 
     def _received(self, call: UpstreamCall, now: float) -> bytes:
         data = call.receive(TURN) if self.driven else call.receive()

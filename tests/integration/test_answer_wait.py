@@ -194,7 +194,7 @@ def test_what_the_reader_takes_is_no_silence_of_the_servers() -> None:
             wait.drive()
             time.sleep(0.4)  # the reader's own time
             assert next(parts) is None and wait.parked and wait.deadline > time.monotonic()
-            wait.readable()
+            wait.readable(time.monotonic())
             assert next(parts) == b"two"
 
 
