@@ -29,6 +29,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from typing import Any
 
 # Steps of one stream before the others have their turn; a step takes at most some kilobytes (upstream/answer_wait.py).
@@ -42,6 +43,45 @@ _EVENTS = 1024
 # The longest that epoll is asked to wait, in seconds: it counts milliseconds in 31 bits.
 _LONGEST = 86400.0
 _LEFT = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+
+
+class PumpState(Enum):
+    """What the pump's thread does."""
+
+    RUNNING = "running"  # it drives streams
+    DRAINING = "draining"  # it drives streams, which are told that the worker is about to end
+    STOPPED = "stopped"  # its last round, if one is not over
+    DEAD = "dead"  # it takes no streams any more: a defect has ended it
+
+
+class PumpStep(Enum):
+    """What happens to it."""
+
+    DRAIN = "drain"  # the worker is about to end
+    STOP = "stop"  # the worker ends
+    FAIL = "fail"  # a defect has come up
+
+
+# From each state what follows by which step. The worker may be about to end, and end, in one round.
+TRANSITIONS: dict[PumpState, dict[PumpStep, PumpState]] = {
+    PumpState.RUNNING: {
+        PumpStep.DRAIN: PumpState.DRAINING,
+        PumpStep.STOP: PumpState.STOPPED,
+        PumpStep.FAIL: PumpState.DEAD,
+    },
+    PumpState.DRAINING: {
+        PumpStep.STOP: PumpState.STOPPED,
+        PumpStep.FAIL: PumpState.DEAD,
+    },
+    PumpState.STOPPED: {
+        PumpStep.DRAIN: PumpState.STOPPED,
+        PumpStep.STOP: PumpState.STOPPED,
+        PumpStep.FAIL: PumpState.DEAD,
+    },
+    PumpState.DEAD: {
+        PumpStep.STOP: PumpState.DEAD,
+    },
+}
 
 
 class Pump(threading.Thread):
@@ -70,10 +110,9 @@ class Pump(threading.Thread):
         self._ready: deque[Any] = deque()
         # What other threads hand in: streams, each with what the step gave that was made there.
         self._inbox: deque[tuple[Any, bytes | None]] = deque()
+        # Other threads move the state too, and none may hand in what the thread that fails would not see.
         self._lock = threading.Lock()
-        self._dead = False
-        self._stopped = False
-        self._drains = False
+        self._state = PumpState.RUNNING
         self._epoll.register(self._wake, select.EPOLLIN)
         self._epoll.register(drain, select.EPOLLIN)
 
@@ -87,13 +126,16 @@ class Pump(threading.Thread):
 
     def stop(self) -> None:
         """The worker ends."""
-        with self._lock:
-            self._stopped = True
+        self._move(PumpStep.STOP)
         os.eventfd_write(self._wake, 1)
+
+    def _move(self, step: PumpStep) -> None:
+        with self._lock:
+            self._state = TRANSITIONS[self._state][step]
 
     def _hand_in(self, stream: Any, data: bytes | None) -> bool:
         with self._lock:
-            if self._dead:
+            if self._state is PumpState.DEAD:
                 return False
             self._inbox.append((stream, data))
         os.eventfd_write(self._wake, 1)
@@ -102,7 +144,7 @@ class Pump(threading.Thread):
     def run(self) -> None:
         """The thread."""
         try:
-            while not self._stopped:
+            while self._state is not PumpState.STOPPED:
                 self._round()
         except BaseException:
             self._log.exception("the pump has failed: the worker ends, and is replaced")
@@ -149,7 +191,7 @@ class Pump(threading.Thread):
             os.eventfd_read(self._wake)
         elif descriptor == self._drain:
             self._epoll.unregister(self._drain)
-            self._drains = True
+            self._move(PumpStep.DRAIN)
             for stream in self._streams:
                 stream.wait.worker_ends()
                 if stream.state is self._states.WAITING:
@@ -194,7 +236,7 @@ class Pump(threading.Thread):
         stream.client = stream.sock.fileno()
         self._by_descriptor[stream.client] = stream
         self._epoll.register(stream.client, select.EPOLLRDHUP)
-        if self._drains:
+        if self._state is not PumpState.RUNNING:
             stream.wait.worker_ends()
 
     # The steps of a stream.
@@ -398,8 +440,7 @@ class Pump(threading.Thread):
 
     def _die(self) -> None:
         """A defect has ended the thread: each stream ends on a thread of its own, and then the worker does."""
-        with self._lock:
-            self._dead = True
+        self._move(PumpStep.FAIL)
         left = {*self._streams, *(stream for stream, _ in self._inbox)}
         self._on_death()
         for stream in left:
