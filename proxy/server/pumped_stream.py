@@ -17,6 +17,9 @@ NONE = -1
 class State(Enum):
     """The thing for which a stream waits."""
 
+    # Asked for with each event: an enum hashes by a function of Python.
+    __hash__ = object.__hash__
+
     READY = "ready"  # its turn
     RUNNING = "running"  # nothing: the pump makes its steps
     WAITING = "waiting"  # its descriptor, or its deadline
