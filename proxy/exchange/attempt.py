@@ -443,12 +443,14 @@ class Attempt:
         self._swallowed = says_nothing(answer)
         self.left = EarlierTry(as_object(answer.get("usage")))
         self._answer = answer
-        if self._earlier is not None:
-            own, answer = answer, self._earlier.left_by_all.joined(answer)
-            body = body if answer is own else dump_json(answer)
+        joined = None if self._earlier is None else self._earlier.left_by_all.joined(answer)
+        if joined is not None:
+            answer, body = joined, dump_json(joined)
         try:
             counted = self._counted(answer)
-            return self._repaired_answer(body if counted is answer else dump_json(counted), counted, self._engine)
+            if counted is None:
+                return self._repaired_answer(body, answer, self._engine)
+            return self._repaired_answer(dump_json(counted), counted, self._engine)
         except ProxyError:
             raise
         except Exception as error:  # the outermost boundary of the engine (contract C6)
@@ -457,14 +459,13 @@ class Attempt:
                 raise InternalError("the proxy failed while it read the answer; its log says why") from error
             return body
 
-    def _counted(self, answer: JsonObject) -> JsonObject:
-        """A whole answer whose usage says how many tokens were thoughts; the very same if there are none."""
+    def _counted(self, answer: JsonObject) -> JsonObject | None:
+        """A whole answer whose usage says how many tokens were thoughts; None if there are none."""
         new_engine = partial(self._exchange.engine, self._up.raw_text, self._plan.guided)
         thoughts = thoughts_to_count(answer, self._engine, new_engine)
         tokens = self._exchange.count(self._thoughts_before + thoughts) if thoughts else 0
-        if not tokens:
-            return answer
-        return {**answer, "usage": with_thought_tokens(as_object(answer.get("usage")), tokens)}
+        usage = as_object(answer.get("usage"))
+        return {**answer, "usage": with_thought_tokens(usage, tokens)} if tokens else None
 
     def _observed(self, body: bytes) -> bytes:
         """A whole answer that leaves as it came, whatever it is; what would be made of it is only noted."""

@@ -400,7 +400,7 @@ class StreamReply:
         if self._earlier is None:
             return chunk
         body = self._earlier.joined(chunk.body)
-        if body is chunk.body:
+        if body is None:
             return chunk
         return Chunk(body, sse.encode(dump_json(body)), chunk.sequence)
 

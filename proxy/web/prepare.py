@@ -29,7 +29,7 @@ from proxy.dialects.responses.writer import CompactDialect, ResponsesDialect
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
 from proxy.formats.reasoning import Thoughts
-from proxy.healing.heal import heal_request
+from proxy.healing.heal import Healed, heal_request
 from proxy.healing.parameters import Sampling
 from proxy.healing.table import WANTS_REASONING
 from proxy.thinking.families import family_of
@@ -116,7 +116,7 @@ def _thinking(ctx: RequestContext, prepared: PreparedRequest, requested: str) ->
     chat = prepared.chat
     rewritten = with_thinking(chat.body, ctx.snapshot.rules, prepared.profile, model=chat.model, requested=requested)
     ctx.outcome.translate_request(rewritten.audit)
-    if rewritten.body is not chat.body:
+    if rewritten.changed:
         chat = replace(chat, raw=dump_request(rewritten.body), body=rewritten.body)
     return replace(prepared, chat=chat, thoughts=rewritten.thoughts)
 
@@ -281,18 +281,23 @@ def healed_body(ctx: RequestContext, data: bytes) -> bytes:
         body = load_json(data)
     if not isinstance(body, dict) or "messages" not in body:
         return data
-    healed = healed_conversation(ctx, body)
-    return data if healed is body else dump_request(healed)
+    healed = _healed(ctx, body)
+    return dump_request(healed.body) if healed.changed else data
 
 
 def healed_conversation(ctx: RequestContext, chat: JsonObject) -> JsonObject:
     """A conversation of which a client wants the tokens: what is counted is what goes up."""
+    return _healed(ctx, chat).body
+
+
+def _healed(ctx: RequestContext, chat: JsonObject) -> Healed:
+    """A conversation as the healings make it, without what the rules say of sampling."""
     if ctx.snapshot.settings.observe:
-        return chat
+        return Healed(chat)
     plan = replace(ctx.heal_plan(as_text(chat.get("model"))), sampling=Sampling())
     with contextlib.suppress(Exception):  # a defect of the healing leaves the request as it came (contract C6)
-        return heal_request(chat, plan).body
-    return chat
+        return heal_request(chat, plan)
+    return Healed(chat)
 
 
 def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:
