@@ -146,7 +146,7 @@ class Attempt:
         seen = begin_try(exchange.recording, self._up.body, raw_text=raw_text, made=made, healed=healed)
         tape = Recorder(exchange.capture, request, exchange.outcome, raw_text=raw_text, made=made, healing=healing)
         with tape, exchange.upstream.server.open("POST", exchange.path, exchange.headers, self._up.body) as call:
-            parts = tape.listen(call, decoded(call, exchange.wait.receive(call), self._is_over))
+            parts = tape.listen(call, decoded(call, exchange.wait.receive(call), lambda: self._reply.done))
             parts = listened(seen, call, parts)
             first = yield from self._head(parts, call)
             parts = chain((first,), parts)
@@ -244,15 +244,14 @@ class Attempt:
         """The call that cannot be read with which the reply has ended, if that is why it is worth one more try."""
         return self._engine.broken_call if self.silence is Why.BROKEN else None
 
-    def _is_over(self) -> bool:
-        """True once a stream has said all."""
-        return self._reply.done
+    def let_go(self) -> None:
+        """Let what is held leave, for nothing follows it; `spoke` says whether there is anything to be sent."""
+        self._unsent += self._reply.let_go()
+        self.spoke = self.begun
 
     def fail(self, error: ProxyError) -> bytes:
-        """The end of a stream that cannot be finished; says by `spoke` whether there is anything but the error."""
-        ending = self._unsent + self._reply.fail(error)
-        self.spoke = self.spoke or self._reply.started
-        return ending
+        """The end of a stream that cannot be finished."""
+        return self._unsent + self._reply.fail(error)
 
     def note(self) -> None:
         """Tell the outcome what was done."""

@@ -345,8 +345,11 @@ class StreamReply:
 
     def fail(self, error: ProxyError) -> bytes:
         """The end of a stream that cannot be finished: what is held goes first, as text."""
-        held = self.release() if self._state in IN_ENGINE else b""
-        return held + self._writer.error(error)
+        return self.let_go() + self._writer.error(error)
+
+    def let_go(self) -> bytes:
+        """What is held of a stream that cannot go on, as text."""
+        return self.release() if self._state in IN_ENGINE else b""
 
     def _event(self, event: sse.ServerSentEvent, *, last: bool = False) -> bytes:
         """One upstream event; the `last` one lacked its blank line, so it may be cut."""

@@ -98,17 +98,19 @@ class _Tries:
         return True
 
     def fail(self, attempt: Attempt, error: ProxyError) -> bytes | None:
-        """The end of a reply that cannot be finished; None where the error can be a status."""
+        """The end of a reply that cannot be finished; None where the error can be a status: then it is raised, and the
+        web layer takes the secrets out of it and tells the outcome.
+        """
         exchange = self._exchange
-        redact_error(error, exchange.secrets)
         instead = self._end_of_earlier(attempt)
         if instead is not None:
             return instead
-        exchange.outcome.fail(error)
-        ending = attempt.fail(error)
+        attempt.let_go()
         if not self.committed and not (attempt.spoke and exchange.request.stream):
             return None
-        return ending
+        redact_error(error, exchange.secrets)
+        exchange.outcome.fail(error)
+        return attempt.fail(error)
 
     def crash(self, attempt: Attempt, error: Exception) -> bytes | None:
         """The end of a reply in which the proxy failed; None where the error can be a status."""
