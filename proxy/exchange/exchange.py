@@ -115,7 +115,7 @@ class Exchange:
 
     def _second_by_server(self, plan: Plan, error: UpstreamError) -> Plan | None:
         """The plan for what the server shows that it cannot do, or take."""
-        kind = plan.server
+        kind = plan.server_kind
         if not kind and asks_for_proxy(error):
             kind = self.upstream.kind()
         again = second_plan(self.request, plan, error, kind, self.retry_tokens)
@@ -154,8 +154,8 @@ class Exchange:
 
     def _guided(self, plan: Plan, tool: str) -> Plan:
         """The plan by which the server is made to call this tool, in an answer that is whole."""
-        kind = plan.server or self.upstream.kind()
-        return replace(plan, guided=tool, server=kind, transport="whole", second=True)
+        kind = plan.server_kind or self.upstream.kind()
+        return replace(plan, guided=tool, server_kind=kind, transport="whole", second=True)
 
     def note_calls(self, plan: Plan, calls: int) -> None:
         """So many calls are in the reply that went up by this plan. Those that the server had swallowed, and the proxy
@@ -174,5 +174,5 @@ class Exchange:
             return replace(plan, parse="server")
         if not self.auto:
             return plan
-        again = replace(plan, parse="proxy", server=plan.server or self.upstream.kind())
+        again = replace(plan, parse="proxy", server_kind=plan.server_kind or self.upstream.kind())
         return again if proxy_parses(self.request, again) else plan

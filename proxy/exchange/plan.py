@@ -31,7 +31,7 @@ class Plan:
 
     parse: Parse = "server"
     transport: Transport = "live"
-    server: str = ""
+    server_kind: str = ""
     without: tuple[str, ...] = ()
     max_tokens: int | None = None
     second: bool = False
@@ -73,7 +73,7 @@ def proxy_parses(request: ChatRequest, plan: Plan) -> bool:
         return False
     if request.forced:
         return False
-    return plan.server in KEEPS_TOOLS
+    return plan.server_kind in KEEPS_TOOLS
 
 
 class _Draft:
@@ -102,11 +102,11 @@ class _Draft:
 def _body(request: ChatRequest, healed: Healed, plan: Plan, raw_text: bool) -> bytes:
     """The body for the upstream: the bytes that came, where nothing in them has to change."""
     draft = _Draft(healed)
-    if plan.guided and plan.server == "llamacpp":
+    if plan.guided and plan.server_kind == "llamacpp":
         draft.replace(with_one_tool(draft.body))
     if raw_text:
         draft.set("tool_choice", "none")
-        if plan.server == "vllm":
+        if plan.server_kind == "vllm":
             draft.set("skip_special_tokens", False)
     if plan.transport == "whole" and request.stream:
         draft.set("stream", False)

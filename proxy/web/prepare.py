@@ -252,7 +252,7 @@ def translated(
     kind = profile.server or snapshot.server_kind(headers, server)
     options = ModelOptions(
         model=served,
-        server=kind,
+        server_kind=kind,
         thinking=switch_of(snapshot.rules, profile, served),
         reasoning_history=_reasoning_history(ctx, served, profile),
         server_tools=profile.server_tools or "",

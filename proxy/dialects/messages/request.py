@@ -121,11 +121,11 @@ def _translated(body: JsonObject, options: ModelOptions, first: JsonObject) -> T
         "model": options.model,
         **first,
         **_sampling(body, losses),
-        **_stream(body, options.server),
+        **_stream(body, options.server_kind),
         **_output(body, options, losses),
         **tool_fields(body, losses),
     }
-    _let_call(body, translated, options.server, losses)
+    _let_call(body, translated, options.server_kind, losses)
     translated |= _prefill(talk, body, options, losses)
     translated["messages"] = [*talk.messages]
     return Translation(
@@ -318,9 +318,9 @@ def _prefill(talk: Conversation, body: JsonObject, options: ModelOptions, losses
     """
     if not talk.prefill:
         return {}
-    if options.server in _CONTINUE:
+    if options.server_kind in _CONTINUE:
         return {"continue_final_message": True, "add_generation_prompt": False}
-    if options.server != "llamacpp" or options.thinking in _NO_TEMPLATE_SWITCH:
+    if options.server_kind != "llamacpp" or options.thinking in _NO_TEMPLATE_SWITCH:
         return {}
     thinking = mapping(body, "thinking", BODY, needed=False)
     if _THINKING.get(str(thinking.get("type"))):

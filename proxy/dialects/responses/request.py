@@ -107,9 +107,9 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
     }
     if not compacts:
         translated |= choice_fields(body, tools, losses)
-    _let_call(translated, options.server, losses)
+    _let_call(translated, options.server_kind, losses)
     written = ""
-    if options.grammars == "structured_outputs" and options.server == "vllm":
+    if options.grammars == "structured_outputs" and options.server_kind == "vllm":
         written = _write_by_grammar(translated, tools, losses)
     translated["messages"] = [*conversation.messages]
     return Translation(

@@ -37,7 +37,7 @@ def told(
 ) -> JsonObject:
     """What goes up of it: the fields beside the model, the messages and their bound."""
     profile = given.profile(model, "")
-    options = ModelOptions(model=model, thinking=switch_of(given, profile, model), server=server)
+    options = ModelOptions(model=model, thinking=switch_of(given, profile, model), server_kind=server)
     made = translate({"model": model, **body}, options).body
     up = with_thinking(made, given, profile, model=model, requested=model).body
     return {name: value for name, value in up.items() if name not in ("model", "messages", "max_tokens")}
