@@ -86,7 +86,7 @@ class Request:
         # What the lines of the framing are replaced by; None leaves them.
         self._length: int | None = None
         self._body = bytearray()
-        self._left = 0
+        self._remaining = 0
         self._part = Part.ALL
         self._chunks = 0
 
@@ -170,15 +170,15 @@ class Request:
             return
         length = _body_length(lengths, codings)
         if length is not None:
-            self._left = length
+            self._remaining = length
         elif self._is_newer() and not lengths and codings == [b"chunked"]:
             self._go_on(Part.SIZE)
         else:
             self._refuse("it cannot be told where the body ends (Content-Length, Transfer-Encoding)")
             return
         self._move(Stage.BODY)
-        if self._left > self._most_body:
-            self._refuse_size(self._left)
+        if self._remaining > self._most_body:
+            self._refuse_size(self._remaining)
         self.expects = asking and self._is_newer()
 
     def _is_newer(self) -> bool:
@@ -208,13 +208,13 @@ class Request:
 
     def _read_length(self) -> None:
         self._take_data()
-        if self._left == 0:
+        if self._remaining == 0:
             self._end()
 
     def _take_data(self) -> None:
-        part = self._data[: self._left]
+        part = self._data[: self._remaining]
         self._body += part
-        self._left -= len(part)
+        self._remaining -= len(part)
         del self._data[: len(part)]
 
     def _read_chunks(self) -> None:
@@ -242,23 +242,23 @@ class Request:
         if line is None:
             self._refuse("a chunk of the body has no size")
             return False
-        self._left = int(line[1], 16)
+        self._remaining = int(line[1], 16)
         del line
         del self._data[: end + 2]
         self._chunks += 1
         if self._chunks > MAX_CHUNKS:
             self._refuse(f"the body has more than {MAX_CHUNKS} chunks")
             return False
-        if len(self._body) + self._left > self._most_body:
-            self._refuse_size(len(self._body) + self._left)
+        if len(self._body) + self._remaining > self._most_body:
+            self._refuse_size(len(self._body) + self._remaining)
             return False
-        self._go_on(Part.DATA if self._left else Part.TRAILERS)
+        self._go_on(Part.DATA if self._remaining else Part.TRAILERS)
         self._searched = 0
         return True
 
     def _read_chunk(self) -> bool:
         self._take_data()
-        if self._left or len(self._data) < 2:
+        if self._remaining or len(self._data) < 2:
             return False
         if not self._data.startswith(b"\r\n"):
             self._refuse("a chunk of the body is longer than its size")

@@ -118,8 +118,8 @@ class ResponseDecoder:
     """
 
     __slots__ = (
-        *("failure", "headers", "length", "status", "_body", "_buffer", "_extra", "_left", "_max_head"),
-        *("_searched", "_state"),
+        *("failure", "headers", "length", "status", "_body", "_buffer", "_extra", "_max_head"),
+        *("_remaining", "_searched", "_state"),
     )
 
     def __init__(self, max_head: int = MAX_HEAD) -> None:
@@ -128,7 +128,7 @@ class ResponseDecoder:
         self._body: list[bytes] = []
         self._state = DecoderState.HEAD
         # Bytes that the body, or its chunk, still lacks.
-        self._left = 0
+        self._remaining = 0
         self._searched = 0
         # Interim answers, later bytes of trailers: what may come beside the answer is limited too.
         self._extra = 0
@@ -243,8 +243,8 @@ class ResponseDecoder:
             value = length[0].strip()
             if len(set(length)) > 1 or not (value.isascii() and value.isdigit()):
                 raise UpstreamBroken("the model server sent a Content-Length that is no length")
-            self.length = self._left = int(value)
-            self._move(DecoderStep.HEAD_WITH_LENGTH if self._left else DecoderStep.END)
+            self.length = self._remaining = int(value)
+            self._move(DecoderStep.HEAD_WITH_LENGTH if self._remaining else DecoderStep.END)
         else:
             self._move(DecoderStep.HEAD_WITHOUT_FRAMING)
 
@@ -258,11 +258,11 @@ class ResponseDecoder:
         return False
 
     def _read_counted(self) -> bool:
-        part = bytes(self._buffer[: self._left])
+        part = bytes(self._buffer[: self._remaining])
         del self._buffer[: len(part)]
         self._body.append(part)
-        self._left -= len(part)
-        if self._left == 0:
+        self._remaining -= len(part)
+        if self._remaining == 0:
             self._move(DecoderStep.END)
         return False
 
@@ -280,19 +280,19 @@ class ResponseDecoder:
             self._body.append(bytes(self._buffer[start:behind]))
             del self._buffer[: behind + 2]
             return True
-        self._left = size
+        self._remaining = size
         del self._buffer[:start]
         # Here and at a chunk's end without `_move`: it would be a call more for each chunk that comes in parts.
         self._state = next_state(TRANSITIONS, self._state, DecoderStep.SIZE if size else DecoderStep.LAST_SIZE)
         return True
 
     def _read_chunk_data(self) -> bool:
-        if self._left:
-            part = bytes(self._buffer[: self._left])
+        if self._remaining:
+            part = bytes(self._buffer[: self._remaining])
             del self._buffer[: len(part)]
             self._body.append(part)
-            self._left -= len(part)
-        if self._left or len(self._buffer) < 2:
+            self._remaining -= len(part)
+        if self._remaining or len(self._buffer) < 2:
             return False
         if self._buffer[:2] != b"\r\n":
             raise _broken_chunks()

@@ -85,7 +85,8 @@ def ask(
 ) -> tuple[int, bytes]:
     """Status and body of the model server's answer; an error that the client must know of is raised."""
     ctx = request_context()
-    wait = AnswerWait(ctx.socket, Timeouts(header=_SECONDS, idle=_SECONDS, whole=True), ctx.worker.drain, turn=ctx.turn)
+    timeouts = Timeouts(header=_SECONDS, idle=_SECONDS, until_complete=True)
+    wait = AnswerWait(ctx.socket, timeouts, ctx.worker.drain, turn=ctx.turn)
     wait.start_over()
     with server.open(method, path, headers, data) as call:
         whole = read_body(decoded(call, wait.receive(call)))

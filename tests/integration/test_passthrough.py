@@ -18,10 +18,10 @@ from tests.support.scripted import DONE, LAST, SSE, Act, Upstream, answer, chunk
 
 
 @contextmanager
-def relayed(server: Upstream, patience: Timeouts | None = None) -> Iterator[PassthroughResponse]:
+def relayed(server: Upstream, timeouts: Timeouts | None = None) -> Iterator[PassthroughResponse]:
     """What is relayed of the server's next answer."""
     with Caller(ServerOptions(server.url)).open("POST", "/x", {}, b"{}") as call:
-        yield pass_through(call, AnswerWait(None, patience or Timeouts(10, 10)))
+        yield pass_through(call, AnswerWait(None, timeouts or Timeouts(10, 10)))
 
 
 @pytest.mark.parametrize("status", [200, 201, 302, 404, 500])

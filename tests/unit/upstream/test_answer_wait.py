@@ -40,8 +40,8 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def driven(patience: Timeouts) -> AnswerWait:
-    wait = AnswerWait(None, patience)
+def driven(timeouts: Timeouts) -> AnswerWait:
+    wait = AnswerWait(None, timeouts)
     wait.drive()
     return wait
 
@@ -120,16 +120,16 @@ def test_a_heartbeat_is_due_when_the_client_has_had_nothing_for_the_interval(clo
 
 
 @pytest.mark.parametrize(
-    ("patience", "seconds", "words"),
+    ("timeouts", "seconds", "words"),
     [
         (Timeouts(header=5, idle=50), 5, r"did not answer within 5 s \(header_timeout\)"),
         (Timeouts(header=50, idle=50, total=7), 7, r"longer than 7 s \(total_timeout\)"),
     ],
 )
 def test_a_time_that_is_over_is_a_timeout_that_names_its_setting(
-    clock: Clock, patience: Timeouts, seconds: int, words: str
+    clock: Clock, timeouts: Timeouts, seconds: int, words: str
 ) -> None:
-    wait = driven(patience)
+    wait = driven(timeouts)
     with answer_with(200, BODY) as call:
         parts = wait.receive(call)
         assert next(parts) is None

@@ -52,8 +52,8 @@ class Reply:
     def __init__(self, clock: Clock, began: float, *, whole: bool = False) -> None:
         self.clock = clock
         self.times = EventTimes()
-        patience = Timeouts(600, 600, whole=whole)
-        self.wait = AnswerWait(None, patience, times=self.times, began=began)
+        timeouts = Timeouts(600, 600, until_complete=whole)
+        self.wait = AnswerWait(None, timeouts, times=self.times, began=began)
         self.wait.drive()
         self.call = Call()
         self.parts: Iterator[bytes | None] = iter(())
