@@ -124,13 +124,13 @@ class Exchange:
         return again
 
     def once_more(
-        self, plan: Plan, silence: Why | None, broken: Text | None, *, kept: bool
+        self, plan: Plan, silence: Why | None, broken: Text | None, *, withheld: bool
     ) -> Generator[bytes, None, Plan | None]:
         """The plan for one more try after a reply that says nothing, or that ended with a `broken` call, or None; like
         `second`, it may block.
 
         A swallowed call is asked for by the other parser. If only the second reply shows that there was one, a third
-        may follow: the end of the second was `kept` back.
+        may follow: the end of the second was `withheld`.
         """
         if silence not in self.ask_again:
             return None
@@ -145,7 +145,7 @@ class Exchange:
             return again if broken is None else self._guided(again, broken.broken)
         if again.parse == plan.parse:
             return None
-        if kept:
+        if withheld:
             return again
         if again.parse == "proxy":
             # Part of the reply has left, so it is too late for this one.

@@ -134,9 +134,9 @@ class ObservedReply:
         return self._reader.silence
 
     @property
-    def left(self) -> EarlierTry:
+    def handover(self) -> EarlierTry:
         """As `StreamReply` says it."""
-        return self._reader.left
+        return self._reader.handover
 
     @property
     def cut(self) -> bool:
@@ -144,7 +144,7 @@ class ObservedReply:
         return False
 
     @property
-    def kept(self) -> bool:
+    def withheld(self) -> bool:
         """Nothing is kept back."""
         return False
 

@@ -59,14 +59,14 @@ class StreamReply:
     `failure` is set when the reply cannot be finished: what was given until then is to be sent, then the error.
     `started` is true once something was given that the client must not get twice (content, a call, the finish).
     `on_crash` is told of an exception that the engine should never raise (contract C6). `silence` says, once
-    the reply has ended, why it is worth one more try, if it is; if that is one of `keep_back` its end is kept (`kept`).
+    the reply has ended, why it is worth one more try, if it is; if that is one of `keep_back` its end is `withheld`.
     `earlier` is the try before, which goes on in this one. `watch` tells whether the model repeats itself: then the
     reply is `cut`, and ends as one that grew too long. `record` is told what the reply says.
     """
 
     __slots__ = (
         *("failure", "silence", "started", "_changed", "_content", "_decoder", "_earlier", "_ending"),
-        *("_engine", "_envelope", "_events", "_keep_back", "_kept", "_lane", "_on_crash", "_passed"),
+        *("_engine", "_envelope", "_events", "_keep_back", "_unsent_size", "_lane", "_on_crash", "_passed"),
         *("_passed_size", "_record", "_sequence", "_state", "_teller", "_unsent", "_usage", "_watch", "_writer"),
     )
 
@@ -100,7 +100,7 @@ class StreamReply:
         self._sequence = 0
         # Events not yet sent as they came, by number: what goes on if the engine fails (contract C6).
         self._unsent: dict[int, bytes] = {}
-        self._kept = 0
+        self._unsent_size = 0
         # The counts that the server gave for this reply, and what the first of its chunks says of all of them.
         self._usage: JsonObject = {}
         self._envelope: JsonObject = {}
@@ -133,17 +133,17 @@ class StreamReply:
         return self.done and self._content.used_without_a_word(EarlierTry(self._usage).tokens)
 
     @property
-    def kept(self) -> bool:
+    def withheld(self) -> bool:
         """True if the end of the reply is kept back."""
         return self.silence in self._keep_back
 
     @property
     def cut(self) -> bool:
         """True once the model repeats itself: the upstream need not go on."""
-        return self._watch is not None and self._watch.found != ""
+        return self._watch is not None and self._watch.repeated != ""
 
     @property
-    def left(self) -> EarlierTry:
+    def handover(self) -> EarlierTry:
         """Return what the next try must know of this one."""
         if not self.started:
             return EarlierTry(self._usage)
@@ -270,7 +270,7 @@ class StreamReply:
             return written
         if self._state in MAY_END:
             written += self._written(self._last_events())
-        if self.kept:
+        if self.withheld:
             return written
         return written + self._end()
 
@@ -310,11 +310,11 @@ class StreamReply:
         if self._state in MAY_END:
             self._move(ReplyStep.END)
             self.silence = why_again(self._content, EarlierTry(self._usage).tokens, self._engine.broken_call)
-        if self.kept:
-            return self._kept_back(events)
+        if self.withheld:
+            return self._without_end(events)
         return events
 
-    def _kept_back(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
+    def _without_end(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
         """The last events that leave now: those before the end. Reasoning that the text leaves open is closed, as
         a text is to follow; behind a broken call nothing but a call does, or the end that is kept.
         """
@@ -390,8 +390,8 @@ class StreamReply:
         self._sequence += 1
         if self._changed:
             return self._sequence
-        self._kept += len(raw)
-        if self._kept > MAX_KEPT:
+        self._unsent_size += len(raw)
+        if self._unsent_size > MAX_KEPT:
             self._changed = True
             self._unsent.clear()
         else:
@@ -443,7 +443,7 @@ class StreamReply:
                 self._fail(event.error)
                 break
             if isinstance(event, Unchanged):
-                self._kept -= len(self._unsent.pop(event.sequence, b""))
+                self._unsent_size -= len(self._unsent.pop(event.sequence, b""))
             else:
                 self._changed = True
                 self._unsent.clear()

@@ -36,14 +36,14 @@ def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
             goes_on = yield from tries.try_again(attempt, error)
             if goes_on:
                 continue
-            yield from attempt.before_it_is_kept()
+            yield from attempt.before_it_is_stored()
             ending = tries.fail(attempt, error)
             if ending is None:
                 raise
             yield ending
             return
         except Exception as error:  # the outermost boundary: a stream that has begun can only end by its error event
-            yield from attempt.before_it_is_kept()
+            yield from attempt.before_it_is_stored()
             ending = tries.crash(attempt, error)
             if ending is None:
                 raise
@@ -76,10 +76,11 @@ class _Tries:
 
     def go_on(self, attempt: Attempt) -> Generator[bytes, None, bool]:
         """True if the reply that has ended says nothing, or ended with a broken call, and is asked for once more."""
-        plan = yield from self._exchange.once_more(self._plan, attempt.silence, attempt.broken, kept=attempt.kept)
+        once_more = self._exchange.once_more
+        plan = yield from once_more(self._plan, attempt.silence, attempt.broken, withheld=attempt.withheld)
         if plan is None:
-            if attempt.kept:
-                yield from attempt.before_it_is_kept()
+            if attempt.withheld:
+                yield from attempt.before_it_is_stored()
                 yield attempt.end_after_all()
             self._exchange.note_calls(self._plan, attempt.calls)
             return False

@@ -39,7 +39,7 @@ def second(made: Answered, error: ProxyError, plan: Plan | None = None) -> Plan 
 
 def once_more(made: Answered, silence: Why | None, *, kept: bool = False, **more: Any) -> Plan | None:
     plan, broken = more.get("plan", made.exchange.plan), more.get("broken")
-    return given(made.exchange.once_more(plan, silence, broken, kept=kept))
+    return given(made.exchange.once_more(plan, silence, broken, withheld=kept))
 
 
 def refused(message: str, status: int = 400) -> UpstreamRefused:
