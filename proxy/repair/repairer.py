@@ -221,6 +221,6 @@ def _named(name: str, call: _Call) -> Iterator[Repair]:
 def _repairs(steps: Iterable[Step], name: str) -> Iterator[Repair]:
     for step in steps:
         why = step.fix.why
-        if step.place:
-            why += f" (at {step.place})"
+        if step.path:
+            why += f" (at {step.path})"
         yield Repair(step.fix.id, dump(step.before), dump(step.after), why, name)
