@@ -275,7 +275,10 @@ class CallAssembler:
         return self._feed_delta(CallDelta(call.server_index, call.server_id, name, missing))
 
     def _missing_of(self, call: PendingCall, arguments: str) -> str:
-        """What of all of its arguments a call still lacks."""
+        """The part of a call's `arguments`, said as a whole, that has not come yet: `: 1}` of `{"a": 1}`.
+
+        It is "" if all of them have come, or what has come is not their beginning.
+        """
         if call.state is CallState.COMPLETE:
             return ""
         received = "" if self._lacks_arguments(call) else call.text.lstrip()

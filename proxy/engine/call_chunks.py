@@ -1,8 +1,13 @@
-"""Chunks that hold nothing but pieces of structured calls: they leave as they came if nothing of them is changed (C1).
+r"""Chunks that hold nothing but pieces of structured calls: they leave as they came if nothing of them is changed (C1).
 
 A piece may have to wait: a call opens with the first byte of its first value, and a mark that could end a string waits
 for what follows it. Until that is told the chunks wait with it, whole. If all of their bytes leave unchanged then, they
 leave as the very bytes that came; else what of them may leave is written anew, with what else the chunks say.
+
+    {"delta": {"tool_calls": [{"index": 0, "id": "call_1", "function": {"name": "read", "arguments": "{\"path\": "}}]}}
+    {"delta": {"tool_calls": [{"index": 0, "function": {"arguments": "\"a."}}]}}
+
+The first of these waits for the second, with whose first mark the call opens; then both leave as they came.
 """
 
 from __future__ import annotations

@@ -302,13 +302,15 @@ class Choice(TextCalls):
         return (*self._let_go(), *self._feed_as_content(self._echo.give_up()))
 
     def _end_text(self) -> tuple[Event, ...]:
-        """What waits as text, or may repeat a call, leaves: something else came."""
+        """Give the events of the text that waits, because something else than text came: what might have become a call,
+        and what might have repeated one, is text.
+        """
         if not self.waits and not self.scanner.held:
             return ()
         return (*self._let_go(), *self._end_echo())
 
     def _let_go(self) -> list[Event]:
-        """What the scanner holds leaves, and a call that cannot be read."""
+        """Give the events of the text that the scanner holds, and behind them those of a call that cannot be read."""
         return [*self._take_spans(self.scanner.release()), *self._take_spans(self.broken.give_up())]
 
     def _end_broken(self, stopped: bool) -> list[Event]:

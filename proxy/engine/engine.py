@@ -122,7 +122,7 @@ class Engine:
         return any(says_usage(chunk) for chunk in self._trailing) and self.thoughts != ""
 
     def counted(self, tokens: int) -> None:
-        """So many tokens were thoughts: the usage says so."""
+        """Take the number of tokens that the thoughts of the reply are; the usage at its end will say it."""
         self._thought_tokens = tokens
 
     @property

@@ -283,7 +283,10 @@ class HeldText:
         return next((held for held in reversed(self.queue) if held.says_something), None)
 
     def _let_go(self, held: HeldChunk, end: int) -> list[Event]:
-        """What a chunk says up to a position: the chunk itself if it is forwarded verbatim."""
+        """Give the events of a chunk's text between what has left of it and a position, and its reasoning before them.
+
+        They are one `Unchanged` with the bytes that came, if all of the chunk may leave so.
+        """
         events: list[Text | Reasoning] = [*self._take_reasoning(held)]
         text = held.data[held.sent - held.start : end - held.start]
         verbatim = held.forward_verbatim

@@ -132,7 +132,7 @@ class Attempt:
 
     @property
     def begun(self) -> bool:
-        """True once something of it must not be said twice."""
+        """True once the client has, or is about to get, something of this try that no other try may say again."""
         return self.spoke or self._reply.started
 
     def run(self) -> Iterator[bytes]:

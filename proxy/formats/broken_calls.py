@@ -156,7 +156,7 @@ class BrokenCalls:
             yield from self.give_up()
 
     def give_up(self) -> Iterable[Piece]:
-        """What waits leaves as what it is."""
+        """Give the pieces that wait, as they are; from now on nothing of this reply waits."""
         if self.state is not _WAITING:
             return ()
         self._move(WaitingStep.GIVE_UP)
