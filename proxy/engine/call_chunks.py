@@ -64,14 +64,14 @@ class CallChunks:
     `unsaid` is what else the server says of each open call, by its index: what is written anew takes it along.
     """
 
-    __slots__ = ("_bytes", "_choice", "_given", "_parted", "_waiting", "unsaid")
+    __slots__ = ("_bytes", "_choice", "_parted", "_released", "_waiting", "unsaid")
 
     def __init__(self, choice: int) -> None:
         self._choice = choice
         self._waiting: list[_Waiting] = []
         self._bytes = 0
         # What of the waiting chunks may leave already.
-        self._given: list[Event] = []
+        self._released: list[Event] = []
         # Calls of which a part of a chunk has left, and the rest has not, by number.
         self._parted: dict[int, PendingCall] = {}
         self.unsaid: dict[int, UnsaidFields] = {}
@@ -93,7 +93,7 @@ class CallChunks:
             return self.beside(assigned, with_rest(self._choice, events, chunk))
         self._waiting.append(_Waiting(chunk, assigned))
         self._bytes += len(chunk.raw)
-        self._given += events
+        self._released += events
         if not self._all_left():
             return ()
         return self._passed()
@@ -102,7 +102,7 @@ class CallChunks:
         """True if a chunk may still leave as it came, and there is room for it until then."""
         if outcome is DeltaOutcome.CHANGED:
             return False
-        if outcome is DeltaOutcome.WAIT and self._given:
+        if outcome is DeltaOutcome.WAIT and self._released:
             return False  # what may leave of the others does not wait so long
         if len(self._waiting) >= MAX_WAITING:
             return False
@@ -143,7 +143,7 @@ class CallChunks:
 
     def _given_up(self) -> tuple[Event, ...]:
         """The events of the chunks that wait, which are not forwarded any more."""
-        given = tuple(self._given)
+        given = tuple(self._released)
         if self._waiting:
             # All of the pieces leave with the first chunk; the others may say something else too.
             first, *others = self._waiting
@@ -196,7 +196,7 @@ class CallChunks:
 
     def _clear(self) -> None:
         self._waiting.clear()
-        self._given.clear()
+        self._released.clear()
         self._bytes = 0
 
     def _passed(self) -> tuple[Event, ...]:

@@ -396,11 +396,11 @@ class Attempt:
         self._exchange.outcome.count_heartbeat()
         return self._reply.heartbeat()
 
-    def _beating(self, whole: Generator[None, None, bytes]) -> Generator[bytes, None, bytes]:
+    def _beating(self, reading: Generator[None, None, bytes]) -> Generator[bytes, None, bytes]:
         """Wait for something whole, with heartbeats."""
         while True:
             try:
-                next(whole)
+                next(reading)
             except StopIteration as done:
                 data: bytes = done.value
                 return data
