@@ -13,8 +13,8 @@ OWN_WORDS = "own_words"
 class ModelOptions:
     """The facts of a model, from the rules and the server.
 
-    `model`: the name under which the upstream knows it. `server`: its kind (vllm, sglang, lmdeploy, llamacpp, litellm),
-    "" if unknown. `thinking`: the switch of the model's thinking: "" or "none", a name in `chat_template_kwargs`
+    `model`: the name under which the upstream knows it. `server_kind`: vllm, sglang, lmdeploy, llamacpp or litellm, ""
+    if unknown. `thinking`: the switch of the model's thinking: "" or "none", a name in `chat_template_kwargs`
     (enable_thinking, thinking), reasoning_effort, or OWN_WORDS. `reasoning_history`: the field of assistant messages in
     which earlier thinking goes back (reasoning, reasoning_content, thinking); "" is that which a thought brings itself,
     and with `drop` none goes back. `server_tools`: what becomes of tools that only the servers of the dialect's maker
@@ -23,7 +23,7 @@ class ModelOptions:
     """
 
     model: str
-    server: str = ""
+    server_kind: str = ""
     thinking: str = ""
     reasoning_history: str = "drop"
     server_tools: str = ""

@@ -91,19 +91,19 @@ class DroppedFields:
         self._counts[kind] = self._counts.get(kind, 0) + 1
         self._reasons.setdefault(kind, why)
 
-    def server_only(self, place: FieldPath, what: str, kind: str = "") -> None:
+    def server_only(self, path: FieldPath, what: str, kind: str = "") -> None:
         """Something that only the maker's servers do: it goes with a record if the rules say so, else BadRequest."""
         if not self._drops:
             where = f"{self._whose}'s own servers"
-            raise place.bad(f"{what} works only on {where}; leave it out of the request, or {_RULE}")
-        self.lost(kind or place.kind, f"only {self._whose}'s own servers do this")
+            raise path.bad(f"{what} works only on {where}; leave it out of the request, or {_RULE}")
+        self.lost(kind or path.kind, f"only {self._whose}'s own servers do this")
 
-    def leave(self, fields: JsonObject, reasons: Mapping[str, str], place: FieldPath) -> None:
+    def leave(self, fields: JsonObject, reasons: Mapping[str, str], path: FieldPath) -> None:
         """Count what is not carried of the object here. `reasons`: "" for fields that are, the reason for others."""
         for name, value in fields.items():
             why = reasons.get(name, NO_FIELD)
             if why and value is not None:
-                self.lost(place.field(name if _NAME.fullmatch(name) else "(odd name)").kind, why)
+                self.lost(path.field(name if _NAME.fullmatch(name) else "(odd name)").kind, why)
 
     def records(self) -> tuple[Repair, ...]:
         """The audit records, in the order in which the kinds were met; `before` says how many there were of each."""
@@ -118,76 +118,76 @@ def shown(text: str) -> str:
     return ascii(text if len(text) <= _QUOTED else f"{text[:_QUOTED]}...")
 
 
-def entry(value: Json, place: FieldPath) -> JsonObject:
+def entry(value: Json, path: FieldPath) -> JsonObject:
     """The object that is an entry of a list, at its place; BadRequest if it is none."""
     if not isinstance(value, dict):
-        raise place.bad(f"must be {_KINDS[dict]}")
+        raise path.bad(f"must be {_KINDS[dict]}")
     return value
 
 
-def mapping(fields: JsonObject, name: str, place: FieldPath, *, needed: bool = True) -> JsonObject:
+def mapping(fields: JsonObject, name: str, path: FieldPath, *, needed: bool = True) -> JsonObject:
     """The object in the field `name` of the object at a place; BadRequest if it is none.
 
     Unless it is `needed`, an empty one stands for what is not there.
     """
     value = {} if fields.get(name) is None and not needed else fields.get(name)
     if not isinstance(value, dict):
-        raise _wrong(value, place.field(name), dict)
+        raise _wrong(value, path.field(name), dict)
     return value
 
 
-def listing(fields: JsonObject, name: str, place: FieldPath, *, needed: bool = True) -> list[Json]:
+def listing(fields: JsonObject, name: str, path: FieldPath, *, needed: bool = True) -> list[Json]:
     """The same for the list in that field."""
     value = [] if fields.get(name) is None and not needed else fields.get(name)
     if not isinstance(value, list):
-        raise _wrong(value, place.field(name), list)
+        raise _wrong(value, path.field(name), list)
     return value
 
 
-def string(fields: JsonObject, name: str, place: FieldPath) -> str:
+def string(fields: JsonObject, name: str, path: FieldPath) -> str:
     """The string in that field; BadRequest if it is none."""
     value = fields.get(name)
     if not isinstance(value, str):
-        raise _wrong(value, place.field(name), str)
+        raise _wrong(value, path.field(name), str)
     return value
 
 
-def nonempty_string(fields: JsonObject, name: str, place: FieldPath) -> str:
+def nonempty_string(fields: JsonObject, name: str, path: FieldPath) -> str:
     """The string in that field, which may not be empty; BadRequest if it is or is none."""
-    text = string(fields, name, place)
+    text = string(fields, name, path)
     if not text:
-        raise place.field(name).bad("may not be empty")
+        raise path.field(name).bad("may not be empty")
     return text
 
 
-def optional(fields: JsonObject, name: str, place: FieldPath) -> str:
+def optional(fields: JsonObject, name: str, path: FieldPath) -> str:
     """The string in that field, "" if there is nothing; BadRequest if it is something else."""
-    return "" if fields.get(name) is None else string(fields, name, place)
+    return "" if fields.get(name) is None else string(fields, name, path)
 
 
-def flag(fields: JsonObject, name: str, place: FieldPath) -> bool:
+def flag(fields: JsonObject, name: str, path: FieldPath) -> bool:
     """The boolean in that field, false if there is nothing; BadRequest if it is something else."""
     value = fields.get(name)
     if value is not None and not isinstance(value, bool):
-        raise _wrong(value, place.field(name), bool)
+        raise _wrong(value, path.field(name), bool)
     return value is True
 
 
-def number(fields: JsonObject, name: str, place: FieldPath) -> int | float:
+def number(fields: JsonObject, name: str, path: FieldPath) -> int | float:
     """The number in that field; BadRequest if it is none."""
     value = fields.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _wrong(value, place.field(name), float)
+        raise _wrong(value, path.field(name), float)
     return value
 
 
-def whole_number(fields: JsonObject, name: str, place: FieldPath) -> int:
+def whole_number(fields: JsonObject, name: str, path: FieldPath) -> int:
     """The whole number in that field; BadRequest if it is none."""
     value = fields.get(name)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _wrong(value, place.field(name), int)
+        raise _wrong(value, path.field(name), int)
     return value
 
 
-def _wrong(value: Json, place: FieldPath, kind: type) -> BadRequest:
-    return place.bad("Field required" if value is None else f"must be {_KINDS[kind]}")
+def _wrong(value: Json, path: FieldPath, kind: type) -> BadRequest:
+    return path.bad("Field required" if value is None else f"must be {_KINDS[kind]}")

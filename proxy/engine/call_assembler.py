@@ -114,7 +114,6 @@ class CallAssembler:
     def feed(self, deltas: Iterable[CallDelta]) -> tuple[Event, ...]:
         """Take the deltas of one chunk; give what they open and add."""
         self._begin_chunk()
-        self._writer.regular = True
         events: list[Event] = []
         for delta in deltas:
             if delta.complete:
@@ -147,7 +146,7 @@ class CallAssembler:
     def _begin_chunk(self) -> None:
         self.assigned = []
         self.ended = []
-        self._writer.unchanged = True
+        self._writer.begin_chunk()
 
     def _outcome_of(self, events: Sequence[Event]) -> DeltaOutcome:
         """What became of the last deltas, which gave these events."""
@@ -195,11 +194,11 @@ class CallAssembler:
         if delta.fields is not None:
             self._note_fields(call, delta.fields)
         if not delta.standard:
-            self._writer.regular = False
+            self._writer.mark_irregular()
         if delta.index != call.number:
-            self._writer.regular = False
+            self._writer.mark_irregular()
         if not _names_as_expected(delta, begins=begins):
-            self._writer.regular = False
+            self._writer.mark_irregular()
 
     def _note_fields(self, call: PendingCall, fields: CallFields) -> None:
         """Note what else a delta says of its call."""
@@ -207,7 +206,7 @@ class CallAssembler:
         call.fields.add(fields)
         if any(isinstance(event, CallArguments) and event.index == call.index for event in self.ended):
             # They leave with what an earlier delta of the chunk let go of the call, so the chunk cannot say them too.
-            self._writer.regular = False
+            self._writer.mark_irregular()
 
     def _policy_of(self, call: PendingCall) -> ReleasePolicy:
         """What may leave of a call whose name is known: it goes out live, unless a rule may still change its name, or
@@ -241,7 +240,7 @@ class CallAssembler:
                 continue
             self.ended += released
             if not call.all_left:
-                self._writer.unchanged = False
+                self._writer.mark_changed()
         return events
 
     def _end(self, call: PendingCall) -> list[Event]:
@@ -259,7 +258,7 @@ class CallAssembler:
         """Take a call that is said as a whole, late: what has not come of it is taken from there (F25)."""
         # {"delta": {"tool_calls": [{"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": ""}}]}}
         # {"delta": {}, "message": {"tool_calls": [{"id": "call_1", "function": {"arguments": "{}"}}]}}
-        self._writer.regular = False
+        self._writer.mark_irregular()
         call = self._calls.completed_by(delta)
         if call is None:
             index = self._calls.unused_index()
@@ -276,7 +275,10 @@ class CallAssembler:
         return self._feed_delta(CallDelta(call.server_index, call.server_id, name, missing))
 
     def _missing_of(self, call: PendingCall, arguments: str) -> str:
-        """What of all of its arguments a call still lacks."""
+        """The part of a call's `arguments`, said as a whole, that has not come yet: `: 1}` of `{"a": 1}`.
+
+        It is "" if all of them have come, or what has come is not their beginning.
+        """
         if call.state is CallState.COMPLETE:
             return ""
         received = "" if self._lacks_arguments(call) else call.text.lstrip()
@@ -305,7 +307,7 @@ class CallAssembler:
 
     def _feed_excess(self, call: PendingCall, excess: str, index: int | None) -> list[Event]:
         """What stands behind the object of a call, in a delta of this index."""
-        self._writer.regular = False
+        self._writer.mark_irregular()
         if call.trailing:
             call.trailing.append(excess)
             return []

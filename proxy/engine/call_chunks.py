@@ -1,8 +1,13 @@
-"""Chunks that hold nothing but pieces of structured calls: they leave as they came if nothing of them is changed (C1).
+r"""Chunks that hold nothing but pieces of structured calls: they leave as they came if nothing of them is changed (C1).
 
 A piece may have to wait: a call opens with the first byte of its first value, and a mark that could end a string waits
 for what follows it. Until that is told the chunks wait with it, whole. If all of their bytes leave unchanged then, they
 leave as the very bytes that came; else what of them may leave is written anew, with what else the chunks say.
+
+    {"delta": {"tool_calls": [{"index": 0, "id": "call_1", "function": {"name": "read", "arguments": "{\"path\": "}}]}}
+    {"delta": {"tool_calls": [{"index": 0, "function": {"arguments": "\"a."}}]}}
+
+The first of these waits for the second, with whose first mark the call opens; then both leave as they came.
 """
 
 from __future__ import annotations
@@ -59,14 +64,14 @@ class CallChunks:
     `unsaid` is what else the server says of each open call, by its index: what is written anew takes it along.
     """
 
-    __slots__ = ("_bytes", "_choice", "_given", "_parted", "_waiting", "unsaid")
+    __slots__ = ("_bytes", "_choice", "_parted", "_released", "_waiting", "unsaid")
 
     def __init__(self, choice: int) -> None:
         self._choice = choice
         self._waiting: list[_Waiting] = []
         self._bytes = 0
         # What of the waiting chunks may leave already.
-        self._given: list[Event] = []
+        self._released: list[Event] = []
         # Calls of which a part of a chunk has left, and the rest has not, by number.
         self._parted: dict[int, PendingCall] = {}
         self.unsaid: dict[int, UnsaidFields] = {}
@@ -88,7 +93,7 @@ class CallChunks:
             return self.beside(assigned, with_rest(self._choice, events, chunk))
         self._waiting.append(_Waiting(chunk, assigned))
         self._bytes += len(chunk.raw)
-        self._given += events
+        self._released += events
         if not self._all_left():
             return ()
         return self._passed()
@@ -97,7 +102,7 @@ class CallChunks:
         """True if a chunk may still leave as it came, and there is room for it until then."""
         if outcome is DeltaOutcome.CHANGED:
             return False
-        if outcome is DeltaOutcome.WAIT and self._given:
+        if outcome is DeltaOutcome.WAIT and self._released:
             return False  # what may leave of the others does not wait so long
         if len(self._waiting) >= MAX_WAITING:
             return False
@@ -138,7 +143,7 @@ class CallChunks:
 
     def _given_up(self) -> tuple[Event, ...]:
         """The events of the chunks that wait, which are not forwarded any more."""
-        given = tuple(self._given)
+        given = tuple(self._released)
         if self._waiting:
             # All of the pieces leave with the first chunk; the others may say something else too.
             first, *others = self._waiting
@@ -191,7 +196,7 @@ class CallChunks:
 
     def _clear(self) -> None:
         self._waiting.clear()
-        self._given.clear()
+        self._released.clear()
         self._bytes = 0
 
     def _passed(self) -> tuple[Event, ...]:

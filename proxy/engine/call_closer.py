@@ -37,7 +37,7 @@ class CallCloser:
 
         `stopped` if the model ended by itself and was not cut off.
         """
-        self._writer.unchanged = True
+        self._writer.begin_chunk()
         split = [*split_objects(rejoin_parts(calls), self._limits)]
         events: list[Event] = []
         seen: dict[str, PendingCall] = {}
@@ -73,7 +73,7 @@ class CallCloser:
         return None
 
     def _drop_duplicate(self, call: PendingCall, original: PendingCall) -> None:
-        self._writer.unchanged = False
+        self._writer.mark_changed()
         original.fields.add_all(call.fields)
         self._writer.audit.append(Repair("doubled", call.text, "", "the same object was sent twice", call.name))
 
@@ -85,7 +85,7 @@ class CallCloser:
         if call.may_go_on:
             # {"index": 0, "function": {"arguments": "{\"command\": \"ls\", } -l\"}"}}: its object seemed to end.
             call.rejoin()
-            self._writer.unchanged = False
+            self._writer.mark_changed()
         opening = self._open_as_it_stands(call)
         if call.was_opened:
             return [*opening, *self._close_streaming(call, stopped)]
@@ -94,7 +94,7 @@ class CallCloser:
         return self._close_dropped(call)
 
     def _close_dropped(self, call: PendingCall) -> list[Event]:
-        self._writer.unchanged = False
+        self._writer.mark_changed()
         events: list[Event] = []
         if not call.may_go_on:
             events = self._trailing_text(call)
@@ -140,7 +140,7 @@ class CallCloser:
 
     def _failed(self) -> list[Event]:
         """The error of a call of which the client has a part that was not meant, and cannot be taken back."""
-        self._writer.unchanged = False
+        self._writer.mark_changed()
         self.refused["half_call"] += 1
         broken = "a tool call that had begun cannot be finished: its arguments cannot be read or completed"
         return [Failed(UpstreamBroken(broken))]
@@ -161,7 +161,7 @@ class CallCloser:
         repaired = self._repairer.repair(call.name, live.text, stopped=True)
         if repaired is None or repaired.arguments != live.text:
             return self._rest_as(call, live, repaired)
-        self._writer.unchanged = False
+        self._writer.mark_changed()
         if repaired.name != call.name:
             return None
         call.fixes += repaired.fixes
@@ -169,7 +169,7 @@ class CallCloser:
 
     def _rest_as(self, call: PendingCall, live: LiveArguments, repaired: Repaired | None) -> str | None:
         """The arguments by which an open call says what it was repaired to; None if none can."""
-        self._writer.unchanged = False
+        self._writer.mark_changed()
         if repaired is None:
             return None
         call.fixes += repaired.fixes
@@ -212,7 +212,7 @@ class CallCloser:
 
     def _give_back(self, call: PendingCall, name: str) -> list[Event]:
         """The text of what is no call: nothing that the model wrote is lost."""
-        self._writer.unchanged = False
+        self._writer.mark_changed()
         if name:
             reason, why = "unreadable_arguments", "its arguments cannot be read"
         else:
@@ -234,7 +234,7 @@ class CallCloser:
         text = "".join(call.trailing)
         if not text:
             return []
-        self._writer.unchanged = False
+        self._writer.mark_changed()
         if is_junk(text):
             call.fixes += (Repair("junk", text, "", "it stood behind the object", call.name),)
             return []

@@ -186,15 +186,15 @@ def _index(index: Json) -> int | None:
     return None
 
 
-def _id(given: Json) -> str | None:
+def _id(value: Json) -> str | None:
     """The id as a string; servers send numbers too (F44)."""
     # {"index": 0, "id": 7, "function": {"name": "bash"}}
-    if isinstance(given, bool):
+    if isinstance(value, bool):
         return None
-    if isinstance(given, int):
-        return str(given)
-    if isinstance(given, str):
-        return given
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return value
     return None
 
 

@@ -32,7 +32,7 @@ class CallWriter:
     that opens, by its index.
 
     `regular`: the last deltas are as clients expect them. `unchanged`: what was let go of earlier calls left as it
-    came. `audit` are the repairs of no call.
+    came. Both are true again with each chunk (`begin_chunk`). `audit` are the repairs of no call.
     """
 
     def __init__(
@@ -58,6 +58,18 @@ class CallWriter:
         self.regular = True
         self.unchanged = True
         self.audit: list[Repair] = []
+
+    def begin_chunk(self) -> None:
+        """The deltas of another chunk come, or the end of the reply: nothing is known against them."""
+        self.regular = self.unchanged = True
+
+    def mark_irregular(self) -> None:
+        """The deltas of this chunk are not as clients expect them: they leave in another shape."""
+        self.regular = False
+
+    def mark_changed(self) -> None:
+        """What is let go of earlier calls leaves otherwise than it came, or not at all."""
+        self.unchanged = False
 
     def repeats(self, name: str) -> bool:
         """True if a call of this name was found in the text."""

@@ -25,7 +25,7 @@ from proxy.engine.events import (
     Unchanged,
     with_rest,
 )
-from proxy.engine.held_text import HeldText
+from proxy.engine.held_text import PLAIN_TEXT, HeldText
 from proxy.engine.lane import ANY_TEXT
 from proxy.engine.pending_call import CallLimits
 from proxy.engine.text_calls import TextCalls
@@ -109,7 +109,7 @@ class Choice(TextCalls):
             if scanner is not None and not scanner.fast_path(data):
                 scanner.feed(data.decode("utf-8", "replace"))
             return True
-        if not held.plain:
+        if held.mode is not PLAIN_TEXT:
             return False
         if data.strip():
             self.reasoning_scanner = None
@@ -129,7 +129,7 @@ class Choice(TextCalls):
                 return None
             return ANY_TEXT if self.reasoning_scanner is None else self.reasoning_scanner.lane
         # What leaves as a thought does not leave as it came.
-        if held.queue or not held.plain:
+        if held.queue or held.mode is not PLAIN_TEXT:
             return None
         if self._assembler is not None or self.finish is not None:
             return None
@@ -272,7 +272,8 @@ class Choice(TextCalls):
         events += self._held.leave(self._held.decided)
         # What has named an offered tool is likely a call: the prose before it need not wait for it.
         # No chunk of a thought leaves as it came.
-        if self._held.waits and (self.scanner.confident or self.broken.state is _WAITING or not self._held.plain):
+        leaves_apart = self._held.mode is not PLAIN_TEXT
+        if self._held.waits and (self.scanner.confident or self.broken.state is _WAITING or leaves_apart):
             events += self._held.split()
         return tuple(events)
 
@@ -283,7 +284,7 @@ class Choice(TextCalls):
             # It was all said as text, which goes on: the line ends between the two keep them apart.
             self.audit.append(UNOPENED)
         else:
-            self._held.turn(thinking=mark.thinking)
+            self._held.switch_mode(thinking=mark.thinking)
         return events
 
     def _answer_in_thought(self) -> list[Event]:
@@ -301,13 +302,15 @@ class Choice(TextCalls):
         return (*self._let_go(), *self._feed_as_content(self._echo.give_up()))
 
     def _end_text(self) -> tuple[Event, ...]:
-        """What waits as text, or may repeat a call, leaves: something else came."""
+        """Give the events of the text that waits, because something else than text came: what might have become a call,
+        and what might have repeated one, is text.
+        """
         if not self.waits and not self.scanner.held:
             return ()
         return (*self._let_go(), *self._end_echo())
 
     def _let_go(self) -> list[Event]:
-        """What the scanner holds leaves, and a call that cannot be read."""
+        """Give the events of the text that the scanner holds, and behind them those of a call that cannot be read."""
         return [*self._take_spans(self.scanner.release()), *self._take_spans(self.broken.give_up())]
 
     def _end_broken(self, stopped: bool) -> list[Event]:

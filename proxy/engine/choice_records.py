@@ -39,10 +39,10 @@ def of_echo(text: str) -> Repair:
     return Repair("echo", text, "", "the content only repeats a call")
 
 
-def of_finish(given: str | None, reason: str) -> list[Repair]:
+def of_finish(original: str | None, reason: str) -> list[Repair]:
     """The audit record of a finish that is not the one that the server gave, or that says that the reply was cut."""
-    if reason != given:
-        return [Repair("finish", str(given), reason, "the finish says what left the proxy")]
+    if reason != original:
+        return [Repair("finish", str(original), reason, "the finish says what left the proxy")]
     if was_cut(reason) and reason not in _USUAL_CUTS:
         # Dialects may have no word for it: vLLM's `repetition` is `max_tokens` to a Messages client.
         return [Repair("cut", reason, reason, "the model did not stop by itself: nothing is completed")]

@@ -122,7 +122,7 @@ class Engine:
         return any(says_usage(chunk) for chunk in self._trailing) and self.thoughts != ""
 
     def counted(self, tokens: int) -> None:
-        """So many tokens were thoughts: the usage says so."""
+        """Take the number of tokens that the thoughts of the reply are; the usage at its end will say it."""
         self._thought_tokens = tokens
 
     @property
@@ -243,10 +243,10 @@ class Engine:
 
     def lane(self) -> Lane | None:
         """The lane on which events may pass now without being looked at one by one; None if none may."""
-        found = self._text_lane() or self._call_lane()
-        if found is None:
+        chosen = self._text_lane() or self._call_lane()
+        if chosen is None:
             return None
-        template, plain = found
+        template, plain = chosen
         if self._lane is None or self._lane.template is not template or self._lane.plain is not plain:
             self._lane = lane_of(template, plain)
         return self._lane
@@ -473,9 +473,9 @@ class _NewIds:
     choice: int
     used: set[str]
 
-    def __call__(self, index: int, name: str, given: str) -> str:
-        """The id of a call; `given` is the server's, which is another call's already."""
-        if self.task.policy.ids == "kimi" or _KIMI.fullmatch(given):
+    def __call__(self, index: int, name: str, server_id: str) -> str:
+        """The id of a call whose `server_id` is "", or another call's already."""
+        if self.task.policy.ids == "kimi" or _KIMI.fullmatch(server_id):
             number = len(self.task.ids) + index
             while f"functions.{name}:{number}" in self.used:
                 number += 1

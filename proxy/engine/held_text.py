@@ -21,13 +21,56 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from proxy.engine.choice_delta import ChoiceDelta
 from proxy.engine.events import Chunk, Event, Reasoning, Text, with_rest
 from proxy.limits import MAX_HELD
+from proxy.transitions import next_state
 
 # Nobody needs more of them than that.
 _MAX_BLANKS = 4096
+
+
+class TextMode(Enum):
+    """What the next of the text is. Blanks on both sides of a mark are the template's."""
+
+    # Text, which leaves as it came.
+    TEXT = auto()
+    # Text behind a mark, of which nothing but blanks has come.
+    TEXT_BEGINS = auto()
+    # A thought.
+    THOUGHT = auto()
+    # A thought of which nothing but blanks has come.
+    THOUGHT_BEGINS = auto()
+
+
+class ModeStep(Enum):
+    """What is told of the text."""
+
+    # A thought begins.
+    BEGIN_THOUGHT = auto()
+    # A thought has ended.
+    BEGIN_TEXT = auto()
+    # The first of it has come that is no blank.
+    SAY = auto()
+    # The server tells thoughts from the text.
+    TELL_APART = auto()
+
+
+_MARKS = {
+    ModeStep.BEGIN_THOUGHT: TextMode.THOUGHT_BEGINS,
+    ModeStep.BEGIN_TEXT: TextMode.TEXT_BEGINS,
+    ModeStep.TELL_APART: TextMode.TEXT,
+}
+MODES: dict[TextMode, dict[ModeStep, TextMode]] = {
+    TextMode.TEXT: _MARKS,
+    TextMode.TEXT_BEGINS: {**_MARKS, ModeStep.SAY: TextMode.TEXT},
+    TextMode.THOUGHT: _MARKS,
+    TextMode.THOUGHT_BEGINS: {**_MARKS, ModeStep.SAY: TextMode.THOUGHT},
+}
+# Asked for with every chunk: a global name is found faster than a member of an enum.
+PLAIN_TEXT = TextMode.TEXT
 
 
 @dataclass(slots=True)
@@ -67,13 +110,13 @@ _NO_QUEUE: deque[HeldChunk] = deque()
 class HeldText:
     """The chunks of one choice that wait, in order; what leaves of them is given as events.
 
-    `queue`, `received` and `decided` are read and counted on by the fast path, where nothing waits. `thinking`: the
-    text begins in a thought that the prompt opened.
+    `queue`, `received` and `decided` are read and counted on by the fast path, where nothing waits; `mode` is what the
+    next text is, and read there too. `thinking`: the text begins in a thought that the prompt opened.
     """
 
     __slots__ = (
-        *("decided", "plain", "queue", "received", "thoughts", "_blanks", "_choice", "_thinking"),
-        *("_thoughts_left", "_trims", "_unopened", "_unopened_left"),
+        *("decided", "mode", "queue", "received", "thoughts", "_blanks", "_choice"),
+        *("_thoughts_left", "_unopened", "_unopened_left"),
     )
 
     def __init__(self, choice: int, *, thinking: bool = False) -> None:
@@ -81,11 +124,8 @@ class HeldText:
         self.queue = _NO_QUEUE
         self.received = 0
         self.decided = 0
-        self._thinking = thinking
-        # Blanks on both sides of a mark are the template's: those that come wait until something else does.
-        self._trims = thinking
-        # Text is text, and leaves as it came. Asked for with every chunk.
-        self.plain = not thinking
+        self.mode = TextMode.THOUGHT_BEGINS if thinking else PLAIN_TEXT
+        # The line ends behind a thought so far: they leave with what comes of it behind them.
         self._blanks = ""
         # The thought that the prompt opened: if nothing ends it, it was the answer.
         self._unopened: list[str] = []
@@ -101,16 +141,18 @@ class HeldText:
             return ""
         return "".join(self._unopened)
 
-    def turn(self, *, thinking: bool) -> None:
+    def _move(self, step: ModeStep) -> None:
+        self.mode = next_state(MODES, self.mode, step)
+
+    def switch_mode(self, *, thinking: bool) -> None:
         """Take what follows for a thought, or for text again: all before it has left."""
-        self._thinking, self._trims, self._blanks = thinking, True, ""
-        self.plain = False
+        self._move(ModeStep.BEGIN_THOUGHT if thinking else ModeStep.BEGIN_TEXT)
+        self._blanks = ""
         self._unopened_left = 0
 
     def told_apart(self) -> None:
         """The server tells thoughts from the text, of which nothing but blanks has come: it is text."""
-        self._thinking = self._trims = False
-        self.plain = True
+        self._move(ModeStep.TELL_APART)
         self._unopened_left = 0
 
     @property
@@ -229,8 +271,8 @@ class HeldText:
             waiting.append(final)
         events: list[Event] = []
         for held in waiting:
-            whole = held.sent == held.start
-            if not all((held is final, keep_final, whole)):
+            is_unsent = held.sent == held.start
+            if not all((held is final, keep_final, is_unsent)):
                 held.forward_verbatim = False
             held.final = held is final
             events += self._let_go(held, held.end)
@@ -241,13 +283,16 @@ class HeldText:
         return next((held for held in reversed(self.queue) if held.says_something), None)
 
     def _let_go(self, held: HeldChunk, end: int) -> list[Event]:
-        """What a chunk says up to a position: the chunk itself if it is forwarded verbatim."""
+        """Give the events of a chunk's text between what has left of it and a position, and its reasoning before them.
+
+        They are one `Unchanged` with the bytes that came, if all of the chunk may leave so.
+        """
         events: list[Text | Reasoning] = [*self._take_reasoning(held)]
         text = held.data[held.sent - held.start : end - held.start]
         verbatim = held.forward_verbatim
         if text:
             piece = text.decode("utf-8", "surrogatepass")
-            if self.plain:
+            if self.mode is PLAIN_TEXT:
                 events.append(Text(self._choice, piece))
             else:
                 verbatim = False
@@ -258,18 +303,20 @@ class HeldText:
         return self._with_rest(held, events)
 
     def _apart(self, text: str) -> Iterable[Text | Reasoning]:
-        """The next text, as what it is: a thought without the blanks before it and the line ends behind it, and what
-        follows one without the blanks before it.
+        """The event that says this text, in a reply that has thoughts in its text; none if it is all blanks that are
+        left out. Left out are those before a thought and before what follows it, and the line ends behind a thought.
+
+        `"\nSo I look.\n"` in a thought -> `Reasoning("So I look.")`; `"\n\nDone."` behind it -> `Text("Done.")`
         """
         text = self._blanks + text
         self._blanks = ""
-        if self._trims:
+        if self.mode is not TextMode.THOUGHT:
             text = text.lstrip()
         if not text:
             return ()
-        self._trims = False
-        self.plain = not self._thinking
-        if self.plain:
+        if self.mode is not TextMode.THOUGHT:
+            self._move(ModeStep.SAY)
+        if self.mode is PLAIN_TEXT:
             return (Text(self._choice, text),)
         piece = text.rstrip("\r\n")
         self._blanks = text[len(piece) :][:_MAX_BLANKS]

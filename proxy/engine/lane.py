@@ -63,13 +63,13 @@ class Lane:
         texts = []
         at = 0
         while at < len(body):
-            found = event.match(body, at)
-            if found is None:
+            match = event.match(body, at)
+            if match is None:
                 return None
-            if self.plain.fullmatch(found[1]) is None:
+            if self.plain.fullmatch(match[1]) is None:
                 return None
-            texts.append(found[1])
-            at = found.end()
+            texts.append(match[1])
+            at = match.end()
         return texts or None
 
     def events(self, text: bytes) -> tuple[Text | Reasoning | CallArguments, ...]:

@@ -1,4 +1,11 @@
-"""What decides how much of a call's arguments may leave while they are still being written (contract C2)."""
+r"""What decides how much of a call's arguments may leave while they are still being written (contract C2).
+
+    {"tool_calls": [{"index": 0, "id": "call_1", "function": {"name": "write_file", "arguments": "{\"path\": \"a.p"}}]}
+    {"tool_calls": [{"index": 0, "function": {"arguments": "y\", \"lines\": \"10"}}]}
+
+The tool's `path` is a string: what has come of it leaves at once. Its `lines` are a number, so that `"10"` will become
+`10`: nothing of them leaves before the end.
+"""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Attempt:
     """
 
     __slots__ = (
-        *("left", "silence", "spoke", "_answer", "_call", "_earlier", "_engine", "_exchange", "_held_since"),
+        *("handover", "silence", "spoke", "_answer", "_call", "_earlier", "_engine", "_exchange", "_held_since"),
         *("_keep_back", "_lane", "_plan", "_record", "_reply", "_swallowed", "_times", "_unsent", "_up"),
         *("_watch", "_writer"),
     )
@@ -92,7 +92,7 @@ class Attempt:
         self._call: Call | None = None
         self._times = exchange.outcome.times
         self.silence: Why | None = None
-        self.left = EarlierTry()
+        self.handover = EarlierTry()
         self._lane: ReplyLane | None = None
         self.spoke = False
 
@@ -122,7 +122,7 @@ class Attempt:
             log_crash,
             max_event=exchange.max_event,
             keep_back=self._keep_back,
-            earlier=None if self._earlier is None else self._earlier.left_by_all,
+            earlier=None if self._earlier is None else self._earlier.handover_of_all,
             watch=self._watch,
             record=self._record,
         )
@@ -132,7 +132,7 @@ class Attempt:
 
     @property
     def begun(self) -> bool:
-        """True once something of it must not be said twice."""
+        """True once the client has, or is about to get, something of this try that no other try may say again."""
         return self.spoke or self._reply.started
 
     def run(self) -> Iterator[bytes]:
@@ -142,11 +142,11 @@ class Attempt:
         raw_text = self._up.raw_text
         made = partial(recorded, self._record, self._engine, exchange.outcome)
         healing = self._healing()
-        healed = not_recorded if healing is None else partial(healing.told, values=True)
+        healed = not_recorded if healing is None else partial(healing.as_record, values=True)
         seen = begin_try(exchange.recording, self._up.body, raw_text=raw_text, made=made, healed=healed)
         tape = Recorder(exchange.capture, request, exchange.outcome, raw_text=raw_text, made=made, healing=healing)
         with tape, exchange.upstream.server.open("POST", exchange.path, exchange.headers, self._up.body) as call:
-            parts = tape.listen(call, decoded(call, exchange.wait.receive(call), self._is_over))
+            parts = tape.listen(call, decoded(call, exchange.wait.receive(call), lambda: self._reply.done))
             parts = listened(seen, call, parts)
             first = yield from self._head(parts, call)
             parts = chain((first,), parts)
@@ -169,7 +169,7 @@ class Attempt:
         # All of it is repaired at once, its thoughts may be counted by the server, and it may be kept.
         yield from self._exchange.wait.on_a_thread()
         answered = self._measured(self._observed if exchange.observe else self._whole, whole)
-        if self.kept:
+        if self.withheld:
             self._unsent = answered
             return
         yield answered
@@ -180,7 +180,7 @@ class Attempt:
         return self._engine.calls
 
     @property
-    def kept(self) -> bool:
+    def withheld(self) -> bool:
         """True if the end of the reply is kept back, as one more may follow."""
         return self.silence in self._keep_back
 
@@ -206,23 +206,23 @@ class Attempt:
         return self._earlier.end_with(self._call, as_object(answer.get("usage")))
 
     @property
-    def left_by_all(self) -> EarlierTry:
+    def handover_of_all(self) -> EarlierTry:
         """Return what the next try must know of this one, with the token counts of all tries so far."""
         if self._earlier is None:
-            return self.left
-        return replace(self.left, usage=summed(self._earlier.left_by_all.usage, self.left.usage))
+            return self.handover
+        return replace(self.handover, usage=summed(self._earlier.handover_of_all.usage, self.handover.usage))
 
     def end_after_all(self) -> bytes:
         """The end of a reply that says nothing, and after which no other one came."""
         rest = b""
-        if isinstance(self._reply, StreamReply) and self._reply.kept:
+        if isinstance(self._reply, StreamReply) and self._reply.withheld:
             rest = self._reply.end_after_all()
         return self._unsent + rest
 
     def end_with(self, call: Call, usage: JsonObject) -> bytes:
         """The end of a reply with a call in the place of the broken one; `usage` is what the second try took."""
-        counts = summed(self.left.usage, usage)
-        if isinstance(self._reply, StreamReply) and self._reply.kept:
+        counts = summed(self.handover.usage, usage)
+        if isinstance(self._reply, StreamReply) and self._reply.withheld:
             return self._unsent + self._reply.end_with(call, counts)
         broken = self.broken
         assert broken is not None, "for that it was asked for again"
@@ -244,15 +244,14 @@ class Attempt:
         """The call that cannot be read with which the reply has ended, if that is why it is worth one more try."""
         return self._engine.broken_call if self.silence is Why.BROKEN else None
 
-    def _is_over(self) -> bool:
-        """True once a stream has said all."""
-        return self._reply.done
+    def let_go(self) -> None:
+        """Let what is held leave, for nothing follows it; `spoke` says whether there is anything to be sent."""
+        self._unsent += self._reply.let_go()
+        self.spoke = self.begun
 
     def fail(self, error: ProxyError) -> bytes:
-        """The end of a stream that cannot be finished; says by `spoke` whether there is anything but the error."""
-        ending = self._unsent + self._reply.fail(error)
-        self.spoke = self.spoke or self._reply.started
-        return ending
+        """The end of a stream that cannot be finished."""
+        return self._unsent + self._reply.fail(error)
 
     def note(self) -> None:
         """Tell the outcome what was done."""
@@ -325,15 +324,15 @@ class Attempt:
         yield from self._count_thoughts()
         if reply.ends_long:
             yield from wait.on_a_long_step()
-        yield from self.before_it_is_kept()
+        yield from self.before_it_is_stored()
         self._unsent += self._measured(reply.finish)
         if reply.failure is not None:
             raise reply.failure
-        self.silence, self.left = reply.silence, reply.left
-        if reply.started or not reply.kept:
+        self.silence, self.handover = reply.silence, reply.handover
+        if reply.started or not reply.withheld:
             yield self._ready(ended=True)
 
-    def before_it_is_kept(self) -> Iterator[bytes]:
+    def before_it_is_stored(self) -> Iterator[bytes]:
         """Go to a thread of its own, if the end of the reply may have to wait for the file that it is kept in."""
         if self._exchange.dialect.keeps:
             yield from self._exchange.wait.on_a_thread()
@@ -397,11 +396,11 @@ class Attempt:
         self._exchange.outcome.count_heartbeat()
         return self._reply.heartbeat()
 
-    def _beating(self, whole: Generator[None, None, bytes]) -> Generator[bytes, None, bytes]:
+    def _beating(self, reading: Generator[None, None, bytes]) -> Generator[bytes, None, bytes]:
         """Wait for something whole, with heartbeats."""
         while True:
             try:
-                next(whole)
+                next(reading)
             except StopIteration as done:
                 data: bytes = done.value
                 return data
@@ -441,14 +440,16 @@ class Attempt:
         exchange, request = self._exchange, self._exchange.request
         answer = read_whole(body)
         self._swallowed = says_nothing(answer)
-        self.left = EarlierTry(as_object(answer.get("usage")))
+        self.handover = EarlierTry(as_object(answer.get("usage")))
         self._answer = answer
-        if self._earlier is not None:
-            own, answer = answer, self._earlier.left_by_all.joined(answer)
-            body = body if answer is own else dump_json(answer)
+        joined = None if self._earlier is None else self._earlier.handover_of_all.joined(answer)
+        if joined is not None:
+            answer, body = joined, dump_json(joined)
         try:
             counted = self._counted(answer)
-            return self._repaired_answer(body if counted is answer else dump_json(counted), counted, self._engine)
+            if counted is None:
+                return self._repaired_answer(body, answer, self._engine)
+            return self._repaired_answer(dump_json(counted), counted, self._engine)
         except ProxyError:
             raise
         except Exception as error:  # the outermost boundary of the engine (contract C6)
@@ -457,14 +458,13 @@ class Attempt:
                 raise InternalError("the proxy failed while it read the answer; its log says why") from error
             return body
 
-    def _counted(self, answer: JsonObject) -> JsonObject:
-        """A whole answer whose usage says how many tokens were thoughts; the very same if there are none."""
+    def _counted(self, answer: JsonObject) -> JsonObject | None:
+        """A whole answer whose usage says how many tokens were thoughts; None if there are none."""
         new_engine = partial(self._exchange.engine, self._up.raw_text, self._plan.guided)
         thoughts = thoughts_to_count(answer, self._engine, new_engine)
         tokens = self._exchange.count(self._thoughts_before + thoughts) if thoughts else 0
-        if not tokens:
-            return answer
-        return {**answer, "usage": with_thought_tokens(as_object(answer.get("usage")), tokens)}
+        usage = as_object(answer.get("usage"))
+        return {**answer, "usage": with_thought_tokens(usage, tokens)} if tokens else None
 
     def _observed(self, body: bytes) -> bytes:
         """A whole answer that leaves as it came, whatever it is; what would be made of it is only noted."""
@@ -472,7 +472,7 @@ class Attempt:
         try:
             answer = read_whole(body)
             self._swallowed = says_nothing(answer)
-            self.left = EarlierTry(as_object(answer.get("usage")))
+            self.handover = EarlierTry(as_object(answer.get("usage")))
             self._repaired_answer(body, answer, self._engine)
         except ProxyError as error:
             self._would_fail(error)
@@ -496,5 +496,5 @@ class Attempt:
             reply = answer_as_stream(answer, engine, dialect.writer(expand=True), *listeners)
         else:
             reply = answer_as_answer(body, answer, engine, dialect, *listeners)
-        self.silence = why_again(content, self.left.tokens, engine.broken_call)
+        self.silence = why_again(content, self.handover.tokens, engine.broken_call)
         return reply

@@ -175,7 +175,7 @@ class Recorder:
         answer = Answer(status, content_type, b"".join(self._parts), MAX_CAPTURE, complete=self._complete)
         healing = None
         if self._healing is not None:
-            healing = self._healing.told(values=capture.values)
+            healing = self._healing.as_record(values=capture.values)
         return capture_bytes(about, replace(answer, made=self._made()), capture.credential, healing)
 
 

@@ -115,7 +115,7 @@ class Exchange:
 
     def _second_by_server(self, plan: Plan, error: UpstreamError) -> Plan | None:
         """The plan for what the server shows that it cannot do, or take."""
-        kind = plan.server
+        kind = plan.server_kind
         if not kind and asks_for_proxy(error):
             kind = self.upstream.kind()
         again = second_plan(self.request, plan, error, kind, self.retry_tokens)
@@ -124,13 +124,13 @@ class Exchange:
         return again
 
     def once_more(
-        self, plan: Plan, silence: Why | None, broken: Text | None, *, kept: bool
+        self, plan: Plan, silence: Why | None, broken: Text | None, *, withheld: bool
     ) -> Generator[bytes, None, Plan | None]:
         """The plan for one more try after a reply that says nothing, or that ended with a `broken` call, or None; like
         `second`, it may block.
 
         A swallowed call is asked for by the other parser. If only the second reply shows that there was one, a third
-        may follow: the end of the second was `kept` back.
+        may follow: the end of the second was `withheld`.
         """
         if silence not in self.ask_again:
             return None
@@ -145,7 +145,7 @@ class Exchange:
             return again if broken is None else self._guided(again, broken.broken)
         if again.parse == plan.parse:
             return None
-        if kept:
+        if withheld:
             return again
         if again.parse == "proxy":
             # Part of the reply has left, so it is too late for this one.
@@ -154,8 +154,8 @@ class Exchange:
 
     def _guided(self, plan: Plan, tool: str) -> Plan:
         """The plan by which the server is made to call this tool, in an answer that is whole."""
-        kind = plan.server or self.upstream.kind()
-        return replace(plan, guided=tool, server=kind, transport="whole", second=True)
+        kind = plan.server_kind or self.upstream.kind()
+        return replace(plan, guided=tool, server_kind=kind, transport="whole", second=True)
 
     def note_calls(self, plan: Plan, calls: int) -> None:
         """So many calls are in the reply that went up by this plan. Those that the server had swallowed, and the proxy
@@ -174,5 +174,5 @@ class Exchange:
             return replace(plan, parse="server")
         if not self.auto:
             return plan
-        again = replace(plan, parse="proxy", server=plan.server or self.upstream.kind())
+        again = replace(plan, parse="proxy", server_kind=plan.server_kind or self.upstream.kind())
         return again if proxy_parses(self.request, again) else plan

@@ -32,7 +32,7 @@ class Healing:
     learnt: frozenset[str]
     repairs: tuple[Repair, ...]
 
-    def told(self, *, values: bool) -> JsonObject:
+    def as_record(self, *, values: bool) -> JsonObject:
         """The record as JSON. What was healed is made anew, by the same plan."""
         done: list[Json] = [repair.id for repair in self.repairs]
         known: list[Json] = [*sorted(self.learnt)]

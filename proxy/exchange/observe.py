@@ -56,6 +56,10 @@ class VerbatimReply:
         """Nothing is ever held."""
         return b""
 
+    def let_go(self) -> bytes:
+        """Nothing is ever held."""
+        return b""
+
     def heartbeat(self) -> bytes:
         """A sign of life; none where it could fall into an event."""
         return b"" if self._over else self._writer.heartbeat()
@@ -130,9 +134,9 @@ class ObservedReply:
         return self._reader.silence
 
     @property
-    def left(self) -> EarlierTry:
+    def handover(self) -> EarlierTry:
         """As `StreamReply` says it."""
-        return self._reader.left
+        return self._reader.handover
 
     @property
     def cut(self) -> bool:
@@ -140,7 +144,7 @@ class ObservedReply:
         return False
 
     @property
-    def kept(self) -> bool:
+    def withheld(self) -> bool:
         """Nothing is kept back."""
         return False
 
@@ -176,6 +180,10 @@ class ObservedReply:
     def heartbeat(self) -> bytes:
         """A sign of life."""
         return self._shown.heartbeat()
+
+    def let_go(self) -> bytes:
+        """What is held of a stream that cannot go on, as it is shown."""
+        return self._shown.let_go()
 
     def fail(self, error: ProxyError) -> bytes:
         """The end of a stream that cannot be finished."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from proxy.audit_record import Repair
 from proxy.codec.json_access import as_object
-from proxy.codec.json_text import JsonObject, dump_request
+from proxy.codec.json_text import Json, JsonObject, dump_request
 from proxy.config.rules import Parse, Transport
 from proxy.dialects.chat.request import ChatRequest, is_true
 from proxy.exchange.guided import forced_request, with_one_tool
 from proxy.exchange.second_try import Why
-from proxy.healing.heal import NO_HEALING, HealPlan, heal_request
+from proxy.healing.heal import NO_HEALING, Healed, HealPlan, heal_request
 
 # Servers whose `tool_choice: "none"` keeps the tools in the prompt (docs/configuration.md: who parses).
 KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
@@ -31,7 +31,7 @@ class Plan:
 
     parse: Parse = "server"
     transport: Transport = "live"
-    server: str = ""
+    server_kind: str = ""
     without: tuple[str, ...] = ()
     max_tokens: int | None = None
     second: bool = False
@@ -59,7 +59,7 @@ def upstream_request(request: ChatRequest, plan: Plan) -> UpstreamRequest:
         request = forced_request(request, plan.guided)
     raw_text = proxy_parses(request, plan)
     healed = heal_request(request.body, plan.heal)
-    return UpstreamRequest(_body(request, healed.body, plan, raw_text), raw_text, healed.repairs)
+    return UpstreamRequest(_body(request, healed, plan, raw_text), raw_text, healed.repairs)
 
 
 def proxy_parses(request: ChatRequest, plan: Plan) -> bool:
@@ -73,41 +73,64 @@ def proxy_parses(request: ChatRequest, plan: Plan) -> bool:
         return False
     if request.forced:
         return False
-    return plan.server in KEEPS_TOOLS
+    return plan.server_kind in KEEPS_TOOLS
 
 
-def _body(request: ChatRequest, healed: JsonObject, plan: Plan, raw_text: bool) -> bytes:
+class _Draft:
+    """A body on its way up, and whether it is another one than came."""
+
+    def __init__(self, healed: Healed) -> None:
+        self.body = dict(healed.body)
+        self.changed = healed.changed
+
+    def replace(self, body: JsonObject) -> None:
+        """Another body goes up."""
+        self.body, self.changed = body, True
+
+    def set(self, name: str, value: Json) -> None:
+        """A field gets another value."""
+        self.body[name] = value
+        self.changed = True
+
+    def drop(self, name: str) -> None:
+        """A field is left out, if it is there."""
+        if name in self.body:
+            del self.body[name]
+            self.changed = True
+
+
+def _body(request: ChatRequest, healed: Healed, plan: Plan, raw_text: bool) -> bytes:
     """The body for the upstream: the bytes that came, where nothing in them has to change."""
-    body = dict(healed)
-    if plan.guided and plan.server == "llamacpp":
-        body = with_one_tool(body)
+    draft = _Draft(healed)
+    if plan.guided and plan.server_kind == "llamacpp":
+        draft.replace(with_one_tool(draft.body))
     if raw_text:
-        body["tool_choice"] = "none"
-        if plan.server == "vllm":
-            body["skip_special_tokens"] = False
+        draft.set("tool_choice", "none")
+        if plan.server_kind == "vllm":
+            draft.set("skip_special_tokens", False)
     if plan.transport == "whole" and request.stream:
-        body["stream"] = False
-    _set_stream_options(body, again=plan.again is not None)
+        draft.set("stream", False)
+    _set_stream_options(draft, again=plan.again is not None)
     for name in plan.without:
-        body.pop(name, None)
+        draft.drop(name)
     if plan.max_tokens is not None:
-        body.update({name: plan.max_tokens for name in ("max_tokens", "max_completion_tokens") if name in body})
-    return request.raw if _same(body, request.body) else dump_request(body)
+        _limit_tokens(draft, plan.max_tokens)
+    return dump_request(draft.body) if draft.changed else request.raw
 
 
-def _set_stream_options(body: JsonObject, *, again: bool) -> None:
+def _limit_tokens(draft: _Draft, most: int) -> None:
+    """Give the reply so many tokens, in the words of the request."""
+    for name in ("max_tokens", "max_completion_tokens"):
+        if name in draft.body:
+            draft.set(name, most)
+
+
+def _set_stream_options(draft: _Draft, *, again: bool) -> None:
     """Ask for the usage where the reply is asked for `again`: whether the server's parser swallowed a call is told from
     the tokens. Servers refuse the options beside `stream: false` (F60).
     """
-    options = as_object(body.get("stream_options"))
-    if not is_true(body.get("stream")):
-        body.pop("stream_options", None)
+    options = as_object(draft.body.get("stream_options"))
+    if not is_true(draft.body.get("stream")):
+        draft.drop("stream_options")
     elif again and options.get("include_usage") is not True:
-        body["stream_options"] = {**options, "include_usage": True}
-
-
-def _same(body: JsonObject, original: JsonObject) -> bool:
-    """True if nothing was replaced, added or left out; values are compared by identity, since none is changed."""
-    if body.keys() != original.keys():
-        return False
-    return all(body[key] is original[key] for key in body)
+        draft.set("stream_options", {**options, "include_usage": True})

@@ -34,7 +34,7 @@ class RepetitionWatch:
         self._period = period
         self._recent = ""
         self._new = 0
-        self.found = ""
+        self.repeated = ""
 
     def observe(self, event: Event) -> None:
         """Take what an event says."""
@@ -48,13 +48,13 @@ class RepetitionWatch:
                 self.feed(event.fragment)
 
     def feed(self, text: str) -> None:
-        """Take the next text; `found` is the piece that repeats, once one does."""
+        """Take the next text; `repeated` is the piece that repeats, once one does."""
         period = self._period
         self._recent = (self._recent + text)[-period.stretch :]
         self._new += len(text)
         if self._new >= period.longest and len(self._recent) == period.stretch:
             self._new = 0
-            self.found = self._repeated()
+            self.repeated = self._repeated()
 
     def _repeated(self) -> str:
         recent = self._recent
@@ -67,6 +67,7 @@ class RepetitionWatch:
     @property
     def record(self) -> tuple[Repair, ...]:
         """The audit record of the repetition, if there was one."""
-        if not self.found:
+        if not self.repeated:
             return ()
-        return (Repair("repetition", self.found, "", "the model repeated itself; the model server was told to stop"),)
+        why = "the model repeated itself; the model server was told to stop"
+        return (Repair("repetition", self.repeated, "", why),)

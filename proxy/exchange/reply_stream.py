@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from enum import Enum, auto
 
 from proxy.codec import sse
 from proxy.codec.json_access import as_object
@@ -29,8 +28,11 @@ from proxy.exchange.guided import events_instead
 from proxy.exchange.repetition import RepetitionWatch
 from proxy.exchange.reply_content import ContentLevel, ReplyContent
 from proxy.exchange.reply_record import ReplyRecord
+from proxy.exchange.reply_state import DONE as UPSTREAM_DONE
+from proxy.exchange.reply_state import IN_ENGINE, MAY_END, OVER, PASSES, TRANSITIONS, ReplyState, ReplyStep
 from proxy.exchange.second_try import EarlierTry, Why, envelope_of, why_again
 from proxy.limits import MAX_EVENT
+from proxy.transitions import next_state
 
 # Bytes of events that wait to leave as they came.
 MAX_KEPT = 4 * 1024 * 1024
@@ -42,19 +44,8 @@ LONG = 8 * 1024
 _ENDS_A_CALL = re.compile(rb'"name": ?"|"content": ?"[^"]')
 
 
-class ReplyState(Enum):
-    """The treatment of the upstream's next events."""
-
-    # The engine reads it.
-    READING = auto()
-    # The engine raised what it never should: it leaves as it comes (contract C6).
-    PASSING = auto()
-    # The engine has said its last, or the reply has failed.
-    ENDED = auto()
-
-
 # Asked for with every event: a global name is found faster than a member of an enum.
-_READING, _PASSING, _ENDED = ReplyState.READING, ReplyState.PASSING, ReplyState.ENDED
+_READING, _PASSING = ReplyState.READING, ReplyState.PASSING
 
 
 def never_enough() -> bool:
@@ -68,14 +59,14 @@ class StreamReply:
     `failure` is set when the reply cannot be finished: what was given until then is to be sent, then the error.
     `started` is true once something was given that the client must not get twice (content, a call, the finish).
     `on_crash` is told of an exception that the engine should never raise (contract C6). `silence` says, once
-    the reply has ended, why it is worth one more try, if it is; if that is one of `keep_back` its end is kept (`kept`).
+    the reply has ended, why it is worth one more try, if it is; if that is one of `keep_back` its end is `withheld`.
     `earlier` is the try before, which goes on in this one. `watch` tells whether the model repeats itself: then the
     reply is `cut`, and ends as one that grew too long. `record` is told what the reply says.
     """
 
     __slots__ = (
-        *("failure", "silence", "started", "_changed", "_content", "_decoder", "_done", "_earlier", "_ending"),
-        *("_engine", "_envelope", "_events", "_keep_back", "_kept", "_lane", "_on_crash", "_passed"),
+        *("failure", "silence", "started", "_changed", "_content", "_decoder", "_earlier", "_ending"),
+        *("_engine", "_envelope", "_events", "_keep_back", "_unsent_size", "_lane", "_on_crash", "_passed"),
         *("_passed_size", "_record", "_sequence", "_state", "_teller", "_unsent", "_usage", "_watch", "_writer"),
     )
 
@@ -103,15 +94,13 @@ class StreamReply:
         self._teller: LaneTeller | None = None
         self._passed: list[bytes] = []
         self._passed_size = 0
-        # The upstream said `[DONE]`.
-        self._done = False
         # True once the rest of the reply could not leave as the upstream's own bytes any more.
         self._changed = not writer.verbatim or earlier is not None
         # The number of the last event that was parsed; `Chunk.sequence` and `Unchanged.sequence` are such numbers.
         self._sequence = 0
         # Events not yet sent as they came, by number: what goes on if the engine fails (contract C6).
         self._unsent: dict[int, bytes] = {}
-        self._kept = 0
+        self._unsent_size = 0
         # The counts that the server gave for this reply, and what the first of its chunks says of all of them.
         self._usage: JsonObject = {}
         self._envelope: JsonObject = {}
@@ -125,35 +114,36 @@ class StreamReply:
         self.started = False
         self.failure: ProxyError | None = None
 
+    def _move(self, step: ReplyStep) -> None:
+        self._state = next_state(TRANSITIONS, self._state, step)
+
     @property
     def held(self) -> bool:
         """True while text waits that may become a call."""
-        if self._state is not _READING:
-            return False
-        return self._engine.held
+        return self._state in IN_ENGINE and self._engine.held
 
     @property
     def done(self) -> bool:
         """True once the upstream said `[DONE]`."""
-        return self._done
+        return self._state in UPSTREAM_DONE
 
     @property
     def swallowed(self) -> bool:
         """True for a finished reply that used tokens and said nothing: the server's parser may have eaten a call."""
-        return self._done and self._content.used_without_a_word(EarlierTry(self._usage).tokens)
+        return self.done and self._content.used_without_a_word(EarlierTry(self._usage).tokens)
 
     @property
-    def kept(self) -> bool:
+    def withheld(self) -> bool:
         """True if the end of the reply is kept back."""
         return self.silence in self._keep_back
 
     @property
     def cut(self) -> bool:
         """True once the model repeats itself: the upstream need not go on."""
-        return self._watch is not None and self._watch.found != ""
+        return self._watch is not None and self._watch.repeated != ""
 
     @property
-    def left(self) -> EarlierTry:
+    def handover(self) -> EarlierTry:
         """Return what the next try must know of this one."""
         if not self.started:
             return EarlierTry(self._usage)
@@ -167,13 +157,13 @@ class StreamReply:
     @property
     def ends_long(self) -> bool:
         """True if to end the reply may take milliseconds: something large would be read once more."""
-        if self._state is _PASSING:
+        if self._state in PASSES:
             return False
         return self._engine.size > LONG
 
     def takes_long(self, data: bytes) -> bool:
         """True if to receive these bytes may take milliseconds, and cannot be cut between two events."""
-        if self._state is _PASSING:
+        if self._state in PASSES:
             return False
         if self._decoder.waiting > LONG:
             return True
@@ -205,9 +195,7 @@ class StreamReply:
         if self._watch is not None:
             # What leaves by the lane is seen too late.
             return False
-        if not self.started or self._done:
-            return False
-        if self._state is not _READING or self.failure is not None:
+        if not self.started or self._state is not _READING:
             return False
         return self._decoder.between_events and not (self._events or self._unsent or self._engine.held)
 
@@ -229,7 +217,7 @@ class StreamReply:
         lane, text = self._lane, b"".join(self._passed)
         self._passed.clear()
         self._passed_size = 0
-        if lane is not None and text and self._state is not _PASSING:
+        if lane is not None and text and self._state not in PASSES:
             if self._content.level is not ContentLevel.ANSWER:
                 self._content.observe(lane.events(text))
             if self._teller is not None:
@@ -253,7 +241,7 @@ class StreamReply:
             try:
                 self._events[:0] = reversed(self._decoder.feed(data))
             except ProxyError as error:
-                self.failure = error
+                self._break_off(error)
                 return b""
         written: list[bytes] = []
         try:
@@ -263,7 +251,7 @@ class StreamReply:
                     break
         except Exception as error:  # a defect of the writer; what was written before it is not lost
             self._on_crash(error)
-            self.failure = InternalError("the proxy failed while it wrote the reply; its log says why")
+            self._break_off(InternalError("the proxy failed while it wrote the reply; its log says why"))
         if self.failure is not None:
             self._events.clear()
         return b"".join(written)
@@ -275,20 +263,20 @@ class StreamReply:
         try:
             written = b"".join(self._event(event, last=True) for event in self._decoder.finish())
         except ProxyError as error:
-            self.failure = error
-        if self.cut and not self._done:
+            self._break_off(error)
+        if self.cut and not self.done:
             written += self._cut_off()
         if self.failure is not None:
             return written
-        if self._state is not _PASSING:
+        if self._state in MAY_END:
             written += self._written(self._last_events())
-        if self.kept:
+        if self.withheld:
             return written
         return written + self._end()
 
     def _cut_off(self) -> bytes:
         """The events of an upstream that was told to stop: its finish, and that it is done."""
-        self._done = True
+        self._move(ReplyStep.DONE)
         entry: JsonObject = {"index": 0, "delta": {}, "finish_reason": "length"}
         body: JsonObject = {**self._envelope, "object": "chat.completion.chunk", "choices": [entry]}
         self._sequence += 1
@@ -307,28 +295,26 @@ class StreamReply:
 
     def _end(self) -> bytes:
         """The end of a reply. One that went on as the upstream's own bytes ends as the upstream ended it."""
-        if self.failure is not None:
-            return b""
-        if self._state is _PASSING and not self._done:
+        if self._state in (_PASSING, ReplyState.FAILED):
             return b""
         try:
             return self._writer.end()
         except ProxyError as error:
-            self.failure = error
+            self._fail(error)
             return b""
 
     def _last_events(self) -> tuple[Event, ...]:
         """The engine's last events, without those that are kept back."""
-        self._state = _ENDED
-        events = tuple(self._guarded(lambda: self._engine.finish(done=self._done)))
+        events = tuple(self._guarded(lambda: self._engine.finish(done=self.done)))
         self._content.observe(events)
-        if self._state is _ENDED:
+        if self._state in MAY_END:
+            self._move(ReplyStep.END)
             self.silence = why_again(self._content, EarlierTry(self._usage).tokens, self._engine.broken_call)
-        if self.kept:
-            return self._kept_back(events)
+        if self.withheld:
+            return self._without_end(events)
         return events
 
-    def _kept_back(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
+    def _without_end(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
         """The last events that leave now: those before the end. Reasoning that the text leaves open is closed, as
         a text is to follow; behind a broken call nothing but a call does, or the end that is kept.
         """
@@ -359,21 +345,20 @@ class StreamReply:
 
     def fail(self, error: ProxyError) -> bytes:
         """The end of a stream that cannot be finished: what is held goes first, as text."""
-        held = self.release() if self._state is _READING else b""
-        return held + self._writer.error(error)
+        return self.let_go() + self._writer.error(error)
+
+    def let_go(self) -> bytes:
+        """What is held of a stream that cannot go on, as text."""
+        return self.release() if self._state in IN_ENGINE else b""
 
     def _event(self, event: sse.ServerSentEvent, *, last: bool = False) -> bytes:
         """One upstream event; the `last` one lacked its blank line, so it may be cut."""
-        if self._done:
-            return b""
-        if self.failure is not None:
-            return b""
-        if self._state is _PASSING:
-            return event.raw
+        if self._state is not _READING:
+            return event.raw if self._state is _PASSING else b""
         if event.data is None:
             return self._writer.comment(event.raw)
         if event.data.strip() == DONE:
-            self._done = True
+            self._move(ReplyStep.DONE)
             return b""
         try:
             passed = self._engine.fast_path(event.raw)
@@ -388,7 +373,7 @@ class StreamReply:
         except ValueError:
             body = None
         if body is None and last:
-            self.failure = UpstreamBroken("the model server's reply ended in the middle of an event")
+            self._break_off(UpstreamBroken("the model server's reply ended in the middle of an event"))
             return b""
         if not isinstance(body, dict):
             # Not ours to understand; it passes.
@@ -405,8 +390,8 @@ class StreamReply:
         self._sequence += 1
         if self._changed:
             return self._sequence
-        self._kept += len(raw)
-        if self._kept > MAX_KEPT:
+        self._unsent_size += len(raw)
+        if self._unsent_size > MAX_KEPT:
             self._changed = True
             self._unsent.clear()
         else:
@@ -418,7 +403,7 @@ class StreamReply:
         if self._earlier is None:
             return chunk
         body = self._earlier.joined(chunk.body)
-        if body is chunk.body:
+        if body is None:
             return chunk
         return Chunk(body, sse.encode(dump_json(body)), chunk.sequence)
 
@@ -447,7 +432,7 @@ class StreamReply:
             self._record.give_up()
         if self._changed:
             return (Failed(InternalError("the proxy failed while it read the reply; its log says why")),)
-        self._state = _PASSING
+        self._move(ReplyStep.CRASH)
         self.started = True
         return tuple(Unchanged(raw, (), sequence) for sequence, raw in self._unsent.items())
 
@@ -458,7 +443,7 @@ class StreamReply:
                 self._fail(event.error)
                 break
             if isinstance(event, Unchanged):
-                self._kept -= len(self._unsent.pop(event.sequence, b""))
+                self._unsent_size -= len(self._unsent.pop(event.sequence, b""))
             else:
                 self._changed = True
                 self._unsent.clear()
@@ -469,7 +454,7 @@ class StreamReply:
                 break
             if data and not self.started:
                 self.started = not isinstance(event, Unchanged) or bool(event.events)
-            if not (self._content.answered or self._state is _ENDED):
+            if not (self._content.answered or self._state in OVER):
                 self._content.observe((event,))
             if self._watch is not None:
                 self._watch.observe(event)
@@ -479,7 +464,14 @@ class StreamReply:
         return b"".join(out)
 
     def _fail(self, error: ProxyError) -> None:
-        self.failure, self._state = error, _ENDED
+        """The reply cannot go on."""
+        self.failure = error
+        self._move(ReplyStep.FAIL)
+
+    def _break_off(self, error: ProxyError) -> None:
+        """Nothing more can be read, or written, of what comes; what the engine holds is not lost."""
+        self.failure = error
+        self._move(ReplyStep.BREAK_OFF)
 
 
 def is_done(event: sse.ServerSentEvent) -> bool:

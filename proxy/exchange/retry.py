@@ -47,12 +47,12 @@ _MAX_TOKENS = ("max_tokens", "max_completion_tokens")
 
 
 def second_plan(
-    request: ChatRequest, plan: Plan, error: UpstreamError, server: str, least: int = RETRY_TOKENS
+    request: ChatRequest, plan: Plan, error: UpstreamError, server_kind: str, least: int = RETRY_TOKENS
 ) -> Plan | None:
     """The plan for a second try after this error, or None if there is to be none.
 
-    `server` is the kind of server as far as it is known; with fewer tokens than the `least` no answer is worth a try:
-    it would be cut off, and a client that is told what is wrong makes room.
+    `server_kind` is "" as long as it is not known; with fewer tokens than the `least` no answer is worth a try: it
+    would be cut off, and a client that is told what is wrong makes room.
     """
     if plan.second:
         return None
@@ -63,7 +63,7 @@ def second_plan(
         return None
     message = error.message[:_LONGEST]
     if _asks_for_proxy(error.status, message):
-        return _parsed_here(request, plan, replace(again, parse="proxy", server=server))
+        return _parsed_here(request, plan, replace(again, parse="proxy", server_kind=server_kind))
     if error.status != 400:
         return None
     fitting = _fitting(request, again, error, least)

@@ -92,16 +92,14 @@ class EarlierTry:
         used = self.usage.get("completion_tokens")
         return used if isinstance(used, int) else 0
 
-    def joined(self, body: JsonObject) -> JsonObject:
-        """A chunk, or the whole, of the second reply as one of the one reply; the very same where nothing differs."""
+    def joined(self, body: JsonObject) -> JsonObject | None:
+        """A chunk, or the whole, of the second reply as one of the one reply; None where it stays as it is."""
         changed: JsonObject = {**body, **{key: value for key, value in self.envelope.items() if key in body}}
         if isinstance(body.get("usage"), dict):
             changed["usage"] = summed(self.usage, as_object(body["usage"]))
         if self.envelope and "choices" in body:
             changed["choices"] = [_without_role(entry) for entry in objects_in(body["choices"])]
-        if changed == body:
-            return body
-        return changed
+        return None if changed == body else changed
 
 
 def envelope_of(body: JsonObject) -> JsonObject:

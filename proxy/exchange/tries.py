@@ -36,14 +36,14 @@ def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
             goes_on = yield from tries.try_again(attempt, error)
             if goes_on:
                 continue
-            yield from attempt.before_it_is_kept()
+            yield from attempt.before_it_is_stored()
             ending = tries.fail(attempt, error)
             if ending is None:
                 raise
             yield ending
             return
         except Exception as error:  # the outermost boundary: a stream that has begun can only end by its error event
-            yield from attempt.before_it_is_kept()
+            yield from attempt.before_it_is_stored()
             ending = tries.crash(attempt, error)
             if ending is None:
                 raise
@@ -76,10 +76,11 @@ class _Tries:
 
     def go_on(self, attempt: Attempt) -> Generator[bytes, None, bool]:
         """True if the reply that has ended says nothing, or ended with a broken call, and is asked for once more."""
-        plan = yield from self._exchange.once_more(self._plan, attempt.silence, attempt.broken, kept=attempt.kept)
+        once_more = self._exchange.once_more
+        plan = yield from once_more(self._plan, attempt.silence, attempt.broken, withheld=attempt.withheld)
         if plan is None:
-            if attempt.kept:
-                yield from attempt.before_it_is_kept()
+            if attempt.withheld:
+                yield from attempt.before_it_is_stored()
                 yield attempt.end_after_all()
             self._exchange.note_calls(self._plan, attempt.calls)
             return False
@@ -98,17 +99,19 @@ class _Tries:
         return True
 
     def fail(self, attempt: Attempt, error: ProxyError) -> bytes | None:
-        """The end of a reply that cannot be finished; None where the error can be a status."""
+        """The end of a reply that cannot be finished; None where the error can be a status: then it is raised, and the
+        web layer takes the secrets out of it and tells the outcome.
+        """
         exchange = self._exchange
-        redact_error(error, exchange.secrets)
         instead = self._end_of_earlier(attempt)
         if instead is not None:
             return instead
-        exchange.outcome.fail(error)
-        ending = attempt.fail(error)
+        attempt.let_go()
         if not self.committed and not (attempt.spoke and exchange.request.stream):
             return None
-        return ending
+        redact_error(error, exchange.secrets)
+        exchange.outcome.fail(error)
+        return attempt.fail(error)
 
     def crash(self, attempt: Attempt, error: Exception) -> bytes | None:
         """The end of a reply in which the proxy failed; None where the error can be a status."""

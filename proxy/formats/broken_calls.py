@@ -23,6 +23,7 @@ from proxy.formats.xml_tags import SEPARATOR
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import NotACall, Rejection, Truncated
 from proxy.parsing.markdown import Markdown
+from proxy.transitions import next_state
 
 # The beginnings of calls that say so themselves, each with what closes it, or the beginning of that.
 _CLOSERS: dict[str, tuple[str, ...]] = {
@@ -59,6 +60,20 @@ class Waiting(Enum):
     OVER = auto()
 
 
+class WaitingStep(Enum):
+    """What happens to that text."""
+
+    # A broken call is seen.
+    SEE = auto()
+    # What waits leaves.
+    GIVE_UP = auto()
+
+
+WAITINGS: dict[Waiting, dict[WaitingStep, Waiting]] = {
+    Waiting.NOTHING: {WaitingStep.SEE: Waiting.WAITING},
+    Waiting.WAITING: {WaitingStep.GIVE_UP: Waiting.OVER},
+    Waiting.OVER: {},
+}
 # Asked for with every chunk: a global name is found faster than a member of an enum.
 _WAITING = Waiting.WAITING
 
@@ -87,6 +102,9 @@ class BrokenCalls:
         self._kept: list[Piece] = []
         self._line_at = -1
 
+    def _move(self, step: WaitingStep) -> None:
+        self.state = next_state(WAITINGS, self.state, step)
+
     @property
     def waits(self) -> bool:
         """True while text waits."""
@@ -111,7 +129,7 @@ class BrokenCalls:
         tool = candidate.evidence.tool
         if opener and tool and _is_meant(candidate, None):
             self._call = BrokenCall(candidate.start, _CLOSERS[opener], tool)
-            self.state = Waiting.WAITING
+            self._move(WaitingStep.SEE)
 
     def refuse(self, candidate: Candidate, buffer: TextBuffer, refusal: NotACall, end: int) -> None:
         """A candidate is no call; it was read up to `end`."""
@@ -138,10 +156,10 @@ class BrokenCalls:
             yield from self.give_up()
 
     def give_up(self) -> Iterable[Piece]:
-        """What waits leaves as what it is."""
+        """Give the pieces that wait, as they are; from now on nothing of this reply waits."""
         if self.state is not _WAITING:
             return ()
-        self.state = Waiting.OVER
+        self._move(WaitingStep.GIVE_UP)
         kept, self._kept = self._kept, []
         return kept
 
@@ -162,16 +180,18 @@ class BrokenCalls:
         return piece.end > self._call.start
 
     def _may_end(self, text: Callable[[int, int], str]) -> bool:
-        """Whether the call may still be what the reply ends with."""
+        """True as long as nothing but closers and blanks stands behind the broken call. `text` gives what stands
+        between two positions of the reply.
+        """
         call = self._call
         if call is None:
             return False
         if call.end < 0 or call.is_cut:
             return True
         behind = text(call.end, call.end + _MOST_BEHIND)
-        found = _BEHIND.match(behind)
-        assert found is not None, "it may match nothing"
-        return len(behind) < _MOST_BEHIND and _BEGUN.match(behind, found.end()) is not None
+        closers = _BEHIND.match(behind)
+        assert closers is not None, "it may match nothing"
+        return len(behind) < _MOST_BEHIND and _BEGUN.match(behind, closers.end()) is not None
 
 
 class _Unwatched(BrokenCalls):
@@ -226,8 +246,8 @@ def _without_closers(text: str) -> str:
     """The text without the closers, brackets and blanks at its end."""
     for _ in range(_MAX_CLOSERS):
         text = text.rstrip(_BRACKETS)
-        found = _CLOSER.search(text, max(0, len(text) - _MAX_CLOSER))
-        if found is None:
+        closer = _CLOSER.search(text, max(0, len(text) - _MAX_CLOSER))
+        if closer is None:
             break
-        text = text[: found.start()]
+        text = text[: closer.start()]
     return text

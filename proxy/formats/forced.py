@@ -25,7 +25,7 @@ def arguments_or(other: FormatParser, name: str) -> FormatParser:
             return (yield from other(cursor))
         start = cursor.pos
         call = yield from called(cursor, name)
-        cursor.evidence.spans.append((start, cursor.pos))
+        cursor.evidence.add_span(start, cursor.pos)
         return (yield from rest_of_calls(cursor, (call,)))
 
     return parse

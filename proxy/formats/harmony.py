@@ -56,7 +56,7 @@ def header(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
         yield from _skip(cursor)
     message = _message(cursor, name, whole_header=written["ends"] is not None)
     calls = yield from readable(cursor, message, strong=True)
-    cursor.evidence.spans.append((start, cursor.pos))
+    cursor.evidence.add_span(start, cursor.pos)
     return (yield from closed(cursor, calls))
 
 
@@ -72,7 +72,7 @@ def _message(cursor: Cursor, name: str, *, whole_header: bool) -> Parsing[tuple[
     if whole_header:
         return ((yield from _json_call(cursor, tool, name, _MESSAGE_ENDS)),)
     call = yield from _json_call(cursor, tool, name, ())
-    cursor.evidence.weak = True
+    cursor.evidence.weaken()
     return (call,)
 
 
@@ -99,7 +99,7 @@ def stripped_header(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     if not name.startswith(_FUNCTIONS):
         raise NotACall("the message goes to no tool")
     call = yield from _json_call(cursor, cursor.tool(name), name, ())
-    cursor.evidence.spans.append((start, cursor.pos))
+    cursor.evidence.add_span(start, cursor.pos)
     return (yield from rest_of_calls(cursor, (call,)))
 
 

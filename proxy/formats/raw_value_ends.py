@@ -136,7 +136,9 @@ class ValueEnds:
         return judged if isinstance(judged, ValueEnd) else None
 
     def _judge(self, chain: Chain) -> Judgement:
-        """Where the value ends if this chain says so, else what of it the value shows."""
+        """What a chain of end tags is: the end of the value and what it closes, or a text that the value shows, and how
+        much of it.
+        """
         if self._cursor.void:
             return self._judge_void(chain)
         placed = self._is_placed(chain)

@@ -127,7 +127,7 @@ class RawValues:
         lines = Lines(self._lined, self._call_lined, indented=self._indented)
         ends = ValueEnds(cursor, markup, others, lines, own_line=own_line, call_end=self._call_end)
         end = yield from ends.find()
-        cursor.evidence.raw_values = True
+        cursor.evidence.end_raw_value()
         if ends.seen.first is not None:
             self._splits += end.end <= ends.seen.first.start
         cursor.reject_if(self._splits > MAX_SPLITS, "too many end tags are missing")

@@ -64,7 +64,8 @@ def first_thing(parsers: Mapping[bytes, tuple[str, bytes, FormatParser]], *, res
         cursor.context = replace(cursor.context, first=True)
         if opener not in parsers:
             return (yield from _residue(cursor, opener))
-        cursor.evidence.format, then, parse = parsers[opener]
+        name, then, parse = parsers[opener]
+        cursor.evidence.tell_format(name)
         if then and (yield from cursor.ahead(_behind(cursor, opener))) not in then:
             raise NotACall("no call begins so")
         return (yield from parse(cursor))
@@ -134,7 +135,7 @@ def _bare_name(cursor: Cursor, opener: bytes) -> Parsing[tuple[RawCall, ...]]:
     tail = yield from cursor.until(_AFTER_NAME, _MAX_TAIL)
     if not tail and (yield from begins_arguments(cursor)):
         call = yield from bare_arguments(cursor, opener.decode())
-        cursor.evidence.spans.append((start, cursor.pos))
+        cursor.evidence.add_span(start, cursor.pos)
         return (yield from rest_of_calls(cursor, (call,)))
     name = opener.decode() + tail.decode().removesuffix("json").strip()
     if name not in cursor.context.tools.names and not name.startswith(_NAMESPACE):
@@ -146,7 +147,7 @@ def _bare_name(cursor: Cursor, opener: bytes) -> Parsing[tuple[RawCall, ...]]:
     if not (yield from _arguments_begin(cursor, may_be_fenced)) or not _TAIL.match(tail):
         raise cursor.refuse("a name alone is no call")
     call = yield from called(cursor, name)
-    cursor.evidence.spans.append((start, cursor.pos))
+    cursor.evidence.add_span(start, cursor.pos)
     return (yield from rest_of_calls(cursor, (call,)))
 
 
@@ -166,5 +167,5 @@ def _json_behind(cursor: Cursor, start: int, name: str) -> Parsing[tuple[RawCall
     if (yield from cursor.byte()) != b"{":
         raise cursor.refuse("the arguments were expected")
     call = yield from called(cursor, name)
-    cursor.evidence.spans.append((start, cursor.pos))
+    cursor.evidence.add_span(start, cursor.pos)
     return (yield from rest_of_calls(cursor, (call,)))

@@ -234,7 +234,7 @@ class Candidate:
             return False
         self.calls = (*(self.calls or ()), *calls)
         self.cursor.pos = other.pos
-        self.evidence.spans += other.evidence.spans
+        self.evidence.add_spans_of(other.evidence)
         return True
 
 

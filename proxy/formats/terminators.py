@@ -67,7 +67,9 @@ def blanks(cursor: Cursor) -> Parsing[bool]:
 
 
 def whole_value(cursor: Cursor) -> Parsing[bytes]:
-    """Read a JSON value like `Reader.value`; brackets that are missing where the call must be over are supplied."""
+    """Read a JSON value, as `Cursor.value` does, and give its text; where the call must be over, the brackets that the
+    value lacks are put behind it.
+    """
     start = cursor.pos
     try:
         return (yield from cursor.value())

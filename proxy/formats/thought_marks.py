@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, auto
 
 from proxy.formats.markers import encoded
 from proxy.formats.reasoning import REASONING_MARKERS, SHARED_CLOSERS, ReasoningMarkers, Section, Thoughts
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import MAX_BLANKS
 from proxy.parsing.markdown import Markdown
+from proxy.transitions import next_state
 
 # So many bytes of one reply are read once more because a thought ended in what was no call.
 MAX_BACK = 1024 * 1024
@@ -47,16 +48,51 @@ class ThoughtMark:
     stray: bool = False
 
 
-class _Inside(Enum):
-    """What the text is in: nothing; a thought that the prompt began, or the reply; an answer with marks around it; what
-    looks like a thought and is text.
-    """
+class Inside(Enum):
+    """What the text is in."""
 
-    NOTHING = "nothing"
-    PROMPTED = "prompted"
-    THOUGHT = "thought"
-    SHOWN = "shown"
-    TEXT = "text"
+    # Nothing: it is the answer.
+    NOTHING = auto()
+    # A thought that the prompt began.
+    PROMPTED = auto()
+    # A thought that the reply began.
+    THOUGHT = auto()
+    # An answer with marks around it.
+    SHOWN = auto()
+    # What looks like a thought, and is text.
+    TEXT = auto()
+
+
+class MarkStep(Enum):
+    """The mark that is come past."""
+
+    # The opener of a thought, where a segment begins.
+    BEGIN_THOUGHT = auto()
+    # The opener of an answer, where a segment begins.
+    BEGIN_ANSWER = auto()
+    # An opener in the midst of text.
+    MENTION = auto()
+    # A closer.
+    CLOSE = auto()
+    # None: the server tells thoughts apart.
+    TELL_APART = auto()
+
+
+_ENDS = {MarkStep.CLOSE: Inside.NOTHING, MarkStep.TELL_APART: Inside.NOTHING}
+_ANYTHING = {
+    **_ENDS,
+    MarkStep.BEGIN_THOUGHT: Inside.THOUGHT,
+    MarkStep.BEGIN_ANSWER: Inside.SHOWN,
+    MarkStep.MENTION: Inside.TEXT,
+}
+# In a thought that the reply began nothing counts but its closers; the prompt's opener may be said once more.
+INSIDES: dict[Inside, dict[MarkStep, Inside]] = {
+    Inside.NOTHING: _ANYTHING,
+    Inside.PROMPTED: _ANYTHING,
+    Inside.THOUGHT: _ENDS,
+    Inside.SHOWN: _ANYTHING,
+    Inside.TEXT: _ANYTHING,
+}
 
 
 class ThoughtMarks:
@@ -64,7 +100,7 @@ class ThoughtMarks:
 
     def __init__(self, thoughts: Thoughts | None) -> None:
         self._unknown = thoughts is not None and thoughts.unknown
-        self._inside = _Inside.PROMPTED if thoughts and thoughts.begun else _Inside.NOTHING
+        self._inside = Inside.PROMPTED if thoughts and thoughts.begun else Inside.NOTHING
         self._closers, self._sections = _tables(thoughts.markers if thoughts else ())
         self._opener = thoughts.begun if thoughts else ""
         self._back = MAX_BACK
@@ -74,10 +110,13 @@ class ThoughtMarks:
         # The mark that was found last and not taken yet.
         self.found: ThoughtMark | None = None
 
+    def _move(self, step: MarkStep) -> None:
+        self._inside = next_state(INSIDES, self._inside, step)
+
     @property
     def prompted(self) -> bool:
         """True in a thought that the reply itself did not open."""
-        return self._inside is _Inside.PROMPTED
+        return self._inside is Inside.PROMPTED
 
     @property
     def state(self) -> object:
@@ -86,7 +125,7 @@ class ThoughtMarks:
 
     @property
     def _thinking(self) -> bool:
-        return self._inside in (_Inside.PROMPTED, _Inside.THOUGHT)
+        return self._inside in (Inside.PROMPTED, Inside.THOUGHT)
 
     @property
     def closer(self) -> str:
@@ -107,7 +146,7 @@ class ThoughtMarks:
 
     def told_apart(self) -> None:
         """The server tells thoughts apart: there are none in the text."""
-        self._inside = _Inside.NOTHING
+        self._move(MarkStep.TELL_APART)
         self._unknown = False
         self._sections = {}
 
@@ -151,21 +190,22 @@ class ThoughtMarks:
         if section is None:
             return
         if not self.fresh:
-            self._inside = _Inside.TEXT
+            self._move(MarkStep.MENTION)
             return
         self.behind = False
         self._opener = mode
         thinking = section is Section.THOUGHT
-        self._inside = _Inside.THOUGHT if thinking else _Inside.SHOWN
+        self._move(MarkStep.BEGIN_THOUGHT if thinking else MarkStep.BEGIN_ANSWER)
         self._unknown = False
         self.found = ThoughtMark(start, end, thinking)
 
     def closed(self, closer: bytes, start: int, end: int) -> int:
         """A closer stands here; gives the place where the reading goes on."""
-        inside, self._inside = self._inside, _Inside.NOTHING
-        if inside is _Inside.TEXT:
+        inside = self._inside
+        self._move(MarkStep.CLOSE)
+        if inside is Inside.TEXT:
             return end
-        stray = inside is _Inside.NOTHING
+        stray = inside is Inside.NOTHING
         if stray and not self._unknown:
             return end
         if closer in SHARED_CLOSERS:

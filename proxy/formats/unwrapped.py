@@ -39,7 +39,7 @@ def closed(cursor: Cursor, calls: tuple[RawCall, ...]) -> Parsing[tuple[RawCall,
             cursor.pos = cursor.back_to = cursor.evidence.kept_text[-1].end
         raise cursor.rejected()
     if cursor.evidence.cut_off:
-        cursor.evidence.weak = True
+        cursor.evidence.weaken()
         _check(cursor, calls)
         return calls
     if cursor.evidence.weak:
@@ -63,7 +63,7 @@ def rest_of_calls(cursor: Cursor, before: tuple[RawCall, ...]) -> Parsing[tuple[
             if calls and (yield from _between(cursor)):
                 continue
             calls += yield from _next_item(cursor)
-        cursor.evidence.weak = True
+        cursor.evidence.weaken()
         _check(cursor, calls)
     except NotACall as refusal:
         if cursor.back_to >= 0:
@@ -97,7 +97,7 @@ def _next_item(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
             raise NotACall("a wrapped call follows")
         cursor.back_to = start
     calls = yield from read_call(cursor)
-    cursor.evidence.spans.append((start, cursor.pos))
+    cursor.evidence.add_span(start, cursor.pos)
     return calls
 
 

@@ -138,7 +138,7 @@ def _check_missing_end(cursor: Cursor, values: dict[str, Json]) -> None:
     """Let a call end with the reply: weak evidence, if the model stopped behind a value."""
     if not values or not cursor.stopped:
         raise cursor.refuse("a parameter or the end of the call was expected")
-    cursor.evidence.weak = True
+    cursor.evidence.weaken()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ def _expect_end(cursor: Cursor) -> Parsing[None]:
     if not (yield from ends_here(cursor)):
         raise cursor.refuse("the end of the call was expected")
     if found is NO_TAG:
-        cursor.evidence.weak = True
+        cursor.evidence.weaken()
 
 
 def _begins(ends: tuple[bytes, ...]) -> tuple[bytes, ...]:

@@ -111,7 +111,7 @@ def _value(text: str) -> Json:
 
 
 def _read_text(text: str, tool: Tool | None) -> str:
-    """The text of the object that the ladder finds, or ""."""
+    """The object that arguments which are no JSON stand for, as JSON; "" if no reader finds one."""
     lists: list[str] = []
     if tool is not None:
         lists = [key for key in tool.properties if tool.is_list(key)]

@@ -26,10 +26,15 @@ IDS = (*(healing.id for healing in HEALINGS), REPEATS)
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """A body as it goes up, the very same one if nothing was healed, and a record for each healing."""
+    """A body as it goes up, and a record for each healing."""
 
     body: JsonObject
     repairs: tuple[Repair, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """True if it is another body than came: whatever is healed is told of."""
+        return bool(self.repairs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ class Cursor:
         before = self.context.calls_before
         # What stands before the first call was let go as it was read.
         begin = start if before else 0
-        self.evidence.kept_text.append(KeptText(begin, self.pos, before))
+        self.evidence.keep_text(KeptText(begin, self.pos, before))
 
     def abandon(self, end: int, rejection: Rejection) -> None:
         """All up to `end` was let go: nothing comes of it, whatever follows."""
@@ -243,12 +243,7 @@ class Cursor:
         """The offered tool of this name; without one this is no call (contract C3)."""
         tool = self.context.tools.resolve(name)
         if tool is not None:
-            evidence = self.evidence
-            if not evidence.named:
-                evidence.tool = tool.name
-            elif evidence.tool != tool.name:
-                evidence.tool = ""
-            evidence.named = True
+            self.evidence.name_tool(tool.name)
             return tool
         why = f"no tool {name!r} is offered"
         if self.context.holds_several and not self.void:

@@ -179,6 +179,38 @@ class Evidence:
     why: str = ""
     rejection: Rejection = Rejection.BROKEN
 
+    def name_tool(self, name: str) -> None:
+        """An offered tool was named: of several ones it is not said which."""
+        if not self.named:
+            self.tool = name
+        elif self.tool != name:
+            self.tool = ""
+        self.named = True
+
+    def weaken(self) -> None:
+        """It counts only if the reply ends with it."""
+        self.weak = True
+
+    def add_span(self, start: int, end: int) -> None:
+        """What stands between these positions would be a call by itself."""
+        self.spans.append((start, end))
+
+    def add_spans_of(self, other: Evidence) -> None:
+        """A candidate that goes on behind this one's end is a part of it."""
+        self.spans += other.spans
+
+    def keep_text(self, kept: KeptText) -> None:
+        """A body within the wrapper stays text."""
+        self.kept_text.append(kept)
+
+    def end_raw_value(self) -> None:
+        """A raw value of it ended."""
+        self.raw_values = True
+
+    def tell_format(self, name: str) -> None:
+        """It is of this format, which only the parser can tell."""
+        self.format = name
+
     def move(self, step: VerdictStep, position: int = -1) -> None:
         """Take a step, which is known since a position."""
         self.verdict, self.since = next_state(VERDICTS, self.verdict, step), position

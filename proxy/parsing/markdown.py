@@ -19,6 +19,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from proxy.transitions import next_state
+
 _TOKEN = re.compile(rb"`++|~++|\n++[^`~\n]*+|[^`~\n]++")
 _MARK = re.compile(rb"[`~\n]")
 # What may stand before a block in its line: quotes and list items hold blocks of their own.
@@ -39,7 +41,7 @@ _BEFORE_TEXT = b" \t-*+0123456789"
 _LEADING = re.compile(rb"[ \t]*")
 
 
-class _Fence(Enum):
+class Fence(Enum):
     """Where in a fenced block the next byte is."""
 
     # In none.
@@ -52,8 +54,41 @@ class _Fence(Enum):
     CLOSING = auto()
 
 
+class FenceStep(Enum):
+    """What comes of a fenced block."""
+
+    # The run that opens it.
+    OPEN = auto()
+    # A backtick in its info string: it was a code span that begins the line.
+    REVOKE = auto()
+    # A run that may close it.
+    CLOSE = auto()
+    # Another run, or text behind the one that may close it.
+    SAY = auto()
+    # The end of the line that opens it, or closes it.
+    END_LINE = auto()
+
+
+FENCES: dict[Fence, dict[FenceStep, Fence]] = {
+    Fence.NONE: {
+        FenceStep.OPEN: Fence.INFO,
+    },
+    Fence.INFO: {
+        FenceStep.REVOKE: Fence.NONE,
+        FenceStep.END_LINE: Fence.INSIDE,
+    },
+    Fence.INSIDE: {
+        FenceStep.CLOSE: Fence.CLOSING,
+        FenceStep.SAY: Fence.INSIDE,
+    },
+    Fence.CLOSING: {
+        FenceStep.CLOSE: Fence.CLOSING,
+        FenceStep.SAY: Fence.INSIDE,
+        FenceStep.END_LINE: Fence.NONE,
+    },
+}
 # Asked for with every chunk of prose: a global name is found faster than a member of an enum.
-_NONE, _CLOSING = _Fence.NONE, _Fence.CLOSING
+_NONE, _INFO, _CLOSING = Fence.NONE, Fence.INFO, Fence.CLOSING
 
 
 @dataclass(slots=True)
@@ -102,10 +137,13 @@ class Markdown:
         self._span = 0
         self._line_span = 0
         # The block that is open, and the run that opened it: its mark, its length, and its column.
-        self._fence = _Fence.NONE
+        self._fence = _NONE
         self._fence_mark = b""
         self._fence_length = 0
         self._fence_indent = 0
+
+    def _move(self, step: FenceStep) -> None:
+        self._fence = next_state(FENCES, self._fence, step)
 
     @property
     def in_code(self) -> bool:
@@ -249,7 +287,7 @@ class Markdown:
         if not token.isspace():
             self.line_start = False
             if self._fence is _CLOSING:
-                self._fence = _Fence.INSIDE
+                self._move(FenceStep.SAY)
 
     def _begin_run(self, token: bytes) -> None:
         head = self._head if len(self._head) < _MAX_HEAD else None
@@ -265,11 +303,11 @@ class Markdown:
         if self._ends_info(run):
             # An info string holds no backtick: this was a code span that began the line.
             self._span = self._line_span = self._fence_length
-            self._fence = _Fence.NONE
-        if self._fence is _Fence.INFO:
+            self._move(FenceStep.REVOKE)
+        if self._fence is _INFO:
             return
         if self._fenced:
-            self._fence = _Fence.CLOSING if self._closes(run, length) else _Fence.INSIDE
+            self._move(FenceStep.CLOSE if self._closes(run, length) else FenceStep.SAY)
         elif length >= _MIN_FENCE and run.begins_block:
             self._open_fence(run, length)
         elif run.mark == b"`" and length:
@@ -277,7 +315,7 @@ class Markdown:
             self._line_span = _toggled(self._line_span, length)
 
     def _open_fence(self, run: _Run, length: int) -> None:
-        self._fence = _Fence.INFO
+        self._move(FenceStep.OPEN)
         self._fence_mark, self._fence_length = run.mark, length
         self._fence_indent = _indent(run.head or b"")
         self._span = self._line_span = 0
@@ -294,7 +332,7 @@ class Markdown:
 
     def _ends_info(self, run: _Run) -> bool:
         """True for backticks in the info string of a fence of backticks."""
-        if self._fence is not _Fence.INFO:
+        if self._fence is not _INFO:
             return False
         return run.mark == b"`" == self._fence_mark
 
@@ -307,8 +345,8 @@ class Markdown:
         return run.length - 1
 
     def _end_line(self) -> None:
-        if self._fence is not _NONE:
-            self._end_line_of_fence()
+        if self._fence is _INFO or self._fence is _CLOSING:
+            self._move(FenceStep.END_LINE)
         if self.line_start:
             if self._fence is _NONE:
                 self._behind_gap = True
@@ -319,13 +357,6 @@ class Markdown:
         self._escaped = False
         self.line_start = True
         self._head = self._before_run = b""
-
-    def _end_line_of_fence(self) -> None:
-        """Go on behind the line that opens a fence, or closes it."""
-        if self._fence is _CLOSING:
-            self._fence = _NONE
-        elif self._fence is _Fence.INFO:
-            self._fence = _Fence.INSIDE
 
     def _end_of_block(self) -> None:
         """See whether indented code may follow this line of text. In a list item all its text is indented."""

@@ -108,7 +108,7 @@ class _Search:
     def __init__(self, readers: tuple[ArgumentReader, ...], hints: Hints) -> None:
         self._readers = readers
         self._hints = hints
-        self._left = MAX_READINGS
+        self._remaining = MAX_READINGS
 
     def readings(self, text: str, before: tuple[ArgumentReader, ...]) -> Iterator[ReadArguments]:
         """The objects of a text that the readers `before` have led to."""
@@ -121,8 +121,8 @@ class _Search:
         for reader in self._readers:
             if not _may_follow(reader, before):
                 continue
-            self._left -= 1
-            if self._left < 0:
+            self._remaining -= 1
+            if self._remaining < 0:
                 return
             value = _read(reader.read, text, self._hints)
             if isinstance(value, dict):

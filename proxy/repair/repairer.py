@@ -1,4 +1,4 @@
-"""A call's name and arguments as they must have been meant: the ladder, the rules and the fixes in their order.
+"""A call's name and arguments as they must have been meant: the readers, the rules and the fixes in their order.
 
 The text is read (`argument_readers`); the rules of the user's own file change what is there; the schema's fixes follow;
 then those rules have the last word, now also on what is missing. At last the built-in rules are tried where the schema
@@ -221,6 +221,6 @@ def _named(name: str, call: _Call) -> Iterator[Repair]:
 def _repairs(steps: Iterable[Step], name: str) -> Iterator[Repair]:
     for step in steps:
         why = step.fix.why
-        if step.place:
-            why += f" (at {step.place})"
+        if step.path:
+            why += f" (at {step.path})"
         yield Repair(step.fix.id, dump(step.before), dump(step.after), why, name)

@@ -43,7 +43,7 @@ _BLANKS_AND_TAG = re.compile(rf"[{_BLANKS}]*+(?:{_TAG.pattern})", re.IGNORECASE)
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
 # What stands at a place: nothing, or one value.
-_Found: TypeAlias = tuple[Json, ...]
+_Slot: TypeAlias = tuple[Json, ...]
 
 
 def applies_to_model(rule: ToolRule, model: str) -> bool:
@@ -94,7 +94,7 @@ def apply_rule(rule: ToolRule, name: str, values: JsonObject, tools: ToolSet) ->
     `MAX_PLACES` places.
     """
     places = tuple(islice(_places(values, rule.parameter), MAX_PLACES + 1))
-    if len(places) > MAX_PLACES or not any(_holds(rule, found) for found in places):
+    if len(places) > MAX_PLACES or not any(_holds(rule, slot) for slot in places):
         return name, values
     if rule.action in _RENAMES_TOOL:
         return _new_name(rule, name, values, tools), values
@@ -116,7 +116,7 @@ def _new_name(rule: ToolRule, name: str, values: JsonObject, tools: ToolSet) -> 
     return tool.name
 
 
-def _places(node: Json, path: tuple[str, ...]) -> Iterator[_Found]:
+def _places(node: Json, path: tuple[str, ...]) -> Iterator[_Slot]:
     """The value at each place that the path names; none at a key that an object lacks.
 
     `("todos", "[]", "content")` names the content of each item of `{"todos": [{"content": "a"}, {}]}`: ("a",), ().
@@ -134,7 +134,7 @@ def _places(node: Json, path: tuple[str, ...]) -> Iterator[_Found]:
         yield from _places(node[step], rest)
 
 
-def _places_of_items(items: list[Json], rest: tuple[str, ...]) -> Iterator[_Found]:
+def _places_of_items(items: list[Json], rest: tuple[str, ...]) -> Iterator[_Slot]:
     for item in items:
         if rest:
             yield from _places(item, rest)
@@ -142,16 +142,16 @@ def _places_of_items(items: list[Json], rest: tuple[str, ...]) -> Iterator[_Foun
             yield (item,)
 
 
-def _member(node: JsonObject, key: str) -> _Found:
+def _member(node: JsonObject, key: str) -> _Slot:
     if key in node:
         return (node[key],)
     return ()
 
 
-def _holds(rule: ToolRule, found: _Found) -> bool:
+def _holds(rule: ToolRule, slot: _Slot) -> bool:
     """True if the rule's condition holds for what stands at a place."""
-    if found:
-        return _CONDITIONS[rule.condition](rule, found[0])
+    if slot:
+        return _CONDITIONS[rule.condition](rule, slot[0])
     return rule.condition in ("missing", "missing_or_empty")
 
 
@@ -227,9 +227,9 @@ def _changed_items(rule: ToolRule, items: list[Json], rest: tuple[str, ...]) -> 
 
 
 def _changed_key(rule: ToolRule, node: JsonObject, key: str) -> JsonObject:
-    found = _member(node, key)
-    after = _after(rule, found)
-    if after is found:
+    slot = _member(node, key)
+    after = _after(rule, slot)
+    if after is slot:
         return node
     if after:
         return {**node, key: after[0]}
@@ -248,25 +248,25 @@ def _renamed(rule: ToolRule, node: JsonObject, key: str) -> JsonObject:
     return {names.get(name, name): item for name, item in node.items()}
 
 
-def _after(rule: ToolRule, found: _Found) -> _Found:
+def _after(rule: ToolRule, slot: _Slot) -> _Slot:
     """The value at a place after the rule; the same object if nothing changes."""
-    if not _holds(rule, found):
-        return found
+    if not _holds(rule, slot):
+        return slot
     if rule.action == "set_default":
-        return _defaulted(rule, found)
-    if not found:
-        return found
+        return _defaulted(rule, slot)
+    if not slot:
+        return slot
     if rule.action == "remove_parameter":
         return ()
-    changed = _CHANGES[rule.action](rule, found[0])
-    if changed is found[0]:
-        return found
+    changed = _CHANGES[rule.action](rule, slot[0])
+    if changed is slot[0]:
+        return slot
     return (changed,)
 
 
-def _defaulted(rule: ToolRule, found: _Found) -> _Found:
-    if found and same(found[0], rule.default[0]):
-        return found
+def _defaulted(rule: ToolRule, slot: _Slot) -> _Slot:
+    if slot and same(slot[0], rule.default[0]):
+        return slot
     return (deepcopy(rule.default[0]),)
 
 

@@ -51,7 +51,7 @@ class Step:
     """A fix that was applied: where, and the value before and after."""
 
     fix: Fix
-    place: str
+    path: str
     before: Json
     after: Json
 
@@ -64,17 +64,17 @@ def apply_fixes(value: Json, schema: Schema, fixes: Iterable[Fix]) -> tuple[Json
 class _SchemaFixer:
     def __init__(self, fixes: tuple[Fix, ...]) -> None:
         self._fixes = fixes
-        self._left = MAX_VALUES
+        self._remaining = MAX_VALUES
         self._validator = Validator(MAX_VALIDATED)
 
-    def apply(self, value: Json, schema: Schema, place: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
+    def apply(self, value: Json, schema: Schema, path: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
         """Fix what is in the value, then the value, until no fix brings it nearer."""
-        self._left -= 1
-        if depth > MAX_DEPTH or self._left < 0:
+        self._remaining -= 1
+        if depth > MAX_DEPTH or self._remaining < 0:
             return value, ()
         if not self._is_odd(value, schema):
             return value, ()
-        now, steps = self._inside(value, schema, place, depth)
+        now, steps = self._inside(value, schema, path, depth)
         best = self._validator.score(now, schema)
         for fix in self._fixes:
             if self._validator.spent or not any(best):
@@ -82,10 +82,10 @@ class _SchemaFixer:
             changed = fix.apply(now, schema, self._validator)
             if changed is now:
                 continue
-            result, inner = self._inside(changed, schema, place, depth)
+            result, inner = self._inside(changed, schema, path, depth)
             reached = self._validator.score(result, schema)
             if self._is_taken(fix, reached, best):
-                steps += (Step(fix, place, now, changed), *inner)
+                steps += (Step(fix, path, now, changed), *inner)
                 now, best = result, reached
         return now, steps
 
@@ -106,7 +106,7 @@ class _SchemaFixer:
             return True
         return self._validator.unknown_keys(value, schema) > 0
 
-    def _inside(self, value: Json, schema: Schema, place: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
+    def _inside(self, value: Json, schema: Schema, path: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
         """Fix the members or items of a value by what the schemas that apply to it say of them."""
         if not isinstance(value, dict | list):
             return value, ()
@@ -116,7 +116,7 @@ class _SchemaFixer:
         steps: list[Step] = []
         fixed: list[Json] = []
         for key, member in members(value):
-            inner, done = self._member(member, inner_schemas(key, schemas), _place(place, key), depth + 1)
+            inner, done = self._member(member, inner_schemas(key, schemas), _path_to(path, key), depth + 1)
             fixed.append(inner)
             steps += done
         if not steps:
@@ -126,20 +126,20 @@ class _SchemaFixer:
         return fixed, tuple(steps)
 
     def _member(
-        self, value: Json, schemas: tuple[Schema, ...], place: str, depth: int
+        self, value: Json, schemas: tuple[Schema, ...], path: str, depth: int
     ) -> tuple[Json, tuple[Step, ...]]:
         """Fix one member or item by all that is said of it."""
         steps: tuple[Step, ...] = ()
-        if self._left < 0:
+        if self._remaining < 0:
             return value, steps
         for schema in schemas:
-            value, done = self.apply(value, schema, place, depth)
+            value, done = self.apply(value, schema, path, depth)
             steps += done
         return value, steps
 
 
-def _place(outer: str, key: str | int) -> str:
-    """A place as records name it: `todos.0.content`."""
+def _path_to(outer: str, key: str | int) -> str:
+    """The path to a place as records name it: `todos.0.content`."""
     if outer:
         return f"{outer}.{key}"
     return str(key)
@@ -152,15 +152,15 @@ def _known_keys(value: JsonObject, schema: Schema, validator: Validator) -> froz
 def _renamed(values: JsonObject, schema: Schema, new_key: Callable[[str], str | None]) -> JsonObject:
     """The object with unknown keys renamed to known ones that are not there; only where one key can be meant."""
     declared = frozenset(key for part in schema.all_parts() for key in part.properties)
-    meant: dict[str, str] = {}
+    resolved: dict[str, str] = {}
     for key in values:
         if key in declared:
             continue
         name = new_key(key)
         if name:
-            meant[key] = name
-    times = Counter(meant.values())
-    new = {key: name for key, name in meant.items() if times[name] == 1}
+            resolved[key] = name
+    times = Counter(resolved.values())
+    new = {key: name for key, name in resolved.items() if times[name] == 1}
     if not new:
         return values
     return {new.get(key, key): value for key, value in values.items()}
@@ -358,21 +358,21 @@ def _ends_in_text(now: JsonObject, schema: Schema, steps: Iterable[Step]) -> boo
 
     `{"path": "p", "content": {"a": {"b": 1}`: nobody knows where that text was meant to end (contract C9).
     """
-    texts = {step.place for step in steps if step.fix.id == "text"}
-    return any(place in texts or _should_be_text(value, part) for place, value, part in _last_values(now, schema))
+    texts = {step.path for step in steps if step.fix.id == "text"}
+    return any(path in texts or _should_be_text(value, part) for path, value, part in _last_values(now, schema))
 
 
 def _last_values(value: Json, schema: Schema) -> Iterator[tuple[str, Json, tuple[Schema, ...]]]:
     """The last value of a value, the last one of that, and so on: its place, and what the schema says of it."""
     validator = Validator()
     schemas: tuple[Schema, ...] = (schema,)
-    place = ""
+    path = ""
     while inside := list(members(value)):
         applied = [part for schema in schemas for part in validator.applied(value, schema)]
         key, value = inside[-1]
         schemas = inner_schemas(key, applied)
-        place = _place(place, key)
-        yield place, value, schemas
+        path = _path_to(path, key)
+        yield path, value, schemas
 
 
 def _should_be_text(value: Json, schemas: Iterable[Schema]) -> bool:

@@ -61,10 +61,7 @@ _MORE_STRINGS = re.compile(r"""(?:[ \t\r\n]++[,;+.%|&]{0,2}|[,;+.%|&]{1,2})[ \t\
 _DOUBLED_END = re.compile(r"""\S["']\Z""")
 _OBJECT = frozenset(("object",))
 # An item of an array that is no object.
-_ITEM = re.compile(
-    r"""\[|(?:"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'|[\w.+-]++)[ \t\r\n]*[,\]]""",
-    re.DOTALL,
-)
+_ITEM = re.compile(r"""\[|(?:"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'|[\w.+-]++)[ \t\r\n]*[,\]]""", re.DOTALL)
 
 
 class _End(Enum):
@@ -74,6 +71,22 @@ class _End(Enum):
     SURE = auto()
     # The next object of an array begins, or a key that could as well be missing: only if all marks come in pairs.
     PAIRED_ONLY = auto()
+
+
+class _Doubt(Enum):
+    """What speaks against the end of a string; one alone refutes nothing."""
+
+    UNPAIRED = auto()  # it holds an odd number of marks
+    NEEDS_PAIRS = auto()  # it ends where it does only if all marks come in pairs
+    BARE_MARKS = auto()  # it has marks without a backslash
+    DOUBTFUL_PATH = auto()  # it has what may be a path without its backslashes
+
+
+# The doubts that together leave a second reading, and what that is.
+_REFUTED: dict[frozenset[_Doubt], str] = {
+    frozenset((_Doubt.NEEDS_PAIRS, _Doubt.UNPAIRED)): _QUOTED_TWO_WAYS,
+    frozenset((_Doubt.BARE_MARKS, _Doubt.DOUBTFUL_PATH)): "the backslashes of a path can be read in two ways",
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -139,12 +152,7 @@ class _Parser:
         self._openers: set[str] = set()
         # Keys whose opener stood behind brackets, which a string in them may have shown.
         self._behind_brackets: set[str] = set()
-        # Strings that hold an odd number of marks, and boundaries that count only if no string does.
-        self._unpaired = False
-        self._needs_pairs = False
-        # A string has marks without a backslash, and one has what may be a path without its backslashes.
-        self._bare_marks = False
-        self._doubtful_path = False
+        self._doubts: set[_Doubt] = set()
 
     def whole_object(self, frame: _Object) -> JsonObject:
         """The object that is all of the text."""
@@ -152,16 +160,15 @@ class _Parser:
         values = self._object(frame)
         if self._behind_blanks(self._pos) < len(self._text):
             raise ValueError("more text follows the object")
-        if self._needs_pairs and self._unpaired:
-            raise ValueError(_QUOTED_TWO_WAYS)
-        if self._bare_marks and self._doubtful_path:
-            raise ValueError("the backslashes of a path can be read in two ways")
+        for doubts, why in _REFUTED.items():
+            if doubts <= self._doubts:
+                raise ValueError(why)
         return values
 
     def _behind_blanks(self, at: int) -> int:
-        found = _BLANKS.match(self._text, at)
-        assert found is not None  # it matches nothing, too
-        return found.end()
+        blanks = _BLANKS.match(self._text, at)
+        assert blanks is not None  # it matches nothing, too
+        return blanks.end()
 
     def _next(self) -> str:
         """Go over blanks; the character behind them, empty at the end."""
@@ -256,7 +263,7 @@ class _Parser:
 
     def _unescaped(self, inside: str) -> str:
         if has_doubtful_path(inside):
-            self._doubtful_path = True
+            self._doubts.add(_Doubt.DOUBTFUL_PATH)
         return unescape(inside)
 
     def _loose_string(self, frame: _Object) -> str:
@@ -324,11 +331,11 @@ class _Parser:
                 raise ValueError("a mark that stands there twice can be read in two ways")
             if _opens_more(inside):
                 raise ValueError("a string does not end, or its brackets do not")
-            self._unpaired = True
+            self._doubts.add(_Doubt.UNPAIRED)
         if end is _End.PAIRED_ONLY:
-            self._needs_pairs = True
+            self._doubts.add(_Doubt.NEEDS_PAIRS)
         if marks:
-            self._bare_marks = True
+            self._doubts.add(_Doubt.BARE_MARKS)
         return self._unescaped(inside)
 
     def _refuse_second_reading(self, at: int, frame: _Object, *, paired: bool) -> None:

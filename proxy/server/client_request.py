@@ -28,6 +28,9 @@ _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,12})(?:[ \t]*;[\t -~\x80-\xff]*)?")
 class Stage(Enum):
     """The stage of a request that is being read."""
 
+    # Asked for with each chunk: an enum hashes by a function of Python.
+    __hash__ = object.__hash__
+
     HEAD = "head"  # more of its head must come
     LONG_HEAD = "long head"  # its head is over the limit
     BODY = "body"  # more of its body must come
@@ -35,12 +38,31 @@ class Stage(Enum):
     REFUSED = "refused"  # no more of it is read; `why` says the reason
 
 
-class _Part(Enum):
-    """The next part in a body of chunks."""
+class Part(Enum):
+    """The part of a body that comes next."""
 
-    SIZE = "size"
-    DATA = "data"
-    TRAILERS = "trailers"
+    __hash__ = object.__hash__
+
+    ALL = "all"  # the body, which has a length; or none
+    SIZE = "size"  # the size of a chunk
+    DATA = "data"  # a chunk
+    TRAILERS = "trailers"  # the fields behind the last chunk
+
+
+# From each the ones that may follow.
+STAGES: dict[Stage, frozenset[Stage]] = {
+    Stage.HEAD: frozenset((Stage.LONG_HEAD, Stage.BODY, Stage.WHOLE, Stage.REFUSED)),
+    Stage.LONG_HEAD: frozenset(),
+    Stage.BODY: frozenset((Stage.WHOLE, Stage.REFUSED)),
+    Stage.WHOLE: frozenset(),
+    Stage.REFUSED: frozenset(),
+}
+PARTS: dict[Part, frozenset[Part]] = {
+    Part.ALL: frozenset((Part.SIZE,)),
+    Part.SIZE: frozenset((Part.DATA, Part.TRAILERS)),
+    Part.DATA: frozenset((Part.SIZE,)),
+    Part.TRAILERS: frozenset(),
+}
 
 
 class Request:
@@ -64,10 +86,26 @@ class Request:
         # What the lines of the framing are replaced by; None leaves them.
         self._length: int | None = None
         self._body = bytearray()
-        self._left = 0
-        self._chunked = False
-        self._part = _Part.SIZE
+        self._remaining = 0
+        self._part = Part.ALL
         self._chunks = 0
+
+    def _move(self, stage: Stage) -> None:
+        """Go over into another stage. Raises RuntimeError where that may not follow."""
+        if stage not in STAGES[self.stage]:
+            raise RuntimeError(f"a request in the stage {self.stage.value!r} cannot come to {stage.value!r}")
+        self.stage = stage
+
+    def _go_on(self, part: Part) -> None:
+        """Go over to another part of the body. Raises RuntimeError where that may not follow."""
+        if part not in PARTS[self._part]:
+            raise RuntimeError(f"behind {self._part.value!r} of a body there cannot be {part.value!r}")
+        self._part = part
+
+    @property
+    def _chunked(self) -> bool:
+        """True if the body comes in chunks."""
+        return self._part is not Part.ALL
 
     @property
     def size(self) -> int:
@@ -103,7 +141,7 @@ class Request:
                 self._read_length()
 
     def _refuse(self, why: str) -> None:
-        self.stage = Stage.REFUSED
+        self._move(Stage.REFUSED)
         self.why = why
 
     def _read_head(self) -> None:
@@ -115,7 +153,7 @@ class Request:
             del self._data[: end + len(_END)]
             self._read_framing()
         elif len(self._data) >= self._most_head:
-            self.stage = Stage.LONG_HEAD
+            self._move(Stage.LONG_HEAD)
         else:
             self._searched = max(0, len(self._data) - len(_END) + 1)
 
@@ -132,15 +170,15 @@ class Request:
             return
         length = _body_length(lengths, codings)
         if length is not None:
-            self._left = length
+            self._remaining = length
         elif self._is_newer() and not lengths and codings == [b"chunked"]:
-            self._chunked = True
+            self._go_on(Part.SIZE)
         else:
             self._refuse("it cannot be told where the body ends (Content-Length, Transfer-Encoding)")
             return
-        self.stage = Stage.BODY
-        if self._left > self._most_body:
-            self._refuse_size(self._left)
+        self._move(Stage.BODY)
+        if self._remaining > self._most_body:
+            self._refuse_size(self._remaining)
         self.expects = asking and self._is_newer()
 
     def _is_newer(self) -> bool:
@@ -159,7 +197,7 @@ class Request:
         return [_value(line) for line in self._lines[1:] if _name(line) == name]
 
     def _end(self) -> None:
-        self.stage = Stage.WHOLE
+        self._move(Stage.WHOLE)
         self.rest = bytes(self._data)
         self._data.clear()
 
@@ -170,13 +208,13 @@ class Request:
 
     def _read_length(self) -> None:
         self._take_data()
-        if self._left == 0:
+        if self._remaining == 0:
             self._end()
 
     def _take_data(self) -> None:
-        part = self._data[: self._left]
+        part = self._data[: self._remaining]
         self._body += part
-        self._left -= len(part)
+        self._remaining -= len(part)
         del self._data[: len(part)]
 
     def _read_chunks(self) -> None:
@@ -185,9 +223,9 @@ class Request:
             if self._chunks >= last:
                 self.more = True
                 return
-            if self._part is _Part.SIZE:
+            if self._part is Part.SIZE:
                 going = self._read_size()
-            elif self._part is _Part.DATA:
+            elif self._part is Part.DATA:
                 going = self._read_chunk()
             else:
                 going = self._read_trailers()
@@ -204,29 +242,29 @@ class Request:
         if line is None:
             self._refuse("a chunk of the body has no size")
             return False
-        self._left = int(line[1], 16)
+        self._remaining = int(line[1], 16)
         del line
         del self._data[: end + 2]
         self._chunks += 1
         if self._chunks > MAX_CHUNKS:
             self._refuse(f"the body has more than {MAX_CHUNKS} chunks")
             return False
-        if len(self._body) + self._left > self._most_body:
-            self._refuse_size(len(self._body) + self._left)
+        if len(self._body) + self._remaining > self._most_body:
+            self._refuse_size(len(self._body) + self._remaining)
             return False
-        self._part = _Part.DATA if self._left else _Part.TRAILERS
+        self._go_on(Part.DATA if self._remaining else Part.TRAILERS)
         self._searched = 0
         return True
 
     def _read_chunk(self) -> bool:
         self._take_data()
-        if self._left or len(self._data) < 2:
+        if self._remaining or len(self._data) < 2:
             return False
         if not self._data.startswith(b"\r\n"):
             self._refuse("a chunk of the body is longer than its size")
             return False
         del self._data[:2]
-        self._part = _Part.SIZE
+        self._go_on(Part.SIZE)
         return True
 
     def _read_trailers(self) -> bool:

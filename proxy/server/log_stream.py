@@ -123,26 +123,26 @@ class _LostLines:
             self._set(self._UNTOLD, 0)
         return count
 
-    def _add(self, place: int, count: int) -> None:
+    def _add(self, slot: int, count: int) -> None:
         if count:
-            with self._locked(place):
-                self._set(place, self._get(place) + count)
+            with self._locked(slot):
+                self._set(slot, self._get(slot) + count)
 
-    def _get(self, place: int) -> int:
-        count: int = self._COUNT.unpack(os.pread(self._memory, self._COUNT.size, place))[0]
+    def _get(self, slot: int) -> int:
+        count: int = self._COUNT.unpack(os.pread(self._memory, self._COUNT.size, slot))[0]
         return count
 
-    def _set(self, place: int, count: int) -> None:
-        os.pwrite(self._memory, self._COUNT.pack(count), place)
+    def _set(self, slot: int, count: int) -> None:
+        os.pwrite(self._memory, self._COUNT.pack(count), slot)
 
     @contextlib.contextmanager
-    def _locked(self, place: int) -> Iterator[None]:
+    def _locked(self, slot: int) -> Iterator[None]:
         """Against other processes; within one of them it is the caller who sees to it."""
-        fcntl.lockf(self._memory, fcntl.LOCK_EX, self._COUNT.size, place)
+        fcntl.lockf(self._memory, fcntl.LOCK_EX, self._COUNT.size, slot)
         try:
             yield
         finally:
-            fcntl.lockf(self._memory, fcntl.LOCK_UN, self._COUNT.size, place)
+            fcntl.lockf(self._memory, fcntl.LOCK_UN, self._COUNT.size, slot)
 
 
 class _Writer:

@@ -9,9 +9,9 @@ deadlines; a stream costs no thread. The body of a response is still an iterator
     wait.parked        the body has nothing before `wait.descriptor` can be read, or `wait.deadline` has come
     wait.blocks        the next step of the body may block
     wait.computes      the next step of the body may compute for long
-    wait.lane()        if it is not None while the body is parked: what the upstream has said and needs no step
-    wait.came           set here: when it was seen that the upstream can be read
-    wait.readable(), wait.client_left(), wait.worker_ends()      said here, before the step that follows
+    wait.pass_by(now)  asked here while the body is parked, when it was seen that the upstream can be read: what it has
+                       said and needs no step, b"" if that is nothing, None if a step must be made
+    wait.readable(now), wait.client_left(), wait.worker_ends()      said here, before the step that follows
 
 Nothing that can block is done on the pump's thread: steps that may, and the closing of a response (log, audit,
 capture), go to other threads. Steps that compute for long go to one thread of their own, one after the other, and the
@@ -29,6 +29,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from typing import Any
 
 # Steps of one stream before the others have their turn; a step takes at most some kilobytes (upstream/answer_wait.py).
@@ -42,6 +43,45 @@ _EVENTS = 1024
 # The longest that epoll is asked to wait, in seconds: it counts milliseconds in 31 bits.
 _LONGEST = 86400.0
 _LEFT = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+
+
+class PumpState(Enum):
+    """What the pump's thread does."""
+
+    RUNNING = "running"  # it drives streams
+    DRAINING = "draining"  # it drives streams, which are told that the worker is about to end
+    STOPPED = "stopped"  # its last round, if one is not over
+    DEAD = "dead"  # it takes no streams any more: a defect has ended it
+
+
+class PumpStep(Enum):
+    """What happens to it."""
+
+    DRAIN = "drain"  # the worker is about to end
+    STOP = "stop"  # the worker ends
+    FAIL = "fail"  # a defect has come up
+
+
+# From each state what follows by which step. The worker may be about to end, and end, in one round.
+TRANSITIONS: dict[PumpState, dict[PumpStep, PumpState]] = {
+    PumpState.RUNNING: {
+        PumpStep.DRAIN: PumpState.DRAINING,
+        PumpStep.STOP: PumpState.STOPPED,
+        PumpStep.FAIL: PumpState.DEAD,
+    },
+    PumpState.DRAINING: {
+        PumpStep.STOP: PumpState.STOPPED,
+        PumpStep.FAIL: PumpState.DEAD,
+    },
+    PumpState.STOPPED: {
+        PumpStep.DRAIN: PumpState.STOPPED,
+        PumpStep.STOP: PumpState.STOPPED,
+        PumpStep.FAIL: PumpState.DEAD,
+    },
+    PumpState.DEAD: {
+        PumpStep.STOP: PumpState.DEAD,
+    },
+}
 
 
 class Pump(threading.Thread):
@@ -70,10 +110,9 @@ class Pump(threading.Thread):
         self._ready: deque[Any] = deque()
         # What other threads hand in: streams, each with what the step gave that was made there.
         self._inbox: deque[tuple[Any, bytes | None]] = deque()
+        # Other threads move the state too, and none may hand in what the thread that fails would not see.
         self._lock = threading.Lock()
-        self._dead = False
-        self._stopped = False
-        self._drains = False
+        self._state = PumpState.RUNNING
         self._epoll.register(self._wake, select.EPOLLIN)
         self._epoll.register(drain, select.EPOLLIN)
 
@@ -87,13 +126,16 @@ class Pump(threading.Thread):
 
     def stop(self) -> None:
         """The worker ends."""
-        with self._lock:
-            self._stopped = True
+        self._move(PumpStep.STOP)
         os.eventfd_write(self._wake, 1)
+
+    def _move(self, step: PumpStep) -> None:
+        with self._lock:
+            self._state = TRANSITIONS[self._state][step]
 
     def _hand_in(self, stream: Any, data: bytes | None) -> bool:
         with self._lock:
-            if self._dead:
+            if self._state is PumpState.DEAD:
                 return False
             self._inbox.append((stream, data))
         os.eventfd_write(self._wake, 1)
@@ -102,7 +144,7 @@ class Pump(threading.Thread):
     def run(self) -> None:
         """The thread."""
         try:
-            while not self._stopped:
+            while self._state is not PumpState.STOPPED:
                 self._round()
         except BaseException:
             self._log.exception("the pump has failed: the worker ends, and is replaced")
@@ -128,8 +170,7 @@ class Pump(threading.Thread):
             elif descriptor == stream.client:
                 self._on_client(stream, mask)
             else:
-                stream.wait.came = now
-                self._on_upstream(stream)
+                self._on_upstream(stream, now)
         # Only now: a descriptor that was closed meanwhile may be a new stream's, and events of the old one were left.
         self._take_in()
         for stream in self._deadlines.take(now):
@@ -150,46 +191,43 @@ class Pump(threading.Thread):
             os.eventfd_read(self._wake)
         elif descriptor == self._drain:
             self._epoll.unregister(self._drain)
-            self._drains = True
+            self._move(PumpStep.DRAIN)
             for stream in self._streams:
                 stream.wait.worker_ends()
                 if stream.state is self._states.WAITING:
                     self._queue(stream)
 
-    def _on_upstream(self, stream: Any) -> None:
-        if stream.wait.lane is not None and stream.state is self._states.WAITING and self._passes(stream):
-            return
-        stream.wait.readable()
-        if stream.state is self._states.WAITING:
+    def _on_upstream(self, stream: Any, now: float) -> None:
+        if stream.state is not self._states.WAITING:
+            stream.wait.readable(now)
+        elif not self._passes(stream, now):
+            stream.wait.readable(now)
             self._turn(stream)
 
-    def _passes(self, stream: Any) -> bool:
+    def _passes(self, stream: Any, now: float) -> bool:
         """Send what has come by the lane; False if it needs a step."""
         try:
-            data = stream.wait.lane()
+            data = stream.wait.pass_by(now)
         except Exception:
             self._log.exception("a stream has failed")
-            stream.broken = True
-            self._finish(stream)
+            stream.break_off()
+            self._end(stream)
             return True
-        if data is None:
-            stream.wait.lane = None
-            return False
         if data:
             self._write(stream, data)
-        return True
+        return data is not None
 
     def _take_in(self) -> None:
         while self._inbox:
             stream, data = self._inbox.popleft()
             if stream in self._streams:
-                stream.move(self._states.READY)
-                if stream.gone:
+                if stream.is_gone:
                     stream.wait.client_left()
             else:
                 self._begin(stream)
+            stream.move(self._states.RUNNING)
             if self._does(stream, data):
-                self._turn(stream)
+                self._go_on(stream)
 
     def _begin(self, stream: Any) -> None:
         if not self._streams:
@@ -198,12 +236,17 @@ class Pump(threading.Thread):
         stream.client = stream.sock.fileno()
         self._by_descriptor[stream.client] = stream
         self._epoll.register(stream.client, select.EPOLLRDHUP)
-        if self._drains:
+        if self._state is not PumpState.RUNNING:
             stream.wait.worker_ends()
 
     # The steps of a stream.
 
     def _turn(self, stream: Any) -> None:
+        """It is a stream's turn."""
+        stream.move(self._states.RUNNING)
+        self._go_on(stream)
+
+    def _go_on(self, stream: Any) -> None:
         """Let a stream make steps until it has to wait, or others have their turn."""
         for _ in range(STEPS):
             if not self._does(stream, self._step(stream)):
@@ -218,10 +261,10 @@ class Pump(threading.Thread):
             return None
         except Exception:
             self._log.exception("a stream has failed")
-            stream.broken = True
+            stream.break_off()
             return None
         except BaseException:
-            stream.broken = True
+            stream.break_off()
             raise
         return data
 
@@ -256,8 +299,7 @@ class Pump(threading.Thread):
             self._by_descriptor[stream.upstream] = stream
             self._epoll.register(stream.upstream, select.EPOLLIN)
         self._deadlines.set(stream, wait.deadline)
-        if stream.state is not self._states.WAITING:
-            stream.move(self._states.WAITING)
+        stream.move(self._states.WAITING)
 
     def _leave_for(self, stream: Any, threads: ThreadPoolExecutor) -> None:
         """Its next step is not for the pump: a thread makes it."""
@@ -275,7 +317,7 @@ class Pump(threading.Thread):
         """The body has ended."""
         self._forget_upstream(stream)
         self._deadlines.discard(stream)
-        if stream.gone or stream.broken:
+        if not stream.is_whole:
             self._end(stream)
             return
         stream.out.end()
@@ -288,12 +330,11 @@ class Pump(threading.Thread):
         self._forget_upstream(stream)
         self._forget_client(stream)
         self._deadlines.discard(stream)
-        whole = not (stream.gone or stream.broken)
         stream.move(self._states.ENDED)
         self._streams.discard(stream)
         if not self._streams:
             self._turns.streams_end()
-        self._on_thread(stream.finish, whole)
+        self._on_thread(stream.finish, stream.is_whole)
 
     def _on_thread(self, work: Any, *arguments: Any) -> None:
         self._submit(self._helpers, work, *arguments)
@@ -309,7 +350,7 @@ class Pump(threading.Thread):
 
     def _write(self, stream: Any, data: bytes) -> bool:
         """Give a part to the client; True if it took all of it, or is gone."""
-        if stream.gone:
+        if stream.is_gone:
             return True
         stream.out.add(data)
         return self._flush(stream)
@@ -352,7 +393,7 @@ class Pump(threading.Thread):
     def _leave(self, stream: Any) -> None:
         """The client has closed the connection, or its sending half."""
         self._forget_client(stream)
-        stream.gone = True
+        stream.lose_client()
         stream.out.clear()
         if stream.state is self._states.FINISHING:
             self._end(stream)
@@ -363,7 +404,7 @@ class Pump(threading.Thread):
 
     def _lose(self, stream: Any) -> None:
         """Nothing can be sent to the client: the body is not asked for more."""
-        stream.gone = True
+        stream.lose_client()
         self._end(stream)
 
     def _on_deadline(self, stream: Any) -> None:
@@ -399,8 +440,7 @@ class Pump(threading.Thread):
 
     def _die(self) -> None:
         """A defect has ended the thread: each stream ends on a thread of its own, and then the worker does."""
-        with self._lock:
-            self._dead = True
+        self._move(PumpStep.FAIL)
         left = {*self._streams, *(stream for stream, _ in self._inbox)}
         self._on_death()
         for stream in left:
@@ -420,14 +460,14 @@ class Pump(threading.Thread):
                     stream.out.add(data)
                 self._send_all(stream)
                 data = self._step(stream)
-            if not stream.broken:
+            if not stream.is_broken:
                 stream.out.end()
                 self._send_all(stream)
         except OSError:
-            stream.gone = True
-        stream.finish(not (stream.gone or stream.broken))
+            stream.lose_client()
+        stream.finish(stream.is_whole)
 
     def _send_all(self, stream: Any) -> None:
-        if stream.out and not stream.gone:
+        if stream.out and not stream.is_gone:
             stream.sock.sendall(stream.out.pending)
         stream.out.clear()

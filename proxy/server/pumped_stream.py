@@ -17,7 +17,11 @@ NONE = -1
 class State(Enum):
     """The thing for which a stream waits."""
 
+    # Asked for with each event: an enum hashes by a function of Python.
+    __hash__ = object.__hash__
+
     READY = "ready"  # its turn
+    RUNNING = "running"  # nothing: the pump makes its steps
     WAITING = "waiting"  # its descriptor, or its deadline
     WRITING = "writing"  # its client, which must take what is pending before the next step
     ON_THREAD = "on a thread"  # a step that may block
@@ -25,16 +29,28 @@ class State(Enum):
     ENDED = "ended"  # nothing: a thread closes it
 
 
-_GOING = frozenset((State.READY, State.WAITING, State.WRITING, State.ON_THREAD, State.FINISHING, State.ENDED))
-# From each state the states that may follow. While a stream makes its steps it is in the state that it had before.
+# From each state the states that may follow.
 TRANSITIONS = {
-    State.READY: _GOING,
-    State.WAITING: _GOING,
-    State.WRITING: _GOING,
-    State.ON_THREAD: frozenset((State.READY,)),
+    State.READY: frozenset((State.RUNNING,)),
+    State.RUNNING: frozenset(
+        (State.READY, State.WAITING, State.WRITING, State.ON_THREAD, State.FINISHING, State.ENDED)
+    ),
+    # What goes by the lane may be too much for the client, or show that it is gone; a worker that ends gives a turn.
+    State.WAITING: frozenset((State.READY, State.RUNNING, State.WRITING, State.ENDED)),
+    # The client took a part, or all, or is gone.
+    State.WRITING: frozenset((State.WRITING, State.RUNNING, State.ENDED)),
+    State.ON_THREAD: frozenset((State.RUNNING,)),
     State.FINISHING: frozenset((State.ENDED,)),
     State.ENDED: frozenset[State](),
 }
+
+
+class Ending(Enum):
+    """How a body goes out, or went."""
+
+    WHOLE = "whole"  # nothing is wrong with it so far
+    GONE = "gone"  # its client is gone
+    BROKEN = "broken"  # the body ended with an exception
 
 
 class OutBuffer:
@@ -103,12 +119,11 @@ class PumpedStream:
 
     `body` gives its parts, `wait` is what the body waits for (upstream/answer_wait.py), `sock` the client's connection.
     `finish` is called once, on a thread, with whether the body went out whole. `upstream` and `client` are the
-    descriptors that the pump watches. `gone`: the client is; `broken`: the body ended with an exception.
+    descriptors that the pump watches.
     """
 
     __slots__ = (
-        *("body", "broken", "client", "finish", "gone", "out", "sock", "stall", "state", "upstream"),
-        *("wait",),
+        *("body", "client", "ending", "finish", "out", "sock", "stall", "state", "upstream", "wait"),
     )
 
     def __init__(
@@ -123,11 +138,37 @@ class PumpedStream:
         self.state = State.READY
         self.upstream = NONE
         self.client = NONE
-        self.gone = False
-        self.broken = False
+        self.ending = Ending.WHOLE
 
     def move(self, state: State) -> None:
         """Go over into another state. Raises RuntimeError where that may not follow."""
         if state not in TRANSITIONS[self.state]:
             raise RuntimeError(f"a stream that is {self.state.value} cannot become {state.value}")
         self.state = state
+
+    @property
+    def is_whole(self) -> bool:
+        """True if nothing is wrong with its body, and its client is there."""
+        return self.ending is Ending.WHOLE
+
+    @property
+    def is_gone(self) -> bool:
+        """True once its client is gone."""
+        return self.ending is Ending.GONE
+
+    @property
+    def is_broken(self) -> bool:
+        """True once its body has ended with an exception."""
+        return self.ending is Ending.BROKEN
+
+    def lose_client(self) -> None:
+        """Its client is gone: what is pending is for nobody. The first thing that goes wrong is what is told."""
+        self._spoil(Ending.GONE)
+
+    def break_off(self) -> None:
+        """Its body has ended with an exception."""
+        self._spoil(Ending.BROKEN)
+
+    def _spoil(self, ending: Ending) -> None:
+        if self.ending is Ending.WHOLE:
+            self.ending = ending

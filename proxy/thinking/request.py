@@ -27,20 +27,21 @@ class ThinkingRules:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingRequest:
-    """A request in the words of the model's family, what was changed in it, and how the thoughts in the text of its
-    reply would be told.
+    """A request in the words of the model's family, the records of what was done to it, and how the thoughts in the
+    text of its reply would be told. `changed`: its body is another one than came.
     """
 
     body: JsonObject
     audit: tuple[Repair, ...]
     thoughts: Thoughts
+    changed: bool
 
 
 def think(body: JsonObject, rules: ThinkingRules) -> ThinkingRequest:
-    """The request in the words of the model's family; its body is the very same if nothing changes."""
+    """The request in the words of the model's family."""
     family = rules.family
     if family is None and rules.suffix:
         family = of_rules(rules.switch)
-    changed, switching = switched(body, family, rules.suffix)
-    made, giving = given_back(changed, rules.family, rules.history)
-    return ThinkingRequest(made, (*switching, *giving), thoughts_of(made, rules.family))
+    told, switching = switched(body, family, rules.suffix)
+    made, giving = given_back(told, rules.family, rules.history)
+    return ThinkingRequest(made, (*switching, *giving), thoughts_of(made, rules.family), made is not body)

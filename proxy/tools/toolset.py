@@ -111,9 +111,10 @@ class Tool:
 class ToolSet:
     """All tools of one request, by name.
 
-    `resolve` repairs a name only by a unique match on a ladder (contract C3, F36): exact; known prefix, suffix or token
-    residue stripped; Kimi's id with underscores (F8); said several times in a row (F39); letter case; `-`, `_` and `.`.
-    Never by likeness. `listed` are the tools as a request offers them.
+    `resolve` takes a name that a model wrote and gives the tool that it means, or None. It compares in these steps, and
+    the first one that a single tool passes decides (contract C3, F36): exact; known prefix, suffix or token residue
+    stripped; Kimi's id with underscores (F8); said several times in a row (F39); letter case; `-`, `_` and `.`. Never
+    by likeness. `listed` are the tools as a request offers them.
     """
 
     def __init__(self, tools: Iterable[Tool], listed: Json = None) -> None:

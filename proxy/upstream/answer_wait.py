@@ -48,13 +48,13 @@ TURN = 16 * 1024
 class Timeouts:
     """Seconds: until the head of the answer, between two bytes of it, between two writes to the client, and in all.
 
-    `heartbeat` 0 means that the client gets none; `whole` that the whole answer is due as its head is.
+    `heartbeat` 0 means that the client gets none; `until_complete` that the whole answer is due as its head is.
     """
 
     header: float
     idle: float
     heartbeat: float = 0.0
-    whole: bool = False
+    until_complete: bool = False
     total: float = NEVER
 
 
@@ -64,21 +64,20 @@ class AnswerWait:
 
     By itself it blocks, in a poll of its own. From `drive` to `let_go` (server/pump.py) it never does: where nothing
     has come `receive` gives None, and `parked`, `descriptor` and `deadline` say what for (upstream/wait_state.py). What
-    the driver has seen it says by `readable`, `client_left` and `worker_ends`; then the next step follows. `came` is
-    when it saw that there is something to receive. `times` is told how long the events took, `began` is when the
-    request was read. A `turn` is given back while it blocks.
+    the driver has seen it says by `readable`, `client_left` and `worker_ends`; then the next step follows. `times` is
+    told how long the events took, `began` is when the request was read. A `turn` is given back while it blocks.
     """
 
     __slots__ = (
-        *("came", "descriptor", "lane", "outlet", "times", "_alarm", "_arrivals", "_began", "_client", "_drain"),
-        *("_end", "_ended_by", "_first_came", "_has_answered", "_last", "_patience", "_poll", "_received_at"),
-        *("_requested_at", "_rest", "_silent_until", "_state", "_taken", "_turn", "_written"),
+        *("descriptor", "lane", "outlet", "times", "_alarm", "_arrivals", "_began", "_came", "_client", "_drain"),
+        *("_end", "_ended_by", "_first_came", "_has_answered", "_last", "_poll", "_received_at"),
+        *("_requested_at", "_rest", "_silent_until", "_state", "_taken", "_timeouts", "_turn", "_written"),
     )
 
     def __init__(
         self,
         client: HasDescriptor | None,
-        patience: Timeouts,
+        timeouts: Timeouts,
         drain: int | None = None,
         *,
         times: EventTimes | None = None,
@@ -89,15 +88,16 @@ class AnswerWait:
         self.descriptor = -1
         self._client = client
         self._turn = turn
-        self._patience = patience
+        self._timeouts = timeouts
         self._drain = drain
-        # While it is parked a driver may call this instead of making a step: it gives what has come and leaves as it
-        # came; b"" if nothing has come, None if a step must be made.
+        # While it is parked a driver may ask this (`pass_by`) instead of making a step.
         self.lane: Callable[[], bytes | None] | None = None
         # What each part of the body goes through on its way to the client, if there is a driver that knows of lanes.
         self.outlet: Callable[[bytes], bytes] | None = None
-        self._written = self._received_at = self.came = time.monotonic()
-        self._last = self._written + patience.total
+        self._written = self._received_at = time.monotonic()
+        # When a driver saw that there is something to receive.
+        self._came = self._written
+        self._last = self._written + timeouts.total
         self.times = EventTimes() if times is None else times
         self._began = self._written if began is None else began
         self._requested_at = self._began
@@ -128,7 +128,7 @@ class AnswerWait:
             self.times.first.add(first)
             self.times.added_first.add(now - self._began - first)
         elif self._arrivals & MASK == 1:
-            self.times.added.add(now - self.came)
+            self.times.added.add(now - self._came)
 
     @property
     def may_pass(self) -> bool:
@@ -140,15 +140,15 @@ class AnswerWait:
         self._written = self._received_at = now = time.monotonic()
         self._arrivals += 1
         if self._arrivals & MASK == 1:
-            self.times.gap.add(self.came - self._taken)
-            self.times.added.add(now - self.came)
-        self._taken = self.came
+            self.times.gap.add(self._came - self._taken)
+            self.times.added.add(now - self._came)
+        self._taken = self._came
         return body if self.outlet is None else self.outlet(body)
 
     @property
     def heartbeat_due(self) -> bool:
         """True if the client has waited for bytes for the whole interval."""
-        beat = self._patience.heartbeat
+        beat = self._timeouts.heartbeat
         return bool(beat) and time.monotonic() >= self._written + beat
 
     def _is_due(self, now: float) -> bool:
@@ -211,12 +211,25 @@ class AnswerWait:
     @property
     def deadline(self) -> float:
         """When to go on although nothing has come (`time.monotonic`)."""
-        beat = self._written + (self._patience.heartbeat or NEVER)
+        beat = self._written + (self._timeouts.heartbeat or NEVER)
         return min(self._silent_until, self._alarm, self._end, self._last, beat)
 
-    def readable(self) -> None:
-        """There is something to receive."""
+    def readable(self, now: float) -> None:
+        """There is something to receive: so it was seen at this time (`time.monotonic`)."""
+        self._came = now
         self._move(WaitStep.BYTES_CAME)
+
+    def pass_by(self, now: float) -> bytes | None:
+        """What has come and leaves by the lane, when it was seen that there is something to receive; b"" if nothing
+        has come, None if a step must be made.
+        """
+        self._came = now
+        if self.lane is None:
+            return None
+        data = self.lane()
+        if data is None:
+            self.lane = None
+        return data
 
     def client_left(self) -> None:
         """The client has closed the connection, or its sending half."""
@@ -261,8 +274,8 @@ class AnswerWait:
         self._received_at = time.monotonic()
         headless = True
         while not call.complete:
-            whole = headless or self._patience.whole
-            self._silent_until = self._received_at + self._limit(whole=whole)
+            until_complete = headless or self._timeouts.until_complete
+            self._silent_until = self._received_at + self._limit(until_complete=until_complete)
             if self._must_park(call):
                 # Its driver polls.
                 self._poll = None
@@ -270,13 +283,13 @@ class AnswerWait:
                 yield None
                 self._move(WaitStep.RESUME)
                 self.lane = None
-                self._silent_until = self._received_at + self._limit(whole=whole)
+                self._silent_until = self._received_at + self._limit(until_complete=until_complete)
             ready = self._is_ready(call)
             now = time.monotonic()
             if now >= self._end:
                 return
             if now >= min(self._silent_until, self._last):
-                self._late(now, whole=whole, ready=ready)
+                self._late(now, until_complete=until_complete, ready=ready)
             if self._is_due(now):
                 yield None
             if not ready:
@@ -289,26 +302,26 @@ class AnswerWait:
                 yield data
                 # It would stay as long as the stream waits.
                 del data
-            if not self._patience.whole:
+            if not self._timeouts.until_complete:
                 # What the reader took, perhaps waiting for a thread, is no silence of the server's.
                 self._received_at = time.monotonic()
 
     def _note_arrival(self, now: float) -> None:
         """Bytes of the body were taken just now. A driver has said when they came, but not of what was left of them."""
-        if not self.driven or self.came <= self._taken:
-            self.came = now
+        if not self.driven or self._came <= self._taken:
+            self._came = now
         if self._first_came is None:
-            self._first_came = self.came
+            self._first_came = self._came
         else:
             self._arrivals += 1
             # While it rests nobody sees when something comes.
             if self._arrivals & MASK == 1 and not self._rest:
-                self.times.gap.add(self.came - self._taken)
-        self._taken = self.came
+                self.times.gap.add(self._came - self._taken)
+        self._taken = self._came
 
     def _received(self, call: UpstreamCall, now: float) -> bytes:
         data = call.receive(TURN) if self.driven else call.receive()
-        if data and not self._patience.whole:
+        if data and not self._timeouts.until_complete:
             self._note_arrival(now)
         return data
 
@@ -330,20 +343,20 @@ class AnswerWait:
         self._move(WaitStep.TAKE)
         return ready
 
-    def _limit(self, *, whole: bool) -> float:
+    def _limit(self, *, until_complete: bool) -> float:
         """Seconds until the head, or all that is read whole; else until the next bytes."""
-        return self._patience.header if whole else self._patience.idle
+        return self._timeouts.header if until_complete else self._timeouts.idle
 
-    def _late(self, now: float, *, whole: bool, ready: bool) -> None:
+    def _late(self, now: float, *, until_complete: bool, ready: bool) -> None:
         """Some time is over: raise UpstreamTimeout.
 
         An idle limit is kept by bytes that have come after all; what is read whole has its time in all.
         """
-        excused = ready and not whole
+        excused = ready and not until_complete
         if now >= self._silent_until and not excused:
-            raise UpstreamTimeout(_silence(whole, self._limit(whole=whole)))
+            raise UpstreamTimeout(_silence(until_complete, self._limit(until_complete=until_complete)))
         if now >= self._last:
-            raise UpstreamTimeout(f"the reply took longer than {self._patience.total:g} s (total_timeout)")
+            raise UpstreamTimeout(f"the reply took longer than {self._timeouts.total:g} s (total_timeout)")
 
     def _poll_of(self, call: UpstreamCall) -> select.poll:
         """The poll for the upstream's bytes, the client's leaving, the worker's end."""
@@ -362,16 +375,16 @@ class AnswerWait:
         poll = self._poll_of(call)
         if self._rest and call.status and not call.more:
             poll.modify(call.fileno(), 0)
-            self._polled(poll, min(self._rest, self._left()))
+            self._polled(poll, min(self._rest, self._remaining()))
             poll.modify(call.fileno(), select.POLLIN)
-        ready = self._polled(poll, 0.0 if call.more else self._left())
+        ready = self._polled(poll, 0.0 if call.more else self._remaining())
         if self._client is not None and self._client.fileno() in ready:
             self.client_left()
         elif self._drain in ready:
             self.worker_ends()
         return bool(ready) or call.more
 
-    def _left(self) -> float:
+    def _remaining(self) -> float:
         """Seconds until the deadline."""
         return max(0.0, self.deadline - time.monotonic())
 
@@ -395,7 +408,7 @@ def rest_after(quiet: float, *, spoke: bool) -> float:
     return min(REST_MOST, REST_SHARE * quiet)
 
 
-def _silence(whole: bool, limit: float) -> str:
-    if whole:
+def _silence(until_complete: bool, limit: float) -> str:
+    if until_complete:
         return f"the model server did not answer within {limit:g} s (header_timeout)"
     return f"the model server was silent for {limit:g} s (idle_timeout)"

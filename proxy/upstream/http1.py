@@ -10,9 +10,11 @@ import http.client
 import io
 import re
 from collections.abc import Callable
+from enum import Enum, auto
 
 from proxy.errors import UpstreamBroken
 from proxy.limits import MAX_HEAD
+from proxy.transitions import next_state
 
 _MAX_CHUNK_LINE = 1024
 _MAX_INTERIM = 16
@@ -39,6 +41,76 @@ def _headers(text: bytes) -> http.client.HTTPMessage:
     return headers
 
 
+class DecoderState(Enum):
+    """The part of an answer that comes next."""
+
+    # Asked for with every read: an enum hashes by a function of Python.
+    __hash__ = object.__hash__
+
+    # The head, or one of an interim answer.
+    HEAD = auto()
+    # The rest of a body that has a length.
+    COUNTED = auto()
+    # The rest of a body that ends with the connection.
+    UNTIL_CLOSE = auto()
+    # A line with a chunk's size.
+    CHUNK_SIZE = auto()
+    # The rest of a chunk, and the line end behind it.
+    CHUNK_DATA = auto()
+    # The lines behind the last chunk.
+    TRAILERS = auto()
+    # Nothing: the body has ended as its framing says.
+    COMPLETE = auto()
+
+
+class DecoderStep(Enum):
+    """What has been read."""
+
+    __hash__ = object.__hash__
+
+    # A head whose body has a length.
+    HEAD_WITH_LENGTH = auto()
+    # A head whose body comes in chunks.
+    HEAD_WITH_CHUNKS = auto()
+    # A head that says nothing of its body's end.
+    HEAD_WITHOUT_FRAMING = auto()
+    # A chunk's size; the chunk has not come whole.
+    SIZE = auto()
+    # A chunk's last byte and its line end.
+    END_OF_CHUNK = auto()
+    # The size 0: the body's chunks are over.
+    LAST_SIZE = auto()
+    # The last byte of the answer, or the end of the connection where that is its end.
+    END = auto()
+
+
+TRANSITIONS: dict[DecoderState, dict[DecoderStep, DecoderState]] = {
+    DecoderState.HEAD: {
+        DecoderStep.HEAD_WITH_LENGTH: DecoderState.COUNTED,
+        DecoderStep.HEAD_WITH_CHUNKS: DecoderState.CHUNK_SIZE,
+        DecoderStep.HEAD_WITHOUT_FRAMING: DecoderState.UNTIL_CLOSE,
+        DecoderStep.END: DecoderState.COMPLETE,
+    },
+    DecoderState.COUNTED: {
+        DecoderStep.END: DecoderState.COMPLETE,
+    },
+    DecoderState.UNTIL_CLOSE: {
+        DecoderStep.END: DecoderState.COMPLETE,
+    },
+    DecoderState.CHUNK_SIZE: {
+        DecoderStep.SIZE: DecoderState.CHUNK_DATA,
+        DecoderStep.LAST_SIZE: DecoderState.TRAILERS,
+    },
+    DecoderState.CHUNK_DATA: {
+        DecoderStep.END_OF_CHUNK: DecoderState.CHUNK_SIZE,
+    },
+    DecoderState.TRAILERS: {
+        DecoderStep.END: DecoderState.COMPLETE,
+    },
+    DecoderState.COMPLETE: {},
+}
+
+
 class ResponseDecoder:
     """Bytes in any cut to the bytes of the body; `status` is 0 until the head is whole.
 
@@ -46,17 +118,17 @@ class ResponseDecoder:
     """
 
     __slots__ = (
-        *("failure", "headers", "length", "status", "_body", "_buffer", "_extra", "_left", "_max_head", "_read"),
-        *("_searched",),
+        *("failure", "headers", "length", "status", "_body", "_buffer", "_extra", "_max_head"),
+        *("_remaining", "_searched", "_state"),
     )
 
     def __init__(self, max_head: int = MAX_HEAD) -> None:
         self._max_head = max_head
         self._buffer = bytearray()
         self._body: list[bytes] = []
-        # The state is the method that reads what comes next; it returns False when it needs more bytes.
-        self._read: Callable[[ResponseDecoder], bool] = ResponseDecoder._head
-        self._left = 0
+        self._state = DecoderState.HEAD
+        # Bytes that the body, or its chunk, still lacks.
+        self._remaining = 0
         self._searched = 0
         # Interim answers, later bytes of trailers: what may come beside the answer is limited too.
         self._extra = 0
@@ -68,7 +140,7 @@ class ResponseDecoder:
     @property
     def complete(self) -> bool:
         """True once the body ended as its framing says; a body without framing ends with `finish`."""
-        return self._read is ResponseDecoder._nothing
+        return self._state is DecoderState.COMPLETE
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes; give what they add to the body.
@@ -79,7 +151,7 @@ class ResponseDecoder:
             raise self.failure
         self._buffer += data
         try:
-            while self._read(self):
+            while self._buffer and _READERS[self._state](self):
                 pass
         except UpstreamBroken as error:
             self.failure = error
@@ -95,9 +167,9 @@ class ResponseDecoder:
         """
         if self._buffer or self.failure is not None:
             return None
-        if self._read is ResponseDecoder._until_close:
+        if self._state is DecoderState.UNTIL_CLOSE:
             return data
-        if self._read is not ResponseDecoder._chunk:
+        if self._state is not DecoderState.CHUNK_SIZE:
             return None
         parts = []
         at = 0
@@ -116,14 +188,19 @@ class ResponseDecoder:
         """Say that the upstream closed the connection."""
         if self.failure is not None:
             raise self.failure
-        if self._read is ResponseDecoder._until_close:
-            self._read = ResponseDecoder._nothing
-        elif self._read is ResponseDecoder._head:
+        if self._state is DecoderState.UNTIL_CLOSE:
+            self._move(DecoderStep.END)
+        elif self._state is DecoderState.HEAD:
             raise UpstreamBroken("the model server closed the connection before it answered")
         elif not self.complete:
             raise UpstreamBroken("the model server's answer broke off")
 
-    def _head(self) -> bool:
+    def _move(self, step: DecoderStep) -> None:
+        self._state = next_state(TRANSITIONS, self._state, step)
+
+    # A reader for each state: it reads what comes next, and returns False when it needs more bytes.
+
+    def _read_head(self) -> bool:
         # The blank line may come byte by byte: the search goes on where the last one stopped.
         end = self._buffer.find(b"\r\n\r\n", max(0, self._searched - 3))
         self._searched = len(self._buffer)
@@ -157,66 +234,73 @@ class ResponseDecoder:
         coding = ", ".join(self.headers.get_all("transfer-encoding") or []).strip().lower()
         length = self.headers.get_all("content-length") or []
         if self.status in (204, 304):
-            self._read = ResponseDecoder._nothing
+            self._move(DecoderStep.END)
         elif coding:
             if coding != "chunked":
                 raise UpstreamBroken("the model server used a transfer coding other than chunked")
-            self._read = ResponseDecoder._chunk
+            self._move(DecoderStep.HEAD_WITH_CHUNKS)
         elif length:
             value = length[0].strip()
             if len(set(length)) > 1 or not (value.isascii() and value.isdigit()):
                 raise UpstreamBroken("the model server sent a Content-Length that is no length")
-            self.length = self._left = int(value)
-            self._read = ResponseDecoder._counted if self._left else ResponseDecoder._nothing
+            self.length = self._remaining = int(value)
+            self._move(DecoderStep.HEAD_WITH_LENGTH if self._remaining else DecoderStep.END)
         else:
-            self._read = ResponseDecoder._until_close
+            self._move(DecoderStep.HEAD_WITHOUT_FRAMING)
 
-    def _nothing(self) -> bool:
+    def _drop(self) -> bool:
         self._buffer.clear()
         return False
 
-    def _until_close(self) -> bool:
+    def _read_until_close(self) -> bool:
         self._body.append(bytes(self._buffer))
         self._buffer.clear()
         return False
 
-    def _counted(self) -> bool:
-        part = bytes(self._buffer[: self._left])
+    def _read_counted(self) -> bool:
+        part = bytes(self._buffer[: self._remaining])
         del self._buffer[: len(part)]
         self._body.append(part)
-        self._left -= len(part)
-        if self._left == 0:
-            self._read = ResponseDecoder._nothing
+        self._remaining -= len(part)
+        if self._remaining == 0:
+            self._move(DecoderStep.END)
         return False
 
-    def _chunk(self) -> bool:
-        """The size line of a chunk; most chunks are here whole with it."""
+    def _read_chunk_size(self) -> bool:
+        """The size line of a chunk, and with it the chunk: most of them are here whole."""
         end = self._line_end()
         if end < 0:
             return False
         digits = self._buffer[:end].partition(b";")[0].strip()
         if not _CHUNK_SIZE.fullmatch(digits):
             raise _broken_chunks()
-        self._left = int(digits, 16)
-        del self._buffer[: end + 2]
-        self._read = ResponseDecoder._chunk_data if self._left else ResponseDecoder._trailer
+        size, start = int(digits, 16), end + 2
+        behind = start + size
+        if size and self._buffer[behind : behind + 2] == b"\r\n":
+            self._body.append(bytes(self._buffer[start:behind]))
+            del self._buffer[: behind + 2]
+            return True
+        self._remaining = size
+        del self._buffer[:start]
+        # Here and at a chunk's end without `_move`: it would be a call more for each chunk that comes in parts.
+        self._state = next_state(TRANSITIONS, self._state, DecoderStep.SIZE if size else DecoderStep.LAST_SIZE)
         return True
 
-    def _chunk_data(self) -> bool:
-        if self._left:
-            part = bytes(self._buffer[: self._left])
+    def _read_chunk_data(self) -> bool:
+        if self._remaining:
+            part = bytes(self._buffer[: self._remaining])
             del self._buffer[: len(part)]
             self._body.append(part)
-            self._left -= len(part)
-        if self._left or len(self._buffer) < 2:
+            self._remaining -= len(part)
+        if self._remaining or len(self._buffer) < 2:
             return False
         if self._buffer[:2] != b"\r\n":
             raise _broken_chunks()
         del self._buffer[:2]
-        self._read = ResponseDecoder._chunk
+        self._state = next_state(TRANSITIONS, self._state, DecoderStep.END_OF_CHUNK)
         return True
 
-    def _trailer(self) -> bool:
+    def _read_trailer(self) -> bool:
         end = self._line_end()
         if end < 0:
             return False
@@ -225,7 +309,7 @@ class ResponseDecoder:
         if self._extra > self._max_head:
             raise UpstreamBroken(f"the model server sent more than {self._max_head} bytes of trailers (max_header)")
         if end == 0:
-            self._read = ResponseDecoder._nothing
+            self._move(DecoderStep.END)
         return True
 
     def _line_end(self) -> int:
@@ -234,6 +318,17 @@ class ResponseDecoder:
         if end > _MAX_CHUNK_LINE or (end < 0 and len(self._buffer) > _MAX_CHUNK_LINE):
             raise _broken_chunks()
         return end
+
+
+_READERS: dict[DecoderState, Callable[[ResponseDecoder], bool]] = {
+    DecoderState.HEAD: ResponseDecoder._read_head,
+    DecoderState.COUNTED: ResponseDecoder._read_counted,
+    DecoderState.UNTIL_CLOSE: ResponseDecoder._read_until_close,
+    DecoderState.CHUNK_SIZE: ResponseDecoder._read_chunk_size,
+    DecoderState.CHUNK_DATA: ResponseDecoder._read_chunk_data,
+    DecoderState.TRAILERS: ResponseDecoder._read_trailer,
+    DecoderState.COMPLETE: ResponseDecoder._drop,
+}
 
 
 def _broken_chunks() -> UpstreamBroken:

@@ -138,8 +138,8 @@ def passed(path: str, model: str | None = None) -> Response:
     """A path that the upstream answers itself: request and answer go through untouched; `model` is one in the path."""
     request = current_request()
     ctx, settings = request.context, request.context.snapshot.settings
-    patience = Timeouts(settings.header_timeout, settings.idle_timeout, total=settings.total_timeout)
-    wait = AnswerWait(ctx.socket, patience, ctx.worker.drain, turn=ctx.turn)
+    timeouts = Timeouts(settings.header_timeout, settings.idle_timeout, total=settings.total_timeout)
+    wait = AnswerWait(ctx.socket, timeouts, ctx.worker.drain, turn=ctx.turn)
     body = PassedBody(ctx, path)
     headers = body.headers(request.environ)
     data = body.upward() if ctx.body or ctx.method not in ("GET", "HEAD") else None
@@ -254,7 +254,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest) -> Exchange:
         auto=profile.parse == "auto",
         wait=AnswerWait(
             ctx.socket,
-            _patience(settings, chat, profile),
+            _timeouts(settings, chat, profile),
             ctx.worker.drain,
             times=ctx.outcome.times,
             began=ctx.began,
@@ -370,12 +370,12 @@ def _plan(prepared: PreparedRequest, server: _ServerOfRequest, heal: HealPlan) -
     return Plan(parse, profile.transport, kind, heal=heal)
 
 
-def _patience(settings: Settings, chat: ChatRequest, profile: Profile) -> Timeouts:
+def _timeouts(settings: Settings, chat: ChatRequest, profile: Profile) -> Timeouts:
     return Timeouts(
         header=settings.header_timeout,
         idle=settings.idle_timeout,
         heartbeat=settings.heartbeat if chat.stream else 0.0,
-        whole=not chat.stream or profile.transport == "whole",
+        until_complete=not chat.stream or profile.transport == "whole",
         total=settings.total_timeout,
     )
 

@@ -37,7 +37,7 @@ def count_tokens() -> Response:
     def post(path: str, data: bytes) -> tuple[int, bytes]:
         return ask("POST", path, data, outgoing.server, outgoing.headers)
 
-    number, method = count(post, healed_conversation(ctx, outgoing.body), body)
+    number, method = count(post, healed_conversation(ctx, outgoing.body).body, body)
     response = json_response(dump_json({"input_tokens": number}))
     response.headers[HEADER] = method
     return response
@@ -89,7 +89,8 @@ def ask(
 ) -> tuple[int, bytes]:
     """Status and body of the model server's answer; an error that the client must know of is raised."""
     ctx = request_context()
-    wait = AnswerWait(ctx.socket, Timeouts(header=_SECONDS, idle=_SECONDS, whole=True), ctx.worker.drain, turn=ctx.turn)
+    timeouts = Timeouts(header=_SECONDS, idle=_SECONDS, until_complete=True)
+    wait = AnswerWait(ctx.socket, timeouts, ctx.worker.drain, turn=ctx.turn)
     wait.start_over()
     with server.open(method, path, headers, data) as call:
         whole = read_body(decoded(call, wait.receive(call)))

@@ -53,7 +53,7 @@ class PassedBody:
         if self._path != TOKENIZE or not self._has_messages():
             return self._data
         healed = healed_conversation(self._ctx, self._fields)
-        return self._data if healed is self._fields else dump_request(healed)
+        return dump_request(healed.body) if healed.changed else self._data
 
     def _conversation(self) -> str:
         """The key of its conversation; "" for what has none: texts to embed, tokens, no body."""

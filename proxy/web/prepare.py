@@ -28,7 +28,7 @@ from proxy.dialects.responses.writer import CompactDialect, ResponsesDialect
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
 from proxy.formats.reasoning import Thoughts
-from proxy.healing.heal import heal_request
+from proxy.healing.heal import Healed, heal_request
 from proxy.healing.parameters import Sampling
 from proxy.healing.table import WANTS_REASONING
 from proxy.thinking.families import family_of
@@ -115,7 +115,7 @@ def _thinking(ctx: RequestContext, prepared: PreparedRequest, requested: str) ->
     chat = prepared.chat
     rewritten = with_thinking(chat.body, ctx.snapshot.rules, prepared.profile, model=chat.model, requested=requested)
     ctx.outcome.translate_request(rewritten.audit)
-    if rewritten.body is not chat.body:
+    if rewritten.changed:
         chat = replace(chat, raw=dump_request(rewritten.body), body=rewritten.body)
     return replace(prepared, chat=chat, thoughts=rewritten.thoughts)
 
@@ -250,7 +250,7 @@ def translated(
     kind = profile.server_kind or snapshot.server_kind(headers, server)
     options = ModelOptions(
         model=served,
-        server=kind,
+        server_kind=kind,
         thinking=switch_of(snapshot.rules, profile, served),
         reasoning_history=_reasoning_history(ctx, served, profile),
         server_tools=profile.server_tools or "",
@@ -272,14 +272,14 @@ def _reasoning_history(ctx: RequestContext, model: str, profile: Profile) -> str
     return field_back(profile.reasoning_history, family_of(model, profile.family), wanted=wants_reasoning)
 
 
-def healed_conversation(ctx: RequestContext, chat: JsonObject) -> JsonObject:
-    """A conversation of which a client wants the tokens: what is counted is what goes up."""
+def healed_conversation(ctx: RequestContext, chat: JsonObject) -> Healed:
+    """A conversation of which a client wants the tokens, as the healings make it: what is counted is what goes up."""
     if ctx.snapshot.settings.observe:
-        return chat
+        return Healed(chat)
     plan = replace(ctx.heal_plan(as_text(chat.get("model"))), sampling=Sampling())
     with contextlib.suppress(Exception):  # a defect of the healing leaves the request as it came (contract C6)
-        return heal_request(chat, plan).body
-    return chat
+        return heal_request(chat, plan)
+    return Healed(chat)
 
 
 def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:

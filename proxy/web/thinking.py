@@ -12,9 +12,7 @@ from proxy.thinking.switches import effort_words
 
 
 def with_thinking(body: JsonObject, rules: Rules, profile: Profile, *, model: str, requested: str) -> ThinkingRequest:
-    """A request in the words of its model's family, its body the very same if nothing changes; `requested` is the
-    client's name for the model.
-    """
+    """A request in the words of its model's family; `requested` is the client's name for the model."""
     family = family_of(model, profile.family)
     suffix = rules.thinking_suffix(requested)
     return think(body, ThinkingRules(family, profile.thinking, profile.reasoning_history, suffix))

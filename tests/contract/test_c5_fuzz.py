@@ -229,7 +229,8 @@ def test_a_chat_request_of_any_values(body: dict[str, Any]) -> None:
     raw = dump_request(body)
     with over_soon(MOST):
         wanted = read_chat(raw, parse_body(raw))
-        for plan in (Plan(), Plan(parse="proxy", transport="whole", server="vllm", without=("tools",), max_tokens=1)):
+        shaped = Plan(parse="proxy", transport="whole", server_kind="vllm", without=("tools",), max_tokens=1)
+        for plan in (Plan(), shaped):
             assert json.loads(upstream_request(wanted, plan).body) is not None
             proxy_parses(wanted, plan)
 
@@ -247,7 +248,7 @@ def test_a_chat_request_of_any_bytes(raw: bytes) -> None:
 OPTIONS = st.builds(
     ModelOptions,
     model=st.just("served"),
-    server=st.sampled_from(("", "vllm", "sglang", "llamacpp")),
+    server_kind=st.sampled_from(("", "vllm", "sglang", "llamacpp")),
     thinking=st.sampled_from(("", "none", "enable_thinking", "thinking", "reasoning_effort")),
     reasoning_history=st.sampled_from(("drop", "reasoning", "reasoning_content")),
     server_tools=st.sampled_from(("refuse", "drop")),

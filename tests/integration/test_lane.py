@@ -6,6 +6,7 @@ import gzip
 import json
 import select
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -100,9 +101,10 @@ def pass_what_may(driven: Driven, wait: Any, closed: Iterator[Gate], *, lanes: b
             for gate in islice(closed, 1):
                 gate.open()
         assert poll.poll(int(PATIENCE * 1000))
-        data = wait.lane() if lanes and wait.lane is not None else None
+        now = time.monotonic()
+        data = wait.pass_by(now) if lanes else None
         if data is None:
-            wait.readable()
+            wait.readable(now)
             return
         driven.data += data
         driven.passed.append(data)

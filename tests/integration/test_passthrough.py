@@ -18,10 +18,10 @@ from tests.support.scripted import DONE, HELD, LAST, SSE, Act, Upstream, answer,
 
 
 @contextmanager
-def relayed(server: Upstream, patience: Timeouts | None = None) -> Iterator[PassthroughResponse]:
+def relayed(server: Upstream, timeouts: Timeouts | None = None) -> Iterator[PassthroughResponse]:
     """What is relayed of the server's next answer."""
     with Caller(ServerOptions(server.url)).open("POST", "/x", {}, b"{}") as call:
-        yield pass_through(call, AnswerWait(None, patience or Timeouts(HELD, HELD)))
+        yield pass_through(call, AnswerWait(None, timeouts or Timeouts(HELD, HELD)))
 
 
 @pytest.mark.parametrize("status", [200, 201, 302, 404, 500])

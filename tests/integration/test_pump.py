@@ -28,7 +28,7 @@ import pytest
 from proxy import gunicorn_conf
 from proxy.server import pumped_stream
 from proxy.server.deadline_heap import DeadlineHeap
-from proxy.server.pump import Pump
+from proxy.server.pump import TRANSITIONS, Pump, PumpState, PumpStep
 from proxy.server.turns import Turns
 from tests.conftest import Front, Proxy, Start, clean_environment
 from tests.integration.test_drain import ASKED, CHAT, MESSAGES, ends_in_an_error, serving
@@ -476,6 +476,20 @@ def test_a_stream_that_fails_is_the_only_one() -> None:
     pump.join(PATIENCE)
     os.close(drain)
     assert told == ["a stream has failed"]
+
+
+def test_the_pumps_states_lead_to_its_end_and_none_back() -> None:
+    assert set(TRANSITIONS) == set(PumpState)
+    order = [*PumpState]
+    for state, steps in TRANSITIONS.items():
+        assert all(order.index(behind) >= order.index(state) for behind in steps.values())
+        # The worker ends, whatever has become of its pump.
+        assert PumpStep.STOP in steps
+        if state is not PumpState.DEAD:
+            assert steps[PumpStep.FAIL] is PumpState.DEAD
+    assert TRANSITIONS[PumpState.RUNNING][PumpStep.DRAIN] is PumpState.DRAINING
+    assert TRANSITIONS[PumpState.STOPPED][PumpStep.DRAIN] is PumpState.STOPPED
+    assert TRANSITIONS[PumpState.DEAD] == {PumpStep.STOP: PumpState.DEAD}
 
 
 @pytest.fixture(autouse=True)

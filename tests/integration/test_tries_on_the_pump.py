@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -74,4 +75,4 @@ def waited_for(wait: Any) -> None:
     poll = select.poll()
     poll.register(wait.descriptor, select.POLLIN)
     if poll.poll(20):
-        wait.readable()
+        wait.readable(time.monotonic())

@@ -83,7 +83,7 @@ class _OpenCall:
         return not "".join(self.parts).strip()
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """True if the arguments are a whole object, as far as it is known: they are not read anew each time."""
         if self.judged is None and self.size >= self.again:
             self.judged = is_object_text("".join(self.parts))
@@ -189,7 +189,7 @@ class Blocks:
             return self._write_between_calls(event)
         if isinstance(event, CallArguments | CallOpened | CallClosed) and event.index == call.index:
             return self._of_call(call, event)
-        if call.whole:
+        if call.is_complete:
             return [*self._end_call(), *self._write_content(event)]
         self._waits += isinstance(event, CallOpened)
         if self._waits > _MAX_WAITING:

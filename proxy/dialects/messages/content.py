@@ -64,69 +64,69 @@ _NO_FILES = "this server keeps no files (there is no Files API); send the data i
 _FAILED = re.compile(r"\s*(?:error(?:[:\s]|\Z)|<tool_use_error>)", re.IGNORECASE)
 
 
-def blocks(value: Json, place: FieldPath) -> list[tuple[JsonObject, FieldPath]]:
+def blocks(value: Json, path: FieldPath) -> list[tuple[JsonObject, FieldPath]]:
     """The blocks of a content, each with its place. A string is one block of text; a block's type is a string."""
     if isinstance(value, str):
-        return [({"type": "text", "text": value}, place)]
+        return [({"type": "text", "text": value}, path)]
     if not isinstance(value, list):
-        raise place.bad("Field required" if value is None else "must be a string or a list of blocks")
-    places = [place.at(index) for index in range(len(value))]
+        raise path.bad("Field required" if value is None else "must be a string or a list of blocks")
+    places = [path.at(index) for index in range(len(value))]
     entries = [entry(block, where) for block, where in zip(value, places, strict=True)]
     for block, where in zip(entries, places, strict=True):
         nonempty_string(block, "type", where)
     return [*zip(entries, places, strict=True)]
 
 
-def skip_block(block: JsonObject, place: FieldPath, losses: DroppedFields) -> bool:
+def skip_block(block: JsonObject, path: FieldPath, losses: DroppedFields) -> bool:
     """True for a block that is no content for any model: left out. BadRequest for those of Anthropic's own servers,
     unless the rules let them go.
     """
     kind = str(block["type"])
     if kind == "fallback":
-        losses.lost(f"{place.kind} of type fallback", "it is not part of the prompt")
+        losses.lost(f"{path.kind} of type fallback", "it is not part of the prompt")
         return True
     if kind in SERVER_BLOCKS:
-        losses.server_only(place, f"a block of type {kind}", f"{place.kind} of type {kind}")
+        losses.server_only(path, f"a block of type {kind}", f"{path.kind} of type {kind}")
         return True
     return False
 
 
-def unknown(block: JsonObject, place: FieldPath, takes: str) -> BadRequest:
+def unknown(block: JsonObject, path: FieldPath, takes: str) -> BadRequest:
     """The error for a block of a type that may not stand here; `takes` names those that may."""
-    return place.field("type").bad(f"{shown(str(block['type']))} cannot stand here; this takes {takes}")
+    return path.field("type").bad(f"{shown(str(block['type']))} cannot stand here; this takes {takes}")
 
 
-def block_text(block: JsonObject, place: FieldPath, losses: DroppedFields) -> str:
+def block_text(block: JsonObject, path: FieldPath, losses: DroppedFields) -> str:
     """The text of a text block."""
-    losses.leave(block, FIELDS["text"], place)
-    return string(block, "text", place)
+    losses.leave(block, FIELDS["text"], path)
+    return string(block, "text", path)
 
 
-def parts_of(block: JsonObject, place: FieldPath, losses: DroppedFields) -> list[JsonObject]:
+def parts_of(block: JsonObject, path: FieldPath, losses: DroppedFields) -> list[JsonObject]:
     """A block that a user or a tool can say, as content parts. Empty texts are none (no chat server needs them)."""
     match block["type"]:
         case "text":
-            text = block_text(block, place, losses)
+            text = block_text(block, path, losses)
             return [text_part(text)] if text else []
         case "image":
-            return [_image(block, place, losses)]
+            return [_image(block, path, losses)]
         case "document":
-            return _document(block, place, losses)
+            return _document(block, path, losses)
         case "search_result":
-            return [_search_result(block, place, losses)]
-    if skip_block(block, place, losses):
+            return [_search_result(block, path, losses)]
+    if skip_block(block, path, losses):
         return []
-    raise unknown(block, place, "text, image, document and search_result")
+    raise unknown(block, path, "text, image, document and search_result")
 
 
-def tool_result(block: JsonObject, place: FieldPath, losses: DroppedFields) -> tuple[JsonObject, list[JsonObject]]:
+def tool_result(block: JsonObject, path: FieldPath, losses: DroppedFields) -> tuple[JsonObject, list[JsonObject]]:
     """A tool's result as a tool message, and the pictures and files in it, which a tool message cannot hold (F94).
 
     An error says so in its text, because a tool message has no other place for it.
     """
-    losses.leave(block, FIELDS["tool_result"], place)
-    call = server_id(nonempty_string(block, "tool_use_id", place))
-    inner = place.field("content")
+    losses.leave(block, FIELDS["tool_result"], path)
+    call = server_id(nonempty_string(block, "tool_use_id", path))
+    inner = path.field("content")
     content = block.get("content")
     parts = [
         part
@@ -134,23 +134,23 @@ def tool_result(block: JsonObject, place: FieldPath, losses: DroppedFields) -> t
         for part in _result_parts(inner_block, where, losses)
     ]
     text = joined(parts)
-    if flag(block, "is_error", place) and not _FAILED.match(text):
+    if flag(block, "is_error", path) and not _FAILED.match(text):
         text = f"Error: {text}" if text else "Error"
     return {"role": "tool", "tool_call_id": call, "content": text}, [part for part in parts if not is_text(part)]
 
 
-def _result_parts(block: JsonObject, place: FieldPath, losses: DroppedFields) -> list[JsonObject]:
+def _result_parts(block: JsonObject, path: FieldPath, losses: DroppedFields) -> list[JsonObject]:
     if block["type"] != "tool_reference":
-        return parts_of(block, place, losses)
-    losses.leave(block, FIELDS["tool_reference"], place)
-    return [text_part(f"The tool {nonempty_string(block, 'tool_name', place)} is available.")]
+        return parts_of(block, path, losses)
+    losses.leave(block, FIELDS["tool_reference"], path)
+    return [text_part(f"The tool {nonempty_string(block, 'tool_name', path)} is available.")]
 
 
-def _source(block: JsonObject, place: FieldPath, losses: DroppedFields) -> tuple[str, JsonObject, FieldPath]:
+def _source(block: JsonObject, path: FieldPath, losses: DroppedFields) -> tuple[str, JsonObject, FieldPath]:
     """The kind of a block's source, the source and its place."""
-    losses.leave(block, FIELDS[str(block["type"])], place)
-    here = place.field("source")
-    source = mapping(block, "source", place)
+    losses.leave(block, FIELDS[str(block["type"])], path)
+    here = path.field("source")
+    source = mapping(block, "source", path)
     kind = nonempty_string(source, "type", here)
     if kind == "file":
         raise here.bad(_NO_FILES)
@@ -158,8 +158,8 @@ def _source(block: JsonObject, place: FieldPath, losses: DroppedFields) -> tuple
     return kind, source, here
 
 
-def _image(block: JsonObject, place: FieldPath, losses: DroppedFields) -> JsonObject:
-    kind, source, here = _source(block, place, losses)
+def _image(block: JsonObject, path: FieldPath, losses: DroppedFields) -> JsonObject:
+    kind, source, here = _source(block, path, losses)
     match kind:
         case "base64":
             url = _data_url(source, here, "image/")
@@ -172,18 +172,18 @@ def _image(block: JsonObject, place: FieldPath, losses: DroppedFields) -> JsonOb
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _data_url(source: JsonObject, place: FieldPath, expected: str) -> str:
-    media = nonempty_string(source, "media_type", place)
+def _data_url(source: JsonObject, path: FieldPath, expected: str) -> str:
+    media = nonempty_string(source, "media_type", path)
     if not media.startswith(expected):
-        raise place.field("media_type").bad(f"{shown(media)} is not {expected}")
-    return f"data:{media};base64,{nonempty_string(source, 'data', place)}"
+        raise path.field("media_type").bad(f"{shown(media)} is not {expected}")
+    return f"data:{media};base64,{nonempty_string(source, 'data', path)}"
 
 
-def _document(block: JsonObject, place: FieldPath, losses: DroppedFields) -> list[JsonObject]:
+def _document(block: JsonObject, path: FieldPath, losses: DroppedFields) -> list[JsonObject]:
     """A document: its title and context as text, then its own content."""
-    kind, source, here = _source(block, place, losses)
-    title = optional(block, "title", place)
-    context = optional(block, "context", place)
+    kind, source, here = _source(block, path, losses)
+    title = optional(block, "title", path)
+    context = optional(block, "context", path)
     head = [f"{name}: {text}" for name, text in (("Title", title), ("Context", context)) if text]
     parts = [text_part("\n".join(head))] if head else []
     match kind:
@@ -201,26 +201,26 @@ def _document(block: JsonObject, place: FieldPath, losses: DroppedFields) -> lis
     return parts
 
 
-def _inner(value: Json, place: FieldPath, losses: DroppedFields) -> list[JsonObject]:
+def _inner(value: Json, path: FieldPath, losses: DroppedFields) -> list[JsonObject]:
     """The blocks in a document: text and pictures."""
     parts: list[JsonObject] = []
-    for block, where in blocks(value, place):
+    for block, where in blocks(value, path):
         if block["type"] not in ("text", "image"):
             raise unknown(block, where, "text and image")
         parts += parts_of(block, where, losses)
     return parts
 
 
-def _search_result(block: JsonObject, place: FieldPath, losses: DroppedFields) -> JsonObject:
-    losses.leave(block, FIELDS["search_result"], place)
-    head = [string(block, name, place) for name in ("title", "source")]
-    here = place.field("content")
+def _search_result(block: JsonObject, path: FieldPath, losses: DroppedFields) -> JsonObject:
+    losses.leave(block, FIELDS["search_result"], path)
+    head = [string(block, name, path) for name in ("title", "source")]
+    here = path.field("content")
     texts = [
         block_text(inner, where, losses) if inner["type"] == "text" else _refuse(inner, where)
-        for inner, where in blocks(listing(block, "content", place), here)
+        for inner, where in blocks(listing(block, "content", path), here)
     ]
     return text_part("\n\n".join(("\n".join(head), *texts)))
 
 
-def _refuse(block: JsonObject, place: FieldPath) -> str:
-    raise unknown(block, place, "text")
+def _refuse(block: JsonObject, path: FieldPath) -> str:
+    raise unknown(block, path, "text")

@@ -121,11 +121,11 @@ def _translated(body: JsonObject, options: ModelOptions, first: JsonObject) -> T
         "model": options.model,
         **first,
         **_sampling(body, losses),
-        **_stream(body, options.server),
+        **_stream(body, options.server_kind),
         **_output(body, options, losses),
         **tool_fields(body, losses),
     }
-    _let_call(body, translated, options.server, losses)
+    _let_call(body, translated, options.server_kind, losses)
     translated |= _prefill(talk, body, options, losses)
     translated["messages"] = [*talk.messages]
     return Translation(
@@ -150,11 +150,11 @@ def _sampling(body: JsonObject, losses: DroppedFields) -> JsonObject:
             fields[name] = number(body, name, BODY)
     if body.get("top_k") is not None:
         fields["top_k"] = whole_number(body, "top_k", BODY)
-    place = BODY.field("stop_sequences")
+    path = BODY.field("stop_sequences")
     stops = listing(body, "stop_sequences", BODY, needed=False)
     for index, stop in enumerate(stops):
         if not isinstance(stop, str):
-            raise place.at(index).bad("must be a string")
+            raise path.at(index).bad("must be a string")
     if stops:
         fields["stop"] = stops
     return fields | _user(body, losses)
@@ -177,10 +177,10 @@ def _wants_json(body: JsonObject) -> bool:
 
 
 def _user(body: JsonObject, losses: DroppedFields) -> JsonObject:
-    place = BODY.field("metadata")
+    path = BODY.field("metadata")
     fields = mapping(body, "metadata", BODY, needed=False)
-    losses.leave(fields, {"user_id": ""}, place)
-    user = optional(fields, "user_id", place)
+    losses.leave(fields, {"user_id": ""}, path)
+    user = optional(fields, "user_id", path)
     if not user:
         return {}
     return {"user": user}
@@ -200,23 +200,23 @@ def _stream(body: JsonObject, server: str) -> JsonObject:
 
 def _output(body: JsonObject, options: ModelOptions, losses: DroppedFields) -> JsonObject:
     """`output_config` and `thinking`: the form of the answer, and how much thinking goes before it."""
-    place = BODY.field("output_config")
+    path = BODY.field("output_config")
     config = mapping(body, "output_config", BODY, needed=False)
     config_fields = {"format": "", "effort": "", "task_budget": "a chat server keeps no budget across requests"}
-    losses.leave(config, config_fields, place)
-    fields = _thinking(body, _effort(config, place, options.thinking, losses), options.thinking, losses)
+    losses.leave(config, config_fields, path)
+    fields = _thinking(body, _effort(config, path, options.thinking, losses), options.thinking, losses)
     if config.get("format") is not None:
         if body.get("output_format") is not None:
             losses.lost("output_format", "output_config.format stands in its place")
-        return fields | _format(config, "format", place, losses)
+        return fields | _format(config, "format", path, losses)
     if body.get("output_format") is None:
         return fields
     return fields | _format(body, "output_format", BODY, losses)
 
 
-def _effort(config: JsonObject, place: FieldPath, switch: str, losses: DroppedFields) -> str:
+def _effort(config: JsonObject, path: FieldPath, switch: str, losses: DroppedFields) -> str:
     """The chat server's word for the effort, "" if there is none."""
-    effort = optional(config, "effort", place)
+    effort = optional(config, "effort", path)
     if not effort:
         return ""
     if effort not in _EFFORTS:
@@ -236,22 +236,22 @@ def _thinking(body: JsonObject, effort: str, switch: str, losses: DroppedFields)
     `{"type": "enabled", "budget_tokens": 4096}` is `{"chat_template_kwargs": {"enable_thinking": true}}` or
     `{"reasoning_effort": "low"}`.
     """
-    place = BODY.field("thinking")
+    path = BODY.field("thinking")
     thinking = mapping(body, "thinking", BODY, needed=False)
     if body.get("thinking") is None:
         return _reasoning_effort(effort)
-    kind = nonempty_string(thinking, "type", place)
+    kind = nonempty_string(thinking, "type", path)
     if kind not in _THINKING:
-        raise place.field("type").bad(f"{shown(kind)} is none of {', '.join(_THINKING)}")
+        raise path.field("type").bad(f"{shown(kind)} is none of {', '.join(_THINKING)}")
     budget = None
     if thinking.get("budget_tokens") is not None:
-        budget = whole_number(thinking, "budget_tokens", place)
+        budget = whole_number(thinking, "budget_tokens", path)
     if switch in ("", "none"):
         losses.lost("thinking", _NO_SWITCH)
         return {}
     by_effort = switch in _BY_EFFORT
     by_budget = by_effort and kind == "enabled" and not effort
-    losses.leave(thinking, _THINKING_WITH_BUDGET if by_budget else _THINKING_WITHOUT_BUDGET, place)
+    losses.leave(thinking, _THINKING_WITH_BUDGET if by_budget else _THINKING_WITHOUT_BUDGET, path)
     if by_budget:
         effort = _effort_of_budget(budget)
     if kind == "disabled" and effort:
@@ -286,9 +286,9 @@ def _effort_of_budget(tokens: int | None) -> str:
     return next((level for limit, level in _BUDGETS if tokens <= limit), "high")
 
 
-def _format(fields: JsonObject, name: str, place: FieldPath, losses: DroppedFields) -> JsonObject:
+def _format(fields: JsonObject, name: str, path: FieldPath, losses: DroppedFields) -> JsonObject:
     """A schema that the answer must keep to."""
-    form, here = mapping(fields, name, place), place.field(name)
+    form, here = mapping(fields, name, path), path.field(name)
     kind = nonempty_string(form, "type", here)
     if kind != "json_schema":
         raise here.field("type").bad(f"{shown(kind)} is not json_schema")
@@ -318,9 +318,9 @@ def _prefill(talk: Conversation, body: JsonObject, options: ModelOptions, losses
     """
     if not talk.prefill:
         return {}
-    if options.server in _CONTINUE:
+    if options.server_kind in _CONTINUE:
         return {"continue_final_message": True, "add_generation_prompt": False}
-    if options.server != "llamacpp" or options.thinking in _NO_TEMPLATE_SWITCH:
+    if options.server_kind != "llamacpp" or options.thinking in _NO_TEMPLATE_SWITCH:
         return {}
     thinking = mapping(body, "thinking", BODY, needed=False)
     if _THINKING.get(str(thinking.get("type"))):

@@ -45,35 +45,35 @@ def tool_fields(body: JsonObject, losses: DroppedFields) -> JsonObject:
     tools: list[Json] = []
     gone: set[str] = set()
     for index, value in enumerate(listing(body, "tools", BODY, needed=False)):
-        place = _TOOLS.at(index)
-        tool = entry(value, place)
+        path = _TOOLS.at(index)
+        tool = entry(value, path)
         if tool.get("type") in (None, "custom"):
-            tools.append(_function(tool, place, losses))
+            tools.append(_function(tool, path, losses))
         else:
-            gone.add(_foreign(tool, place, losses))
+            gone.add(_foreign(tool, path, losses))
     choice = mapping(body, "tool_choice", BODY, needed=False)
     fields: JsonObject = {"tools": tools} if tools else {}
     return fields if body.get("tool_choice") is None else fields | _choice(choice, tools, gone, losses)
 
 
-def _function(tool: JsonObject, place: FieldPath, losses: DroppedFields) -> JsonObject:
+def _function(tool: JsonObject, path: FieldPath, losses: DroppedFields) -> JsonObject:
     """A custom tool as a function; its schema goes as it is."""
-    function: JsonObject = {"name": nonempty_string(tool, "name", place)}
+    function: JsonObject = {"name": nonempty_string(tool, "name", path)}
     if tool.get("description") is not None:
-        function["description"] = string(tool, "description", place)
-    function["parameters"] = mapping(tool, "input_schema", place)
+        function["description"] = string(tool, "description", path)
+    function["parameters"] = mapping(tool, "input_schema", path)
     if tool.get("strict") is not None:
-        function["strict"] = flag(tool, "strict", place)
-    losses.leave(tool, _TOOL, place)
+        function["strict"] = flag(tool, "strict", path)
+    losses.leave(tool, _TOOL, path)
     return {"type": "function", "function": function}
 
 
-def _foreign(tool: JsonObject, place: FieldPath, losses: DroppedFields) -> str:
+def _foreign(tool: JsonObject, path: FieldPath, losses: DroppedFields) -> str:
     """A tool that Anthropic defines, whose schema only its own models know: refused, or gone; then its name."""
-    kind = nonempty_string(tool, "type", place)
+    kind = nonempty_string(tool, "type", path)
     called = tool.get("name")
     called = called if isinstance(called, str) and called else kind
-    losses.server_only(place, f"the tool {shown(called)} of type {shown(kind)}", f"tools[] of type {shown(kind)}")
+    losses.server_only(path, f"the tool {shown(called)} of type {shown(kind)}", f"tools[] of type {shown(kind)}")
     return called
 
 
@@ -93,11 +93,11 @@ def _choice(choice: JsonObject, tools: list[Json], gone: set[str], losses: Dropp
 
 
 def _named(choice: JsonObject, tools: list[Json], gone: set[str]) -> JsonObject:
-    place = _PLACE.field("name")
+    path = _PLACE.field("name")
     called = nonempty_string(choice, "name", _PLACE)
     functions = [tool["function"] for tool in tools if isinstance(tool, dict)]
     if any(isinstance(function, dict) and function["name"] == called for function in functions):
         return {"type": "function", "function": {"name": called}}
     if called in gone:
-        raise place.bad(f"the rules leave the tool {shown(called)} out (`server_tools: drop`); choose another one")
-    raise place.bad(f"{shown(called)} is none of the tools; name one of them")
+        raise path.bad(f"the rules leave the tool {shown(called)} out (`server_tools: drop`); choose another one")
+    raise path.bad(f"{shown(called)} is none of the tools; name one of them")

@@ -72,19 +72,19 @@ class Conversation:
 
 def conversation(body: JsonObject, losses: DroppedFields, reasoning_history: str) -> Conversation:
     """The system text and all messages of a request; BadRequest for what is none or cannot be carried."""
-    place = BODY.field("messages")
+    path = BODY.field("messages")
     entries = listing(body, "messages", BODY)
     if not entries:
-        raise place.bad("at least one message is required")
-    messages = [entry(value, place.at(index)) for index, value in enumerate(entries)]
+        raise path.bad("at least one message is required")
+    messages = [entry(value, path.at(index)) for index, value in enumerate(entries)]
     text = _system_text(body.get("system"), BODY.field("system"), losses)
     at_top = not text and _opens(messages)
     if at_top:
-        losses.leave(messages[0], _SYSTEM, place.at(0))
-        text = _instruction(messages[0], place.at(0), losses, over=True)
-    turns = _turns(messages, place, losses, reasoning_history, int(at_top))
+        losses.leave(messages[0], _SYSTEM, path.at(0))
+        text = _instruction(messages[0], path.at(0), losses, over=True)
+    turns = _turns(messages, path, losses, reasoning_history, int(at_top))
     if all(turn.empty for turn in turns):
-        raise place.bad("there is no content in them")
+        raise path.bad("there is no content in them")
     results = tuple(texts_since_user(turns))
     last = turns[-1]
     prefill = ""
@@ -109,7 +109,7 @@ def _opens(messages: list[JsonObject]) -> bool:
 
 
 def _turns(
-    messages: list[JsonObject], place: FieldPath, losses: DroppedFields, history: str, begin: int
+    messages: list[JsonObject], path: FieldPath, losses: DroppedFields, history: str, begin: int
 ) -> list[UserTurn | AssistantTurn]:
     """Messages of the same side are one turn, as the API takes them. `history`: where thinking goes back; `begin`: the
     index of the first one.
@@ -117,7 +117,7 @@ def _turns(
     turns: list[UserTurn | AssistantTurn] = []
     last = max((index for index, message in enumerate(messages) if message.get("role") == "user"), default=-1)
     for index, message in islice(enumerate(messages), begin, None):
-        here = place.at(index)
+        here = path.at(index)
         role = nonempty_string(message, "role", here)
         if role not in _ROLES:
             raise here.field("role").bad(f"{shown(role)} is none of {', '.join(_ROLES)}")
@@ -132,9 +132,9 @@ def _turns(
     return turns
 
 
-def _say(turn: UserTurn, message: JsonObject, place: FieldPath, losses: DroppedFields) -> None:
+def _say(turn: UserTurn, message: JsonObject, path: FieldPath, losses: DroppedFields) -> None:
     """A user's message: results, and words and pictures of the user's own or of the client's."""
-    for block, here in blocks(message.get("content"), place.field("content")):
+    for block, here in blocks(message.get("content"), path.field("content")):
         if block["type"] != "tool_result":
             parts = parts_of(block, here, losses)
             turn.parts += parts
@@ -156,22 +156,22 @@ def _quoted(block: JsonObject, parts: list[JsonObject]) -> list[str]:
     return [reminder for text in texts for reminder in reminders(text)]
 
 
-def _instruction(message: JsonObject, place: FieldPath, losses: DroppedFields, *, over: bool) -> str:
+def _instruction(message: JsonObject, path: FieldPath, losses: DroppedFields, *, over: bool) -> str:
     """The text of a system message; "" if it was for one turn, and that is `over`."""
     content = message.get("content")
     if content is None:
         return ""
     if over and message.get("clear_at") == "next_user_message":
         return ""
-    return _system_text(content, place.field("content"), losses)
+    return _system_text(content, path.field("content"), losses)
 
 
-def _system_text(value: Json, place: FieldPath, losses: DroppedFields) -> str:
+def _system_text(value: Json, path: FieldPath, losses: DroppedFields) -> str:
     """Instructions as one text, without Claude Code's line of accounting."""
     if value is None:
         return ""
     texts: list[str] = []
-    for block, here in blocks(value, place):
+    for block, here in blocks(value, path):
         if block["type"] == "text":
             texts.append(_without_billing(block_text(block, here, losses), losses))
         elif not skip_block(block, here, losses):
@@ -187,10 +187,10 @@ def _without_billing(text: str, losses: DroppedFields) -> str:
     return text[match.end() :]
 
 
-def _answer(turn: AssistantTurn, message: JsonObject, place: FieldPath, losses: DroppedFields, history: str) -> None:
+def _answer(turn: AssistantTurn, message: JsonObject, path: FieldPath, losses: DroppedFields, history: str) -> None:
     """An assistant's message: text, calls, and thinking where it goes back (`history`)."""
     turn.last = ""
-    for block, here in blocks(message.get("content"), place.field("content")):
+    for block, here in blocks(message.get("content"), path.field("content")):
         kind = str(block["type"])
         match kind:
             case "text":
@@ -206,25 +206,25 @@ def _answer(turn: AssistantTurn, message: JsonObject, place: FieldPath, losses: 
         turn.last = kind
 
 
-def _think(turn: AssistantTurn, block: JsonObject, place: FieldPath, losses: DroppedFields, history: str) -> None:
-    text = string(block, "thinking", place)
+def _think(turn: AssistantTurn, block: JsonObject, path: FieldPath, losses: DroppedFields, history: str) -> None:
+    text = string(block, "thinking", path)
     signed = signed_field(as_text(block.get("signature")), text)
     if history == "drop" or not (history or signed):
-        losses.lost(f"{place.kind} of type thinking", "the rules do not say in which field it goes back")
+        losses.lost(f"{path.kind} of type thinking", "the rules do not say in which field it goes back")
         return
     if text:
         turn.thoughts.append(text)
         turn.thought_field = turn.thought_field or signed
-    losses.leave(block, _THINKING, place)
+    losses.leave(block, _THINKING, path)
 
 
-def _call(block: JsonObject, place: FieldPath, losses: DroppedFields) -> JsonObject:
+def _call(block: JsonObject, path: FieldPath, losses: DroppedFields) -> JsonObject:
     """A call in the history, with the id that the server gave it and its arguments as a JSON object (F79, F80)."""
-    losses.leave(block, _TOOL_USE, place)
-    arguments = mapping(block, "input", place, needed=False)
+    losses.leave(block, _TOOL_USE, path)
+    arguments = mapping(block, "input", path, needed=False)
     try:
         text = dump_inner(arguments)
     except ValueError:
-        raise place.field("input").bad("is nested too deeply") from None
-    function: JsonObject = {"name": nonempty_string(block, "name", place), "arguments": text}
-    return {"id": server_id(nonempty_string(block, "id", place)), "type": "function", "function": function}
+        raise path.field("input").bad("is nested too deeply") from None
+    function: JsonObject = {"name": nonempty_string(block, "name", path), "arguments": text}
+    return {"id": server_id(nonempty_string(block, "id", path)), "type": "function", "function": function}

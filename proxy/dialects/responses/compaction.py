@@ -52,14 +52,14 @@ def _digest(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
 
 
-def recall(turn: UserTurn, item: JsonObject, place: FieldPath) -> None:
+def recall(turn: UserTurn, item: JsonObject, path: FieldPath) -> None:
     """Put the summary that an item holds into the user's turn. BadRequest for one that cannot be read.
 
     What it quotes of calls is no call when the model repeats it (C3, F89).
     """
-    summary = unpacked(string(item, "encrypted_content", place))
+    summary = unpacked(string(item, "encrypted_content", path))
     if not summary:
-        raise place.field("encrypted_content").bad(
+        raise path.field("encrypted_content").bad(
             "only the server that wrote it can read it, and only as it was; send the conversation itself"
         )
     turn.quoted.append(summary)
@@ -71,10 +71,10 @@ def asks_for_summary(items: Sequence[tuple[JsonObject, FieldPath]]) -> bool:
     return bool(items) and items[-1][0].get("type") == TRIGGER
 
 
-def check_allowed(policy: str, place: FieldPath) -> None:
+def check_allowed(policy: str, path: FieldPath) -> None:
     """BadRequest if the rules refuse compaction, with what clients can do instead."""
     if policy == "refuse":
-        raise place.bad(
+        raise path.bad(
             "this server writes no compactions for this model; let the client compact by an ordinary request "
             "(Codex: a provider that is not named OpenAI)"
         )

@@ -16,59 +16,59 @@ _URLS = ("http://", "https://", "data:")
 _TEXTS = {"input_text": "text", "output_text": "text", "refusal": "refusal"}
 
 
-def parts_of(value: Json, place: FieldPath, losses: DroppedFields) -> list[JsonObject]:
+def parts_of(value: Json, path: FieldPath, losses: DroppedFields) -> list[JsonObject]:
     """A message's content, or an output, as content parts. Empty texts are none (no chat server needs them)."""
     if isinstance(value, str):
         return [text_part(value)] if value else []
     if not isinstance(value, list):
-        raise place.bad("Field required" if value is None else "must be a string or a list of parts")
+        raise path.bad("Field required" if value is None else "must be a string or a list of parts")
     parts: list[JsonObject] = []
     for index, raw_part in enumerate(value):
-        here = place.at(index)
+        here = path.at(index)
         part = _part(entry(raw_part, here), here, losses)
         if part is not None:
             parts.append(part)
     return parts
 
 
-def _part(part: JsonObject, place: FieldPath, losses: DroppedFields) -> JsonObject | None:
-    kind = nonempty_string(part, "type", place)
+def _part(part: JsonObject, path: FieldPath, losses: DroppedFields) -> JsonObject | None:
+    kind = nonempty_string(part, "type", path)
     if kind not in PART_FIELDS:
-        raise place.field("type").bad(f"{shown(kind)} cannot stand here; this takes {', '.join(PART_FIELDS)}")
-    losses.leave(part, PART_FIELDS[kind], place)
+        raise path.field("type").bad(f"{shown(kind)} cannot stand here; this takes {', '.join(PART_FIELDS)}")
+    losses.leave(part, PART_FIELDS[kind], path)
     if kind in _TEXTS:
-        text = string(part, _TEXTS[kind], place)
+        text = string(part, _TEXTS[kind], path)
         return text_part(text) if text else None
     if part.get("file_id") is not None:
-        raise place.field("file_id").bad(_NO_FILES)
+        raise path.field("file_id").bad(_NO_FILES)
     if kind == "input_image":
-        return _image(part, place, losses)
-    return _file(part, place)
+        return _image(part, path, losses)
+    return _file(part, path)
 
 
-def _image(part: JsonObject, place: FieldPath, losses: DroppedFields) -> JsonObject:
-    url = nonempty_string(part, "image_url", place)
+def _image(part: JsonObject, path: FieldPath, losses: DroppedFields) -> JsonObject:
+    url = nonempty_string(part, "image_url", path)
     if not url.lower().startswith(_URLS):
-        raise place.field("image_url").bad(f"must begin with {', '.join(_URLS)}")
+        raise path.field("image_url").bad(f"must begin with {', '.join(_URLS)}")
     image: JsonObject = {"url": url}
-    detail = optional(part, "detail", place)
+    detail = optional(part, "detail", path)
     if detail in _DETAILS:
         image["detail"] = detail
     elif detail:
-        losses.lost(place.field("detail").kind, "chat completions knows no such detail")
+        losses.lost(path.field("detail").kind, "chat completions knows no such detail")
     return {"type": "image_url", "image_url": image}
 
 
-def _file(part: JsonObject, place: FieldPath) -> JsonObject:
+def _file(part: JsonObject, path: FieldPath) -> JsonObject:
     if part.get("file_url") is not None:
-        raise place.field("file_url").bad("no chat server reads a file from a URL; send the file itself, as file_data")
-    data = nonempty_string(part, "file_data", place)
-    return {"type": "file", "file": {"filename": optional(part, "filename", place) or "file", "file_data": data}}
+        raise path.field("file_url").bad("no chat server reads a file from a URL; send the file itself, as file_data")
+    data = nonempty_string(part, "file_data", path)
+    return {"type": "file", "file": {"filename": optional(part, "filename", path) or "file", "file_data": data}}
 
 
-def text_of(value: Json, place: FieldPath, losses: DroppedFields) -> str:
+def text_of(value: Json, path: FieldPath, losses: DroppedFields) -> str:
     """The text of a content that may hold nothing else."""
-    parts = parts_of(value, place, losses)
+    parts = parts_of(value, path, losses)
     if not all(map(is_text, parts)):
-        raise place.bad("takes text only")
+        raise path.bad("takes text only")
     return joined(parts)

@@ -8,10 +8,11 @@ until it is whole.
 from __future__ import annotations
 
 import re
-from enum import Enum
+from enum import Enum, auto
 
 from proxy.codec.json_text import Json, read_json
 from proxy.dialects.responses.tools import INPUT
+from proxy.transitions import next_state
 
 # The beginning of the arguments, up to the first character of the input.
 _OPENING = re.compile(rf'\s*+\{{\s*+"{INPUT}"\s*+:\s*+"')
@@ -31,27 +32,66 @@ _KEYS = (INPUT, "patch")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
-class _State(Enum):
+class InputState(Enum):
     """The stage to which the arguments are read."""
 
-    OPENING = "opening"  # the input has not begun
-    FIRST = "first"  # it has, and may still be wrapped
-    LIVE = "live"  # it leaves as it comes
-    CLOSED = "closed"  # it has ended
-    WHOLE = "whole"  # it leaves at the end
+    # The input has not begun.
+    OPENING = auto()
+    # It has, and may still be wrapped.
+    FIRST = auto()
+    # It leaves as it comes.
+    LIVE = auto()
+    # It has left, and has ended.
+    CLOSED = auto()
+    # It leaves at the end of the arguments.
+    WHOLE = auto()
+
+
+class InputStep(Enum):
+    """What is known of them now."""
+
+    # The input begins.
+    BEGIN = auto()
+    # It is in no wrapper.
+    LET_GO = auto()
+    # It is in a wrapper, or there is none where it should be.
+    KEEP = auto()
+    # Its string has ended.
+    CLOSE = auto()
+
+
+TRANSITIONS: dict[InputState, dict[InputStep, InputState]] = {
+    InputState.OPENING: {
+        InputStep.BEGIN: InputState.FIRST,
+        InputStep.KEEP: InputState.WHOLE,
+    },
+    InputState.FIRST: {
+        InputStep.LET_GO: InputState.LIVE,
+        InputStep.KEEP: InputState.WHOLE,
+        InputStep.CLOSE: InputState.WHOLE,
+    },
+    InputState.LIVE: {
+        InputStep.CLOSE: InputState.CLOSED,
+    },
+    InputState.CLOSED: {},
+    InputState.WHOLE: {
+        InputStep.CLOSE: InputState.WHOLE,
+    },
+}
 
 
 class CustomInput:
     """Arguments in any cut to the text of the input; equal results at every cut, joined."""
 
     def __init__(self) -> None:
-        self._state = _State.OPENING
+        self._state = InputState.OPENING
         self._raw: list[str] = []
         # What is not decoded yet: an opening, or half an escape.
         self._pending = ""
         self._decoded: list[str] = []
-        # True once the string has ended.
-        self._closed = False
+
+    def _move(self, step: InputStep) -> None:
+        self._state = next_state(TRANSITIONS, self._state, step)
 
     @property
     def arguments(self) -> str:
@@ -61,16 +101,16 @@ class CustomInput:
     def feed(self, fragment: str) -> str:
         """Take the next arguments; give the text that can leave."""
         self._raw.append(fragment)
-        if self._state in (_State.CLOSED, _State.WHOLE):
+        if self._state in (InputState.CLOSED, InputState.WHOLE):
             return ""
         self._pending += fragment
-        if self._state is _State.OPENING and not self._opened():
+        if self._state is InputState.OPENING and not self._opened():
             return ""
-        text = self._decode()
-        if self._state is _State.FIRST:
+        text, has_ended = self._decode()
+        if self._state is InputState.FIRST:
             text = self._decide()
-        if self._closed:
-            self._state = _State.CLOSED if self._state is _State.LIVE else _State.WHOLE
+        if has_ended:
+            self._move(InputStep.CLOSE)
         return text
 
     def _decide(self) -> str:
@@ -78,16 +118,16 @@ class CustomInput:
         text = "".join(self._decoded)
         beginning = text.lstrip()
         if beginning.startswith(_WRAPPERS):
-            self._state = _State.WHOLE
+            self._move(InputStep.KEEP)
             return ""
         if not beginning and len(text) < _MAX_BLANKS:
             return ""
-        self._state = _State.LIVE
+        self._move(InputStep.LET_GO)
         return text
 
     def finish(self) -> tuple[str, str]:
         """The whole input, and what of it has not left yet."""
-        if self._state in (_State.LIVE, _State.CLOSED) and self._decoded:
+        if self._state in (InputState.LIVE, InputState.CLOSED) and self._decoded:
             return "".join(self._decoded), ""
         text = plain_input(self.arguments)
         return text, text
@@ -97,16 +137,17 @@ class CustomInput:
         match = _OPENING.match(self._pending)
         if match is None:
             if len(self._pending) > _LONGEST_OPENING:
-                self._state = _State.WHOLE
+                self._move(InputStep.KEEP)
             return False
         self._pending = self._pending[match.end() :]
-        self._state = _State.FIRST
+        self._move(InputStep.BEGIN)
         return True
 
-    def _decode(self) -> str:
-        """Decode what is pending, up to half an escape or the end of the string."""
+    def _decode(self) -> tuple[str, bool]:
+        """Decode what is pending, up to half an escape or the end of the string; True beside the text if that came."""
         decoded: list[str] = []
         at = 0
+        has_ended = False
         text = self._pending
         while at < len(text):
             plain = _PLAIN.match(text, at)
@@ -114,7 +155,7 @@ class CustomInput:
                 decoded.append(plain[0])
                 at = plain.end()
             elif text[at] == '"':
-                self._closed = True
+                has_ended = True
                 at = len(text)
             else:
                 size, character = _escape(text, at)
@@ -124,7 +165,7 @@ class CustomInput:
                 at += size
         self._pending = text[at:]
         self._decoded += decoded
-        return "".join(decoded)
+        return "".join(decoded), has_ended
 
 
 def _escape(text: str, at: int) -> tuple[int, str]:

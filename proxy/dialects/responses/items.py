@@ -70,15 +70,15 @@ def input_items(body: JsonObject) -> list[tuple[JsonObject, FieldPath]]:
     return [(entry(value, _PLACE.at(index)), _PLACE.at(index)) for index, value in enumerate(input_value)]
 
 
-def kind_of(item: JsonObject, place: FieldPath) -> str:
+def kind_of(item: JsonObject, path: FieldPath) -> str:
     """The type of an item; a message may have none, and so may a reference."""
     if item.get("type") is not None:
-        return nonempty_string(item, "type", place)
+        return nonempty_string(item, "type", path)
     if item.get("role") is not None:
         return "message"
     if item.get("id") is not None:
         return "item_reference"
-    return nonempty_string(item, "type", place)
+    return nonempty_string(item, "type", path)
 
 
 class History:
@@ -97,29 +97,29 @@ class History:
         if text:
             self._system.append(text)
 
-    def summarise(self, item: JsonObject, place: FieldPath) -> None:
+    def summarise(self, item: JsonObject, path: FieldPath) -> None:
         """The last item, which asks for a summary of all that was said. BadRequest if that is nothing."""
         if all(turn.empty for turn in self._turns):
             raise _PLACE.bad("there is no content in it")
-        self._losses.leave(item, ITEM_FIELDS[TRIGGER], place)
+        self._losses.leave(item, ITEM_FIELDS[TRIGGER], path)
         self._user.parts.append(text_part(INSTRUCTION))
 
-    def add(self, item: JsonObject, place: FieldPath) -> None:
+    def add(self, item: JsonObject, path: FieldPath) -> None:
         """The next item. BadRequest for what is none, or cannot be carried."""
-        kind = kind_of(item, place)
+        kind = kind_of(item, path)
         if kind in REFUSED_ITEMS:
-            raise place.bad(f"an item of type {shown(kind)}: {REFUSED_ITEMS[kind]}")
+            raise path.bad(f"an item of type {shown(kind)}: {REFUSED_ITEMS[kind]}")
         if kind in HOSTED_ITEMS:
-            self._losses.server_only(place, f"an item of type {shown(kind)}", f"{place.kind} of type {kind}")
+            self._losses.server_only(path, f"an item of type {shown(kind)}", f"{path.kind} of type {kind}")
             return
         if kind in DROPPED_ITEMS:
-            self._losses.lost(f"{place.kind} of type {kind}", DROPPED_ITEMS[kind])
+            self._losses.lost(f"{path.kind} of type {kind}", DROPPED_ITEMS[kind])
             return
         if kind not in self._SAY:
-            raise place.field("type").bad(f"{shown(kind)} is no item that this server knows")
+            raise path.field("type").bad(f"{shown(kind)} is no item that this server knows")
         if kind in ITEM_FIELDS:
-            self._losses.leave(item, ITEM_FIELDS[kind], place)
-        self._SAY[kind](self, item, place)
+            self._losses.leave(item, ITEM_FIELDS[kind], path)
+        self._SAY[kind](self, item, path)
 
     def conversation(self) -> Conversation:
         """All of it as chat messages; BadRequest if there is nothing in it."""
@@ -138,12 +138,12 @@ class History:
 
     # What people and programs say.
 
-    def _message(self, item: JsonObject, place: FieldPath) -> None:
-        self._losses.leave(item, MESSAGE_FIELDS, place)
-        role = nonempty_string(item, "role", place)
-        here = place.field("content")
+    def _message(self, item: JsonObject, path: FieldPath) -> None:
+        self._losses.leave(item, MESSAGE_FIELDS, path)
+        role = nonempty_string(item, "role", path)
+        here = path.field("content")
         if role not in _ROLES:
-            raise place.field("role").bad(f"{shown(role)} is none of {', '.join(_ROLES)}")
+            raise path.field("role").bad(f"{shown(role)} is none of {', '.join(_ROLES)}")
         if role == "user":
             self._user.parts += parts_of(item.get("content"), here, self._losses)
         elif role == "assistant":
@@ -153,81 +153,81 @@ class History:
         else:
             self.instruct(text_of(item.get("content"), here, self._losses))
 
-    def _answer(self, item: JsonObject, place: FieldPath) -> None:
+    def _answer(self, item: JsonObject, path: FieldPath) -> None:
         """A message of the assistant's: its texts are one text, apart from those of other messages."""
         turn = self._assistant
         turn.last = ""
-        for part in parts_of(item.get("content"), place, self._losses):
+        for part in parts_of(item.get("content"), path, self._losses):
             if not is_text(part):
-                raise place.bad("an assistant's message holds text only")
+                raise path.bad("an assistant's message holds text only")
             turn.say(str(part["text"]))
             turn.last = "text"
 
-    def _think(self, item: JsonObject, place: FieldPath) -> None:
+    def _think(self, item: JsonObject, path: FieldPath) -> None:
         """Reasoning, where the rules say in which field it goes back; its own text, or what a summary says of it. Where
         none goes back the assistant's turn is there all the same: what the user says behind it is another one (C8).
         """
         if self._reasoning in ("", "drop"):
-            self._losses.lost(f"{place.kind} of type reasoning", "the rules do not say in which field it goes back")
+            self._losses.lost(f"{path.kind} of type reasoning", "the rules do not say in which field it goes back")
             if self._turns:
                 turn_of("assistant", self._turns)
             return
-        texts = _texts(item, "content", place) or _texts(item, "summary", place)
+        texts = _texts(item, "content", path) or _texts(item, "summary", path)
         self._assistant.thoughts += filter(None, texts)
 
-    def _agent_message(self, item: JsonObject, place: FieldPath) -> None:
+    def _agent_message(self, item: JsonObject, path: FieldPath) -> None:
         """A message of one of Codex's agents to another."""
-        here = place.field("content")
+        here = path.field("content")
         texts: list[str] = []
-        for index, value in enumerate(listing(item, "content", place)):
+        for index, value in enumerate(listing(item, "content", path)):
             part = entry(value, here.at(index))
             if part.get("type") == "encrypted_content":
                 self._losses.lost(f"{here.kind}[] of type encrypted_content", "only OpenAI's own servers can read it")
                 continue
             texts.append(text_of([part], here, self._losses))
-        head = f"Message from {optional(item, 'author', place)} to {optional(item, 'recipient', place)}:"
+        head = f"Message from {optional(item, 'author', path)} to {optional(item, 'recipient', path)}:"
         self._user.parts.append(text_part("\n".join((head, *texts))))
 
-    def _compaction(self, item: JsonObject, place: FieldPath) -> None:
-        recall(self._user, item, place)
+    def _compaction(self, item: JsonObject, path: FieldPath) -> None:
+        recall(self._user, item, path)
 
-    def _trigger(self, item: JsonObject, place: FieldPath) -> None:
-        raise place.bad(f"{TRIGGER} must be the last item")
+    def _trigger(self, item: JsonObject, path: FieldPath) -> None:
+        raise path.bad(f"{TRIGGER} must be the last item")
 
-    def _no_message(self, item: JsonObject, place: FieldPath) -> None:
+    def _no_message(self, item: JsonObject, path: FieldPath) -> None:
         """Its tools are offered (`offered_tools`)."""
 
     # Calls.
 
-    def _function_call(self, item: JsonObject, place: FieldPath) -> None:
-        name = self._tools.name_of(nonempty_string(item, "name", place), optional(item, "namespace", place))
-        self._call(name, _object_text(optional(item, "arguments", place)), nonempty_string(item, "call_id", place))
+    def _function_call(self, item: JsonObject, path: FieldPath) -> None:
+        name = self._tools.name_of(nonempty_string(item, "name", path), optional(item, "namespace", path))
+        self._call(name, _object_text(optional(item, "arguments", path)), nonempty_string(item, "call_id", path))
 
-    def _custom_call(self, item: JsonObject, place: FieldPath) -> None:
-        name = self._tools.name_of(nonempty_string(item, "name", place), optional(item, "namespace", place))
-        text = _compact({INPUT: string(item, "input", place)}, place)
-        self._call(name, text, nonempty_string(item, "call_id", place))
+    def _custom_call(self, item: JsonObject, path: FieldPath) -> None:
+        name = self._tools.name_of(nonempty_string(item, "name", path), optional(item, "namespace", path))
+        text = _compact({INPUT: string(item, "input", path)}, path)
+        self._call(name, text, nonempty_string(item, "call_id", path))
 
-    def _search_call(self, item: JsonObject, place: FieldPath) -> None:
+    def _search_call(self, item: JsonObject, path: FieldPath) -> None:
         arguments = item.get("arguments")
         text = ""
         if isinstance(arguments, str):
             text = arguments
         elif arguments is not None:
-            text = _compact(arguments, place.field("arguments"))
-        self._call(SEARCH, _object_text(text), optional(item, "call_id", place))
+            text = _compact(arguments, path.field("arguments"))
+        self._call(SEARCH, _object_text(text), optional(item, "call_id", path))
 
-    def _local_shell_call(self, item: JsonObject, place: FieldPath) -> None:
-        call_id = optional(item, "call_id", place) or optional(item, "id", place)
-        self._call("local_shell", _compact(mapping(item, "action", place), place.field("action")), call_id)
+    def _local_shell_call(self, item: JsonObject, path: FieldPath) -> None:
+        call_id = optional(item, "call_id", path) or optional(item, "id", path)
+        self._call("local_shell", _compact(mapping(item, "action", path), path.field("action")), call_id)
 
-    def _shell_call(self, item: JsonObject, place: FieldPath) -> None:
-        text = _compact(mapping(item, "action", place), place.field("action"))
-        self._call("shell", text, nonempty_string(item, "call_id", place))
+    def _shell_call(self, item: JsonObject, path: FieldPath) -> None:
+        text = _compact(mapping(item, "action", path), path.field("action"))
+        self._call("shell", text, nonempty_string(item, "call_id", path))
 
-    def _apply_patch_call(self, item: JsonObject, place: FieldPath) -> None:
-        text = _compact(mapping(item, "operation", place), place.field("operation"))
-        self._call("apply_patch", text, nonempty_string(item, "call_id", place))
+    def _apply_patch_call(self, item: JsonObject, path: FieldPath) -> None:
+        text = _compact(mapping(item, "operation", path), path.field("operation"))
+        self._call("apply_patch", text, nonempty_string(item, "call_id", path))
 
     def _call(self, name: str, arguments: str, call_id: str) -> None:
         """A call. Where an id is there already, the server gets another one: they are paired by their place (F48)."""
@@ -239,30 +239,30 @@ class History:
 
     # Outputs.
 
-    def _output(self, item: JsonObject, place: FieldPath) -> None:
-        parts = parts_of(item.get("output"), place.field("output"), self._losses)
-        call_id = optional(item, "call_id", place)
+    def _output(self, item: JsonObject, path: FieldPath) -> None:
+        parts = parts_of(item.get("output"), path.field("output"), self._losses)
+        call_id = optional(item, "call_id", path)
         name = ""
         if not call_id:
-            name = self._tools.name_of(nonempty_string(item, "name", place), optional(item, "namespace", place))
+            name = self._tools.name_of(nonempty_string(item, "name", path), optional(item, "namespace", path))
         self._result(call_id, name, parts)
 
-    def _search_output(self, item: JsonObject, place: FieldPath) -> None:
+    def _search_output(self, item: JsonObject, path: FieldPath) -> None:
         names = ", ".join(tool_names(item.get("tools")))
         text = f"These tools can be called now: {names}" if names else "No tools were found."
-        self._result(optional(item, "call_id", place), SEARCH, [text_part(text)])
+        self._result(optional(item, "call_id", path), SEARCH, [text_part(text)])
 
-    def _local_shell_output(self, item: JsonObject, place: FieldPath) -> None:
-        call_id = optional(item, "call_id", place) or nonempty_string(item, "id", place)
-        self._result(call_id, "", parts_of(item.get("output"), place.field("output"), self._losses))
+    def _local_shell_output(self, item: JsonObject, path: FieldPath) -> None:
+        call_id = optional(item, "call_id", path) or nonempty_string(item, "id", path)
+        self._result(call_id, "", parts_of(item.get("output"), path.field("output"), self._losses))
 
-    def _shell_output(self, item: JsonObject, place: FieldPath) -> None:
-        text = _compact(listing(item, "output", place), place.field("output"))
-        self._result(nonempty_string(item, "call_id", place), "", [text_part(text)])
+    def _shell_output(self, item: JsonObject, path: FieldPath) -> None:
+        text = _compact(listing(item, "output", path), path.field("output"))
+        self._result(nonempty_string(item, "call_id", path), "", [text_part(text)])
 
-    def _patch_output(self, item: JsonObject, place: FieldPath) -> None:
-        parts = (optional(item, "status", place), optional(item, "output", place))
-        self._result(nonempty_string(item, "call_id", place), "", [text_part("\n".join(filter(None, parts)))])
+    def _patch_output(self, item: JsonObject, path: FieldPath) -> None:
+        parts = (optional(item, "status", path), optional(item, "output", path))
+        self._result(nonempty_string(item, "call_id", path), "", [text_part("\n".join(filter(None, parts)))])
 
     def _result(self, call_id: str, name: str, parts: list[JsonObject]) -> None:
         """The output of a call: with this id, or of this name, the first without one in the newest turn that has such.
@@ -317,10 +317,10 @@ class History:
     }
 
 
-def _texts(item: JsonObject, name: str, place: FieldPath) -> list[str]:
+def _texts(item: JsonObject, name: str, path: FieldPath) -> list[str]:
     """The texts of a list of parts, whatever their type."""
-    here = place.field(name)
-    parts = listing(item, name, place, needed=False)
+    here = path.field(name)
+    parts = listing(item, name, path, needed=False)
     return [string(entry(value, here.at(index)), "text", here.at(index)) for index, value in enumerate(parts)]
 
 
@@ -336,8 +336,8 @@ def _object_text(text: str) -> str:
     return dump_inner({"arguments": text})
 
 
-def _compact(value: Json, place: FieldPath) -> str:
+def _compact(value: Json, path: FieldPath) -> str:
     try:
         return dump_inner(value)
     except ValueError:
-        raise place.bad("is nested too deeply") from None
+        raise path.bad("is nested too deeply") from None

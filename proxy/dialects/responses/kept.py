@@ -129,14 +129,14 @@ def _up_to(id_: str, kept: Kept) -> list[Json]:
 def _own_items(body: JsonObject, kept: Kept) -> list[Json]:
     """The request's own items, each reference replaced by what it means."""
     items: list[Json] = []
-    for item, place in input_items(body):
-        if kind_of(item, place) != "item_reference":
+    for item, path in input_items(body):
+        if kind_of(item, path) != "item_reference":
             items.append(item)
             continue
-        id_ = nonempty_string(item, "id", place)
+        id_ = nonempty_string(item, "id", path)
         kept_item = _item(id_, kept)
         if kept_item is None:
-            raise place.bad(f"the item {shown(id_)} is not kept here; send the item itself")
+            raise path.bad(f"the item {shown(id_)} is not kept here; send the item itself")
         items.append(kept_item)
     return items
 

@@ -93,8 +93,8 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
         trigger, where = items.pop()
         check_allowed(options.compaction, where)
         body = _without_choice(body, losses)
-    for item, place in items:
-        history.add(item, place)
+    for item, path in items:
+        history.add(item, path)
     if compacts:
         history.summarise(trigger, where)
     conversation = history.conversation()
@@ -107,9 +107,9 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
     }
     if not compacts:
         translated |= choice_fields(body, tools, losses)
-    _let_call(translated, options.server, losses)
+    _let_call(translated, options.server_kind, losses)
     written = ""
-    if options.grammars == "structured_outputs" and options.server == "vllm":
+    if options.grammars == "structured_outputs" and options.server_kind == "vllm":
         written = _write_by_grammar(translated, tools, losses)
     translated["messages"] = [*conversation.messages]
     return Translation(
@@ -219,14 +219,14 @@ def _stream(body: JsonObject) -> JsonObject:
 
 def _reasoning(body: JsonObject, switch: str, losses: DroppedFields) -> JsonObject:
     """The switch of the model's thinking, as the rules name it."""
-    place = BODY.field("reasoning")
+    path = BODY.field("reasoning")
     reasoning = mapping(body, "reasoning", BODY, needed=False)
-    losses.leave(reasoning, REASONING_FIELDS, place)
-    effort = optional(reasoning, "effort", place)
+    losses.leave(reasoning, REASONING_FIELDS, path)
+    effort = optional(reasoning, "effort", path)
     if not effort:
         return {}
     if effort not in _EFFORTS:
-        raise place.field("effort").bad(f"{shown(effort)} is none of {', '.join(_EFFORTS)}")
+        raise path.field("effort").bad(f"{shown(effort)} is none of {', '.join(_EFFORTS)}")
     if switch in ("", "none"):
         losses.lost("reasoning.effort", _NO_SWITCH)
         return {}
@@ -239,34 +239,34 @@ def _reasoning(body: JsonObject, switch: str, losses: DroppedFields) -> JsonObje
 
 def _text(body: JsonObject, losses: DroppedFields) -> JsonObject:
     """The form of the answer, and how long it is to be."""
-    place = BODY.field("text")
+    path = BODY.field("text")
     text = mapping(body, "text", BODY, needed=False)
-    losses.leave(text, {"format": "", "verbosity": ""}, place)
+    losses.leave(text, {"format": "", "verbosity": ""}, path)
     fields: JsonObject = {}
-    verbosity = optional(text, "verbosity", place)
+    verbosity = optional(text, "verbosity", path)
     if verbosity:
         if verbosity not in _VERBOSITIES:
-            raise place.field("verbosity").bad(f"{shown(verbosity)} is none of {', '.join(_VERBOSITIES)}")
+            raise path.field("verbosity").bad(f"{shown(verbosity)} is none of {', '.join(_VERBOSITIES)}")
         fields["verbosity"] = verbosity
     if text.get("format") is None:
         return fields
-    return fields | _format(mapping(text, "format", place), place.field("format"), losses)
+    return fields | _format(mapping(text, "format", path), path.field("format"), losses)
 
 
-def _format(form: JsonObject, place: FieldPath, losses: DroppedFields) -> JsonObject:
-    kind = nonempty_string(form, "type", place)
+def _format(form: JsonObject, path: FieldPath, losses: DroppedFields) -> JsonObject:
+    kind = nonempty_string(form, "type", path)
     if kind == "text":
         return {}
     if kind == "json_object":
         return {"response_format": {"type": "json_object"}}
     if kind != "json_schema":
-        raise place.field("type").bad(f"{shown(kind)} is none of text, json_object, json_schema")
-    losses.leave(form, dict.fromkeys(("type", "name", "schema", "strict", "description"), ""), place)
-    json_schema: JsonObject = {"name": nonempty_string(form, "name", place), "schema": mapping(form, "schema", place)}
+        raise path.field("type").bad(f"{shown(kind)} is none of text, json_object, json_schema")
+    losses.leave(form, dict.fromkeys(("type", "name", "schema", "strict", "description"), ""), path)
+    json_schema: JsonObject = {"name": nonempty_string(form, "name", path), "schema": mapping(form, "schema", path)}
     if form.get("strict") is not None:
-        json_schema["strict"] = flag(form, "strict", place)
+        json_schema["strict"] = flag(form, "strict", path)
     if form.get("description") is not None:
-        json_schema["description"] = optional(form, "description", place)
+        json_schema["description"] = optional(form, "description", path)
     return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
 
 

@@ -136,43 +136,43 @@ def offered_tools(
 ) -> OfferedTools:
     """The tools of the body, then those that `additional_tools` and `tool_search_output` bring, in their order."""
     lists = [(listing(body, "tools", BODY, needed=False), BODY.field("tools"))]
-    for item, place in items:
+    for item, path in items:
         if item.get("type") in ("additional_tools", "tool_search_output"):
-            lists.append((listing(item, "tools", place), place.field("tools")))
+            lists.append((listing(item, "tools", path), path.field("tools")))
     tools = OfferedTools()
     for listed, _ in lists:
         for tool in objects_in(listed):
             if tool.get("type") in ("function", "custom") and isinstance(tool.get("name"), str):
                 tools.reserve(as_text(tool["name"]))
-    for listed, place in lists:
+    for listed, path in lists:
         for index, value in enumerate(listed):
-            here = place.at(index)
+            here = path.at(index)
             _offer(entry(value, here), here, tools, losses)
     return tools
 
 
-def _offer(tool: JsonObject, place: FieldPath, tools: OfferedTools, losses: DroppedFields) -> None:
-    kind = nonempty_string(tool, "type", place)
+def _offer(tool: JsonObject, path: FieldPath, tools: OfferedTools, losses: DroppedFields) -> None:
+    kind = nonempty_string(tool, "type", path)
     if kind == "namespace":
-        _offer_namespace(tool, place, tools, losses)
+        _offer_namespace(tool, path, tools, losses)
     elif kind == SEARCH and tool.get("execution") == "client":
-        losses.leave(tool, TOOL_FIELDS[SEARCH], place)
-        _add(Called(Kind.SEARCH, SEARCH), _described(tool, place) | _parameters(tool, place), place, tools, losses)
+        losses.leave(tool, TOOL_FIELDS[SEARCH], path)
+        _add(Called(Kind.SEARCH, SEARCH), _described(tool, path) | _parameters(tool, path), path, tools, losses)
     elif kind in ("function", "custom"):
-        _offer_plain(tool, place, tools, losses)
+        _offer_plain(tool, path, tools, losses)
     elif kind in CLIENT_TOOLS:
-        raise place.bad(f"the tool of type {shown(kind)}: {OTHER_TOOL_ROWS[kind].removeprefix('refused: ')}")
+        raise path.bad(f"the tool of type {shown(kind)}: {OTHER_TOOL_ROWS[kind].removeprefix('refused: ')}")
     else:
-        losses.server_only(place, f"the tool of type {shown(kind)}", f"{place.kind} of type {shown(kind)}")
+        losses.server_only(path, f"the tool of type {shown(kind)}", f"{path.kind} of type {shown(kind)}")
         tools.gone.add(kind)
 
 
-def _offer_namespace(tool: JsonObject, place: FieldPath, tools: OfferedTools, losses: DroppedFields) -> None:
-    losses.leave(tool, TOOL_FIELDS["namespace"], place)
-    namespace = nonempty_string(tool, "name", place)
-    about = optional(tool, "description", place)
-    here = place.field("tools")
-    for index, value in enumerate(listing(tool, "tools", place)):
+def _offer_namespace(tool: JsonObject, path: FieldPath, tools: OfferedTools, losses: DroppedFields) -> None:
+    losses.leave(tool, TOOL_FIELDS["namespace"], path)
+    namespace = nonempty_string(tool, "name", path)
+    about = optional(tool, "description", path)
+    here = path.field("tools")
+    for index, value in enumerate(listing(tool, "tools", path)):
         inner = entry(value, here.at(index))
         kind = nonempty_string(inner, "type", here.at(index))
         if kind not in ("function", "custom"):
@@ -182,7 +182,7 @@ def _offer_namespace(tool: JsonObject, place: FieldPath, tools: OfferedTools, lo
 
 def _offer_plain(
     tool: JsonObject,
-    place: FieldPath,
+    path: FieldPath,
     tools: OfferedTools,
     losses: DroppedFields,
     *,
@@ -190,48 +190,48 @@ def _offer_plain(
     about: str = "",
 ) -> None:
     """A function or a custom tool, in a namespace or not."""
-    name = nonempty_string(tool, "name", place)
+    name = nonempty_string(tool, "name", path)
     kind = Kind(tool["type"])
-    losses.leave(tool, TOOL_FIELDS[kind.value], place)
+    losses.leave(tool, TOOL_FIELDS[kind.value], path)
     grammar = None
     if kind is Kind.CUSTOM:
-        function = _custom(tool, place)
+        function = _custom(tool, path)
         grammar = _grammar(tool)
     else:
-        function = _described(tool, place) | _parameters(tool, place)
+        function = _described(tool, path) | _parameters(tool, path)
         if tool.get("strict") is not None:
-            function["strict"] = flag(tool, "strict", place)
+            function["strict"] = flag(tool, "strict", path)
     if about:
         description = f"{as_text(function.get('description'))}\n\n{namespace}: {about}"
         function = {**function, "description": description.strip()}
-    _add(Called(kind, name, namespace), function, place, tools, losses)
+    _add(Called(kind, name, namespace), function, path, tools, losses)
     if grammar is not None:
         tools.grammars.setdefault(tools.name_of(name, namespace), grammar)
 
 
-def _add(called: Called, function: JsonObject, place: FieldPath, tools: OfferedTools, losses: DroppedFields) -> None:
+def _add(called: Called, function: JsonObject, path: FieldPath, tools: OfferedTools, losses: DroppedFields) -> None:
     if not tools.offer(called, function):
-        losses.lost(f"{place.kind} offered twice", "the first of that name counts")
+        losses.lost(f"{path.kind} offered twice", "the first of that name counts")
 
 
-def _described(tool: JsonObject, place: FieldPath) -> JsonObject:
+def _described(tool: JsonObject, path: FieldPath) -> JsonObject:
     if tool.get("description") is None:
         return {}
-    return {"description": optional(tool, "description", place)}
+    return {"description": optional(tool, "description", path)}
 
 
-def _parameters(tool: JsonObject, place: FieldPath) -> JsonObject:
+def _parameters(tool: JsonObject, path: FieldPath) -> JsonObject:
     if tool.get("parameters") is None:
         return {"parameters": {"type": "object", "properties": {}}}
-    return {"parameters": mapping(tool, "parameters", place)}
+    return {"parameters": mapping(tool, "parameters", path)}
 
 
-def _custom(tool: JsonObject, place: FieldPath) -> JsonObject:
+def _custom(tool: JsonObject, path: FieldPath) -> JsonObject:
     """A tool whose input is free text: a function with one string. Its grammar is told to the model in words."""
-    parts = [optional(tool, "description", place), f"Write the whole text as the string `{INPUT}`."]
-    form = mapping(tool, "format", place, needed=False)
+    parts = [optional(tool, "description", path), f"Write the whole text as the string `{INPUT}`."]
+    form = mapping(tool, "format", path, needed=False)
     if form.get("type") == "grammar":
-        here = place.field("format")
+        here = path.field("format")
         syntax = nonempty_string(form, "syntax", here)
         parts.append(f"The text must match this grammar ({syntax}):\n{nonempty_string(form, 'definition', here)}")
     schema: JsonObject = {
@@ -317,19 +317,19 @@ def _check_object(choice: JsonObject, tools: OfferedTools) -> None:
     raise _PLACE.bad(f"the tool of type {shown(kind)} is not offered to the model here; choose another one")
 
 
-def _named(choice: JsonObject, tools: OfferedTools, place: FieldPath) -> str:
+def _named(choice: JsonObject, tools: OfferedTools, path: FieldPath) -> str:
     """The server's name of a tool that the client names."""
     name = SEARCH
     if choice.get("type") != SEARCH:
-        name = nonempty_string(choice, "name", place)
-    namespace = optional(choice, "namespace", place)
+        name = nonempty_string(choice, "name", path)
+    namespace = optional(choice, "namespace", path)
     server_name = tools.name_of(name, namespace)
     if server_name in tools.by_name:
         return server_name
     alike = [offered_name for offered_name, called in tools.by_name.items() if called.name == name]
     if len(alike) == 1 and not namespace:
         return alike[0]
-    raise place.field("name").bad(f"{shown(name)} is none of the tools; name one of them")
+    raise path.field("name").bad(f"{shown(name)} is none of the tools; name one of them")
 
 
 def _allowed(choice: JsonObject, tools: OfferedTools, losses: DroppedFields) -> JsonObject:

@@ -6,7 +6,8 @@ import pytest
 
 from proxy.engine.choice_delta import ChoiceDelta
 from proxy.engine.events import Chunk, Event, Reasoning, Text, Unchanged
-from proxy.engine.held_text import HeldText
+from proxy.engine.held_text import MODES, HeldText, ModeStep, TextMode
+from proxy.transitions import IllegalTransition, next_state
 
 
 def fed(*texts: str, verbatim: bool = True) -> HeldText:
@@ -181,3 +182,27 @@ def test_positions_count_bytes() -> None:
     assert held.received == 7
     held.leave(4)
     assert held.split() == [Text(0, "grö")]
+
+
+MARKS = {
+    ModeStep.BEGIN_THOUGHT: TextMode.THOUGHT_BEGINS,
+    ModeStep.BEGIN_TEXT: TextMode.TEXT_BEGINS,
+    ModeStep.TELL_APART: TextMode.TEXT,
+}
+FIRST_WORDS = {TextMode.TEXT_BEGINS: TextMode.TEXT, TextMode.THOUGHT_BEGINS: TextMode.THOUGHT}
+
+
+@pytest.mark.parametrize("mode", TextMode)
+@pytest.mark.parametrize("step", MARKS)
+def test_a_mark_tells_what_follows_whatever_was_before(mode: TextMode, step: ModeStep) -> None:
+    assert set(MODES) == set(TextMode)
+    assert next_state(MODES, mode, step) is MARKS[step]
+
+
+@pytest.mark.parametrize("mode", TextMode)
+def test_what_begins_goes_on_with_its_first_word(mode: TextMode) -> None:
+    if mode in FIRST_WORDS:
+        assert next_state(MODES, mode, ModeStep.SAY) is FIRST_WORDS[mode]
+        return
+    with pytest.raises(IllegalTransition, match=f"{mode.name} cannot SAY"):
+        next_state(MODES, mode, ModeStep.SAY)

@@ -67,7 +67,7 @@ def test_a_clean_stream_leaves_as_it_came_and_its_connection_is_closed() -> None
     data, one = run(made)
     assert data == wire(TEXT)
     assert (made.server.asked, answer.closed) == ([made.exchange.request.raw], True)
-    assert (one.spoke, one.silence, one.kept, one.calls) == (True, None, False, 0)
+    assert (one.spoke, one.silence, one.withheld, one.calls) == (True, None, False, 0)
     assert not made.exchange.outcome.repaired
 
 
@@ -153,7 +153,7 @@ def test_the_end_of_a_reply_that_says_nothing_is_kept_back_if_one_more_may_follo
     for ask_again, kept in ((SILENT, True), (frozenset[Why](), False)):
         one = attempt(answered(Answer([wire([*said, ends()])]), ask_again=ask_again))
         data = b"".join(one.run())
-        assert (one.silence, one.kept) == (why, kept)
+        assert (one.silence, one.withheld) == (why, kept)
         assert (b"[DONE]" in data) is not kept
         assert received(data + one.end_after_all())[0].finish == "stop"
 

@@ -39,7 +39,7 @@ def second(made: Answered, error: ProxyError, plan: Plan | None = None) -> Plan 
 
 def once_more(made: Answered, silence: Why | None, *, kept: bool = False, **more: Any) -> Plan | None:
     plan, broken = more.get("plan", made.exchange.plan), more.get("broken")
-    return given(made.exchange.once_more(plan, silence, broken, kept=kept))
+    return given(made.exchange.once_more(plan, silence, broken, withheld=kept))
 
 
 def refused(message: str, status: int = 400) -> UpstreamRefused:
@@ -49,7 +49,7 @@ def refused(message: str, status: int = 400) -> UpstreamRefused:
 def test_a_server_without_a_parser_is_asked_again_and_remembered() -> None:
     made = answered(auto=True)
     again = second(made, refused(NO_PARSER))
-    assert again is not None and (again.parse, again.server) == ("proxy", "vllm")
+    assert again is not None and (again.parse, again.server_kind) == ("proxy", "vllm")
     assert made.known.parser_failures == 1
 
 
@@ -88,8 +88,8 @@ def test_a_reply_that_says_nothing_goes_up_as_it_did(why: Why) -> None:
 def test_a_swallowed_call_is_asked_for_by_the_other_parser() -> None:
     made = answered(ask_again=SILENT, auto=True)
     again = once_more(made, Why.SWALLOWED)
-    assert again is not None and (again.parse, again.server, again.again) == ("proxy", "vllm", Why.SWALLOWED)
-    back = answered(ask_again=SILENT, plan=Plan(parse="proxy", server="vllm"))
+    assert again is not None and (again.parse, again.server_kind, again.again) == ("proxy", "vllm", Why.SWALLOWED)
+    back = answered(ask_again=SILENT, plan=Plan(parse="proxy", server_kind="vllm"))
     again = once_more(back, Why.SWALLOWED)
     assert again is not None and again.parse == "server"
 
@@ -103,7 +103,7 @@ def test_a_broken_call_is_asked_for_in_an_answer_that_is_whole() -> None:
     made = answered(ask_again=EVERY)
     again = once_more(made, Why.BROKEN, broken=BROKEN)
     assert again is not None
-    assert (again.guided, again.transport, again.second, again.server) == ("bash", "whole", True, "vllm")
+    assert (again.guided, again.transport, again.second, again.server_kind) == ("bash", "whole", True, "vllm")
 
 
 def test_a_second_reply_that_says_nothing_is_the_last() -> None:

@@ -28,7 +28,7 @@ BODY: dict[str, Any] = {
 
 def record(values: bool, plan: HealPlan = PLAN, learnt: tuple[str, ...] = (), body: JsonObject = BODY) -> Any:
     """As it stands in a capture."""
-    told = Healing(body, plan, frozenset(learnt), heal_request(body, plan).repairs).told(values=values)
+    told = Healing(body, plan, frozenset(learnt), heal_request(body, plan).repairs).as_record(values=values)
     return load_json(dump_json(told))
 
 

@@ -155,7 +155,7 @@ def test_what_it_says_in_another_dialect_is_what_the_server_said_unrepaired() ->
 def test_nothing_is_ever_cut_or_kept_back() -> None:
     one = observed()
     one.receive(wire(TEXT))
-    assert (one.cut, one.kept, one.would_fail) == (False, False, None)
+    assert (one.cut, one.withheld, one.would_fail) == (False, False, None)
 
 
 def test_how_it_would_have_ended_is_known_beside_how_it_did() -> None:

@@ -29,9 +29,9 @@ def shaped(plan: Plan, **more: object) -> dict[str, Any]:
     "plan",
     [
         Plan(),
-        Plan("server", server="vllm"),
-        Plan("proxy", server=""),
-        Plan("proxy", server="sglang"),
+        Plan("server", server_kind="vllm"),
+        Plan("proxy", server_kind=""),
+        Plan("proxy", server_kind="sglang"),
         Plan(without=("absent",)),
         Plan(max_tokens=5),
     ],
@@ -48,21 +48,21 @@ def test_without_tools_to_parse_the_profile_proxy_changes_nothing(choice: str | 
     more = {"tools": [WRITE_FILE], "tool_choice": "none"} if choice else {}
     wanted = request(**more)
     assert wanted.tools is None
-    assert upstream_request(wanted, Plan("proxy", server="vllm")).body == wanted.raw
+    assert upstream_request(wanted, Plan("proxy", server_kind="vllm")).body == wanted.raw
 
 
 @pytest.mark.parametrize("server,special", [("vllm", {"skip_special_tokens": False}), ("llamacpp", {})])
 def test_where_the_proxy_parses_the_tools_stay_and_the_choice_is_none(server: str, special: dict[str, object]) -> None:
     was = chat(tools=[WRITE_FILE], tool_choice="auto")
-    assert shaped(Plan("proxy", server=server), **was) == {**was, "tool_choice": "none", **special}
+    assert shaped(Plan("proxy", server_kind=server), **was) == {**was, "tool_choice": "none", **special}
 
 
 @pytest.mark.parametrize("choice", ["required", NAMED])
 def test_a_forced_choice_goes_up_as_it_is(choice: object) -> None:
     """F87."""
     wanted = request(tools=[WRITE_FILE], tool_choice=choice)
-    assert wanted.forced and not proxy_parses(wanted, Plan("proxy", server="vllm"))
-    assert upstream_request(wanted, Plan("proxy", server="vllm")).body == wanted.raw
+    assert wanted.forced and not proxy_parses(wanted, Plan("proxy", server_kind="vllm"))
+    assert upstream_request(wanted, Plan("proxy", server_kind="vllm")).body == wanted.raw
 
 
 def test_the_transport_whole_asks_for_no_stream_and_drops_its_options() -> None:
@@ -86,7 +86,7 @@ def test_a_refused_field_is_left_out_and_tokens_are_what_is_left() -> None:
 
 def test_the_same_request_goes_up_as_the_same_bytes_and_keeps_its_order() -> None:
     """C8: the prefix cache survives."""
-    plan = Plan("proxy", server="vllm")
+    plan = Plan("proxy", server_kind="vllm")
     asked = [request(tools=[WRITE_FILE], b=1, a="\u00e9\ud83d", n=10**4000) for _ in range(2)]
     first, second = (upstream_request(each, plan).body for each in asked)
     assert first == second

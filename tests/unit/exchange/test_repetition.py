@@ -13,9 +13,9 @@ def found(text: str, size: int) -> str:
     watch = RepetitionWatch(Period(10, 4))
     for start in range(0, len(text), size):
         watch.feed(text[start : start + size])
-        if watch.found:
+        if watch.repeated:
             break
-    return watch.found
+    return watch.repeated
 
 
 @pytest.mark.parametrize("piece", ["a", "ab", "abc ", "0123456789", "é\n"])
@@ -50,4 +50,4 @@ def test_any_cut(cut: list[bytes]) -> None:
     watch = RepetitionWatch(Period(5, 4))
     for part in cut:
         watch.feed(part.decode())
-    assert watch.found == "x"
+    assert watch.repeated == "x"

@@ -47,7 +47,7 @@ def test_a_server_that_cannot_find_calls_is_known_by_its_words(message: str, sta
     error = refused(message, status)
     assert asks_for_proxy(error) is asks
     again = second_plan(request(tools=[WRITE_FILE]), Plan(), error, "vllm")
-    assert again == (Plan(parse="proxy", server="vllm", second=True) if asks else None)
+    assert again == (Plan(parse="proxy", server_kind="vllm", second=True) if asks else None)
 
 
 @pytest.mark.parametrize(

@@ -57,14 +57,21 @@ def test_one_try_is_enough_for_a_reply_that_says_something() -> None:
 
 
 @pytest.mark.parametrize("answer", [refused(), UpstreamUnreachable("nobody there")], ids=["refused", "not there"])
-def test_an_error_before_anything_has_left_is_raised_without_secrets(answer: Answer | Exception) -> None:
+def test_an_error_before_anything_has_left_is_raised_and_whoever_catches_it_tells_of_it(
+    answer: Answer | Exception,
+) -> None:
     made = answered(answer, secrets=(SECRET,))
-    with pytest.raises((UpstreamRefused, UpstreamUnreachable)) as raised:
+    with pytest.raises((UpstreamRefused, UpstreamUnreachable)):
         sent(made)
-    assert SECRET not in raised.value.message
     outcome = made.exchange.outcome
-    assert outcome.failure is raised.value
-    assert outcome.error and SECRET not in outcome.error
+    assert (outcome.failure, outcome.error, outcome.tries) == (None, "", 1)
+
+
+def test_what_is_held_leaves_before_the_error_that_nothing_else_went_before() -> None:
+    made = answered(Answer([ROLE.raw + says(STRONG[:20]).raw, UpstreamBroken("it broke off")]))
+    got = received(sent(made))
+    assert (got[0].text, got[0].finish, got[0].calls) == (STRONG[:20], None, [])
+    assert got.error and "broke off" in got.error["message"]
 
 
 def test_an_error_after_that_ends_the_stream() -> None:

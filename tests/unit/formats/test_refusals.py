@@ -36,10 +36,10 @@ def test_prose_that_only_began_like_a_call_is_not_counted(refusal: NotACall, cou
 
 def test_a_candidate_that_names_an_offered_tool_is_counted_by_the_reason_that_was_seen_first() -> None:
     one, _ = candidate()
-    one.evidence.named = True
+    one.evidence.name_tool("bash")
     refusals = Refusals(None)
     refusals.note(one, BROKEN)
-    one.evidence.why, one.evidence.rejection = "it is quoted", Rejection.QUOTED
+    one.evidence.explain(NotACall(Rejection.QUOTED))
     refusals.note(one, BROKEN)
     assert refusals.counts == {Rejection.BROKEN.label: 1, Rejection.QUOTED.label: 1}
 

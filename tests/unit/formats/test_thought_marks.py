@@ -6,10 +6,11 @@ import pytest
 
 from proxy.formats import thought_marks
 from proxy.formats.reasoning import HARMONY, INKLING, THINK, Thoughts, shown
-from proxy.formats.thought_marks import ThoughtMark, ThoughtMarks
+from proxy.formats.thought_marks import INSIDES, Inside, MarkStep, ThoughtMark, ThoughtMarks
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import MAX_BLANKS
 from proxy.parsing.markdown import Markdown
+from proxy.transitions import IllegalTransition, next_state
 
 OPENER, CLOSER = "<think>", b"</think>"
 FINAL = HARMONY[1].opener
@@ -196,3 +197,27 @@ def test_blanks_without_end_are_not_waited_for() -> None:
     """C7: only so many are looked at, and then the line is over."""
     for count, is_end in ((MAX_BLANKS, None), (MAX_BLANKS + 1, True)):
         assert ends("run `ls ", " " * count, ended=False) is is_end
+
+
+OPENS = {
+    MarkStep.BEGIN_THOUGHT: Inside.THOUGHT,
+    MarkStep.BEGIN_ANSWER: Inside.SHOWN,
+    MarkStep.MENTION: Inside.TEXT,
+}
+
+
+@pytest.mark.parametrize("inside", Inside)
+def test_a_closer_ends_whatever_is_open(inside: Inside) -> None:
+    assert set(INSIDES) == set(Inside)
+    for step in (MarkStep.CLOSE, MarkStep.TELL_APART):
+        assert next_state(INSIDES, inside, step) is Inside.NOTHING
+
+
+@pytest.mark.parametrize("inside", Inside)
+@pytest.mark.parametrize("step", OPENS)
+def test_nothing_is_opened_in_a_thought_that_the_reply_began(inside: Inside, step: MarkStep) -> None:
+    if inside is not Inside.THOUGHT:
+        assert next_state(INSIDES, inside, step) is OPENS[step]
+        return
+    with pytest.raises(IllegalTransition, match=f"THOUGHT cannot {step.name}"):
+        next_state(INSIDES, inside, step)

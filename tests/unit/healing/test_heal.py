@@ -42,13 +42,14 @@ def test_what_a_refusal_teaches_is_on_unless_it_is_off() -> None:
 def test_a_body_in_which_nothing_is_healed_stays_the_very_same() -> None:
     body: Any = {"messages": LATE, "temperature": 1}
     for healed in (heal_request(body, NO_HEALING), heal(body, ()), heal({**body}, ("mistral_ids",))):
-        assert healed.repairs == ()
+        assert healed.repairs == () and not healed.changed
     assert heal_request(body, NO_HEALING).body is body
 
 
 def test_each_healing_works_on_what_the_one_before_has_made() -> None:
     healed = heal({"messages": LATE}, {"developer", "late_system"})
     assert [repair.id for repair in healed.repairs] == ["heal_developer", "heal_late_system"]
+    assert healed.changed
     roles = [message["role"] for message in healed.body["messages"]]  # type: ignore[union-attr, call-overload, index]
     assert roles == ["user", "user", "user"]
     assert LATE[1]["role"] == "developer", "what the client sent is not changed"

@@ -86,3 +86,25 @@ def test_a_body_that_names_no_offered_tool_stays_text_where_its_wrapper_may_hold
     assert cursor.resume(0)
     assert not cursor.void
     assert cursor.evidence.kept_text == [KeptText(0, 6, 0)]
+
+
+def test_of_several_named_tools_it_is_not_said_which() -> None:
+    evidence = Evidence()
+    assert (evidence.named, evidence.tool) == (False, "")
+    for name, expected in (("read", "read"), ("read", "read"), ("bash", ""), ("read", "")):
+        evidence.name_tool(name)
+        assert (evidence.named, evidence.tool) == (True, expected)
+
+
+def test_what_a_parser_says_is_kept() -> None:
+    evidence, behind = Evidence(), Evidence()
+    evidence.add_span(0, 4)
+    behind.add_span(5, 9)
+    evidence.add_spans_of(behind)
+    evidence.keep_text(KeptText(4, 5, 1))
+    evidence.weaken()
+    evidence.end_raw_value()
+    evidence.tell_format("xml")
+    assert evidence == Evidence(
+        weak=True, spans=[(0, 4), (5, 9)], kept_text=[KeptText(4, 5, 1)], format="xml", raw_values=True
+    )

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from proxy.parsing.markdown import Markdown
+from proxy.parsing.markdown import FENCES, Fence, FenceStep, Markdown
+from proxy.transitions import IllegalTransition, next_state
 from tests.support.each_case import each_case
 from tests.support.helpers import all_cuts
 
@@ -107,3 +108,27 @@ def test_a_long_text_that_repeats_itself_is_as_if_it_came_byte_by_byte(before: s
             markdown.feed(b"z\n")
         assert whole.state == single.state
         assert whole.before[-3000:] == single.before[-3000:]
+
+
+# Each step, from where, and to where; all else is a defect.
+WAYS = {
+    (Fence.NONE, FenceStep.OPEN): Fence.INFO,
+    (Fence.INFO, FenceStep.REVOKE): Fence.NONE,
+    (Fence.INFO, FenceStep.END_LINE): Fence.INSIDE,
+    (Fence.INSIDE, FenceStep.CLOSE): Fence.CLOSING,
+    (Fence.INSIDE, FenceStep.SAY): Fence.INSIDE,
+    (Fence.CLOSING, FenceStep.CLOSE): Fence.CLOSING,
+    (Fence.CLOSING, FenceStep.SAY): Fence.INSIDE,
+    (Fence.CLOSING, FenceStep.END_LINE): Fence.NONE,
+}
+
+
+@pytest.mark.parametrize("fence", Fence)
+@pytest.mark.parametrize("step", FenceStep)
+def test_every_step_of_a_fence_leads_where_the_table_says(fence: Fence, step: FenceStep) -> None:
+    assert set(FENCES) == set(Fence)
+    if (fence, step) in WAYS:
+        assert next_state(FENCES, fence, step) is WAYS[fence, step]
+        return
+    with pytest.raises(IllegalTransition, match=f"{fence.name} cannot {step.name}"):
+        next_state(FENCES, fence, step)

@@ -419,7 +419,7 @@ def test_tuple_items_are_mended_by_their_place() -> None:
 def test_a_step_says_where_it_was() -> None:
     schema = members(a={"type": "array", "items": members(b=INTEGER)})
     _, (step,) = apply_fixes({"a": [{"b": 1}, {"b": "2"}]}, compile_schema(schema), USUAL)
-    assert (step.place, step.before, step.after) == ("a.1.b", "2", 2)
+    assert (step.path, step.before, step.after) == ("a.1.b", "2", 2)
 
 
 DAMAGES = ("number", "boolean", "list", "object", "key", "enum", "wrapped", "item")

@@ -8,7 +8,7 @@ import pytest
 
 from proxy import gunicorn_conf
 from proxy.server import client_request
-from proxy.server.client_request import CHUNKS_AT_ONCE, Request, Stage
+from proxy.server.client_request import CHUNKS_AT_ONCE, PARTS, STAGES, Part, Request, Stage
 from proxy.web import app
 from tests.integration.test_slow_clients import REFUSED, framed_request, head_of
 from tests.support.dialects import DIALECTS
@@ -134,3 +134,40 @@ def test_a_body_has_only_so_many_chunks(monkeypatch: pytest.MonkeyPatch) -> None
     head = head_of(DIALECTS["chat"], "Transfer-Encoding: chunked")
     assert read([head, b"1\r\na\r\n" * 2 + b"0\r\n\r\n"]).stage is Stage.WHOLE
     assert read([head, b"1\r\na\r\n" * 3 + b"0\r\n\r\n"]).stage is Stage.REFUSED
+
+
+def test_every_stage_of_a_request_is_in_the_table_and_the_last_ones_lead_nowhere() -> None:
+    assert set(STAGES) == set(Stage)
+    assert {stage for stage in Stage if not STAGES[stage]} == {Stage.LONG_HEAD, Stage.WHOLE, Stage.REFUSED}
+    assert set().union(*STAGES.values()) == set(Stage) - {Stage.HEAD}
+
+
+def test_every_part_of_a_body_is_in_the_table_and_what_is_whole_has_no_chunks() -> None:
+    assert set(PARTS) == set(Part)
+    assert set().union(*PARTS.values()) == set(Part) - {Part.ALL}
+
+
+@pytest.mark.parametrize("before", Stage)
+@pytest.mark.parametrize("after", Stage)
+def test_a_request_comes_to_the_stages_of_the_table_alone(before: Stage, after: Stage) -> None:
+    request = Request(1000, 1000)
+    request.stage = before
+    if after in STAGES[before]:
+        request._move(after)
+        assert request.stage is after
+        return
+    with pytest.raises(RuntimeError, match="cannot come to"):
+        request._move(after)
+
+
+@pytest.mark.parametrize("before", Part)
+@pytest.mark.parametrize("after", Part)
+def test_the_parts_of_a_body_follow_each_other_as_the_table_says(before: Part, after: Part) -> None:
+    request = Request(1000, 1000)
+    request._part = before
+    if after in PARTS[before]:
+        request._go_on(after)
+        assert request._part is after
+        return
+    with pytest.raises(RuntimeError, match="there cannot be"):
+        request._go_on(after)

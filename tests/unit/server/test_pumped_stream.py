@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.server.pumped_stream import TRANSITIONS, OutBuffer, PumpedStream, Stall, State
+from proxy.server.pumped_stream import TRANSITIONS, Ending, OutBuffer, PumpedStream, Stall, State
 
 
 def stream() -> PumpedStream:
@@ -78,21 +78,45 @@ def test_every_state_has_its_transitions_and_all_lead_to_the_end() -> None:
         assert State.ENDED in reached or state is State.ENDED
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [(State.ENDED, State.READY), (State.FINISHING, State.WAITING), (State.ON_THREAD, State.WAITING)],
-)
+LEGAL = [(before, after) for before, states in TRANSITIONS.items() for after in states]
+ILLEGAL = [(before, after) for before in State for after in State if after not in TRANSITIONS[before]]
+
+
+@pytest.mark.parametrize(("before", "after"), LEGAL)
+def test_a_stream_goes_where_its_table_says(before: State, after: State) -> None:
+    one = stream()
+    one.state = before
+    one.move(after)
+    assert one.state is after
+
+
+@pytest.mark.parametrize(("before", "after"), ILLEGAL)
 def test_what_may_not_follow_is_a_defect(before: State, after: State) -> None:
-    given = stream()
-    given.state = before
+    one = stream()
+    one.state = before
     with pytest.raises(RuntimeError, match="cannot become"):
-        given.move(after)
+        one.move(after)
+    assert one.state is before
 
 
-def test_a_stream_begins_ready_and_moves() -> None:
-    given = stream()
-    assert given.state is State.READY
-    for state in (State.WAITING, State.WRITING, State.READY, State.ON_THREAD, State.READY, State.FINISHING):
-        given.move(state)
-        assert given.state is state
-    given.move(State.ENDED)
+def test_only_a_stream_whose_steps_are_made_goes_to_a_thread_or_comes_to_its_end() -> None:
+    for after in (State.ON_THREAD, State.FINISHING):
+        assert [before for before in State if after in TRANSITIONS[before]] == [State.RUNNING]
+    assert len(ILLEGAL) > len(LEGAL)
+
+
+def test_a_stream_begins_ready_and_whole() -> None:
+    one = stream()
+    assert (one.state, one.ending) == (State.READY, Ending.WHOLE)
+    assert (one.is_whole, one.is_gone, one.is_broken) == (True, False, False)
+
+
+def test_the_first_thing_that_goes_wrong_is_how_a_stream_ends() -> None:
+    lost, broken = stream(), stream()
+    for _ in range(2):
+        lost.lose_client()
+        broken.break_off()
+        assert (lost.is_whole, lost.is_gone, lost.is_broken) == (False, True, False)
+        assert (broken.is_whole, broken.is_gone, broken.is_broken) == (False, False, True)
+        lost.break_off()
+        broken.lose_client()

@@ -40,8 +40,8 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def driven(patience: Timeouts) -> AnswerWait:
-    wait = AnswerWait(None, patience)
+def driven(timeouts: Timeouts) -> AnswerWait:
+    wait = AnswerWait(None, timeouts)
     wait.drive()
     return wait
 
@@ -60,7 +60,7 @@ def test_where_nothing_has_come_it_is_parked_until_it_is_told() -> None:
         parts = wait.receive(call)
         assert next(parts) is None
         assert wait.parked and wait.descriptor == call.fileno() and not wait.may_pass
-        wait.readable()
+        wait.readable(time.monotonic())
         first = next(parts)
         assert first and not wait.parked
 
@@ -71,7 +71,7 @@ def test_a_step_takes_no_more_than_a_share_so_that_other_streams_have_theirs() -
         given: list[bytes] = []
         for part in wait.receive(call):
             if part is None:
-                wait.readable()
+                wait.readable(time.monotonic())
             else:
                 given.append(part)
         assert b"".join(given) == BODY and max(map(len, given)) <= 16 * 1024 and len(given) > 2
@@ -120,16 +120,16 @@ def test_a_heartbeat_is_due_when_the_client_has_had_nothing_for_the_interval(clo
 
 
 @pytest.mark.parametrize(
-    ("patience", "seconds", "words"),
+    ("timeouts", "seconds", "words"),
     [
         (Timeouts(header=5, idle=50), 5, r"did not answer within 5 s \(header_timeout\)"),
         (Timeouts(header=50, idle=50, total=7), 7, r"longer than 7 s \(total_timeout\)"),
     ],
 )
 def test_a_time_that_is_over_is_a_timeout_that_names_its_setting(
-    clock: Clock, patience: Timeouts, seconds: int, words: str
+    clock: Clock, timeouts: Timeouts, seconds: int, words: str
 ) -> None:
-    wait = driven(patience)
+    wait = driven(timeouts)
     with answer_with(200, BODY) as call:
         parts = wait.receive(call)
         assert next(parts) is None
@@ -150,7 +150,7 @@ def test_silence_after_the_head_is_another_setting(clock: Clock) -> None:
     with begun() as call:
         parts = wait.receive(call)
         assert next(parts) is None
-        wait.readable()
+        wait.readable(time.monotonic())
         assert next(parts) == b"part"
         assert next(parts) is None and wait.parked
         clock.now += 5
@@ -163,11 +163,11 @@ def test_bytes_that_have_come_after_all_excuse_a_silence(clock: Clock) -> None:
     with begun() as call:
         parts = wait.receive(call)
         assert next(parts) is None
-        wait.readable()
+        wait.readable(time.monotonic())
         assert next(parts) == b"part"
         assert next(parts) is None
         clock.now += 9
-        wait.readable()
+        wait.readable(time.monotonic())
         assert next(parts) is None and wait.parked
 
 
@@ -224,3 +224,15 @@ def test_the_turn_is_given_back_while_it_blocks() -> None:
     with answer_with(200, b"a") as call:
         assert [*wait.receive(call)] == [b"a"]
     assert turn.said == ["give back", *["give back", "take"] * ((len(turn.said) - 1) // 2)] and len(turn.said) > 1
+
+
+def test_what_the_lane_does_not_take_closes_it_and_needs_a_step() -> None:
+    wait = driven(Timeouts(10, 10))
+    assert wait.pass_by(time.monotonic()) is None
+    given = [None, b"", b"data"]
+    wait.lane = given.pop
+    assert wait.pass_by(time.monotonic()) == b"data"
+    assert wait.pass_by(time.monotonic()) == b""
+    assert wait.lane is not None
+    assert wait.pass_by(time.monotonic()) is None
+    assert wait.lane is None

@@ -52,8 +52,8 @@ class Reply:
     def __init__(self, clock: Clock, began: float, *, whole: bool = False) -> None:
         self.clock = clock
         self.times = EventTimes()
-        patience = Timeouts(600, 600, whole=whole)
-        self.wait = AnswerWait(None, patience, times=self.times, began=began)
+        timeouts = Timeouts(600, 600, until_complete=whole)
+        self.wait = AnswerWait(None, timeouts, times=self.times, began=began)
         self.wait.drive()
         self.call = Call()
         self.parts: Iterator[bytes | None] = iter(())
@@ -65,8 +65,8 @@ class Reply:
 
     def comes(self, at: float, taken: float) -> None:
         """Bytes are seen at one moment, and taken by the generator at another."""
-        self.wait.came, self.clock.now = at, taken
-        self.wait.readable()
+        self.clock.now = taken
+        self.wait.readable(at)
         self.call.parts.append(b"data")
         assert next(self.parts) == b"data"
 
@@ -78,8 +78,9 @@ class Reply:
 
     def passes(self, came: float, left: float) -> None:
         """Bytes take the lane."""
-        self.wait.came, self.clock.now = came, left
-        assert self.wait.leaves(b"data") == b"data"
+        self.clock.now = left
+        self.wait.lane = lambda: self.wait.leaves(b"data")
+        assert self.wait.pass_by(came) == b"data"
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import itertools
 from itertools import pairwise
 
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from proxy.errors import UpstreamBroken
 from proxy.limits import MAX_HEAD
-from proxy.upstream.http1 import ResponseDecoder
+from proxy.transitions import IllegalTransition, next_state
+from proxy.upstream.http1 import TRANSITIONS, DecoderState, DecoderStep, ResponseDecoder
 from tests.support.work import over_soon
 
 BODY = b"data: \xc3\xa4\r\n\r\n0\r\n\r\ndata: b\n\n"
@@ -266,3 +268,31 @@ def test_plain_headers_are_what_the_parser_of_mail_makes_of_them(text: bytes) ->
         assert expected is None or b"Content-Length" in text
         return
     assert decoder.headers.items() == expected
+
+
+LEGAL = [(state, step, behind) for state, steps in TRANSITIONS.items() for step, behind in steps.items()]
+ILLEGAL = [
+    (state, step)
+    for state, step in itertools.product(DecoderState, DecoderStep)
+    if step not in TRANSITIONS.get(state, {})
+]
+
+
+def test_every_state_is_in_the_table_and_leads_to_the_end_of_the_answer() -> None:
+    assert set(TRANSITIONS) == set(DecoderState)
+    leading = {DecoderState.COMPLETE}
+    for _ in DecoderState:
+        leading |= {state for state, _, behind in LEGAL if behind in leading}
+    assert leading == set(DecoderState)
+    assert TRANSITIONS[DecoderState.COMPLETE] == {}
+
+
+@pytest.mark.parametrize(("state", "step", "behind"), LEGAL)
+def test_a_step_of_the_table_leads_to_its_state(state: DecoderState, step: DecoderStep, behind: DecoderState) -> None:
+    assert next_state(TRANSITIONS, state, step) is behind
+
+
+@pytest.mark.parametrize(("state", "step"), ILLEGAL)
+def test_every_other_step_is_a_defect(state: DecoderState, step: DecoderStep) -> None:
+    with pytest.raises(IllegalTransition, match=f"{state.name} cannot {step.name}"):
+        next_state(TRANSITIONS, state, step)

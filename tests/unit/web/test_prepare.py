@@ -160,12 +160,12 @@ def test_what_is_counted_is_healed_but_for_the_sampling_and_never_if_it_is_only_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rules = 'models: [{match: "*", sampling: {set: {top_p: 0.5}}}]'
-    healed = healed_conversation(context(CHAT, rules), UNTIDY)
+    healed = healed_conversation(context(CHAT, rules), UNTIDY).body
     assert healed["tools"] != UNTIDY["tools"] and "top_p" not in healed
-    assert healed_conversation(context(CHAT, observe=True), UNTIDY) is UNTIDY
+    assert healed_conversation(context(CHAT, observe=True), UNTIDY).body is UNTIDY
 
     def fails(*_: object) -> None:
         raise ZeroDivisionError("a defect")
 
     monkeypatch.setattr("proxy.web.prepare.heal_request", fails)
-    assert healed_conversation(context(CHAT), UNTIDY) is UNTIDY
+    assert healed_conversation(context(CHAT), UNTIDY).body is UNTIDY

@@ -37,7 +37,7 @@ def told(
 ) -> JsonObject:
     """What goes up of it: the fields beside the model, the messages and their bound."""
     profile = given.profile(model, "")
-    options = ModelOptions(model=model, thinking=switch_of(given, profile, model), server=server)
+    options = ModelOptions(model=model, thinking=switch_of(given, profile, model), server_kind=server)
     made = translate({"model": model, **body}, options).body
     up = with_thinking(made, given, profile, model=model, requested=model).body
     return {name: value for name, value in up.items() if name not in ("model", "messages", "max_tokens")}
@@ -124,15 +124,18 @@ def test_the_family_is_known_by_the_name_of_the_model_else_by_the_rules() -> Non
     asked: JsonObject = {**BODY, "reasoning_effort": "none"}
     for model, profile in (("qwen3-8b", Profile()), ("mine", Profile(family="qwen3"))):
         made = with_thinking(asked, Rules(), profile, model=model, requested=model)
-        assert made.body["chat_template_kwargs"] == OFF["chat_template_kwargs"]
-    assert with_thinking(asked, Rules(), Profile(), model="mine", requested="mine").body is asked
+        assert made.body["chat_template_kwargs"] == OFF["chat_template_kwargs"] and made.changed
+    made = with_thinking(asked, Rules(), Profile(), model="mine", requested="mine")
+    assert (made.body, made.changed) == (asked, False)
 
 
 def test_a_suffix_counts_where_an_alias_takes_it() -> None:
     read = rules('aliases: {"*:nothink": "qwen3-8b"}')
     made = with_thinking(BODY, read, Profile(), model="qwen3-8b", requested="any:nothink")
     assert made.body["chat_template_kwargs"] == OFF["chat_template_kwargs"]
-    assert with_thinking(BODY, read, Profile(), model="qwen3-8b", requested="any").body is BODY
+    assert made.changed
+    made = with_thinking(BODY, read, Profile(), model="qwen3-8b", requested="any")
+    assert (made.body, made.changed) == (BODY, False)
 
 
 @pytest.mark.parametrize(

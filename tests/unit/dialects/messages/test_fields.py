@@ -306,7 +306,7 @@ BODY: dict[str, Example] = {
     "stream": Carried(
         ask(stream=True),
         {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}},
-        {"server": "vllm"},
+        {"server_kind": "vllm"},
     ),
     "metadata": Carried(ask(metadata={"user_id": "me"}), {"user": "me"}),
     "metadata.user_id": Carried(ask(metadata={"user_id": "me"}), {"user": "me"}),

@@ -33,7 +33,7 @@ from tests.support.messages_ask import (
 from tests.support.shared import SHARED, VARIABLE
 
 CAPTURES = SHARED / "captures"
-OPTIONS = ModelOptions(model=MODEL, server="vllm", thinking="enable_thinking")
+OPTIONS = ModelOptions(model=MODEL, server_kind="vllm", thinking="enable_thinking")
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
 
@@ -153,8 +153,8 @@ def test_small_fields(fields: dict[str, Any], out: dict[str, Any]) -> None:
 def test_counts_from_the_start_are_asked_of_vllm_alone() -> None:
     """Other servers refuse fields that they do not know."""
     for server in ("", "sglang", "llamacpp", "litellm"):
-        assert sent(ask(stream=True), server=server).body["stream_options"] == {"include_usage": True}
-    options = sent(ask(stream=True), server="vllm").body["stream_options"]
+        assert sent(ask(stream=True), server_kind=server).body["stream_options"] == {"include_usage": True}
+    options = sent(ask(stream=True), server_kind="vllm").body["stream_options"]
     assert options == {"include_usage": True, "continuous_usage_stats": True}
 
 
@@ -250,14 +250,14 @@ def test_a_schema_beside_tools_goes_where_it_would_keep_the_model_from_calling(c
     """vLLM keeps the whole reply to the schema then; other servers take both."""
     for fields in ({"output_config": {"format": FORM}}, {"output_format": FORM}):
         given = ask(tools=[TOOL], tool_choice=choice, **fields)
-        translation = sent(given, server="vllm")
+        translation = sent(given, server_kind="vllm")
         assert translation.body["tools"] == [FUNCTION]
         assert "response_format" not in translation.body
         assert lost(translation) == {"output_config.format" if "output_config" in fields else "output_format": 1}
         assert "vLLM" in translation.dropped[0].why
         for server in ("", "sglang", "llamacpp"):
-            assert "response_format" in sent(given, server=server).body
-            assert lost(sent(given, server=server)) == {}
+            assert "response_format" in sent(given, server_kind=server).body
+            assert lost(sent(given, server_kind=server)) == {}
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_a_schema_beside_tools_goes_where_it_would_keep_the_model_from_calling(c
     ],
 )
 def test_a_schema_stays_where_nothing_can_be_called(fields: dict[str, Any]) -> None:
-    translation = sent(ask(output_config={"format": FORM}, **fields), server="vllm", server_tools="drop")
+    translation = sent(ask(output_config={"format": FORM}, **fields), server_kind="vllm", server_tools="drop")
     body: dict[str, Any] = translation.body
     assert body["response_format"]["json_schema"]["schema"] == SCHEMA
     assert "output_config.format" not in lost(translation)
@@ -290,7 +290,7 @@ BEGUN = (user("hi"), assistant("The answer is ("))
 )
 def test_llama_cpp_continues_an_answer_only_without_thinking(thinking: Any, kinds: dict[str, int]) -> None:
     """It refuses the request otherwise."""
-    translation = sent(ask(*BEGUN, thinking=thinking, tools=[TOOL]), server="llamacpp", thinking="enable_thinking")
+    translation = sent(ask(*BEGUN, thinking=thinking, tools=[TOOL]), server_kind="llamacpp", thinking="enable_thinking")
     assert translation.body["chat_template_kwargs"] == {"enable_thinking": False}
     assert lost(translation) == kinds
     assert "add_generation_prompt" not in translation.body
@@ -307,9 +307,10 @@ def test_llama_cpp_continues_an_answer_only_without_thinking(thinking: Any, kind
     ],
 )
 def test_thinking_stays_on_elsewhere(server: str, switch: str, out: Any) -> None:
-    body = sent(ask(*BEGUN, thinking={"type": "adaptive"}), server=server, thinking=switch).body
+    body = sent(ask(*BEGUN, thinking={"type": "adaptive"}), server_kind=server, thinking=switch).body
     assert body.get("chat_template_kwargs") == out
-    whole = sent(ask(*BEGUN, user("go"), thinking={"type": "adaptive"}), server="llamacpp", thinking="thinking").body
+    answered = ask(*BEGUN, user("go"), thinking={"type": "adaptive"})
+    whole = sent(answered, server_kind="llamacpp", thinking="thinking").body
     assert whole["chat_template_kwargs"] == {"thinking": True}
 
 
@@ -375,9 +376,9 @@ def test_what_is_counted_is_what_would_be_sent() -> None:
         **{"system": "s", "tools": [TOOL], "tool_choice": {"type": "any"}, "stream": True, "temperature": 1},
         thinking={"type": "disabled"},
     )
-    whole = sent(given, thinking="enable_thinking", server="vllm")
+    whole = sent(given, thinking="enable_thinking", server_kind="vllm")
     del given["max_tokens"]
-    found = counted(given, thinking="enable_thinking", server="vllm")
+    found = counted(given, thinking="enable_thinking", server_kind="vllm")
     assert [*found.body] == ["model", "tools", "chat_template_kwargs", "messages"]
     assert found.body == {name: whole.body[name] for name in found.body}
     assert found.body["tools"] == [FUNCTION]
@@ -386,7 +387,7 @@ def test_what_is_counted_is_what_would_be_sent() -> None:
 
 def test_a_beginning_of_an_answer_is_counted_as_such() -> None:
     """Else the server would count the start of a new answer behind it."""
-    found = counted(ask(*BEGUN), server="vllm").body
+    found = counted(ask(*BEGUN), server_kind="vllm").body
     assert (found["continue_final_message"], found["add_generation_prompt"]) == (True, False)
     seen: list[bytes] = []
 

@@ -318,7 +318,7 @@ def test_a_turn_of_the_users_without_content_is_an_empty_one(nothing: Any) -> No
     ],
 )
 def test_the_beginning_of_an_answer_is_continued(blocks: tuple[Any, ...], server: str, out: bool) -> None:
-    body = sent(ask(user("hi"), assistant(*blocks)), server=server).body
+    body = sent(ask(user("hi"), assistant(*blocks)), server_kind=server).body
     assert (body.get("continue_final_message"), body.get("add_generation_prompt")) == (
         (True, False) if out else (None, None)
     )
@@ -332,7 +332,7 @@ def test_what_the_answer_begins_with_is_told() -> None:
 
 
 def test_an_answer_that_is_over_is_not_continued() -> None:
-    assert "continue_final_message" not in sent(ask(user("hi"), assistant("a"), user("b")), server="vllm").body
+    assert "continue_final_message" not in sent(ask(user("hi"), assistant("a"), user("b")), server_kind="vllm").body
 
 
 def newest(*given: Any) -> list[str]:

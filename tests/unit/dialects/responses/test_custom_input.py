@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from proxy.dialects.responses.custom_input import CustomInput, plain_input
+from proxy.dialects.responses.custom_input import TRANSITIONS, CustomInput, InputState, InputStep, plain_input
+from proxy.transitions import IllegalTransition, next_state
 from tests.support.helpers import all_cuts, random_cut
 
 PATCH = '*** Begin Patch\n*** Add File: a\n+"é" \\ \t😀\n*** End Patch'
@@ -81,3 +82,25 @@ def test_a_long_text_is_read_once() -> None:
     for _ in range(20000):
         assert reading.feed("abcdefghij") == "abcdefghij"
     assert plain_input('{"input": "a"}') == "a"
+
+
+WAYS = {
+    (InputState.OPENING, InputStep.BEGIN): InputState.FIRST,
+    (InputState.OPENING, InputStep.KEEP): InputState.WHOLE,
+    (InputState.FIRST, InputStep.LET_GO): InputState.LIVE,
+    (InputState.FIRST, InputStep.KEEP): InputState.WHOLE,
+    (InputState.FIRST, InputStep.CLOSE): InputState.WHOLE,
+    (InputState.LIVE, InputStep.CLOSE): InputState.CLOSED,
+    (InputState.WHOLE, InputStep.CLOSE): InputState.WHOLE,
+}
+
+
+@pytest.mark.parametrize("state", InputState)
+@pytest.mark.parametrize("step", InputStep)
+def test_every_step_leads_where_the_table_says(state: InputState, step: InputStep) -> None:
+    assert set(TRANSITIONS) == set(InputState)
+    if (state, step) in WAYS:
+        assert next_state(TRANSITIONS, state, step) is WAYS[state, step]
+        return
+    with pytest.raises(IllegalTransition, match=f"{state.name} cannot {step.name}"):
+        next_state(TRANSITIONS, state, step)

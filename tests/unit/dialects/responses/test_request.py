@@ -48,8 +48,8 @@ CARRIED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({"text": {"verbosity": "low"}}, {"verbosity": "low", "response_format": "absent"}, {}),
     ({"text": {"format": {"type": "text"}}}, {"response_format": "absent"}, {}),
     ({"text": {"format": {"type": "json_object"}}}, {"response_format": {"type": "json_object"}}, {}),
-    ({"text": {"format": FORM}}, {"response_format": FORM_OUT}, {"server": "vllm"}),
-    ({"text": {"format": FORM}, "tools": [TOOL]}, {"response_format": FORM_OUT}, {"server": "llamacpp"}),
+    ({"text": {"format": FORM}}, {"response_format": FORM_OUT}, {"server_kind": "vllm"}),
+    ({"text": {"format": FORM}, "tools": [TOOL]}, {"response_format": FORM_OUT}, {"server_kind": "llamacpp"}),
     ({"metadata": {"a": "b"}, "prompt_cache_key": "k", "truncation": "disabled", "store": False}, {}, {}),
     ({"background": False, "previous_response_id": None, "conversation": None}, {}, {}),
 ]
@@ -68,7 +68,7 @@ def test_a_field_of_the_body_that_is_carried_leaves_no_record(given: Any, wanted
         ({"store": True}, {}, "store"),
         ({"truncation": "auto"}, {}, "truncation"),
         ({"reasoning": {"effort": "low"}}, {}, "reasoning.effort"),
-        ({"text": {"format": FORM}, "tools": [TOOL]}, {"server": "vllm"}, "text.format"),
+        ({"text": {"format": FORM}, "tools": [TOOL]}, {"server_kind": "vllm"}, "text.format"),
         ({"text": {"odd": 1}}, {}, "text.odd"),
         ({"odd": 1}, {}, "odd"),
     ],
@@ -130,7 +130,7 @@ def test_the_outputs_since_the_users_last_words_are_its_results() -> None:
 def test_vllm_calls_no_tool_beside_a_form_so_that_the_form_goes(
     server: str, choice: str, dropped: dict[str, int]
 ) -> None:
-    found = sent(ask(tools=[TOOL], tool_choice=choice, text={"format": {"type": "json_object"}}), server=server)
+    found = sent(ask(tools=[TOOL], tool_choice=choice, text={"format": {"type": "json_object"}}), server_kind=server)
     assert lost(found) == dropped and ("response_format" in found.body) is not dropped.get("text.format", False)
 
 
@@ -145,14 +145,14 @@ FORCED = {"type": "custom", "name": "apply_patch"}
 def test_the_input_of_a_forced_tool_with_a_grammar_is_the_text_of_vllms_reply(
     server: str, grammars: str, written: str
 ) -> None:
-    found = sent(ask(tools=[GRAMMAR], tool_choice=FORCED), server=server, grammars=grammars)
+    found = sent(ask(tools=[GRAMMAR], tool_choice=FORCED), server_kind=server, grammars=grammars)
     assert found.written == written
     assert (found.body["tool_choice"] == "none") is bool(written)
     assert ("structured_outputs" in found.body) is bool(written)
 
 
 def test_a_tool_with_a_grammar_that_need_not_be_called_is_called_as_any_other() -> None:
-    found = sent(ask(tools=[GRAMMAR]), server="vllm", grammars="structured_outputs")
+    found = sent(ask(tools=[GRAMMAR]), server_kind="vllm", grammars="structured_outputs")
     assert found.written == "" and "structured_outputs" not in found.body
 
 

@@ -20,7 +20,7 @@ LARK = {"type": "grammar", "syntax": "lark", "definition": 'start: "a"'}
 REGEX = {"type": "grammar", "syntax": "regex", "definition": "a+"}
 PATCH = {**CUSTOM, "format": LARK}
 FORCED = {"type": "custom", "name": "apply_patch"}
-BY_GRAMMAR = {"server": "vllm", "grammars": "structured_outputs"}
+BY_GRAMMAR = {"server_kind": "vllm", "grammars": "structured_outputs"}
 ALLOWED = {"type": "allowed_tools", "mode": "required", "tools": [FORCED]}
 END = Finished(0, "stop", None)
 INPUT = '*** Begin Patch\n"a"\\\té\n*** End Patch'
@@ -52,8 +52,8 @@ def test_the_grammar_of_the_only_tool_that_can_be_called_goes_to_vllm(tools: Any
         ([CUSTOM], FORCED, BY_GRAMMAR),
         ([{**CUSTOM, "format": {"type": "text"}}], FORCED, BY_GRAMMAR),
         ([{**CUSTOM, "format": {**LARK, "syntax": "ebnf"}}], FORCED, BY_GRAMMAR),
-        ([PATCH], FORCED, {"server": "vllm"}),
-        ([PATCH], FORCED, {"server": "llamacpp", "grammars": "structured_outputs"}),
+        ([PATCH], FORCED, {"server_kind": "vllm"}),
+        ([PATCH], FORCED, {"server_kind": "llamacpp", "grammars": "structured_outputs"}),
     ],
 )
 def test_everywhere_else_the_description_is_all(tools: Any, choice: Any, said: Any) -> None:
