@@ -88,7 +88,10 @@ class _Draft:
         self.body, self.changed = body, True
 
     def set(self, name: str, value: Json) -> None:
-        """A field gets another value."""
+        """A field gets this value; nothing changes where it has it already."""
+        before = self.body.get(name)
+        if before == value and type(before) is type(value):  # 0 is no false
+            return
         self.body[name] = value
         self.changed = True
 

@@ -42,6 +42,12 @@ def test_a_body_that_needs_nothing_goes_up_as_the_very_bytes(plan: Plan) -> None
     assert upstream_request(wanted, plan).body == wanted.raw
 
 
+def test_a_limit_that_is_there_already_changes_nothing() -> None:
+    """C1."""
+    wanted = request(max_tokens=5)
+    assert upstream_request(wanted, Plan(max_tokens=5)).body == wanted.raw
+
+
 @pytest.mark.parametrize("choice", [None, "none"])
 def test_without_tools_to_parse_the_profile_proxy_changes_nothing(choice: str | None) -> None:
     """F86, C1."""
