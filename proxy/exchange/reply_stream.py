@@ -259,13 +259,8 @@ class StreamReply:
     def finish(self) -> bytes:
         """The upstream's body ended properly."""
         self._leave_lane()
-        written = b""
-        try:
-            written = b"".join(self._event(event, last=True) for event in self._decoder.finish())
-        except ProxyError as error:
-            self._break_off(error)
-        if self.cut and not self.done:
-            written += self._cut_off()
+        # Of an upstream that was told to stop the rest of an event is not awaited.
+        written = self._cut_off() if self.cut and not self.done else self._rest()
         if self.failure is not None:
             return written
         if self._state in MAY_END:
@@ -273,6 +268,14 @@ class StreamReply:
         if self.withheld:
             return written
         return written + self._end()
+
+    def _rest(self) -> bytes:
+        """What the end of the upstream's body makes of its last bytes."""
+        try:
+            return b"".join(self._event(event, last=True) for event in self._decoder.finish())
+        except ProxyError as error:
+            self._break_off(error)
+            return b""
 
     def _cut_off(self) -> bytes:
         """The events of an upstream that was told to stop: its finish, and that it is done."""
