@@ -1,8 +1,8 @@
 """Text that is written to keep a proxy busy: `python -m benchmarks.hostile [--quick]`.
 
 How many megabytes of it a second of CPU takes, by kind: the openers of each family, half ones, brackets, fences, marks,
-again and again, and such things in turn at random. Ten tools are offered. Each text is scanned once more in one piece,
-as a reply that is not streamed. None holds a call, and every byte must come out.
+again and again, such things in turn at random, and with a number of its own in each. Ten tools are offered. Each text
+is scanned once more in one piece, as a reply that is not streamed. None holds a call, and every byte must come out.
 """
 
 from __future__ import annotations
@@ -42,10 +42,21 @@ _OTHERS = (
 )
 # Nothing of these repeats itself.
 RANDOM = {"openers at random": _OPENERS, "all of these at random": _OPENERS + _OTHERS}
-KINDS = tuple(dict.fromkeys((*_OPENERS, *_OTHERS, *RANDOM)))
+# Each piece has a number of its own in place of this, so that nothing repeats itself here either.
+NUMBER = "#"
+NUMBERED = (
+    *("<tool_call># ", "<tool_call>a # <tools>b # ", "<tool_call>#<|tool_call_begin|>#[TOOL_CALLS]#", "<tool_call>{#"),
+    *('<tool_call>{"name": "#" ', '<tool_call>\n{"name": "#"\n'),
+    *('<tool_call>{"name": "a#", "arguments": {}}</tool_call>', "<function=#>"),
+    *('<invoke name="#">', '<｜DSML｜invoke name="#">', "<｜DSML｜#>", "<tool_call>x#<arg_key>"),
+    *('\n{"#": ', '\n["#", ', "\n[read(a=#", "\nAction: [#\n", "TOOL_CALLS # ", ">>>#\n", '\n```json\n{"#"\n'),
+    *("<|im_end|>#\n", "\n<think>#</think>", "<!--#-->"),
+)
+KINDS = tuple(dict.fromkeys((*_OPENERS, *_OTHERS, *RANDOM, *NUMBERED)))
 BOUNDS = (
     Bound("the slowest run, MB/s", "run", least=LEAST, unit="MB/s"),
     Bound("at random, MB/s", "random", least=LEAST, unit="MB/s"),
+    Bound("numbered, MB/s", "numbered", least=LEAST, unit="MB/s"),
 )
 
 
@@ -78,10 +89,13 @@ def main() -> int:
             print(f"{kind!r}: {error}", file=sys.stderr)
             return 1
     print("\n".join(table(speeds)))
-    runs = min(speed.least for kind, speed in speeds.items() if kind not in RANDOM)
-    mixed = min(speed.least for kind, speed in speeds.items() if kind in RANDOM)
+    slowest = {
+        "run": min(speed.least for kind, speed in speeds.items() if kind not in RANDOM and kind not in NUMBERED),
+        "random": min(speeds[kind].least for kind in RANDOM),
+        "numbered": min(speeds[kind].least for kind in NUMBERED),
+    }
     print("\nNumbers to hold")
-    print("\n".join(report.held(BOUNDS, {"run": runs, "random": mixed})))
+    print("\n".join(report.held(BOUNDS, slowest)))
     print(f"\n{time.monotonic() - began:.0f} s{', quick: the figures are coarse' if options.quick else ''}")
     return 0
 
@@ -91,7 +105,7 @@ def table(speeds: dict[str, Speed]) -> Iterator[str]:
     yield f"| {'text, again and again':<72} |   MB | in pieces, MB/s | whole, MB/s |"
     yield f"| {'-' * 72} | ---: | --------------: | ----------: |"
     for kind, speed in sorted(speeds.items(), key=lambda item: item[1].least):
-        yield f"| {kind!r:<72} | {speed.size / 1e6:4.2f} | {speed.pieces:15.1f} | {speed.whole:11.1f} |"
+        yield f"| {kind!r:<72} | {speed.size / 1e6:4.2f} | {speed.pieces:15.2f} | {speed.whole:11.2f} |"
 
 
 def measured(kind: str, size: int) -> Speed:
@@ -114,6 +128,8 @@ def text_of(kind: str, size: int) -> str:
     if kind in RANDOM:
         # No call must come about.
         return "".join(random.Random(1).choices(RANDOM[kind], k=size // 12)).replace('"arguments"', '"x"')
+    if kind in NUMBERED:
+        return "".join(kind.replace(NUMBER, str(number)) for number in range(size // (len(kind.encode()) + 4)))
     return kind * (size // len(kind.encode()) + 1)
 
 

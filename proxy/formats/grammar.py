@@ -28,7 +28,7 @@ from proxy.formats.unwrapped import rest_of_calls, strong, unwrapped
 from proxy.formats.wrappers import FENCE, FormatParser
 from proxy.formats.xml_tags import SEPARATOR
 from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing, RawCall, Rejection
-from proxy.parsing.literal_table import END, branching
+from proxy.parsing.literal_table import END, branching, longest_by_first
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
 _OBJECT = b"{"
@@ -76,7 +76,8 @@ class Grammar:
     `begin` finds an opener, with what may follow it, or what may become one where the text ends. `in_code` is that for
     code, and finds what can end the code too. `plain` matches a text, as it stands in a string of
     JSON, in which none can begin. `openers` matches a whole opener, the longest that stands somewhere; `standing` are
-    the formats that begin there then. `prefixes` are what may become one. `runs` matches openers of which
+    the formats that begin there then; `longest` says how long an opener can be by its first byte. `prefixes` are what
+    may become one. `runs` matches openers of which
     nothing comes. `first` are for the first thing of a reply, whatever it begins with.
     """
 
@@ -84,6 +85,7 @@ class Grammar:
     in_code: re.Pattern[bytes]
     plain: re.Pattern[bytes]
     openers: re.Pattern[bytes]
+    longest: Mapping[int, int]
     prefixes: frozenset[bytes]
     runs: re.Pattern[bytes] | None
     standing: Mapping[bytes, tuple[Format, ...]]
@@ -339,15 +341,17 @@ def _grammar(formats: Iterable[Format], first: tuple[Format, ...] = ()) -> Gramm
         return item.opener.startswith(prefix) or item.opener == prefix[:1]
 
     table = {prefix: tuple(item for item in ordered if begins(item, prefix)) for prefix in prefixes}
+    standing = {item.opener: _beginning_with(item.opener, ordered) for item in ordered}
     in_code = _first_bytes_of(item for item in ordered if item.in_code)
     return Grammar(
         begin=re.compile(_beginning_of(ordered) if first else _first_bytes_of(ordered)),
         plain=_plain(ordered),
         in_code=re.compile(b"|".join(filter(None, (b"[`~\\n]", in_code)))),
         openers=re.compile(b"|".join(re.escape(item.opener) for item in ordered)),
+        longest=longest_by_first(standing),
         runs=_runs(ordered) if first else None,
         prefixes=frozenset(_prefixes(ordered)),
-        standing={item.opener: _beginning_with(item.opener, ordered) for item in ordered},
+        standing=standing,
         first=first,
         by_prefix=table,
     )

@@ -20,13 +20,25 @@ _NOT_GLUED = (b" ", b"\t", b"`", *QUOTES)
 
 def beginning(buffer: TextBuffer, grammar: Grammar, at: int) -> tuple[Format, ...]:
     """The formats that may begin here."""
-    here = buffer.slice(at, at + MAX_MATCH)
+    here = buffer.beginning(grammar.longest, at, 1)
+    if here is None:
+        return ()
     found = grammar.openers.match(here)
-    if found is not None and len(here) == MAX_MATCH:
+    if found is not None and len(here) == grammar.longest[here[0]]:
         return grammar.standing[found.group()]
     if found is None and here not in grammar.prefixes:
         return ()
     return grammar.beginning(here[:2])
+
+
+def looked_for(buffer: TextBuffer, grammar: Grammar, at: int) -> int:
+    """How far was looked at to find that something may begin here, and nothing did before: to the end of an opener that
+    begins here, or began before and may not have ended here, and the byte behind it.
+    """
+    before = buffer.slice(at - MAX_MATCH, at)
+    halves = [before[start:] for start in range(len(before)) if before[start:] in grammar.prefixes]
+    here = grammar.longest.get(buffer.slice(at, at + 1)[0], 1)
+    return at + 1 + max([here, *(grammar.longest[half[0]] - len(half) for half in halves)])
 
 
 def nothing_begins(buffer: TextBuffer, at: int) -> bytes:

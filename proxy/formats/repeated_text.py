@@ -12,19 +12,17 @@ from __future__ import annotations
 
 from collections import Counter
 
-from proxy.parsing.buffer import MAX_MATCH, TextBuffer
+from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.markdown import MAX_BEFORE, Markdown
 
-# Where less text is there than this, it is not worth to look.
-MUCH = 128
+# Where less text is there than this, it is not worth to look, unless what came before repeats itself.
+_MUCH = 128
 # The longest piece that is told again: so much of the text before a place is known.
 MAX_PIECE = MAX_BEFORE
 # How far the scanner may look ahead in text that is passed. What looks further reads much at a time, and is cheap.
 MAX_LOOK = 8192
 # Places that are compared with one before them; then a later one takes its place.
 MOST_PLACES = 64
-# Where an opener is looked for, it may be told by the byte behind it.
-_BEHIND = MAX_MATCH + 1
 # Text that tells at once that two places are not alike.
 _NEAR = 16
 _MAX_BLOCK = 64 * 1024
@@ -45,6 +43,8 @@ class RepeatedText:
         self._refusals: Counter[str] = Counter()
         self._seen = 0
         self._most = 1
+        # The last place that was compared was alike.
+        self._goes_on = False
 
     def forget(self) -> None:
         """Something else than text has come, or text was let go before it was read: nothing goes on from there."""
@@ -52,6 +52,8 @@ class RepeatedText:
 
     def may_go_on(self, at: int) -> bool:
         """Whether the text here may be what it was at the place that is remembered, or this is a place to remember."""
+        if not self._goes_on and len(self._buffer.data) <= _MUCH:
+            return False
         self._seen += 1
         if self._place < 0:
             return True
@@ -66,7 +68,8 @@ class RepeatedText:
         passed.
         """
         state = (state, self._buffer.rereads, markdown.state)
-        if self._place >= 0 and self._state == state:
+        self._goes_on = self._place >= 0 and self._state == state
+        if self._goes_on:
             end = self._passed(at, markdown.before, refusals)
             if end > at:
                 markdown.pass_repeated(self._buffer.slice(max(at, end - MAX_BEFORE), end))
@@ -81,7 +84,7 @@ class RepeatedText:
         length = at - self._place
         if not 0 < length <= min(MAX_PIECE, len(before)):
             return at
-        looked = self._buffer.looked + _BEHIND - self._place
+        looked = self._buffer.looked - self._place
         if looked > MAX_LOOK:
             return at
         if at + looked > self._buffer.end:

@@ -18,11 +18,11 @@ from proxy.formats.broken_calls import UNWATCHED, BrokenCalls
 from proxy.formats.copied_calls import Copies
 from proxy.formats.grammar import BEHIND_TEXT, LEFTOVER, PROMPTED, TEXT, Format, Grammar
 from proxy.formats.opener_runs import opener_run
-from proxy.formats.openers import beginning, begins_here, may_stand, nothing_begins
+from proxy.formats.openers import beginning, begins_here, looked_for, may_stand, nothing_begins
 from proxy.formats.places import PLACES, Place, PlaceStep
 from proxy.formats.reasoning import Thoughts
 from proxy.formats.refusals import Refusals
-from proxy.formats.repeated_text import MUCH, RepeatedText
+from proxy.formats.repeated_text import RepeatedText
 from proxy.formats.scan_limits import ScanLimits
 from proxy.formats.spans import CallSpan, Candidate, Piece, RejectedSpan, TextSpan, begun, parted
 from proxy.formats.thought_marks import ThoughtMarks
@@ -348,9 +348,7 @@ class Scanner:
         at = self._pass_prose()
         if at == self._buffer.end:
             return False
-        if len(self._buffer.data) > MUCH and self._pass_repeated(at):
-            return True
-        return self._pass_openers(at) or not self._opens(at)
+        return self._pass_repeated(at) or self._pass_openers(at) or not self._opens(at)
 
     def _try_first(self) -> bool:
         """Try the next of the formats for the reply's first thing; False while more text is needed for that."""
@@ -393,6 +391,7 @@ class Scanner:
             return False
         if self._place is _BEHIND_CALL or self._broken.waits:
             return False
+        self._buffer.look(looked_for(self._buffer, self._grammar, at))
         is_first = self._first_at == at
         around = (self.marks.state, self._broken.state, self._limits.state, self._first_tried)
         state = (self._mode, self._place, is_first, self._has_text, self._listed, around)

@@ -19,6 +19,8 @@ SEPARATOR = "]<]minimax[>["
 MAX_TAG = 240
 _STARTS = Literals((b"<", SEPARATOR.encode()))
 _AFTER_TAG = re.compile(rb"[<>\r\n]")
+# A tag that has come as a whole.
+_WHOLE = re.compile(rb"<[^<>\r\n]{0,%d}+>" % MAX_TAG)
 _HEAD = re.compile(r"(/?)\s*([^<>]*?)\s*/?\Z", re.S)
 # DSML and GCML in the bars that they really have, and in those that models make of them (F10).
 _BARS = re.compile(r"[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*")
@@ -109,6 +111,9 @@ def _known_tag(cursor: Cursor) -> Parsing[Tag | None]:
 
 
 def _tag(cursor: Cursor) -> Parsing[Tag | None]:
+    whole = cursor.whole(_WHOLE)
+    if whole is not None:
+        return read_tag(whole[1:-1].decode("utf-8", "replace"))
     separated = yield from cursor.which(_STARTS)
     if separated is None:
         raise cursor.refuse("a tag was expected")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 # Bytes of one character in UTF-8.
@@ -48,14 +49,18 @@ class TextBuffer:
             start = base
         return bytes(self.data[start - base : end - base])
 
-    def begins_none(self, firsts: frozenset[int], pos: int) -> bool:
-        """True if the byte at a position has come, and is none of these."""
+    def beginning(self, lengths: Mapping[int, int], pos: int, most: int) -> bytes | None:
+        """As many bytes from a position on as belong to the first of them; `most` if that has not come, and None if
+        nothing belongs to it.
+        """
         at = pos - self.base
-        if not 0 <= at < len(self.data) or self.data[at] in firsts:
-            return False
-        if pos >= self.looked:
-            self.looked = pos + 1
-        return True
+        if 0 <= at < len(self.data):
+            most = lengths.get(self.data[at], 0)
+            if not most:
+                if pos >= self.looked:
+                    self.looked = pos + 1
+                return None
+        return self.slice(pos, pos + most)
 
     def search(self, pattern: re.Pattern[bytes], start: int, limit: int = 0) -> int:
         """Where the one-byte pattern first matches from `start` on; the end of the text if it does not, or of the
@@ -74,28 +79,31 @@ class TextBuffer:
         found = pattern.match(self.data, max(0, start - self.base))
         assert found is not None
         stop = self.base + found.end()
-        self._look(stop + 1)
+        self.look(stop + 1)
         return stop
 
-    def first(self, pattern: re.Pattern[bytes], start: int) -> tuple[int, bytes] | None:
-        """Where the pattern first matches from `start` on, and what it matches; None if it does not."""
+    def first(self, pattern: re.Pattern[bytes], start: int, longest: int) -> tuple[int, bytes] | None:
+        """Where the pattern first matches from `start` on, and what it matches; None if it does not. `longest` is the
+        length of the longest text that it matches.
+        """
         found = pattern.search(self.data, max(0, start - self.base))
         if found is None:
-            self._look(self.end + 1)
+            self.look(self.end + 1)
             return None
-        self._look(self.base + found.end())
+        # A longer one may have been tried just before.
+        self.look(self.base + found.start() + longest)
         return self.base + found.start(), bytes(found.group())
 
     def find(self, literal: bytes, start: int) -> int:
         """Where the literal first stands from `start` on; -1 if it does not."""
         at = self.data.find(literal, max(0, start - self.base))
         if at < 0:
-            self._look(self.end + 1)
+            self.look(self.end + 1)
             return at
-        self._look(self.base + at + len(literal))
+        self.look(self.base + at + len(literal))
         return self.base + at
 
-    def _look(self, end: int) -> None:
+    def look(self, end: int) -> None:
         """Note that it was looked at up to here."""
         self.looked = max(self.looked, end)
 
@@ -103,8 +111,19 @@ class TextBuffer:
         """What the pattern matches at a position; nothing is told of how far that was looked at, if it matches less."""
         found = pattern.match(self.data, start - self.base)
         if found is not None:
-            self._look(self.base + found.end() + MAX_MATCH)
+            self.look(self.base + found.end() + MAX_MATCH)
         return found
+
+    def whole(self, pattern: re.Pattern[bytes], start: int, most: int) -> bytes | None:
+        """What the pattern matches at a position, which its own bytes alone tell; None if it does not (yet), or if that
+        goes on beyond `most`, and nothing is told of how far it was looked at.
+        """
+        at = start - self.base
+        found = pattern.match(self.data, at) if at >= 0 else None
+        if found is None or self.base + found.end() > most:
+            return None
+        self.look(self.base + found.end())
+        return bytes(found.group())
 
     def character(self, pos: int) -> int:
         """Where the character begins that a position is in the middle of; else the position."""

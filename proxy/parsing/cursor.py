@@ -14,7 +14,6 @@ import re
 import sys
 from collections.abc import Generator
 from dataclasses import replace
-from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 from proxy.limits import MAX_DEPTH
@@ -35,7 +34,7 @@ from proxy.parsing.evidence import (
     VerdictStep,
     unreadable,
 )
-from proxy.parsing.literal_table import Literals, literal_table
+from proxy.parsing.literal_table import Literals, any_of, literal_table
 from proxy.parsing.nested_values import pass_tokens
 from proxy.tools.toolset import Tool
 
@@ -97,11 +96,6 @@ _NO_TOOL = Tool("", {})
 _OPEN, _SKIPPING = Verdict.OPEN, Verdict.SKIPPING
 
 
-@lru_cache(maxsize=256)
-def _any_of(literals: tuple[bytes, ...]) -> re.Pattern[bytes]:
-    return re.compile(b"|".join(map(re.escape, literals)))
-
-
 class Cursor:
     """A position in a text, with the context around it and the evidence that was found so far.
 
@@ -116,7 +110,6 @@ class Cursor:
         self.pos = pos
         self.context = context
         self.evidence = Evidence()
-
         # The text ended within one of the literals that were looked for: `</tool_ca`.
         self.ends_in_literal = False
         # Reading again. `back_to`: where to go on if nothing comes of it, -1 if nowhere; `furthest`: how far was read
@@ -293,10 +286,10 @@ class Cursor:
     def peek(self, literals: Literals | tuple[bytes, ...]) -> Parsing[bytes | None]:
         """The longest of the literals that stands here, not read yet; None if none does."""
         table = literals if isinstance(literals, Literals) else literal_table(literals)
-        if self.begins_none(table):
-            return None
         while True:
-            here = self._buffer.slice(self.pos, self.pos + table.longest)
+            here = self._buffer.beginning(table.lengths, self.pos, table.longest)
+            if here is None:
+                return None
             found = table.match(here, self._buffer.ended)
             if found:
                 return found
@@ -308,7 +301,7 @@ class Cursor:
 
     def begins_none(self, table: Literals) -> bool:
         """True if the next byte has come, and none of the literals begins with it."""
-        return self._buffer.begins_none(table.firsts, self.pos)
+        return self._buffer.beginning(table.lengths, self.pos, 1) is None
 
     def expect(self, literal: bytes) -> Parsing[None]:
         """Read this literal; NotACall if it does not stand here."""
@@ -386,13 +379,20 @@ class Cursor:
 
     def _seek(self, literals: tuple[bytes, ...]) -> tuple[int, bytes] | None:
         """Go on past the next literal: where it begins, and it; if none came yet, to where one may have begun."""
-        found = self._buffer.first(_any_of(literals), self.pos)
+        longest = max(map(len, literals))
+        found = self._buffer.first(any_of(literals), self.pos, longest)
         if found is not None:
             self.pos = found[0] + len(found[1])
             return found
-        longest = max(map(len, literals))
         self.pos = max(self.pos, self._buffer.end - longest + 1)
         return None
+
+    def whole(self, pattern: re.Pattern[bytes]) -> bytes | None:
+        """Read what the pattern matches here, if all of it has come; what is void no further than that is read."""
+        most = self.evidence.since + MAX_VOID if self.void else sys.maxsize
+        found = self._buffer.whole(pattern, self.pos, most)
+        self.pos += len(found or b"")
+        return found
 
     def byte(self) -> Parsing[bytes]:
         """The next byte, not read yet; empty at the end of the text."""

@@ -8,6 +8,8 @@ from functools import lru_cache
 
 # In a pattern: the end of what has come.
 END = rb"\Z"
+# So many texts are tried one by one: what a tag names makes texts of its own, and a pattern of them takes 100 us.
+_FEW = 3
 
 
 class Literals:
@@ -21,15 +23,16 @@ class Literals:
         self._single = {literal: literal for literal in literals if len(literal) == 1}
         # Made when the first text begins so: a pattern of all takes 30 ms, and the names of new tools need a new one.
         self._patterns: dict[bytes, re.Pattern[bytes]] = {}
-        self.firsts = frozenset(literal[0] for literal in literals if literal)
+        # The longest of all, and of those that begin with a byte.
         self.longest = max(map(len, literals), default=0)
+        self.lengths = longest_by_first(literals)
 
     def match(self, here: bytes, ended: bool) -> bytes | None:
         """The longest literal that `here` begins with; empty if none; None while more text could tell otherwise."""
         near = self._by_prefix.get(here[:2])
         if near is None:
             return self._match_single(here, ended)
-        if len(here) >= self.longest:
+        if len(near) > _FEW and len(here) >= self.lengths[here[0]]:
             found = self._pattern(here[:2], near).match(here)
             return found.group() if found else self._single.get(here[:1], b"")
         for literal in near:
@@ -57,6 +60,11 @@ class Literals:
         if not 0 < len(here) < self.longest:
             return False
         return any(literal.startswith(here) for literal in self._by_prefix.get(here[:2], ()))
+
+
+def longest_by_first(literals: Collection[bytes]) -> Mapping[int, int]:
+    """The length of the longest of these texts by the first byte."""
+    return {literal[0]: len(literal) for literal in sorted(literals, key=len) if literal}
 
 
 @lru_cache(maxsize=1024)
@@ -122,3 +130,9 @@ def _escaped_bytes(text: bytes) -> bytes:
 def literal_table(literals: tuple[bytes, ...]) -> Literals:
     """The table of these texts, made once."""
     return Literals(literals)
+
+
+@lru_cache(maxsize=256)
+def any_of(literals: tuple[bytes, ...]) -> re.Pattern[bytes]:
+    """The pattern of the first of these texts that stands somewhere."""
+    return re.compile(b"|".join(map(re.escape, literals)))

@@ -121,6 +121,7 @@ class ToolSet:
         self.listed = listed
         self._exact = {tool.name: tool for tool in tools}
         self._by_fold: tuple[dict[str, Tool | None], ...] | None = None
+        self._by_short_name: dict[str, Tool | None] | None = None
         self._answers: dict[str, Tool | None] = {}
 
     def __bool__(self) -> bool:
@@ -158,9 +159,9 @@ class ToolSet:
         bare = _SUFFIX.sub("", _PREFIX.sub("", name.strip()))
         if bare in self._exact:
             return self._exact[bare]
-        shortened = [tool for name, tool in self._exact.items() if short_name(name) == bare]
-        if len(shortened) == 1:
-            return shortened[0]
+        shortened = self._shortened(bare)
+        if shortened is not None:
+            return shortened
         numbered = self._underscored(bare)
         if numbered is not None:
             return numbered
@@ -168,6 +169,12 @@ class ToolSet:
         if len(repeated) == 1:
             return repeated[0]
         return self._folded(bare)
+
+    def _shortened(self, name: str) -> Tool | None:
+        """The tool that goes up under this name; None if two do."""
+        if self._by_short_name is None:
+            self._by_short_name = _unique(self._exact.values(), short_name)
+        return self._by_short_name.get(name)
 
     def _folded(self, name: str) -> Tool | None:
         """The tool of this name but for letter case, or else but for separators; None if two are."""
@@ -192,6 +199,8 @@ class ToolSet:
 
 def _says_again(text: str, name: str) -> bool:
     """True if a text says a name several times and nothing else: `readread`, `read.read`."""
+    if not text.startswith(name):
+        return False
     glued = name * max(2, len(text) // len(name))
     dotted = ".".join([name] * max(2, (len(text) + 1) // (len(name) + 1)))
     return text in (glued, dotted)

@@ -205,9 +205,8 @@ def work() -> Iterator[None]:
 
 
 def _count_windows(patch: pytest.MonkeyPatch) -> None:
-    slice_of, search, first, find, token, drop = (
-        *(TextBuffer.slice, TextBuffer.search, TextBuffer.first, TextBuffer.find, TextBuffer.token, TextBuffer.drop),
-    )
+    slice_of, search, first, find = TextBuffer.slice, TextBuffer.search, TextBuffer.first, TextBuffer.find
+    token, whole, drop = TextBuffer.token, TextBuffer.whole, TextBuffer.drop
     text, feed = Cursor.text, Markdown.feed
 
     def count_slice(self: TextBuffer, start: int, end: int) -> bytes:
@@ -220,8 +219,8 @@ def _count_windows(patch: pytest.MonkeyPatch) -> None:
         Work.add(at - max(start, self.base) + 1)
         return at
 
-    def count_first(self: TextBuffer, pattern: re.Pattern[bytes], start: int) -> tuple[int, bytes] | None:
-        found = first(self, pattern, start)
+    def count_first(self: TextBuffer, pattern: re.Pattern[bytes], start: int, longest: int) -> tuple[int, bytes] | None:
+        found = first(self, pattern, start, longest)
         Work.add((found[0] + len(found[1]) if found else self.end) - max(start, self.base))
         return found
 
@@ -235,6 +234,11 @@ def _count_windows(patch: pytest.MonkeyPatch) -> None:
         Work.add(len(found.group()) if found else 1)
         return found
 
+    def count_whole(self: TextBuffer, pattern: re.Pattern[bytes], start: int, most: int) -> bytes | None:
+        found = whole(self, pattern, start, most)
+        Work.add(len(found) if found else 1)
+        return found
+
     def count_drop(self: TextBuffer, end: int) -> None:
         Work.add(max(0, end - self.base))
         drop(self, end)
@@ -246,7 +250,7 @@ def _count_windows(patch: pytest.MonkeyPatch) -> None:
         Work.add(len(data))
         feed(self, data)
 
-    for counts in (count_slice, count_search, count_first, count_find, count_token, count_drop):
+    for counts in (count_slice, count_search, count_first, count_find, count_token, count_whole, count_drop):
         patch.setattr(TextBuffer, counts.__name__.removeprefix("count_"), counts)
     patch.setattr(Cursor, "text", count_text)
     patch.setattr(Markdown, "feed", count_feed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.formats.grammar import TEXT, Format, grammars
-from proxy.formats.openers import beginning, begins_here, may_follow, may_stand, nothing_begins
+from proxy.formats.openers import beginning, begins_here, looked_for, may_follow, may_stand, nothing_begins
 from proxy.parsing.buffer import MAX_MATCH, TextBuffer
 from proxy.parsing.cursor import MAX_BLANKS
 from proxy.parsing.markdown import Markdown
@@ -39,6 +39,35 @@ def test_what_may_still_become_an_opener_may_begin(text: str) -> None:
 @pytest.mark.parametrize("text", ["<b>", "<tool_cax", "x", "4", "<b>" + "x" * MAX_MATCH, "Act of" + "x" * MAX_MATCH])
 def test_where_nothing_stands_nothing_begins(text: str) -> None:
     assert names(text) == set()
+
+
+# How far it is from a `<` to behind the longest opener.
+LESS = GRAMMAR.longest[ord("<")] + 1
+OPENERS = sorted({opener.decode() for opener in GRAMMAR.standing})
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_each_opener_is_told_by_its_own_bytes(opener: str) -> None:
+    """What stands behind the longest that begins so is not looked at, and says nothing new."""
+    data = opener.encode()
+    room = GRAMMAR.longest[data[0]]
+    text = TextBuffer(bytearray(data + b"x" * MAX_MATCH))
+    found = beginning(text, GRAMMAR, 0)
+    assert {item.opener for item in found} == {each for each in GRAMMAR.standing if data.startswith(each)}
+    assert text.looked == room
+    begun = beginning(TextBuffer(bytearray(data[:-1])), GRAMMAR, 0)
+    assert len(data) == 1 or data in {item.opener for item in begun}
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "behind"),
+    [
+        *(("{", 0, 2), ("a {x", 2, 2), ('{"{"', 2, 2), ("<b>{", 3, 3), (">>```", 2, 4)),
+        *(("<tool_cal{", 9, LESS - 9), ("<{", 1, LESS - 1)),
+    ],
+)
+def test_how_far_was_looked_for_an_opener(text: str, at: int, behind: int) -> None:
+    assert looked_for(buffer(text), GRAMMAR, at) == at + behind
 
 
 @pytest.mark.parametrize(("text", "passed"), [("ab", b"a"), ("`a", b"`"), ("```a`", b"```"), ("``", b"``"), ("", b"")])

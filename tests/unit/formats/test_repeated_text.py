@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import cProfile
 import random
+from collections import Counter
 from collections.abc import Iterator
 from itertools import cycle, islice
+from typing import Any
 
 import pytest
 
+from proxy.formats import scanner as scanner_module
 from proxy.formats.broken_calls import UNWATCHED, BrokenCalls
 from proxy.formats.grammar import grammars
 from proxy.formats.markers import END_OF_TURN
 from proxy.formats.reasoning import Thoughts
 from proxy.formats.repeated_text import RepeatedText
 from proxy.formats.scanner import Scanner
-from proxy.formats.spans import Piece, TextSpan
+from proxy.formats.spans import Candidate, Piece, TextSpan
+from proxy.formats.spans import begun as begin
 from tests.contract.test_c7_linear import CLOSERS, FRAGMENTS, FRAMES, OPENERS, TOOLS
 from tests.support.each_case import each_case
 from tests.support.helpers import call_json
@@ -47,7 +51,9 @@ def joined(pieces: Iterator[Piece]) -> list[Piece]:
     return found
 
 
-def found(text: str, cut: int, thoughts: Thoughts | None, *, watched: bool) -> object:
+def found(
+    text: str, cut: int, thoughts: Thoughts | None, *, watched: bool
+) -> tuple[list[Piece], list[tuple[int, bool, bool]], Counter[str], str]:
     """All that a scanner says of a text: the pieces, what was let go after each cut, why nothing was a call, and the
     broken call that ended it.
     """
@@ -142,6 +148,43 @@ def test_what_would_begin_a_candidate_again_and_again_is_passed_at_once(fragment
     """A byte of 2 MB costs a fortieth of a call; to look at each opener takes ten and more for each byte."""
     size = 2_000_000
     assert steps(fragment * (size // len(fragment))) < size // 10
+
+
+@pytest.mark.parametrize("fragment", ['\n{"', '\n["', "\n[a", '{"a": 1}\n', "\n```\n", "<tool_call>a\n"], ids=repr)
+def test_each_piece_of_it_costs_few_candidates(fragment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is passed as far as what stands there tells all, not only where much more has come."""
+    begun: list[int] = []
+
+    def counted(*args: Any, **kwds: Any) -> Candidate:
+        begun.append(1)
+        return begin(*args, **kwds)
+
+    monkeypatch.setattr(scanner_module, "begun", counted)
+    scanner = new_scanner()
+    scanner.feed(fragment * 400)
+    begun.clear()
+    for _ in range(10):
+        scanner.feed(fragment * 400)
+    assert len(begun) < 10 * 16
+
+
+NUMBERED = (
+    *("<tool_call># ", "<tool_call>a # <tools>b # ", "<function=#>", '<invoke name="#">', "<｜DSML｜#>", '\n{"#": '),
+    *('<tool_call>{"name": "#" ', '<tool_call>{"name": "now#", "arguments": {}}</tool_call>', "<tool_call>x#<arg_key>"),
+    *("\n[read(a=#", "\nAction: [#\n", '\n```json\n{"#"\n', '<tool_call><function=#><parameter=#>"#', "<!--#-->"),
+)
+
+
+@each_case("piece", NUMBERED, ids=repr)
+def test_pieces_that_differ_by_a_number(piece: str) -> None:
+    """Whole, byte by byte and in cuts of any length all of it is the same, and so is the call behind it."""
+    text = "".join(piece.replace("#", str(number)) for number in range(40)) + NOW
+    assert_the_same(text, WHOLE, 1, 7, 64)
+    whole = found(text, WHOLE, None, watched=False)
+    rng = random.Random(piece)
+    for cut in (1, rng.randint(2, 9), rng.randint(10, 99), rng.randint(100, 400)):
+        one = found(text, cut, None, watched=False)
+        assert (one[0], *one[2:]) == (whole[0], *whole[2:])
 
 
 def test_what_was_let_go_or_taken_is_no_piece_of_it() -> None:

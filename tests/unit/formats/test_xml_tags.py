@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from proxy.formats.xml_tags import MAX_TAG, SEPARATOR, peek_tag, read_tag, tag
+from proxy.parsing.buffer import TextBuffer
+from proxy.parsing.cursor import MAX_VOID, Context, Cursor
+from proxy.tools.toolset import read_tools
 from tests.support.helpers import outcome
 
 # What stands between `<` and `>`: the kind, the name, and the end tag.
@@ -105,6 +108,49 @@ def test_a_tag_is_read_or_nothing_is(name: str) -> None:
     assert (seen.given and seen.given.kind, read.given and read.given.kind) == (kind, kind)
     assert read.rest == rest
     assert bool(read.why) is (kind is None)
+
+
+@pytest.mark.parametrize("name", STANDS)
+def test_a_tag_that_comes_byte_by_byte_is_the_same(name: str) -> None:
+    text, kind, rest = STANDS[name]
+    buffer = TextBuffer()
+    cursor = Cursor(buffer, 0, Context(read_tools([])))
+    parsing = cursor.maybe(tag(cursor))
+    given = None
+    waiting = [*text.encode()]
+    while True:
+        try:
+            next(parsing)
+        except StopIteration as done:
+            given = done.value
+            break
+        buffer.ended = not waiting
+        buffer.data += bytes(waiting[:1])
+        del waiting[:1]
+    assert (given and given.kind) == kind
+    assert cursor.pos == (len(text.encode()) - len(rest.encode()) if kind else 0)
+
+
+def whole_or_in_pieces(since: int, whole: bool) -> object:
+    """What is read of `<b>` at MAX_VOID in what is no call since a position."""
+    text = b"x" * MAX_VOID + b"<b>x"
+    buffer = TextBuffer(bytearray(text if whole else text[:-2]))
+    cursor = Cursor(buffer, since, Context(read_tools([])))
+    cursor.reject("no call")
+    cursor.pos = MAX_VOID
+    parsing = cursor.maybe(tag(cursor))
+    try:
+        next(parsing)
+        buffer.data += text[-2:]
+        next(parsing)
+    except StopIteration as done:
+        return done.value
+    return "it waits"
+
+
+@pytest.mark.parametrize("since", [0, 1, 2, 3, 4])
+def test_what_is_no_call_is_read_no_further_in_one_piece_than_in_two(since: int) -> None:
+    assert whole_or_in_pieces(since, True) == whole_or_in_pieces(since, False)
 
 
 def test_behind_minimaxs_separator_the_end_tag_has_one_too() -> None:

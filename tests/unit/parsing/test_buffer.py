@@ -48,7 +48,7 @@ def test_positions_stay_when_bytes_are_forgotten(dropped: int) -> None:
         assert window.find(b"<", start) == TEXT.find(b"<", start)
         sought = re.compile(b"[<m]").search(TEXT, start)
         assert window.search(re.compile(b"[<m]"), start) == (sought.start() if sought else len(TEXT))
-        assert window.first(re.compile(b"[<m]"), start) == (sought and (sought.start(), sought.group()))
+        assert window.first(re.compile(b"[<m]"), start, 1) == (sought and (sought.start(), sought.group()))
         token = window.token(re.compile(b"m"), start)
         assert (token is not None) is (TEXT[start : start + 1] == b"m")
 
@@ -59,6 +59,44 @@ def test_what_was_forgotten_is_not_there_and_is_forgotten_once() -> None:
     assert window.slice(0, 5) == b""
     window.drop(3)
     assert window.base == 7
+
+
+LENGTHS = {ord("m"): 4, ord(","): 1}
+
+
+@pytest.mark.parametrize("dropped", [0, 2])
+@pytest.mark.parametrize(
+    ("start", "found", "looked"),
+    [(2, b"more", 6), (3, None, 4), (6, b",", 7), (8, b"mo", 12), (10, b"123456789", 19)],
+)
+def test_what_belongs_to_the_byte_at_a_position(start: int, found: bytes | None, looked: int, dropped: int) -> None:
+    window = TextBuffer(bytearray(b"a more, mo"))
+    window.drop(dropped)
+    window.looked = 0
+    here = window.beginning(LENGTHS, start, 9)
+    assert here == (b"" if start == 10 else found)
+    assert window.looked == looked
+
+
+@pytest.mark.parametrize("dropped", [0, 2])
+def test_what_has_come_as_a_whole(dropped: int) -> None:
+    pattern = re.compile(b"<[^>]*>")
+    window = TextBuffer(bytearray(b"a <b>, <b"))
+    window.drop(dropped)
+    window.looked = 0
+    assert window.whole(pattern, 2, 5) == b"<b>"
+    assert window.looked == 5
+    assert window.whole(pattern, 2, 4) is None
+    assert window.whole(pattern, 7, 99) is None
+    assert window.whole(pattern, 1, 99) is None
+    window.drop(3)
+    assert window.whole(pattern, 2, 99) is None
+
+
+def test_behind_what_was_found_a_longer_one_may_have_been_looked_for() -> None:
+    window = TextBuffer(bytearray(b"abcx"))
+    assert window.first(re.compile(b"abcd|bc"), 0, 4) == (1, b"bc")
+    assert window.looked == 5
 
 
 def test_a_mark_of_several_bytes_is_known_behind_the_edge() -> None:

@@ -85,6 +85,21 @@ def test_only_what_a_text_begins_with_costs_a_pattern() -> None:
     assert [*table._patterns] == [b"<a"]
 
 
+def test_few_texts_cost_no_pattern() -> None:
+    """The tags of a call are new with every name in them."""
+    for number in range(1, 4):
+        texts = [b"<read>" * count for count in range(1, number + 1)]
+        table = Literals(texts)
+        assert table.match(b"<read>" * 5, False) == texts[-1]
+        assert table.match(b"<rea>" + b"<read>" * 5, False) == b""
+        assert not table._patterns
+
+
+def test_no_more_is_looked_at_than_the_longest_that_begins_so() -> None:
+    table = Literals((b"{", b"<a", b"<abc>", b""))
+    assert table.lengths == {ord("{"): 1, ord("<"): 5}
+
+
 def test_a_pattern_that_branches_finds_what_one_of_alternatives_does() -> None:
     rng = random.Random(5)
     for _ in range(300):

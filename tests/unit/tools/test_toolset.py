@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.codec.json_text import Json, JsonObject
+from proxy.tools.short_names import short_name
 from proxy.tools.toolset import MAX_KEPT, MAX_KNOWN, Tool, ToolSet, read_tools
 from tests.support.helpers import function, offered
 
@@ -94,6 +95,15 @@ def test_a_name_means_a_tool_by_the_ladder_and_only_if_it_can_mean_no_other(
     for _ in range(2):
         found = tools.resolve(written)
         assert (found.name if found else None) == meant
+
+
+def test_a_short_name_means_the_one_tool_that_goes_up_under_it() -> None:
+    long = ["list " + "x" * 70, "list " + "x" * 71]
+    tools = named(*long, "read file")
+    for name in (*long, "read file"):
+        found = tools.resolve(short_name(name))
+        assert found is not None and found.name == name
+    assert tools.resolve(short_name("list")) is None
 
 
 def test_an_offered_name_of_any_length_is_found_and_a_long_one_that_is_not_costs_nothing() -> None:
