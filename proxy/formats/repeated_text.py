@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from proxy.parsing.buffer import TextBuffer
+from proxy.parsing.buffer import MAX_CHARACTER, TextBuffer
 from proxy.parsing.markdown import MAX_BEFORE, Markdown
 
 # Where less text is there than this, it is not worth to look, unless what came before repeats itself.
@@ -67,7 +67,8 @@ class RepeatedText:
         `markdown` follows the text up to here, and goes on to there; to `refusals` are added those of the text that is
         passed.
         """
-        state = (state, self._buffer.rereads, markdown.state)
+        # What may begin here depends on the character before it, too.
+        state = (state, self._buffer.rereads, markdown.state, self._buffer.near(at)[-MAX_CHARACTER:])
         self._goes_on = self._place >= 0 and self._state == state
         if self._goes_on:
             end = self._passed(at, markdown.before, refusals)

@@ -150,6 +150,15 @@ def test_what_would_begin_a_candidate_again_and_again_is_passed_at_once(fragment
     assert steps(fragment * (size // len(fragment))) < size // 10
 
 
+@pytest.mark.parametrize("before", ["a", " ", '"', "`", "\n", "é", "“"])
+@each_case("fragment", ['{"a": """', "TOOL_CALLS ", "Action:", "<|im_end|> ", "<|im_end|>", '<function=x>"'], ids=repr)
+def test_what_stands_before_the_first_is_no_part_of_it(before: str, fragment: str) -> None:
+    """The first object may stand behind no quotation mark where the others do."""
+    for others in range(4):
+        head = '{"a": 1}, 0' * others
+        assert_the_same(f"I see. {head}{before}{fragment * 60}<b>", WHOLE, 60, 200)
+
+
 @pytest.mark.parametrize("fragment", ['\n{"', '\n["', "\n[a", '{"a": 1}\n', "\n```\n", "<tool_call>a\n"], ids=repr)
 def test_each_piece_of_it_costs_few_candidates(fragment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is passed as far as what stands there tells all, not only where much more has come."""
