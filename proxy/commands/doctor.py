@@ -57,7 +57,9 @@ def doctor_command(name: str, argv: Sequence[str]) -> int:
     settings, rules = load({} if options.rules is None else {"rules": options.rules}, env)
     entry_path = _written_at(options, rules, folder)
     report_path = _kept_at(options, rules, folder, entry_path)
-    _check_places([entry_path, report_path if options.keep is not None else None])
+    # The rules file is written where its name leads to; a report takes the place of its name.
+    written_file = None if entry_path is None else Path(os.path.realpath(entry_path))
+    _check_places([written_file, report_path if options.keep is not None else None])
     if entry_path is not None:
         rules = rules_in(entry_path)
     ask = _asker(options, settings, env)

@@ -89,16 +89,25 @@ def run_agent(program: str, command: Sequence[str], variables: Mapping[str, str]
     with contextlib.ExitStack() as handlers:
         for number in (signal.SIGINT, signal.SIGQUIT):
             handlers.callback(signal.signal, number, signal.signal(number, _leave_to_the_agent))
+        # Of an agent that is being started, and orders that came before it was.
+        agents: list[subprocess.Popen[bytes]] = []
+        early: list[int] = []
+
+        def hand_on(number: int, frame: FrameType | None) -> None:
+            if agents:
+                agents[0].send_signal(number)
+            else:
+                early.append(number)
+
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            handlers.callback(signal.signal, number, signal.signal(number, hand_on))
         try:
             process = subprocess.Popen([program, *command[1:]], env=dict(variables))
         except OSError as error:
             raise CommandError(Status.NOT_INSTALLED, f"{program} cannot be started ({error.strerror})") from error
-
-        def hand_on(number: int, frame: FrameType | None) -> None:
+        agents.append(process)
+        for number in early:
             process.send_signal(number)
-
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            handlers.callback(signal.signal, number, signal.signal(number, hand_on))
         status = process.wait()
     return status if status >= 0 else 128 - status
 

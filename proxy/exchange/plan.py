@@ -136,4 +136,4 @@ def _set_stream_options(draft: _Draft, *, again: bool) -> None:
     if not is_true(draft.body.get("stream")):
         draft.drop("stream_options")
     elif again and options.get("include_usage") is not True:
-        draft.set("stream_options", {**options, "include_usage": True})
+        draft.replace({**draft.body, "stream_options": {**options, "include_usage": True}})

@@ -16,7 +16,7 @@ from proxy.parsing.buffer import MAX_CHARACTER, TextBuffer
 from proxy.parsing.markdown import MAX_BEFORE, Markdown
 
 # Where less text is there than this, it is not worth to look, unless what came before repeats itself.
-_MUCH = 128
+MUCH = 128
 # The longest piece that is told again: so much of the text before a place is known.
 MAX_PIECE = MAX_BEFORE
 # How far the scanner may look ahead in text that is passed. What looks further reads much at a time, and is cheap.
@@ -44,7 +44,7 @@ class RepeatedText:
         self._seen = 0
         self._most = 1
         # The last place that was compared was alike.
-        self._goes_on = False
+        self.goes_on = False
 
     def forget(self) -> None:
         """Something else than text has come, or text was let go before it was read: nothing goes on from there."""
@@ -52,8 +52,6 @@ class RepeatedText:
 
     def may_go_on(self, at: int) -> bool:
         """Whether the text here may be what it was at the place that is remembered, or this is a place to remember."""
-        if not self._goes_on and len(self._buffer.data) <= _MUCH:
-            return False
         self._seen += 1
         if self._place < 0:
             return True
@@ -69,8 +67,8 @@ class RepeatedText:
         """
         # What may begin here depends on the character before it, too.
         state = (state, self._buffer.rereads, markdown.state, self._buffer.near(at)[-MAX_CHARACTER:])
-        self._goes_on = self._place >= 0 and self._state == state
-        if self._goes_on:
+        self.goes_on = self._place >= 0 and self._state == state
+        if self.goes_on:
             end = self._passed(at, markdown.before, refusals)
             if end > at:
                 markdown.pass_repeated(self._buffer.slice(max(at, end - MAX_BEFORE), end))

@@ -22,7 +22,7 @@ from proxy.formats.openers import beginning, begins_here, looked_for, may_stand,
 from proxy.formats.places import PLACES, Place, PlaceStep
 from proxy.formats.reasoning import Thoughts
 from proxy.formats.refusals import Refusals
-from proxy.formats.repeated_text import RepeatedText
+from proxy.formats.repeated_text import MUCH, RepeatedText
 from proxy.formats.scan_limits import ScanLimits
 from proxy.formats.spans import CallSpan, Candidate, Piece, RejectedSpan, TextSpan, begun, parted
 from proxy.formats.thought_marks import ThoughtMarks
@@ -348,7 +348,8 @@ class Scanner:
         at = self._pass_prose()
         if at == self._buffer.end:
             return False
-        return self._pass_repeated(at) or self._pass_openers(at) or not self._opens(at)
+        may_repeat = self._repeated.goes_on or len(self._buffer.data) > MUCH
+        return (may_repeat and self._pass_repeated(at)) or self._pass_openers(at) or not self._opens(at)
 
     def _try_first(self) -> bool:
         """Try the next of the formats for the reply's first thing; False while more text is needed for that."""

@@ -71,7 +71,7 @@ def model(name: str) -> Response:
     card = next((card for card in cards if card.id == served), None)
     if card is None:
         raise NotFound(f"model: {name[:100]!r} is not served; GET {MODELS} lists what is")
-    efforts = efforts_of(served, ctx.snapshot.profile(served, ctx.client))
+    efforts = efforts_of(ctx.snapshot.rules, ctx.snapshot.profile(served, ctx.client), served)
     return json_response(dump_json(model_info(card, name, efforts)))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from proxy.codec.json_access import as_list
 from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
 from proxy.exchange.routing import conversation_of
 from proxy.upstream.paths import COMPLETIONS, TOKENIZE
@@ -62,7 +63,9 @@ class PassedBody:
         if self._path != COMPLETIONS or not self._data:
             return ""
         # A prompt is not the beginning of the next one, as a message is: the same prompt is the same conversation.
-        said: Json = [{"role": "user", "content": self._fields.get("prompt")}]
+        prompt = self._fields.get("prompt")
+        texts = [prompt] if isinstance(prompt, str) else as_list(prompt)
+        said: Json = [{"role": "user", "content": "\n".join(text for text in texts if isinstance(text, str))}]
         return conversation_of({"model": self._fields.get("model"), "messages": said})
 
     def _has_messages(self) -> bool:

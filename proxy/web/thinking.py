@@ -32,8 +32,10 @@ def switch_of(rules: Rules, profile: Profile, model: str) -> str:
     return "enable_thinking"
 
 
-def efforts_of(model: str, profile: Profile) -> tuple[str, ...]:
-    """The words by which a model can be told how much to think; none where it cannot be told."""
+def efforts_of(rules: Rules, profile: Profile, model: str) -> tuple[str, ...]:
+    """The words by which a model can be told how much to think; none where it cannot be told, or a rule forbids it."""
+    if rules.entry(model).thinking == "none":
+        return ()
     return effort_words(family_of(model, profile.family))
 
 

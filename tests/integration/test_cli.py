@@ -175,7 +175,8 @@ def test_an_error_is_the_exit_code_of_the_process(folder: Path) -> None:
 
 # Ctrl-C counts, also where these tests themselves run in the background of a shell.
 INTERRUPTIBLE = """
-import signal, sys
+import signal, sys, warnings
+warnings.simplefilter("ignore", ResourceWarning)  # it may come just when a socket was made, which the end closes
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from proxy.commands.main import main
 sys.exit(main(sys.argv[1:]))

@@ -167,6 +167,17 @@ def test_a_file_that_is_not_there_is_made(tmp_path: Path, capsys: pytest.Capture
     assert "models Qwen3-Coder: " in out and "models *gpt-oss*: " in out, "the built-in entries stay in force"
 
 
+def test_a_link_is_followed_to_the_file_that_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link.yaml").symlink_to(tmp_path / "there" / "rules.yaml")
+    (tmp_path / "lost.yaml").symlink_to(tmp_path / "nowhere" / "rules.yaml")
+    with ModelServer(WRONG) as server:
+        assert main(["doctor", "--upstream", server.url, "--write", "lost.yaml"]) == 2
+        assert server.asked == [] and "nowhere" in told(capsys)
+        main(["doctor", "--upstream", server.url, "--write", "link.yaml"])
+    assert (tmp_path / "there" / "rules.yaml").read_text().startswith("models:")
+
+
 def test_without_a_name_the_file_in_force_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where there is none, `rules.yaml` in the working folder, which is the one that `serve` would take."""
     rules = tmp_path / "rules.yaml"

@@ -296,7 +296,8 @@ QWEN_COMPACT = found(rf"{_PARAMETER}|{_UNCLOSED}|\A\r?\n")
 _NEXT_CALL = r"</\w*tool_call(?::\w+)?>\s*<\w*tool_call(?::\w+)?>"
 PAIRS_END = found(ends(r"</arg_value(?::\w+)?>", r"<arg_key(?::\w+)?>|</\w*tool_calls?(?::\w+)?>") + f"|{_NEXT_CALL}")
 IFM_END = found(ends(r"</ifm\|arg_value>", r"<ifm\|arg_key>|</ifm\|tool_calls?>"))
-M3_END = found(ends(r"\]<\]minimax\[>\[</\w+>", r"\]<\]minimax\[>\[|<[/｜]{0,2}\w"))
+# Within an object a text ends at the first end tag of its own key, and what follows it refuses the call.
+M3_END = found(ends(r"\]<\]minimax\[>\[</\w+>", r"\]<\]minimax\[>\[|<[/｜]{0,2}\w") + "|</note>")
 XTML_END = found(ends(r"<\|close\|>\s*argument\s*<\|sep\|>", r"<\|(?:open|close)\|>"))
 CALL_END = found(ends(r"</\w+>", r"</?\w+>"))
 DSML_END = found(ends(r"</\W*[DG]\w+\W*parameter>", r"</?\W*[DG]"))

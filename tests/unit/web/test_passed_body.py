@@ -72,6 +72,7 @@ def test_messages_are_a_conversation_on_each_path(path: str) -> None:
 def test_a_text_to_complete_is_a_conversation_and_nothing_else_is() -> None:
     one, same, other = (key({"model": "tiny", "prompt": text}, COMPLETIONS) for text in ("a", "a", "b"))
     assert one == same != other and one is not None and len(one) == 32
+    assert key({"model": "tiny", "prompt": ["a"]}, COMPLETIONS) == one
     assert key({"prompt": "a"}, TOKENIZE) is key({"input": "a"}) is key({"prompt": [1, 2]}, COMPLETIONS) is None
     assert key(b"", COMPLETIONS) is key(b"no JSON", COMPLETIONS) is key(b'["messages"]') is None
 

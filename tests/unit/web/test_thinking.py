@@ -179,10 +179,12 @@ def test_thoughts_are_told_from_the_text_where_the_proxy_reads_it_and_knows_the_
         (GPT, "parse: auto", ("low", "medium", "high")),
         ("mine", "family: gpt-oss", ("low", "medium", "high")),
         ("Qwen3-Coder", "parse: auto", ()),
+        (GPT, "thinking: none", ()),
     ],
-    ids=["by its name", "by the rules", "not at all"],
+    ids=["by its name", "by the rules", "not at all", "forbidden"],
 )
 def test_how_much_a_model_can_be_told_to_think_is_its_familys(
     model: str, entry: str, efforts: tuple[str, ...]
 ) -> None:
-    assert efforts_of(model, rules_of_entry(entry).profile(model, "")) == efforts
+    rules = rules_of_entry(entry)
+    assert efforts_of(rules, rules.profile(model, ""), model) == efforts
