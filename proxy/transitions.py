@@ -11,6 +11,13 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TypeVar
 
+
+class QuickEnum(Enum):
+    """An enum for states that a table is asked for with every read: by itself one hashes by a function of Python."""
+
+    __hash__ = object.__hash__
+
+
 State = TypeVar("State", bound=Enum)
 Step = TypeVar("Step", bound=Enum)
 

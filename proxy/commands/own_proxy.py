@@ -106,8 +106,8 @@ def run_agent(program: str, command: Sequence[str], variables: Mapping[str, str]
         except OSError as error:
             raise CommandError(Status.NOT_INSTALLED, f"{program} cannot be started ({error.strerror})") from error
         agents.append(process)
-        for number in early:
-            process.send_signal(number)
+        for order in early:
+            process.send_signal(order)
         status = process.wait()
     return status if status >= 0 else 128 - status
 

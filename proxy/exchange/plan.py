@@ -88,10 +88,7 @@ class _Draft:
         self.body, self.changed = body, True
 
     def set(self, name: str, value: Json) -> None:
-        """A field gets this value; nothing changes where it has it already."""
-        before = self.body.get(name)
-        if before == value and type(before) is type(value):  # 0 is no false
-            return
+        """A field gets another value."""
         self.body[name] = value
         self.changed = True
 
@@ -124,7 +121,7 @@ def _body(request: ChatRequest, healed: Healed, plan: Plan, raw_text: bool) -> b
 def _limit_tokens(draft: _Draft, most: int) -> None:
     """Give the reply so many tokens, in the words of the request."""
     for name in ("max_tokens", "max_completion_tokens"):
-        if name in draft.body:
+        if draft.body.get(name, most) != most:
             draft.set(name, most)
 
 
@@ -136,4 +133,4 @@ def _set_stream_options(draft: _Draft, *, again: bool) -> None:
     if not is_true(draft.body.get("stream")):
         draft.drop("stream_options")
     elif again and options.get("include_usage") is not True:
-        draft.replace({**draft.body, "stream_options": {**options, "include_usage": True}})
+        draft.set("stream_options", {**options, "include_usage": True})

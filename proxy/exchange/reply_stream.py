@@ -351,8 +351,12 @@ class StreamReply:
         return self.let_go() + self._writer.error(error)
 
     def let_go(self) -> bytes:
-        """What is held of a stream that cannot go on, as text."""
-        return self.release() if self._state in IN_ENGINE else b""
+        """What is held of a stream that cannot go on, as text; the engine is not asked a second time."""
+        if self._state not in IN_ENGINE:
+            return b""
+        held = self.release()
+        self._move(ReplyStep.FAIL)
+        return held
 
     def _event(self, event: sse.ServerSentEvent, *, last: bool = False) -> bytes:
         """One upstream event; the `last` one lacked its blank line, so it may be cut."""

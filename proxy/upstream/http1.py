@@ -10,11 +10,11 @@ import http.client
 import io
 import re
 from collections.abc import Callable
-from enum import Enum, auto
+from enum import auto
 
 from proxy.errors import UpstreamBroken
 from proxy.limits import MAX_HEAD
-from proxy.transitions import next_state
+from proxy.transitions import QuickEnum, next_state
 
 _MAX_CHUNK_LINE = 1024
 _MAX_INTERIM = 16
@@ -41,11 +41,8 @@ def _headers(text: bytes) -> http.client.HTTPMessage:
     return headers
 
 
-class DecoderState(Enum):
+class DecoderState(QuickEnum):
     """The part of an answer that comes next."""
-
-    # Asked for with every read: an enum hashes by a function of Python.
-    __hash__ = object.__hash__
 
     # The head, or one of an interim answer.
     HEAD = auto()
@@ -63,10 +60,8 @@ class DecoderState(Enum):
     COMPLETE = auto()
 
 
-class DecoderStep(Enum):
+class DecoderStep(QuickEnum):
     """What has been read."""
-
-    __hash__ = object.__hash__
 
     # A head whose body has a length.
     HEAD_WITH_LENGTH = auto()

@@ -17,14 +17,13 @@ A driver takes what comes of many streams on one thread (server/pump.py):
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import auto
+
+from proxy.transitions import QuickEnum
 
 
-class WaitState(Enum):
+class WaitState(QuickEnum):
     """The thing for which the reading of an answer waits, as whoever drives it must know."""
-
-    # Enum hashes a member's name, in Python: four moves for each read would cost eight calls more.
-    __hash__ = object.__hash__
 
     # Nobody drives it: where nothing has come it blocks, in a poll of its own.
     ALONE = auto()
@@ -40,10 +39,8 @@ class WaitState(Enum):
     COMPUTES = auto()
 
 
-class WaitStep(Enum):
+class WaitStep(QuickEnum):
     """An event that moves the wait."""
-
-    __hash__ = object.__hash__
 
     # A driver takes it: it may not block any more.
     DRIVE = auto()
