@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from proxy.dialects.chat.client_view import view_reply
 from tests.agents.shape import Answer, exchanges
 
 # A server may read this notation itself; its calls are no text then.
@@ -31,13 +32,16 @@ def faults(folder: Path, meant: str) -> Iterator[str]:
 
 def said(answer: Answer) -> Said:
     """Return what an answer says, streamed or whole."""
-    if answer.type == "text/event-stream":
+    streamed = answer.type == "text/event-stream"
+    for choice in view_reply(answer.body, streamed=streamed).choices.values():
+        return Said(choice.text, [list(call) for call in choice.calls])
+    if streamed:
         return _joined(_events(answer.body))
     try:
         body = json.loads(answer.body)
     except ValueError:
         body = {}
-    return _joined([*_of_chat(body, "message"), *map(_of_item, (body.get("content") or body.get("output") or ()))])
+    return _joined(map(_of_item, body.get("content") or body.get("output") or ()))
 
 
 def _is(found: Said, meant: str) -> bool:
@@ -84,17 +88,6 @@ def _events(stream: bytes) -> Iterator[_Part]:
             yield "", event["content_block"].get("name", ""), ""
         elif kind == "content_block_delta":
             yield event["delta"].get("text", ""), "", event["delta"].get("partial_json", "")
-        else:
-            yield from _of_chat(event, "delta")
-
-
-def _of_chat(body: Mapping[str, Any], key: str) -> Iterator[_Part]:
-    """Give what a body of chat completions says, or a chunk; nothing of any other."""
-    for choice in body.get("choices") or ():
-        yield choice[key].get("content") or "", "", ""
-        for call in choice[key].get("tool_calls") or ():
-            function = call.get("function") or {}
-            yield "", function.get("name") or "", function.get("arguments") or ""
 
 
 def _of_item(item: Mapping[str, Any]) -> _Part:
