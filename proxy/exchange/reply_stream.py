@@ -321,7 +321,8 @@ class StreamReply:
         """The last events that leave now: those before the end. Reasoning that the text leaves open is closed, as
         a text is to follow; behind a broken call nothing but a call does, or the end that is kept.
         """
-        at = next(number for number, event in enumerate(events) if _is_end(event))
+        # Where the engine failed there is no end.
+        at = next((number for number, event in enumerate(events) if _is_end(event)), len(events))
         self._ending = events[at:]
         if self.silence is Why.BROKEN:
             return events[:at]

@@ -125,7 +125,7 @@ def read_wrapper(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
         calls = yield from _Inside(cursor, opened.bracket).read()
     cursor.context = outside
     if calls:
-        evidence.spans.append((start, cursor.pos))
+        evidence.add_span(start, cursor.pos)
         return calls
     if not outside.wrapped or len(evidence.kept_text) == kept:
         raise cursor.rejected("the wrapper holds no call")
@@ -158,9 +158,9 @@ def _open(cursor: Cursor) -> Parsing[_Opened | None]:
 def _call_without_wrapper(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """Read a call whose opening tag is evidence enough, with the proof that a wrapper without an end needs."""
     start = cursor.pos
-    cursor.evidence.weak = True
+    cursor.evidence.weaken()
     calls = yield from tagged_call(cursor)
-    cursor.evidence.spans.append((start, cursor.pos))
+    cursor.evidence.add_span(start, cursor.pos)
     return calls
 
 
@@ -257,7 +257,8 @@ class _Inside:
             return True
         if self._calls and (yield from ends_here(cursor)):
             cursor.pos = before
-            cursor.evidence.weak |= not self._only_wrappers
+            if not self._only_wrappers:
+                cursor.evidence.weaken()
             return True
         if cursor.at_end():
             raise NotACall("the wrapper does not end")
@@ -319,7 +320,7 @@ class _Inside:
             raise ValueGoesOn(reason.rejection, str(reason)) from None
         if not kept:
             return False
-        cursor.evidence.cut_off = not self._only_wrappers
+        cursor.evidence.break_off(behind_calls=not self._only_wrappers)
         if cursor.evidence.cut_off:
             cursor.go_back(self._closed_at)
         else:

@@ -191,6 +191,10 @@ class Evidence:
         """It counts only if the reply ends with it."""
         self.weak = True
 
+    def break_off(self, *, behind_calls: bool) -> None:
+        """It broke off: `behind_calls` that are closed, or behind nothing but wrappers."""
+        self.cut_off = behind_calls
+
     def add_span(self, start: int, end: int) -> None:
         """What stands between these positions would be a call by itself."""
         self.spans.append((start, end))
