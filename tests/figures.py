@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 
 from radon.visitors import ComplexityVisitor
@@ -67,6 +68,10 @@ LEAST = {
     "public_with_docstring_share": 100.0,
     "annotated_share": 100.0,
 }
+# How far a figure may go before the page is no longer true: else each commit had to touch the page.
+NEAR = 0.03
+# 4,079 or 36.7
+_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 # The table on that page, from its head on.
 _TABLE = re.compile(r"^\| \| `[0-9a-f]+` \| now \|\n(?:\|.*\n)+", re.MULTILINE)
 
@@ -368,6 +373,21 @@ def cells(figures: Figures) -> dict[str, str]:
 def cells_on_page(page: str) -> dict[str, str]:
     """What the page's table says of now, by the name of the row."""
     return {row[1]: row[3] for row in _rows(page)}
+
+
+def tells(said: dict[str, str], now: dict[str, str]) -> bool:
+    """Whether these cells are near enough to those of now: the same rows, and no number more than 3 % away."""
+    return said.keys() == now.keys() and all(_is_near(said[name], now[name]) for name in now)
+
+
+def _is_near(said: str, now: str) -> bool:
+    """Whether two cells hold about the same numbers: `4,079; 4, 13` and `4,080; 4, 13`."""
+    pairs = zip_longest(_numbers(said), _numbers(now), fillvalue=math.inf)
+    return all(math.isclose(one, other, rel_tol=NEAR) for one, other in pairs)
+
+
+def _numbers(cell: str) -> list[float]:
+    return [float(number.replace(",", "")) for number in _NUMBER.findall(cell)]
 
 
 def _rows(page: str) -> list[list[str]]:

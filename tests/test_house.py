@@ -19,7 +19,7 @@ import pytest
 
 import tests.figures
 from tests import long
-from tests.figures import PAGE, Figures, cells, cells_on_page, measure, out_of_bounds, with_figures, write
+from tests.figures import PAGE, Figures, cells, cells_on_page, measure, out_of_bounds, tells, with_figures, write
 from tests.support.each_case import each_case
 
 ROOT = Path(__file__).parents[1]
@@ -385,14 +385,34 @@ def test_keyword_only_parameters_count(source: str, count: int) -> None:
 
 def test_the_page_says_the_figures_of_now() -> None:
     """`python -m tests.figures --write` renews them."""
-    assert cells_on_page(PAGE.read_text()) == cells(figures_now())
+    said, now = cells_on_page(PAGE.read_text()), cells(figures_now())
+    assert tells(said, now), f"the page says {said}, and now it is {now}"
+
+
+@pytest.mark.parametrize(
+    ("said", "now", "near"),
+    [
+        ("4,079; 4, 13", "4,080; 4, 13", True),
+        ("30 (0.7 %); 12", "30 (0.7 %); 13", False),
+        ("36,000", "38,000", False),
+        ("4, 13", "4", False),
+    ],
+)
+def test_a_figure_on_the_page_may_be_three_per_cent_away(said: str, now: str, near: bool) -> None:
+    assert tells({"row": said}, {"row": now}) is near
+
+
+def test_the_page_has_all_rows() -> None:
+    assert not tells({"one": "1"}, {"one": "1", "two": "2"})
 
 
 def test_figures_are_written_where_the_page_says_those_of_now() -> None:
     figures = figures_now()
-    page = PAGE.read_text()
-    old = page.replace(f"| {cells(figures)['complexity: mean, per 10 lines']} |", "| 0.1 |")
-    assert old != page and with_figures(old, figures) == page
+    row = "complexity: mean, per 10 lines"
+    page = with_figures(PAGE.read_text(), figures)
+    old = page.replace(f"| {cells(figures)[row]} |", "| 0.1 |")
+    assert cells_on_page(old)[row] == "0.1"
+    assert with_figures(old, figures) == page
 
 
 def test_every_public_function_says_what_it_does() -> None:
