@@ -20,7 +20,7 @@ from benchmarks.scanner import scanned
 from proxy.formats.markers import MARKERS, WRAPPER_TAGS
 from proxy.tools.toolset import read_tools
 
-FULL, QUICK = 1_000_000, 100_000
+FULL, QUICK = 1_000_000, 25_000
 PIECE = 4_000
 # A text that would take longer than this, in seconds, is shortened, and the table says so.
 MOST_SECONDS = 8.0

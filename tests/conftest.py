@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import json
 import logging
@@ -50,6 +51,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.partition("[")[0] in long.names():
             item.add_marker("long")
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays, so there is no garbage in it; and of what a test makes little is: looked for seldom, it
+    takes an eighth less of the whole time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 1000)
 
 
 def clean_environment() -> dict[str, str]:
