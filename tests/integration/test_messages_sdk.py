@@ -563,6 +563,17 @@ def test_a_call_that_breaks_off_is_closed_and_raised(scripted: Scripted) -> None
         assert check_stream(bytes(sdk.last.data))["type"] == "error"
 
 
+@pytest.mark.parametrize("blanks", [" ", "\n  ", "\t"])
+def test_blanks_before_the_arguments_do_not_come_alone(scripted: Scripted, blanks: str) -> None:
+    """The SDK reads the arguments with each delta, and raises where there are blanks alone."""
+    call = [opened(0, "call_1", "write_file"), arguments(0, blanks), arguments(0, '{"path": "a", "content": "b"}')]
+    with scripted(stream(ROLE, *call, finish("tool_calls"), USAGE, DONE)) as (sdk, _):
+        with sdk.client.messages.stream(**simply(tools=[WRITE_FILE])) as said:
+            message = said.get_final_message()
+        assert calls_of(message) == [("write_file", {"path": "a", "content": "b"})]
+        assert check_stream(bytes(sdk.last.data))["stop_reason"] == "tool_use"
+
+
 def test_what_the_server_spells_out_of_a_call_streams_on(scripted: Scripted) -> None:
     """C2, C5: the parts of a string come as they come; the ids map back on the next turn."""
     two = [

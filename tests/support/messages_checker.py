@@ -341,6 +341,8 @@ class StreamReading(Reading):
             block.signature = delta[key]
         else:
             block.said += delta[key]
+            # The SDK reads what there is of it with each delta, and raises for blanks alone.
+            need(key != "partial_json" or block.said.strip(), f"the input of a call begins with blanks: {block.said!r}")
 
     def _content_block_stop(self, event: dict[str, Any]) -> None:
         block = self._open_block(event)

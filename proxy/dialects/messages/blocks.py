@@ -80,7 +80,7 @@ class _OpenCall:
     @property
     def is_blank(self) -> bool:
         """True if it has no arguments so far."""
-        return not "".join(self.parts).strip()
+        return not self.size
 
     @property
     def is_complete(self) -> bool:
@@ -221,6 +221,10 @@ class Blocks:
     def _arguments(self, call: _OpenCall, text: str) -> list[JsonObject]:
         if not text:
             return []
+        # The SDKs read with each delta what there is of the arguments, and raise where that is blank: a server may say
+        # `" "`, and then `{"path": "a"}`.
+        if call.is_blank and text.isspace():
+            return []
         call.add(text)
         return [self.arguments_delta(text)]
 
@@ -285,7 +289,10 @@ class Blocks:
 
     def call_goes_on(self, index: int) -> bool:
         """True if the next arguments of this call leave at once, as they are."""
-        return self._call is not None and self._call.index == index and self._call.escapes.empty
+        call = self._call
+        if call is None or call.index != index:
+            return False
+        return call.escapes.empty and not call.is_blank
 
     def keep_arguments(self, text: str) -> None:
         """The next arguments of the open call, which have left."""
