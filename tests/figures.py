@@ -375,8 +375,8 @@ def cells_on_page(page: str) -> dict[str, str]:
     return {row[1]: row[3] for row in _rows(page)}
 
 
-def tells(said: dict[str, str], now: dict[str, str]) -> bool:
-    """Whether these cells are near enough to those of now: the same rows, and no number more than 3 % away."""
+def are_near(said: dict[str, str], now: dict[str, str]) -> bool:
+    """Whether what is said is near enough to what is now: the same rows, and no number more than 3 % away."""
     return said.keys() == now.keys() and all(_is_near(said[name], now[name]) for name in now)
 
 

@@ -19,7 +19,7 @@ import pytest
 
 import tests.figures
 from tests import long
-from tests.figures import PAGE, Figures, cells, cells_on_page, measure, out_of_bounds, tells, with_figures, write
+from tests.figures import PAGE, Figures, are_near, cells, cells_on_page, measure, out_of_bounds, with_figures, write
 from tests.support.each_case import each_case
 
 ROOT = Path(__file__).parents[1]
@@ -386,7 +386,7 @@ def test_keyword_only_parameters_count(source: str, count: int) -> None:
 def test_the_page_says_the_figures_of_now() -> None:
     """`python -m tests.figures --write` renews them."""
     said, now = cells_on_page(PAGE.read_text()), cells(figures_now())
-    assert tells(said, now), f"the page says {said}, and now it is {now}"
+    assert are_near(said, now), f"the page says {said}, and now it is {now}"
 
 
 @pytest.mark.parametrize(
@@ -399,11 +399,11 @@ def test_the_page_says_the_figures_of_now() -> None:
     ],
 )
 def test_a_figure_on_the_page_may_be_three_per_cent_away(said: str, now: str, near: bool) -> None:
-    assert tells({"row": said}, {"row": now}) is near
+    assert are_near({"row": said}, {"row": now}) is near
 
 
 def test_the_page_has_all_rows() -> None:
-    assert not tells({"one": "1"}, {"one": "1", "two": "2"})
+    assert not are_near({"one": "1"}, {"one": "1", "two": "2"})
 
 
 def test_figures_are_written_where_the_page_says_those_of_now() -> None:

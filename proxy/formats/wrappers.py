@@ -320,8 +320,9 @@ class _Inside:
             raise ValueGoesOn(reason.rejection, str(reason)) from None
         if not kept:
             return False
-        cursor.evidence.break_off(behind_calls=not self._only_wrappers)
-        if cursor.evidence.cut_off:
+        behind_calls = not self._only_wrappers
+        cursor.evidence.break_off(behind_calls=behind_calls)
+        if behind_calls:
             cursor.go_back(self._closed_at)
         else:
             # What follows has a wrapper of its own, and is read once more for itself.

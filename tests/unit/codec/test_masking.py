@@ -298,7 +298,7 @@ def test_a_body_is_searched_to_its_end(form: str, slices: int, behind: int, monk
     searched(form, SLICE, slices, behind)
 
 
-@pytest.mark.parametrize("slices, behind", [(1, -30), (1, 0)])
+@pytest.mark.parametrize("slices, behind", PLACES)
 def test_a_large_body_is_searched_to_its_end(slices: int, behind: int) -> None:
     searched(FORMS["both"], 2**20, slices, behind)
 
