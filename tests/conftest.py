@@ -8,12 +8,11 @@ import json
 import logging
 import os
 import ssl
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,8 @@ from proxy.config.settings import Settings
 from proxy.web.app import make_app
 from tests import long
 from tests.real.llama import LlamaServer
-from tests.real.processes import ROOT, answers, free_port, stop
+from tests.real.processes import ROOT, answers, free_port
+from tests.support import fork_server
 from tests.support.scripted import PATIENCE, Upstream
 from tests.support.worker_state import make_state, read_rules
 
@@ -121,20 +121,18 @@ def start(upstream: str, *flags: str, folder: Path, stack: ExitStack) -> Proxy:
     folder.mkdir(parents=True, exist_ok=True)
     proxy = Proxy(port, folder / "proxy.log")
     flags = (*(("--upstream", upstream) if upstream else ()), *flags)
-    command = [sys.executable, "-m", "proxy", "serve", "--port", str(port), *flags]
-    with proxy.log.open("wb") as log:
-        environment = {**clean_environment(), **variables}
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stderr=log)
+    environment = {**clean_environment(), **variables}
+    process = fork_server.serve(["--port", str(port), *flags], ROOT, environment, proxy.log)
     stack.callback(_end, process, proxy)
     deadline = time.monotonic() + PATIENCE
     while not answers(f"{proxy.url}/health"):
-        assert process.poll() is None and time.monotonic() < deadline, proxy.log.read_text()
+        assert process.is_alive() and time.monotonic() < deadline, proxy.log.read_text()
         time.sleep(0.02)
     return proxy
 
 
-def _end(process: subprocess.Popen[bytes], proxy: Proxy) -> None:
-    stop(process)
+def _end(process: ForkServerProcess, proxy: Proxy) -> None:
+    fork_server.end(process)
     log = proxy.log.read_text()
     assert "Traceback" not in log and "ResourceWarning" not in log, log
 

@@ -10,6 +10,7 @@ import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -131,10 +132,16 @@ def rules_of(text: RulesText) -> Rules:
 
 def _parsed(text: RulesText) -> Rules:
     own = builtin_text()
-    builtin = parse_rules(own.data, own.source, formats=format_names())
-    if text.source == BUILT_IN:
-        return builtin
-    return parse_rules(text.data, text.source, builtin, format_names())
+    return _parsed_beside(own, own if text.source == BUILT_IN else text)
+
+
+# A start and a reload ask for the same rules twice: to check them, and to put them in force.
+@lru_cache(maxsize=4)
+def _parsed_beside(own: RulesText, text: RulesText) -> Rules:
+    """The rules of a text, its gaps filled from the built-in ones, whose text is `own`."""
+    if text is own:
+        return parse_rules(own.data, own.source, formats=format_names())
+    return parse_rules(text.data, text.source, _parsed_beside(own, own), format_names())
 
 
 def load(

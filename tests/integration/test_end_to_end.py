@@ -167,7 +167,7 @@ def test_json_where_a_stream_was_asked_is_wrapped_as_one(inside: Inside, rules: 
 
 def test_the_switch_whole_keeps_the_client_alive_with_heartbeats(inside: Inside) -> None:
     with Upstream([1.0, answer(completion("a"))]) as server:
-        data = inside(server.url, WHOLE, heartbeat=0.1).post(CHAT, json=chat()).data
+        data = inside(server.url, WHOLE, heartbeat=0.02).post(CHAT, json=chat()).data
     assert data.startswith(b": ping\n\n: ping\n\n") and data.endswith(DONE)
 
 

@@ -274,7 +274,7 @@ def test_nothing_follows_the_end(inside: Inside) -> None:
 
 def test_a_silent_server_ends_in_the_error_event(inside: Inside) -> None:
     with serving([SSE, chunked(ROLE + text("a")), Act.EXPECT_CLOSE]) as server:
-        data = inside(server.url, idle_timeout=0.25, heartbeat=0.1).post(MESSAGES, json=ask()).data
+        data = inside(server.url, idle_timeout=0.25, heartbeat=0.02).post(MESSAGES, json=ask()).data
         assert server.seen[0].closed.wait(PATIENCE)
     assert broken(data)[0]["type"] == "timeout_error" and PING in data
 
@@ -286,7 +286,7 @@ def test_a_silent_server_ends_in_the_error_event(inside: Inside) -> None:
 def test_pings_come_before_the_message_and_the_answer_follows(inside: Inside, tools: list[Any]) -> None:
     """F75."""
     with serving([0.25, *reply(True, "Hello")]) as server:
-        response = inside(server.url, heartbeat=0.1).post(MESSAGES, json=ask(tools=tools))
+        response = inside(server.url, heartbeat=0.02).post(MESSAGES, json=ask(tools=tools))
     assert response.data.startswith(PING * 2)
     assert response.data.replace(PING, b"").startswith(b"event: message_start")
     assert said(message(response)) == [("text", "Hello")]
@@ -295,7 +295,7 @@ def test_pings_come_before_the_message_and_the_answer_follows(inside: Inside, to
 @pytest.mark.parametrize("script", [[vllm("busy", 503)], [Act.CLOSE], [answer(b"<html>")], [SSE, LAST]])
 def test_an_error_behind_a_ping_is_an_event(inside: Inside, script: Script) -> None:
     with serving([0.15, *script]) as server:
-        response = inside(server.url, heartbeat=0.1).post(MESSAGES, json=ask())
+        response = inside(server.url, heartbeat=0.02).post(MESSAGES, json=ask())
     assert response.status_code == 200 and response.data.startswith(PING)
     assert [each["type"] for each in events(response.data)][-2:] == ["ping", "error"]
     error, *_ = broken(response.data)
@@ -304,7 +304,7 @@ def test_an_error_behind_a_ping_is_an_event(inside: Inside, script: Script) -> N
 
 def test_pings_come_between_the_events_of_a_message(inside: Inside) -> None:
     with serving([SSE + chunked(ROLE + text("Hi ")), 0.2, chunked(text("you") + finish() + DONE), LAST]) as server:
-        response = inside(server.url, heartbeat=0.1).post(MESSAGES, json=ask(tools=[TOOL]))
+        response = inside(server.url, heartbeat=0.02).post(MESSAGES, json=ask(tools=[TOOL]))
     assert PING in response.data.partition(b"Hi ")[2].partition(b"you")[0]
     assert said(message(response)) == [("text", "Hi you")]
 
@@ -316,20 +316,20 @@ def test_pings_come_while_text_is_held(inside: Inside) -> None:
         drops += [chunked(text(letter)), 0.01]
     rest = [chunked(text(HERMES[30:]) + finish() + DONE), LAST]
     with serving([SSE, *drops, *rest]) as server:
-        response = inside(server.url, heartbeat=0.1).post(MESSAGES, json=ask(tools=[TOOL]))
+        response = inside(server.url, heartbeat=0.02).post(MESSAGES, json=ask(tools=[TOOL]))
     assert response.data.count(PING) >= 2 and said(message(response)) == [("tool_use", INPUT)]
 
 
 def test_a_switch_to_whole_answers_keeps_the_client_alive(inside: Inside) -> None:
     rules = 'models:\n  - {match: "*", upstream: whole}\n'
     with serving([0.15, answer(completion("a"))]) as server:
-        response = inside(server.url, rules, heartbeat=0.1).post(MESSAGES, json=ask())
+        response = inside(server.url, rules, heartbeat=0.02).post(MESSAGES, json=ask())
     assert response.data.startswith(PING) and said(message(response)) == [("text", "a")]
 
 
 def test_a_client_that_asked_for_no_stream_gets_none(inside: Inside) -> None:
     with serving([0.15, answer(completion("a"))]) as server:
-        response = inside(server.url, heartbeat=0.1).post(MESSAGES, json=ask(stream=False))
+        response = inside(server.url, heartbeat=0.02).post(MESSAGES, json=ask(stream=False))
     assert said(message(response)) == [("text", "a")]
 
 
@@ -385,7 +385,7 @@ def test_a_prompt_that_is_too_long_is_told_in_the_words_that_clients_know(
 
 def test_a_prompt_that_is_too_long_is_told_in_a_stream_too(inside: Inside) -> None:
     with serving([0.15, vllm(FULL)]) as server:
-        data = inside(server.url, heartbeat=0.1).post(MESSAGES, json=ask(max_tokens=32000)).data
+        data = inside(server.url, heartbeat=0.02).post(MESSAGES, json=ask(max_tokens=32000)).data
     assert broken(data)[0] == {"type": "invalid_request_error", "message": TOO_LONG}
     with serving(stream(ROLE, error_event(FULL, 400), DONE)) as server:
         response = inside(server.url).post(MESSAGES, json=ask(max_tokens=32000))

@@ -199,16 +199,16 @@ def test_heartbeats_come_while_the_upstream_is_silent_and_between_events_only(in
     begun, rest = SSE + chunked(text("a") + half[:30]), chunked(half[30:])
     script: Script = [0.25, begun, 0.25, rest, chunked(finish() + DONE), LAST]
     with Upstream(script) as server:
-        data = inside(server.url, observe=True, heartbeat=0.1).post(CHAT, json=chat()).data
+        data = inside(server.url, observe=True, heartbeat=0.02).post(CHAT, json=chat()).data
     assert data.replace(PING, b"") == text("a") + half + finish() + DONE
-    assert data.startswith(PING * 2 + text("a") + PING) and half in data
+    assert data.startswith(PING * 2) and text("a") + PING in data and half in data
 
 
 def test_an_event_that_is_too_long_passes_and_no_heartbeat_falls_into_it(inside: Inside) -> None:
     long = text("x" * 3000)
     first, second, third = chunked(text("a") + long[:2500]), chunked(long[2500:2600]), chunked(long[2600:])
     with Upstream([SSE + first, 0.25, second, 0.25, third, chunked(finish() + DONE), LAST]) as server:
-        data = inside(server.url, observe=True, heartbeat=0.1, max_event=2000).post(CHAT, json=chat()).data
+        data = inside(server.url, observe=True, heartbeat=0.02, max_event=2000).post(CHAT, json=chat()).data
     assert data.startswith(text("a") + PING)
     assert data.replace(PING, b"") == text("a") + long + finish() + DONE and long in data
 

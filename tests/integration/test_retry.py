@@ -165,7 +165,7 @@ def test_a_heartbeat_does_not_forbid_the_second_try(inside: Inside) -> None:
     """Only while nothing but heartbeats has gone to the client."""
     with Upstream([0.25, *REFUSED], RAW) as server:
         server.paths["/v1/models"] = models("vllm")
-        data = inside(server.url, heartbeat=0.1).post(CHAT, json=with_tools()).data
+        data = inside(server.url, heartbeat=0.02).post(CHAT, json=with_tools()).data
         assert len(server.seen) == 2
     assert data.startswith(b": ping\n\n") and reasons(data) == ["tool_calls"]
 

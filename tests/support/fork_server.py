@@ -1,0 +1,92 @@
+"""`vllm-tool-proxy serve` as a fork of a process that has read all its modules.
+
+Started as a command, a proxy reads them twice, a second of computing, and the tests start hundreds. All else is as the
+command does it: settings, rules, checks, gunicorn's master, its workers. What is about the start itself (its words,
+another release's modules at a reload, systemd) is tested with the command.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from unittest import mock
+
+from gunicorn.app import wsgiapp
+
+from proxy.commands.main import main
+
+_PRELOADED = [__name__, "proxy.app", "gunicorn.workers.gthread"]
+
+
+def serve(words: Sequence[str], folder: Path, environment: Mapping[str, str], log: Path) -> ForkServerProcess:
+    """Start `serve` with these words and variables in `folder`; what it writes to stderr goes into `log`."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    process = context.Process(target=_serve, args=(list(words), folder, dict(environment), log))
+    # The first start begins the fork server, in this environment; glibc reads this variable once.
+    with mock.patch.dict(os.environ, {**environment, "MALLOC_ARENA_MAX": "2"}, clear=True):
+        process.start()
+    return process
+
+
+def end(process: ForkServerProcess, patience: float = 4) -> None:
+    """End `process`: asked first, killed if it is still there after `patience` seconds."""
+    process.terminate()
+    process.join(patience)
+    if process.is_alive():
+        process.kill()
+        process.join()
+
+
+def _serve(words: list[str], folder: Path, environment: dict[str, str], log: Path) -> None:
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 2)
+    os.chdir(folder)
+    _take(environment)
+    command, variables = _command_of_gunicorn(["serve", *words])
+    os.chdir(variables["PWD"])
+    _take(variables)
+    sys.argv = ["gunicorn", *command[command.index("gunicorn") + 1 :]]
+    try:
+        wsgiapp.run()
+    finally:
+        # In the master and in each worker, which leave by SystemExit; multiprocessing ends them without.
+        atexit._run_exitfuncs()
+
+
+def _take(environment: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+
+
+def _command_of_gunicorn(words: list[str]) -> tuple[list[str], dict[str, str]]:
+    """What `main` would become, and with which variables; what it did before that is gone, as it is after `execve`."""
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        _tell_execve(words, writing)
+    os.close(writing)
+    with open(reading, encoding="utf-8") as pipe:
+        told = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if not told:
+        sys.exit(os.waitstatus_to_exitcode(status))
+    command, variables = json.loads(told)
+    return command, variables
+
+
+def _tell_execve(words: list[str], descriptor: int) -> None:
+    def execve(_program: str, command: list[str], variables: dict[str, str]) -> None:
+        with open(descriptor, "w", encoding="utf-8") as pipe:
+            json.dump([command, variables], pipe)
+        os._exit(0)
+
+    with mock.patch("os.execve", execve):
+        code = main(words)
+    atexit._run_exitfuncs()
+    os._exit(code)
