@@ -31,7 +31,7 @@ from pathlib import Path
 
 from radon.visitors import ComplexityVisitor
 
-from tests.support.structure import arrows, attributes_of, between_packages
+from tests.support.structure import arrows, attributes_of, between_packages, nodes_of, tree_of
 
 ROOT = Path(__file__).parents[1]
 # Complexity from which a function counts as dense.
@@ -142,10 +142,9 @@ class Function:
 def functions_of(path: Path) -> tuple[Function, ...]:
     """The functions and methods of a module."""
     text = path.read_text("utf-8")
-    tree = ast.parse(text)
     complexities = _complexities(text)
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    public = {*_public(tree)}
+    found = [node for node in nodes_of(path) if isinstance(node, ast.FunctionDef)]
+    public = {*_public(tree_of(path))}
     return tuple(_function(path, node, complexities.get(node.lineno, 1), node in public) for node in found)
 
 
@@ -186,8 +185,7 @@ def measure(root: Path) -> Figures:
     folder = root / "proxy"
     paths = sorted(folder.rglob("*.py"))
     texts = [path.read_text("utf-8") for path in paths]
-    trees = [ast.parse(text) for text in texts]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
+    nodes = [node for path in paths for node in nodes_of(path)]
     functions = [function for path in paths for function in functions_of(path)]
     docstrings = sum(_docstring_lines(node) for node in nodes)
     comments, code, characters = _comments_and_code(texts)
@@ -199,7 +197,7 @@ def measure(root: Path) -> Figures:
     lengths = [function.lines for function in functions]
     modules = [len(text.splitlines()) for text in texts]
     per = 100 / code
-    held = [attributes for tree in trees for attributes in attributes_of(tree)]
+    held = [attributes for path in paths for attributes in attributes_of(nodes_of(path))]
     imports = arrows(folder)
     tests = _tests(root / "tests")
     return Figures(
@@ -462,7 +460,7 @@ def hot_spots(folder: Path, count: int = 8) -> Iterator[str]:
     """
     paths = sorted(folder.rglob("*.py"))
     functions = [function for path in paths for function in functions_of(path)]
-    held = [each for path in paths for each in attributes_of(ast.parse(path.read_text("utf-8")))]
+    held = [each for path in paths for each in attributes_of(nodes_of(path))]
     imports = arrows(folder)
     lengths = Counter({path.stem: len(path.read_text("utf-8").splitlines()) for path in paths})
     for title, found in (

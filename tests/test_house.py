@@ -21,6 +21,7 @@ import tests.figures
 from tests import long
 from tests.figures import PAGE, Figures, are_near, cells, cells_on_page, measure, out_of_bounds, with_figures, write
 from tests.support.each_case import each_case
+from tests.support.structure import nodes_of, tree_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "proxy"
@@ -91,7 +92,7 @@ def is_sans_io(path: Path) -> bool:
 
 def imported(path: Path) -> Iterator[str]:
     """The modules that a file imports."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -102,7 +103,7 @@ def imported(path: Path) -> Iterator[str]:
 def public_functions() -> Iterator[tuple[str, ast.FunctionDef]]:
     """The functions of modules and the methods of public classes; what is inside a function is its own matter."""
     for path in MODULES:
-        tree = ast.parse(path.read_text())
+        tree = tree_of(path)
         classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
         for node in [*tree.body, *(child for each in classes for child in each.body)]:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
@@ -220,7 +221,7 @@ def test_what_a_unit_test_touches_is_seen(source: str, found: set[str]) -> None:
 @each_case("path", [PACKAGE / f"{name.replace('.', '/')}.py" for name in DECLARATIONS], ids=name_of)
 def test_declarations_do_nothing(path: Path) -> None:
     """A function in one of them, but for those of a protocol, which have no body, would need a test."""
-    functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in nodes_of(path) if isinstance(node, ast.FunctionDef)]
     assert [node.name for node in functions if len(node.body) > 1 or not ast.get_docstring(node)] == []
 
 
@@ -338,8 +339,8 @@ def defines(path: Path, name: str) -> bool:
 @cache
 def _defined(path: Path) -> dict[str, set[str]]:
     """The names that the classes of a module have, by class, and under "" all of them and those outside of classes."""
-    tree = ast.parse(path.read_text())
-    classes = {node.name: set(_own_names(node)) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    tree = tree_of(path)
+    classes = {node.name: set(_own_names(node)) for node in nodes_of(path) if isinstance(node, ast.ClassDef)}
     return {**classes, "": {*_own_names(tree), *(name for names in classes.values() for name in names)}}
 
 
@@ -360,7 +361,7 @@ def _beginnings(name: str) -> list[int]:
 def test_functions_take_few_parameters() -> None:
     many: dict[str, int] = {}
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.FunctionDef) and count_parameters(node) > MAX_PARAMETERS:
                 many[f"{name_of(path)}.{node.name}"] = count_parameters(node)
     # One that has fewer now lowers its own bound, too.

@@ -24,7 +24,10 @@ _MOST_LAYERS = 5
 # How many of its first bytes an escape leaves as they are, and the byte that the others mean; None if it is no escape.
 _Meaning: TypeAlias = tuple[int, bytes] | None
 
-_BACKSLASHES = rb"\\(?<!\\\\)\\{0,%d}+" % (MOST_BACKSLASHES - 1)
+_BACKSLASH = rb"\\"
+# Those behind the first of all that stand before what they escape.
+_MORE_BACKSLASHES = rb"(?<!\\\\)\\{0,%d}+" % (MOST_BACKSLASHES - 1)
+_BACKSLASHES = _BACKSLASH + _MORE_BACKSLASHES
 _HEX = b"[0-9A-Fa-f]"
 _MARK = rb"[!-/:-@\[\]-`{-~]"
 # The names of single characters: `amp`, `quot`, `plus`, `equals`.
@@ -129,8 +132,17 @@ def _any_of(patterns: list[bytes]) -> bytes:
     return b"|".join(patterns)
 
 
-# Each way is a group: which of them it is tells the number of the group.
-_ESCAPE = re.compile(_any_of([b"(%b)" % b"".join(spelling.parts) for spelling in _SPELLINGS]))
+def _behind_first(parts: tuple[bytes, ...]) -> bytes:
+    """A pattern of an escape of these parts, as a group, behind its first byte."""
+    first, *others = parts
+    if first == _BACKSLASHES:
+        return b"(?<=%b)(%b)" % (_BACKSLASH, b"".join((_MORE_BACKSLASHES, *others)))
+    return b"(?<=%b)(%b)" % (first, b"".join(others))
+
+
+# Each way is a group: which of them it is tells the number of the group. A pattern that begins with a set of bytes
+# passes all others at once, which one of alternatives does not: a tenth of the time, where there are few escapes.
+_ESCAPE = re.compile(rb"[\\%%&](?:%b)" % _any_of([_behind_first(spelling.parts) for spelling in _SPELLINGS]))
 _OPEN = re.compile(rb"(?:%b)\Z" % _any_of([_beginning(spelling.parts) for spelling in _SPELLINGS]))
 
 

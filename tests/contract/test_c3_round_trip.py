@@ -192,7 +192,7 @@ QUIET = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too
 
 
 @pytest.mark.parametrize("form", RENDERERS)
-@settings(max_examples=20, derandomize=True, suppress_health_check=QUIET)
+@settings(max_examples=10, derandomize=True, suppress_health_check=QUIET)
 @given(request_=requests(), lead=st.sampled_from(LEADS), rng=st.randoms(use_true_random=False))
 def test_calls_come_back_as_they_were_meant(form: str, request_: Request, lead: str, rng: random.Random) -> None:
     """F1 to F15, F21, F26: names, values and order, at any cut, and no prose but what stands before."""

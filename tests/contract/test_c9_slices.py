@@ -185,7 +185,7 @@ PLAIN = st.builds(
     st.none(),
 )
 PATIENT = settings(
-    max_examples=40,
+    max_examples=20,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

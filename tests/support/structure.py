@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """What a module says: many tests ask for the same ones."""
+    return ast.parse(path.read_text("utf-8"))
+
+
+@cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a module."""
+    return tuple(ast.walk(tree_of(path)))
 
 
 def arrows(folder: Path) -> set[tuple[str, str]]:
@@ -15,14 +28,14 @@ def arrows(folder: Path) -> set[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     for name, path in named.items():
         package = list(path.relative_to(folder.parent).parent.parts)
-        for imported in _imported(ast.parse(path.read_text("utf-8")), package):
+        for imported in _imported(nodes_of(path), package):
             found.add((name, _module_of(imported, named)))
     return {(source, target) for source, target in found if target not in ("", source)}
 
 
-def _imported(tree: ast.Module, package: list[str]) -> Iterator[str]:
+def _imported(nodes: Iterable[ast.AST], package: list[str]) -> Iterator[str]:
     """The names, with their modules, that a module of a package imports; `from ..web import app` is `proxy.web.app`."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom):
             above = package[: len(package) + 1 - node.level] if node.level else []
             module = ".".join([*above, *filter(None, [node.module])])
@@ -58,12 +71,13 @@ class Attributes:
     booleans: int
 
 
-def attributes_of(tree: ast.Module) -> Iterator[Attributes]:
-    """Those of each class."""
-    for node in ast.walk(tree):
+def attributes_of(nodes: Iterable[ast.AST]) -> Iterator[Attributes]:
+    """Those of each class among the nodes of a module."""
+    for node in nodes:
         if isinstance(node, ast.ClassDef):
-            found = dict(_stored(node))
-            booleans = {name for name, boolean in _stored(node) if boolean}
+            stored = [*_stored(node)]
+            found = dict(stored)
+            booleans = {name for name, boolean in stored if boolean}
             yield Attributes(node.name, len(found), len(booleans))
 
 

@@ -144,7 +144,7 @@ BEGIN = b"-----BEGIN PRIVATE " + b"KEY-----"
 )
 def test_hostile_text_takes_linear_time(unit: bytes) -> None:
     """C7: a square of this size would take hours."""
-    data = unit * (4_000_000 // len(unit))
+    data = unit * (1_000_000 // len(unit))
     with over_soon():
         redact(data, "another-credential")
         redact(BEGIN + data, "another-credential")

@@ -91,7 +91,8 @@ def test_a_clean_call_leaves_as_the_very_bytes_at_every_cut(name: str, values: A
     text = json.dumps(values, indent=indent, ensure_ascii=indent is None)
     places = [*range(len(text) + 1)]
     cuts: list[tuple[str, ...]] = [(text[:at], text[at:]) for at in places]
-    cuts += [(text[:at], text[at : at + width], text[at + width :]) for at in places for width in (1, 2, 5)]
+    widths = zip(places, itertools.cycle((1, 2, 5)), strict=False)
+    cuts += [(text[:at], text[at : at + width], text[at + width :]) for at, width in widths]
     for cut in (*cuts, tuple(text[at : at + 3] for at in range(0, len(text), 3))):
         pieces = [piece(0, "", name, "a"), *(piece(0, part) for part in cut)]
         assert is_untouched(*map(calls, pieces), ends("tool_calls"), tools=TOOLS), cut

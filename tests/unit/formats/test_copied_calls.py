@@ -248,7 +248,7 @@ def random_calls(form: str, count: int) -> Iterator[list[Call]]:
 @pytest.mark.parametrize("form", RENDERERS)
 def test_a_copy_is_no_call_however_the_result_shows_it(form: str) -> None:
     rng = random.Random(form)
-    for calls in random_calls(form, 2):
+    for calls in random_calls(form, 1):
         text = RENDERERS[form].render(calls)
         assert [name for name, _ in scan([text], new_scanner(TOOLS)).calls] == [name for name, _ in calls]
         for name, decorate in DECORATIONS.items():

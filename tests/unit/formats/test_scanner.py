@@ -484,7 +484,7 @@ STARTS = ["", "<tool_call>\n<function=bash>\n<parameter=command>\n", '<tool_call
 def test_twice_the_text_takes_less_than_three_times_the_steps(unit: str, start: str, cut: int) -> None:
     """C7; style, point 6: linear on adversarial text, however it is cut."""
     # Where all comes at once, what is nested too deeply to be read must be among both.
-    lengths = {1: 600, 7: 1500, 1 << 20: 6000}
+    lengths = {1: 400, 7: 1000, 1 << 20: 6000}
     count = max(10 if cut == 1 else 20, lengths[cut] // len(unit))
     once, twice = (steps(start + unit * times, cut) for times in (count, 2 * count))
     assert twice < 3 * once

@@ -433,7 +433,7 @@ def test_what_can_be_no_call_any_more_is_let_go(start: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=25, derandomize=True, suppress_health_check=QUIET)
+@settings(max_examples=12, derandomize=True, suppress_health_check=QUIET)
 @given(request_=requests(), dress=st.sampled_from(sorted(DRESSES)), rng=st.randoms(use_true_random=False))
 def test_random_calls_come_back_as_meant(form: str, request_: Request, dress: str, rng: random.Random) -> None:
     """Names, values and order, at any cut."""

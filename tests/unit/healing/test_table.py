@@ -85,7 +85,7 @@ def test_what_is_always_in_force_and_what_is_off() -> None:
 
 
 @pytest.mark.parametrize("healing", HEALINGS, ids=lambda healing: healing.id)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(messages=CONVERSATIONS)
 def test_each_healing_is_pure_and_twice_is_once(healing: Healing, messages: list[dict[str, Any]]) -> None:
     body: JsonObject = {"tools": [READ, *TOOLS.values()], "messages": [*messages]}

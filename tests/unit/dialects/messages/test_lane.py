@@ -40,7 +40,7 @@ def read(data: bytes) -> list[Any]:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_corpora_and_recordings_are_the_same_by_the_lane(part: int) -> None:
-    check_corpora(random.Random(part), streams()[part::PARTS], stream, read)
+    check_corpora(random.Random(part), streams()[2 * part :: 2 * PARTS], stream, read)
 
 
 def event_of(word: str, kind: str, **more: Any) -> bytes:
