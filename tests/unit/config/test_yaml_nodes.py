@@ -99,6 +99,7 @@ def test_a_long_value_is_refused() -> None:
     assert "over 16384" in refused(f"[{'1, ' * MAX_VALUE}]")
 
 
+@pytest.mark.once
 def test_a_file_of_very_many_nodes_is_refused() -> None:
     assert node(f"[{'0,' * (MAX_NODES - 1)}]") is not None
     with pytest.raises(RulesError, match="f:1: there are over 30000 words, lists and mappings; shorten the file"):

@@ -347,12 +347,13 @@ def test_a_thought_ends_where_it_is_closed_whatever_is_called_in_it(family: Fami
     """A call that is read to its end, or beyond what ends the thought, is none; the thought has ended all the same."""
     thought = family.markers[0]
     closer = thought.closers[0]
-    for called in (CALL, CALL.replace("bash", "nope"), CALL[:-14], CALL[:-18], f"`{CALL}`", f'"{CALL}'):
-        for begun in (False, True):
-            text = f"{'' if begun else thought.opener}{called}{closer}Done."
-            for cut in all_cuts(text, FEW):
-                found = said(cut, thoughts(family, begun=begun))
-                assert found[:4] == (called, "Done.", [], "stop"), (called, cut)
+    whose = (CALL, CALL.replace("bash", "nope"), CALL[:-14], CALL[:-18], f"`{CALL}`", f'"{CALL}')
+    for turn, called in enumerate(whose, start=len(family.name)):
+        begun = turn % 2 == 0
+        text = f"{'' if begun else thought.opener}{called}{closer}Done."
+        for cut in all_cuts(text, FEW):
+            found = said(cut, thoughts(family, begun=begun))
+            assert found[:4] == (called, "Done.", [], "stop"), (called, cut)
 
 
 OPEN_CODE = ["Run `ls and see.\n", "So:\n```python\nx = 1\n", "```sh\nls\n``\n", "```sh\nls\n```\nIt's ``` then.\n"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 
@@ -13,7 +14,7 @@ from proxy.formats.scanner import Scanner
 from proxy.formats.spans import CallSpan, TextSpan
 from proxy.tools.toolset import ToolSet
 from tests.failures.test_failures_damage import INNER, TOOLS, broken
-from tests.support.client_view import argued, streamed, whole
+from tests.support.client_view import Got, argued, streamed, whole
 from tests.support.each_case import each_case
 from tests.support.helpers import all_cuts, ends, function, offered, says, units
 
@@ -179,11 +180,17 @@ MENDED = {
 }
 
 
+@cache
+def mended(way: str) -> Got:
+    """What becomes of it in a structured call: the same for each family."""
+    return argued("write", MENDED[way], cuts=2, tools=TOOLS)
+
+
 @pytest.mark.parametrize("way", MENDED)
 @each_case("name", WRAPPERS)
 def test_what_is_mended_in_a_structured_call_is_mended_in_each_family(name: str, way: str) -> None:
     """The same values, streamed and whole."""
-    structured = argued("write", MENDED[way], cuts=2, tools=TOOLS)
+    structured = mended(way)
     assert [set(values) <= {"path", "content", "mode"} for _, values in structured.values] == [True]
     text = WRAPPERS[name]("write", MENDED[way])
     for cut in ([text], units(text)):

@@ -158,7 +158,7 @@ def test_each_form_in_each_dress_is_its_call_at_every_cut(form: str, dress: str)
         for tools in OFFERS:
             if tools.resolve(name) is None:
                 continue
-            for cut in all_cuts(text, 3):
+            for cut in all_cuts(text, 1):
                 found = scan(cut, new_scanner(tools))
                 assert (found.parsed, found.text) == ([(name, arguments)], "")
 
