@@ -257,7 +257,7 @@ class Worker(ThreadWorker):
         gc.set_threshold(*YOUNG_GARBAGE)
         gc.enable()
         end = partial(self._lingering.close, self.poller)
-        self._listeners = {each: _accepted.Listener(each.sock, _made, self.cfg, end) for each in self.sockets}
+        self._listeners = _accepted.listeners_of(self.sockets, _made, self.cfg, end)
         deadlines = _deadlines.DeadlineHeap()
         self._pump = _pump.Pump(_streams, deadlines, self.log, self._drain, self._on_pump_death, turns=self._turns)
         self._pump.start()

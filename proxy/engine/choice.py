@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -206,11 +205,14 @@ class Choice(TextCalls):
             return ""
         return "".join(self._held.thoughts)
 
-    @property
-    def refused(self) -> Counter[str]:
-        """The numbers of texts that began like a call and were none, by the reason."""
-        structured = Counter[str]() if self._assembler is None else self._assembler.refused
-        return self.scanner.refusals + structured
+    def count_refused(self, refused: dict[str, int]) -> None:
+        """Add the numbers of texts that began like a call and were none, by the reason."""
+        counted = [self.scanner.refusals]
+        if self._assembler is not None:
+            counted.append(self._assembler.refused)
+        for counts in counted:
+            for reason, number in counts.items():
+                refused[reason] = refused.get(reason, 0) + number
 
     # Text and reasoning.
 

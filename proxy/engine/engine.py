@@ -7,7 +7,6 @@ while it can become a call (contract C2); finish reasons are made true at the en
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -151,7 +150,10 @@ class Engine:
     @property
     def refusals(self) -> Mapping[str, int]:
         """The numbers of texts that began like a call and were none, by the reason."""
-        return sum((choice.refused for choice in self._choices.values()), Counter[str]())
+        refused: dict[str, int] = {}
+        for choice in self._choices.values():
+            choice.count_refused(refused)
+        return refused
 
     @property
     def empty_calls(self) -> int:

@@ -9,7 +9,7 @@ gunicorn's configuration loads it by its path, so it imports nothing of the pack
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gunicorn.workers.gthread import TConn
@@ -56,6 +56,16 @@ class Listener:
         # `accept` would make a socket, of which our own is then made.
         descriptor, client = self._sock._accept()  # type: ignore[attr-defined]
         return Connection(self._cfg, self._made(self._kind, descriptor), client, self._name, self._end)
+
+
+def listeners_of(
+    sockets: Sequence[Any],
+    made: Callable[[tuple[int, int, int], int], Any],
+    cfg: Any,
+    end: Callable[[Any, bool], None],
+) -> dict[Any, Listener]:
+    """A listener for each of gunicorn's."""
+    return {each: Listener(each.sock, made, cfg, end) for each in sockets}
 
 
 class Settings:

@@ -37,6 +37,7 @@ from proxy.exchange.second_try import Why, reasons_to_ask_again
 from proxy.exchange.task import make_task
 from proxy.exchange.tries import run_exchange
 from proxy.healing.heal import HealPlan
+from proxy.healing.parameters import OfferedTools
 from proxy.healing.repeats import TOLD_IN_THE_LOG, newest_repeat
 from proxy.limits import MAX_ERROR_BODY
 from proxy.upstream.answer_wait import AnswerWait, HasDescriptor, Timeouts
@@ -47,6 +48,7 @@ from proxy.upstream.paths import CHAT_COMPLETIONS
 from proxy.upstream.responses import error_of_response
 from proxy.web.activity_record import begin_activity, note_sent
 from proxy.web.context import PreparedRequest, RequestContext, current_request, json_response, request_context
+from proxy.web.flask_app import PlainResponse
 from proxy.web.headers import JSON_TYPE, STREAM_HEADERS, STREAM_TYPE
 from proxy.web.passed_body import PassedBody
 from proxy.web.prepare import model_server
@@ -84,15 +86,16 @@ def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[st
         ctx.outcome.observe_only()
         # It goes up as it came, and once.
         prepared = replace(prepared, profile=replace(prepared.profile, parse="server", transport="live"))
-    ending = _ending(ctx, chat) if prepared.ends_loops else None
+    heal_plan = ctx.heal_plan(chat.model)
+    ending = _ending(ctx, chat, heal_plan.tools) if prepared.ends_loops else None
     if ending is not None and not settings.observe:
         ctx.outcome.stop_loop()
         data = render_limit_answer(ending, prepared.dialect, stream=chat.stream)
-        return Response(data, 200, list(STREAM_HEADERS)) if chat.stream else json_response(data)
+        return PlainResponse(data, 200, list(STREAM_HEADERS)) if chat.stream else json_response(data)
     if chat.stream:
         ctx.take_stream()
     begin_activity(ctx)
-    exchange = _exchange(ctx, prepared)
+    exchange = _exchange(ctx, prepared, heal_plan)
     parts = run_exchange(exchange)
     if not chat.stream:
         return _whole(ctx, parts)
@@ -101,7 +104,7 @@ def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[st
     headers = [*STREAM_HEADERS, *ctx.outcome.headers]
     content_type = ctx.outcome.content_type or STREAM_TYPE
     masking = body_masking(mask_of(ctx.secrets), 200, content_type)
-    response = Response(_sent(ctx, chain((first,), parts), masking), 200, headers, content_type=content_type)
+    response = PlainResponse(_sent(ctx, chain((first,), parts), masking), 200, headers, content_type=content_type)
     response.call_on_close(parts.close)
     hand_over = environ.get(HAND_OVER)
     if hand_over is not None:
@@ -111,11 +114,10 @@ def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[st
     return response
 
 
-def _ending(ctx: RequestContext, chat: ChatRequest) -> JsonObject | None:
+def _ending(ctx: RequestContext, chat: ChatRequest, tools: OfferedTools) -> JsonObject | None:
     """The answer without the model to a conversation that went on for too long, or that turns in a circle; the log is
     told of a model that has just made the same call with the same result again (F92).
     """
-    tools = ctx.heal_plan(chat.model).tools
     name, count = repeat = newest_repeat(objects_in(chat.body.get("messages")), tools.polls)
     if count >= TOLD_IN_THE_LOG:
         words = "model %r has made the same call of %r with the same result %d times in this conversation"
@@ -128,7 +130,8 @@ def _whole(ctx: RequestContext, parts: Iterator[bytes]) -> Response:
     body = b"".join(parts)
     ctx.first_byte = time.monotonic()
     note_sent(ctx, body)
-    response = Response(body, 200, [("Content-Type", ctx.outcome.content_type or JSON_TYPE), *ctx.outcome.headers])
+    headers = [("Content-Type", ctx.outcome.content_type or JSON_TYPE), *ctx.outcome.headers]
+    response = PlainResponse(body, 200, headers)
     if ctx.outcome.audit and not ctx.outcome.observe:
         response.headers["X-Tool-Proxy-Fixes"] = as_header(ctx.outcome.audit)
     return response
@@ -240,10 +243,10 @@ def ready() -> Response:
     return response
 
 
-def _exchange(ctx: RequestContext, prepared: PreparedRequest) -> Exchange:
+def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPlan) -> Exchange:
     snapshot, settings, chat, profile = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.profile
     server = _ServerOfRequest(snapshot, prepared, ctx.worker.lessons)
-    plan = _plan(prepared, server, ctx.heal_plan(chat.model))
+    plan = _plan(prepared, server, heal_plan)
     ask_again = reasons_to_ask_again(chat, silent=profile.retry > 0, broken=profile.broken_calls == "retry")
     return Exchange(
         upstream=server,
@@ -349,12 +352,21 @@ class _Engines:
         parse = "proxy" if raw_text else self.parse
         apart = thoughts_in_text(prepared.thoughts, chat.model, prepared.profile, parse, blocks=ordered)
         policy = self.snapshot.rules.policy(chat.model)
-        task = make_task(chat, policy, seed=self.seed, raw_text=raw_text, ordered=ordered, thoughts=apart, **limits)
+        task = make_task(
+            chat,
+            policy,
+            seed=self.seed,
+            raw_text=raw_text,
+            ordered=ordered,
+            thoughts=apart,
+            hold_broken=self.hold_broken and not forced,
+            **limits,
+        )
         if forced:
             # A model that is made to call writes the arguments at once, also where the prompt has opened a thought.
             maybe = None if apart is None else replace(apart, begun="", unknown=True)
             return Engine(replace(task, forced=forced, one_call=True, thoughts=maybe))
-        return Engine(replace(task, hold_broken=self.hold_broken))
+        return Engine(task)
 
 
 def _plan(prepared: PreparedRequest, server: _ServerOfRequest, heal: HealPlan) -> Plan:

@@ -21,6 +21,7 @@ from proxy.formats.reasoning import Thoughts
 from proxy.healing.heal import HealPlan
 from proxy.upstream.answer_wait import HasDescriptor, HasTurn
 from proxy.upstream.client import ModelServer
+from proxy.web.flask_app import PlainResponse
 from proxy.web.headers import JSON_TYPE
 from proxy.web.routes import Route
 from proxy.worker.snapshot import Snapshot
@@ -174,4 +175,4 @@ def request_context() -> RequestContext:
 
 def json_response(data: bytes, status: int = 200) -> Response:
     """A JSON answer of these very bytes."""
-    return Response(data, status, content_type=JSON_TYPE)
+    return PlainResponse(data, status, content_type=JSON_TYPE)

@@ -64,11 +64,12 @@ class SharedCounters:
 
     def add(self, numbers: Mapping[str, float]) -> None:
         """Add to counters; a new name is a new counter, as long as there is room."""
+        known, memory = self._offsets, self._map
         with self._locked():
             for name, more in numbers.items():
-                offset = self._offset_of(name)
+                offset = known[name] if name in known else self._offset_of(name)
                 if offset is not None:
-                    _VALUE.pack_into(self._map, offset, self._value(offset) + more)
+                    _VALUE.pack_into(memory, offset, _VALUE.unpack_from(memory, offset)[0] + more)
 
     def values(self) -> dict[str, float]:
         """All counters."""

@@ -68,7 +68,8 @@ class Memory:
 
     def generation(self) -> int:
         """The number of times that rules were published. Cheap: asked before each request."""
-        return self._rules.number()
+        number: int = _NUMBER.unpack_from(self._map, _RULES)[0]
+        return number
 
     def published(self) -> Published:
         """The files that were published last; before that empty ones."""
@@ -97,6 +98,10 @@ class Memory:
             return False
         self._lessons.write(data)
         return True
+
+    def times_taught(self) -> int:
+        """The number of changes of the lessons. Cheap: asked with each request."""
+        return self._lessons.number()
 
     def lessons(self) -> tuple[int, bytes]:
         """The number of changes of the lessons, and their bytes."""

@@ -23,7 +23,8 @@ pytestmark = pytest.mark.once
 
 def accepted(listener: socket.socket, times: Times) -> ClientSocket:
     """Our end of the next connection."""
-    ours: ClientSocket = Listener(listener, partial(ClientSocket, times), None, lambda *_: None).accept().sock
+    ours = Listener(listener, partial(ClientSocket, times), None, lambda *_: None).accept().sock
+    assert isinstance(ours, ClientSocket)
     return ours
 
 
