@@ -53,7 +53,8 @@ _KIMI = re.compile(r"functions\..{1,128}:[0-9]{1,6}")
 _MAX_LESSONS = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen: one is made for each request, and a frozen one takes nine times as long.
+@dataclass(slots=True, kw_only=True)
 class Task:
     """What the engine must know of the request.
 

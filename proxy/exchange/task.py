@@ -19,11 +19,9 @@ def make_task(
     max_calls: int = MAX_CALLS,
     ordered: bool = False,
     thoughts: Thoughts | None = None,
-    hold_broken: bool = False,
 ) -> Task:
     """The engine's task for the reply to a request; `raw_text` says that the server was told not to look for calls,
-    `ordered` that the client has text and reasoning in one order; `thoughts` are told from the text; `hold_broken`: a
-    call that cannot be read waits.
+    `ordered` that the client has text and reasoning in one order; `thoughts` are told from the text.
     """
     return Task(
         tools=request.tools,
@@ -39,5 +37,4 @@ def make_task(
         policy=policy,
         max_held=max_held,
         max_calls=max_calls,
-        hold_broken=hold_broken,
     )

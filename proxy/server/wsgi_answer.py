@@ -32,9 +32,9 @@ class Response(wsgi.Response):
         connection = "close" if self.should_close() else "keep-alive"
         if self.upgrade:
             connection = "upgrade"
-        major, minor = self.req.version
+        version: Any = self.req.version
         lines = [
-            f"HTTP/{major}.{minor} {self.status}\r\n",
+            f"HTTP/{version[0]}.{version[1]} {self.status}\r\n",
             f"Server: {self.version}\r\n",
             f"Date: {_date(int(time.time()))}\r\n",
             f"Connection: {connection}\r\n",

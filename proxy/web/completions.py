@@ -37,7 +37,6 @@ from proxy.exchange.second_try import Why, reasons_to_ask_again
 from proxy.exchange.task import make_task
 from proxy.exchange.tries import run_exchange
 from proxy.healing.heal import HealPlan
-from proxy.healing.parameters import OfferedTools
 from proxy.healing.repeats import TOLD_IN_THE_LOG, newest_repeat
 from proxy.limits import MAX_ERROR_BODY
 from proxy.upstream.answer_wait import AnswerWait, HasDescriptor, Timeouts
@@ -47,8 +46,14 @@ from proxy.upstream.passthrough import PassthroughResponse, pass_through
 from proxy.upstream.paths import CHAT_COMPLETIONS
 from proxy.upstream.responses import error_of_response
 from proxy.web.activity_record import begin_activity, note_sent
-from proxy.web.context import PreparedRequest, RequestContext, current_request, json_response, request_context
-from proxy.web.flask_app import PlainResponse
+from proxy.web.context import (
+    PlainResponse,
+    PreparedRequest,
+    RequestContext,
+    current_request,
+    json_response,
+    request_context,
+)
 from proxy.web.headers import JSON_TYPE, STREAM_HEADERS, STREAM_TYPE
 from proxy.web.passed_body import PassedBody
 from proxy.web.prepare import model_server
@@ -87,7 +92,7 @@ def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[st
         # It goes up as it came, and once.
         prepared = replace(prepared, profile=replace(prepared.profile, parse="server", transport="live"))
     heal_plan = ctx.heal_plan(chat.model)
-    ending = _ending(ctx, chat, heal_plan.tools) if prepared.ends_loops else None
+    ending = _ending(ctx, chat, heal_plan) if prepared.ends_loops else None
     if ending is not None and not settings.observe:
         ctx.outcome.stop_loop()
         data = render_limit_answer(ending, prepared.dialect, stream=chat.stream)
@@ -114,15 +119,15 @@ def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[st
     return response
 
 
-def _ending(ctx: RequestContext, chat: ChatRequest, tools: OfferedTools) -> JsonObject | None:
+def _ending(ctx: RequestContext, chat: ChatRequest, plan: HealPlan) -> JsonObject | None:
     """The answer without the model to a conversation that went on for too long, or that turns in a circle; the log is
     told of a model that has just made the same call with the same result again (F92).
     """
-    name, count = repeat = newest_repeat(objects_in(chat.body.get("messages")), tools.polls)
+    name, count = repeat = newest_repeat(objects_in(chat.body.get("messages")), plan.tools.polls)
     if count >= TOLD_IN_THE_LOG:
         words = "model %r has made the same call of %r with the same result %d times in this conversation"
         log.warning(words, chat.model[:100], name[:100], count)
-    return limit_answer(chat, ctx.snapshot.settings.max_tool_calls, repeat, tools.most_repeats)
+    return limit_answer(chat, ctx.snapshot.settings.max_tool_calls, repeat, plan.tools.most_repeats)
 
 
 def _whole(ctx: RequestContext, parts: Iterator[bytes]) -> Response:
@@ -333,7 +338,8 @@ class _ServerOfRequest:
         return self.snapshot.parses(self.prepared.chat.model)
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: one is made for each request, and a frozen one takes nine times as long.
+@dataclass(slots=True)
 class _Engines:
     """Makes the engine for each try of a request. `parse`: who looks for calls in the first one; `hold_broken`: a call
     that cannot be read waits, as it may be asked for once more.
@@ -352,20 +358,13 @@ class _Engines:
         parse = "proxy" if raw_text else self.parse
         apart = thoughts_in_text(prepared.thoughts, chat.model, prepared.profile, parse, blocks=ordered)
         policy = self.snapshot.rules.policy(chat.model)
-        task = make_task(
-            chat,
-            policy,
-            seed=self.seed,
-            raw_text=raw_text,
-            ordered=ordered,
-            thoughts=apart,
-            hold_broken=self.hold_broken and not forced,
-            **limits,
-        )
+        task = make_task(chat, policy, seed=self.seed, raw_text=raw_text, ordered=ordered, thoughts=apart, **limits)
         if forced:
             # A model that is made to call writes the arguments at once, also where the prompt has opened a thought.
             maybe = None if apart is None else replace(apart, begun="", unknown=True)
             return Engine(replace(task, forced=forced, one_call=True, thoughts=maybe))
+        if self.hold_broken:
+            task = replace(task, hold_broken=True)
         return Engine(task)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from flask import Request, Response
 from flask.globals import request_ctx
+from werkzeug.datastructures import Headers
 
 from proxy.activity.recording import Recording
 from proxy.config.api_keys import ClientKey
@@ -21,7 +22,6 @@ from proxy.formats.reasoning import Thoughts
 from proxy.healing.heal import HealPlan
 from proxy.upstream.answer_wait import HasDescriptor, HasTurn
 from proxy.upstream.client import ModelServer
-from proxy.web.flask_app import PlainResponse
 from proxy.web.headers import JSON_TYPE
 from proxy.web.routes import Route
 from proxy.worker.snapshot import Snapshot
@@ -30,7 +30,8 @@ from proxy.worker.state import WorkerState
 _UNKNOWN = Thoughts(unknown=True)
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: one is made for each request, and a frozen one takes nine times as long.
+@dataclass(slots=True)
 class PreparedRequest:
     """A client's request in chat completions, and the way of its reply.
 
@@ -159,6 +160,17 @@ class ClientRequest(Request):
 
     def __init__(self, environ: dict[str, Any]) -> None:
         super().__init__(environ, populate_request=False)
+
+
+class PlainResponse(Response):
+    """An answer that has a body and names no other place: its headers leave as they are.
+
+    Flask's own makes them anew, to write URLs in them and to leave out what an answer without a body may not have.
+    """
+
+    def get_wsgi_headers(self, environ: Any) -> Headers:
+        """The headers as they are."""
+        return self.headers
 
 
 def current_request() -> ClientRequest:

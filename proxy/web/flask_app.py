@@ -1,5 +1,5 @@
-"""Flask without what none of our requests needs: views that may be coroutines, cookies' sessions, a new look at the
-host of each request, and headers that are made anew when an answer leaves.
+"""Flask without what none of our requests needs: views that may be coroutines, sessions, and a new look at the host of
+each request.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from typing import Any
 
 from flask import Flask, Request, Response
 from flask.sessions import NullSession, SessionInterface
-from werkzeug.datastructures import Headers
 from werkzeug.routing import MapAdapter
 
 # Clients name the proxy in a few ways; whoever invents names is read each time.
@@ -73,14 +72,3 @@ class App(Flask):
         if adapter is not None and len(self._hosts) < _MAX_HOSTS:
             self._hosts[scheme, host] = adapter.server_name
         return adapter
-
-
-class PlainResponse(Response):
-    """An answer that has a body and names no other place: its headers leave as they are.
-
-    Flask's own makes them anew, to write URLs in them and to leave out what an answer without a body may not have.
-    """
-
-    def get_wsgi_headers(self, environ: Any) -> Headers:
-        """The headers as they are."""
-        return self.headers

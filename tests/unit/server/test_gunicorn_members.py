@@ -119,10 +119,11 @@ def test_the_head_of_an_answer_is_gunicorns(
     monkeypatch: pytest.MonkeyPatch, status: str, version: tuple[int, int], headers: list[Any], closes: bool
 ) -> None:
     monkeypatch.setattr(time, "time", lambda: 1_764_175_355.75)
-    request = SimpleNamespace(method="POST", version=version, should_close=lambda: closes)
+    request: Any = SimpleNamespace(method="POST", version=version, should_close=lambda: closes)
+    nobody: Any = SimpleNamespace()
     heads = []
     for kind in (wsgi.Response, Response):
-        response = kind(request, None, SimpleNamespace())
+        response = kind(request, nobody, nobody)
         response.start_response(status, headers)
         heads.append(response.default_headers())
     assert heads[0] == heads[1]
