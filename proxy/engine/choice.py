@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from proxy.engine.call_assembler import CallAssembler
@@ -41,14 +41,14 @@ class Choice(TextCalls):
     """The state of one choice. `broken_call` is the call that cannot be read, if the reply ended with that and has no
     other.
 
-    `reasoning_scanner` reads the reasoning, which goes on as it comes, for a call at its very end (F70). `broken` lets
-    a call wait that cannot be read, if it may end the reply. `at_once`: it is a whole answer's. `ordered`: reasoning
-    waits behind text that does, for a client that has both in one order. `thinks`: the text begins in a thought that
-    the prompt opened.
+    `new_reasoning_scanner` makes what reads the reasoning, which goes on as it comes, for a call at its very end (F70);
+    None: nothing does. `broken` lets a call wait that cannot be read, if it may end the reply. `at_once`: it is a whole
+    answer's. `ordered`: reasoning waits behind text that does, for a client that has both in one order. `thinks`: the
+    text begins in a thought that the prompt opened.
     """
 
     scanner: Scanner
-    reasoning_scanner: Scanner | None
+    new_reasoning_scanner: Callable[[], Scanner] | None
     limits: CallLimits
     broken: BrokenCalls = UNWATCHED
     at_once: bool = False
@@ -57,6 +57,7 @@ class Choice(TextCalls):
     finish: str | None = None
     broken_call: Text | None = None
     _echo: EchoFilter[tuple[Chunk, ChoiceDelta, bool]] = field(default_factory=EchoFilter)
+    _reasoning_scanner: Scanner | None = None
     _held: HeldText = field(init=False)
     _chunks: CallChunks = field(init=False)
 
@@ -104,14 +105,16 @@ class Choice(TextCalls):
         if reasoning:
             if self.ordered and self.waits:
                 return False
-            scanner = self.reasoning_scanner
+            scanner = self._reasoning_scanner
+            if scanner is None and self.new_reasoning_scanner is not None:
+                scanner = self._read_reasoning()
             if scanner is not None and not scanner.fast_path(data):
                 scanner.feed(data.decode("utf-8", "replace"))
             return True
         if held.mode is not PLAIN_TEXT:
             return False
         if data.strip():
-            self.reasoning_scanner = None
+            self.new_reasoning_scanner = self._reasoning_scanner = None
         if held.queue or self._assembler is not None or self.finish is not None:
             return False
         if not self.scanner.fast_path(data):
@@ -126,7 +129,8 @@ class Choice(TextCalls):
         if reasoning:
             if self.ordered and self.waits:
                 return None
-            return ANY_TEXT if self.reasoning_scanner is None else self.reasoning_scanner.lane
+            scanner = self._read_reasoning()
+            return ANY_TEXT if scanner is None else scanner.lane
         # What leaves as a thought does not leave as it came.
         if held.queue or held.mode is not PLAIN_TEXT:
             return None
@@ -223,9 +227,17 @@ class Choice(TextCalls):
             self.scanner.told_apart()
             self._held.told_apart()
         if delta.calls or delta.text.strip():
-            self.reasoning_scanner = None
-        elif self.reasoning_scanner is not None and delta.reasoning:
-            self.reasoning_scanner.feed(delta.reasoning)
+            self.new_reasoning_scanner = self._reasoning_scanner = None
+        elif delta.reasoning:
+            scanner = self._read_reasoning()
+            if scanner is not None:
+                scanner.feed(delta.reasoning)
+
+    def _read_reasoning(self) -> Scanner | None:
+        """What reads the reasoning, made now if nothing of it has come before; None if nothing does."""
+        if self._reasoning_scanner is None and self.new_reasoning_scanner is not None:
+            self._reasoning_scanner = self.new_reasoning_scanner()
+        return self._reasoning_scanner
 
     def _feed_content(self, chunk: Chunk, delta: ChoiceDelta, alone: bool) -> tuple[Event, ...]:
         if self._assembler is None:
@@ -439,10 +451,10 @@ class Choice(TextCalls):
         {"delta": {"reasoning": "I list them.\\n<tool_call>{\\"name\\": \\"ls\\", \\"arguments\\": {}}</tool_call>"}}
         {"delta": {}, "finish_reason": "stop"}
         """
-        if self.reasoning_scanner is None or self.calls:
+        if self._reasoning_scanner is None or self.calls:
             return []
         events: list[Event] = []
-        for span in self.reasoning_scanner.finish(stopped=True):
+        for span in self._reasoning_scanner.finish(stopped=True):
             if isinstance(span, CallSpan):
                 events += self._held.release_reasoning()
                 events += self._write_calls(span, "in its reasoning")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from proxy.codec.json_access import as_list, as_object, as_text
 from proxy.codec.json_text import Json, JsonObject
@@ -58,8 +59,23 @@ def _with_parameters(function: JsonObject) -> JsonObject:
     return {**function, "parameters": whole}
 
 
-# A tool without parameters has none of them, and says so.
-complete_parameters = _on_functions(_with_parameters)
+_all_with_parameters = _on_functions(_with_parameters)
+
+
+def complete_parameters(body: JsonObject) -> JsonObject:
+    """A tool without parameters has none of them, and says so."""
+    if all(map(_is_complete, as_list(body.get("tools")))):
+        return body
+    return _all_with_parameters(body)
+
+
+def _is_complete(entry: Any) -> bool:
+    """True if nothing is missing of a tool, as of nearly all."""
+    try:
+        parameters = entry["function"]["parameters"]
+        return "type" in entry and "type" in parameters and isinstance(parameters["properties"], dict)
+    except (KeyError, TypeError):
+        return False
 
 
 def _with_descriptions(function: JsonObject) -> JsonObject:

@@ -170,7 +170,12 @@ def _clean(value: object, secrets: tuple[str, ...]) -> object:
 
 
 def _line(facts: Mapping[str, object]) -> str:
-    return " ".join([f"{name}={_shown(value)}" for name, value in facts.items()])
+    words = []
+    for name, value in facts.items():
+        # Nearly all of them are plain: those take no call.
+        shown = value if value.__class__ is str and _PLAIN.fullmatch(value) else _shown(value)
+        words.append(f"{name}={shown}")
+    return " ".join(words)
 
 
 def _chat_facts(ctx: RequestContext, chat: ChatRequest) -> dict[str, object]:

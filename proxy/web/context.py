@@ -157,6 +157,8 @@ class ClientRequest(Request):
     """
 
     context: RequestContext
+    # There are none, and Flask asks for them several times.
+    blueprints: list[str] = []  # noqa: RUF012 (nobody changes it)
 
     def __init__(self, environ: dict[str, Any]) -> None:
         super().__init__(environ, populate_request=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from proxy.engine.choice import Choice
@@ -23,7 +24,7 @@ def new_choice(**given: Any) -> Choice:
     return Choice(
         number=0,
         scanner=new_scanner(),
-        reasoning_scanner=new_scanner(mode=REASONING),
+        new_reasoning_scanner=partial(new_scanner, mode=REASONING),
         repairer=repairer,
         new_id=lambda index, *_: f"new{index}",
         limits=CallLimits(),
