@@ -106,8 +106,6 @@ class Choice(TextCalls):
             if self.ordered and self.waits:
                 return False
             scanner = self._reasoning_scanner
-            if scanner is None and self.new_reasoning_scanner is not None:
-                scanner = self._read_reasoning()
             if scanner is not None and not scanner.fast_path(data):
                 scanner.feed(data.decode("utf-8", "replace"))
             return True
@@ -129,8 +127,7 @@ class Choice(TextCalls):
         if reasoning:
             if self.ordered and self.waits:
                 return None
-            scanner = self._read_reasoning()
-            return ANY_TEXT if scanner is None else scanner.lane
+            return ANY_TEXT if self._reasoning_scanner is None else self._reasoning_scanner.lane
         # What leaves as a thought does not leave as it came.
         if held.queue or held.mode is not PLAIN_TEXT:
             return None
@@ -229,15 +226,16 @@ class Choice(TextCalls):
         if delta.calls or delta.text.strip():
             self.new_reasoning_scanner = self._reasoning_scanner = None
         elif delta.reasoning:
-            scanner = self._read_reasoning()
-            if scanner is not None:
-                scanner.feed(delta.reasoning)
+            self._read_reasoning(delta.reasoning)
 
-    def _read_reasoning(self) -> Scanner | None:
-        """What reads the reasoning, made now if nothing of it has come before; None if nothing does."""
+    def _read_reasoning(self, text: str) -> None:
+        """Look for a call in the next reasoning. What does so is made with the first of it, which is never passed by:
+        the fast path knows reasoning by a chunk that was read.
+        """
         if self._reasoning_scanner is None and self.new_reasoning_scanner is not None:
             self._reasoning_scanner = self.new_reasoning_scanner()
-        return self._reasoning_scanner
+        if self._reasoning_scanner is not None:
+            self._reasoning_scanner.feed(text)
 
     def _feed_content(self, chunk: Chunk, delta: ChoiceDelta, alone: bool) -> tuple[Event, ...]:
         if self._assembler is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from proxy.codec.json_access import as_list, as_object, as_text
 from proxy.codec.json_text import Json, JsonObject
@@ -69,13 +68,17 @@ def complete_parameters(body: JsonObject) -> JsonObject:
     return _all_with_parameters(body)
 
 
-def _is_complete(entry: Any) -> bool:
+def _is_complete(entry: Json) -> bool:
     """True if nothing is missing of a tool, as of nearly all."""
-    try:
-        parameters = entry["function"]["parameters"]
-        return "type" in entry and "type" in parameters and isinstance(parameters["properties"], dict)
-    except (KeyError, TypeError):
+    if not isinstance(entry, dict) or "type" not in entry:
         return False
+    function = entry.get("function")
+    if not isinstance(function, dict):
+        return False
+    parameters = function.get("parameters")
+    if not isinstance(parameters, dict) or "type" not in parameters:
+        return False
+    return isinstance(parameters.get("properties"), dict)
 
 
 def _with_descriptions(function: JsonObject) -> JsonObject:

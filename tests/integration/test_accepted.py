@@ -10,6 +10,8 @@ from gunicorn.config import Config
 
 from proxy.server.accepted import Listener, Settings, listeners_of
 
+pytestmark = pytest.mark.once
+
 
 def made(kind: tuple[int, int, int], descriptor: int) -> socket.socket:
     return socket.socket(*kind, fileno=descriptor)
