@@ -35,6 +35,7 @@ def _load(name: str) -> Any:
     return module
 
 
+_accepted = _load("accepted")
 _clients = _load("client_socket")
 _requests = _load("client_request")
 _waits = _load("client_waits")
@@ -51,6 +52,7 @@ if __name__ == "__config__":
     _logs.install()
 
 _TCP = (socket.AF_INET, socket.AF_INET6)
+_NOT_THERE = frozenset((errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED))
 _NO_ROOM = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 # For how long a worker's main loop may not beat; never a limit on a request.
@@ -208,7 +210,7 @@ def post_fork(server: Any, worker: Any) -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-_CLIENT_TIMES = _clients.Times(STALL_SECONDS, BODY_SECONDS, BODY_RATE)
+_made = partial(_clients.ClientSocket, _clients.Times(STALL_SECONDS, BODY_SECONDS, BODY_RATE))
 # What a request's thread gives when the pump has its connection.
 _HANDED_OVER = object()
 
@@ -226,10 +228,11 @@ class Worker(ThreadWorker):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.cfg = _accepted.Settings(self.cfg)
+        self._listeners: dict[Any, Any] = {}
         self._lingering = _waits.Lingering()
         self._incoming = _waits.Incoming(_requests, _clients.Refused, self._start, self._drop, self._refuse_head)
-        self._full_until = 0.0
-        self._beat_at = 0.0
+        self._full_until = self._beat_at = 0.0
         self._drain = -1
         self._stopping = -1
         self._drain_at = float("inf")
@@ -253,6 +256,8 @@ class Worker(ThreadWorker):
         gc.freeze()
         gc.set_threshold(*YOUNG_GARBAGE)
         gc.enable()
+        end = partial(self._lingering.close, self.poller)
+        self._listeners = _accepted.listeners_of(self.sockets, _made, self.cfg, end)
         deadlines = _deadlines.DeadlineHeap()
         self._pump = _pump.Pump(_streams, deadlines, self.log, self._drain, self._on_pump_death, turns=self._turns)
         self._pump.start()
@@ -307,13 +312,16 @@ class Worker(ThreadWorker):
         Where there is no descriptor, later ones wait in the listener.
         """
         try:
-            super().accept(listener)
+            conn = self._listeners[listener].accept()
+            self.nr_conns += 1
+            self.enqueue_req(conn)
         except OSError as error:
-            if error.errno not in _NO_ROOM:
+            if error.errno in _NO_ROOM:
+                self.log.error("no connection can be accepted: %s", error)
+                super().set_accept_enabled(False)
+                self._full_until = time.monotonic() + FULL_SECONDS
+            elif error.errno not in _NOT_THERE:
                 raise
-            self.log.error("no connection can be accepted: %s", error)
-            super().set_accept_enabled(False)
-            self._full_until = time.monotonic() + FULL_SECONDS
         if self.nr_conns > self.worker_connections:
             self._incoming.give_way(self.poller)
 
@@ -335,9 +343,6 @@ class Worker(ThreadWorker):
 
     def enqueue_req(self, conn: TConn) -> None:
         """A connection that may have something to read gets a thread when a whole request is there."""
-        conn.close = partial(self._close, conn)  # type: ignore[method-assign]
-        if not isinstance(conn.sock, _clients.ClientSocket):
-            conn.sock = _clients.ClientSocket(conn.sock, _CLIENT_TIMES)
         request = _requests.Request(HEAD_BYTES, self._max_body())
         if not self._incoming.begin(self.poller, conn, request, time.monotonic() + HEAD_SECONDS):
             conn.set_timeout()
@@ -393,9 +398,8 @@ class Worker(ThreadWorker):
         """Answer what cannot be read as a request in the words of its path's API; gunicorn logs it."""
         response: Any = _refusals.StatusReader()
         super().handle_error(req, response, addr, exc)
-        head = getattr(client, "head", b"")
         with contextlib.suppress(OSError):
-            client.sendall(_refusals.answer(response.status, type(exc).__name__, head))
+            client.sendall(_refusals.answer(response.status, type(exc).__name__, client.head))
 
     def handle_request(self, req: Any, conn: TConn) -> Any:
         """Serve a request; a stream only up to its first bytes.
@@ -491,10 +495,6 @@ class Worker(ThreadWorker):
         self._incoming.end_at(heads=last, bodies=self._drain_at)
         if now >= self._drain_at:
             os.eventfd_write(self._drain, 1)
-
-    def _close(self, conn: TConn, graceful: bool = False) -> None:
-        """Close a connection; `graceful`: without losing the end of its answer."""
-        self._lingering.close(self.poller, conn.sock, graceful=graceful)
 
 
 worker_class = Worker

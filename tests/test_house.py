@@ -49,7 +49,7 @@ DECLARATIONS = (
 # of a proxy that ends with another one (tests/integration/test_launch_upstream.py).
 WIRING = ("app", "commands.serve_beside")
 # All that they do is done to real connections, so that their tests stand in tests/integration under the same name.
-AT_SOCKETS = ("server.client_socket", "server.client_waits", "server.pump", "upstream.client")
+AT_SOCKETS = ("server.accepted", "server.client_socket", "server.client_waits", "server.pump", "upstream.client")
 # What no unit test touches: a process, a socket, a sleep, and what starts or opens one for it.
 NOT_IN_UNITS = {
     *("subprocess", "multiprocessing", "requests", "client.HTTPConnection", "request.urlopen", "time.sleep"),

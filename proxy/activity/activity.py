@@ -89,7 +89,8 @@ class Activity:
             self._lose(1)
             return
         self._start()
-        self._come.set()
+        if not self._come.is_set():
+            self._come.set()
 
     def _takes(self, make: Make, size: int) -> bool:
         """Let it wait, if there is room."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from proxy.engine.call_assembler import CallAssembler
@@ -42,14 +41,14 @@ class Choice(TextCalls):
     """The state of one choice. `broken_call` is the call that cannot be read, if the reply ended with that and has no
     other.
 
-    `reasoning_scanner` reads the reasoning, which goes on as it comes, for a call at its very end (F70). `broken` lets
-    a call wait that cannot be read, if it may end the reply. `at_once`: it is a whole answer's. `ordered`: reasoning
-    waits behind text that does, for a client that has both in one order. `thinks`: the text begins in a thought that
-    the prompt opened.
+    `new_reasoning_scanner` makes what reads the reasoning, which goes on as it comes, for a call at its very end (F70);
+    None: nothing does. `broken` lets a call wait that cannot be read, if it may end the reply. `at_once`: it is a whole
+    answer's. `ordered`: reasoning waits behind text that does, for a client that has both in one order. `thinks`: the
+    text begins in a thought that the prompt opened.
     """
 
     scanner: Scanner
-    reasoning_scanner: Scanner | None
+    new_reasoning_scanner: Callable[[], Scanner] | None
     limits: CallLimits
     broken: BrokenCalls = UNWATCHED
     at_once: bool = False
@@ -58,6 +57,7 @@ class Choice(TextCalls):
     finish: str | None = None
     broken_call: Text | None = None
     _echo: EchoFilter[tuple[Chunk, ChoiceDelta, bool]] = field(default_factory=EchoFilter)
+    _reasoning_scanner: Scanner | None = None
     _held: HeldText = field(init=False)
     _chunks: CallChunks = field(init=False)
 
@@ -105,14 +105,14 @@ class Choice(TextCalls):
         if reasoning:
             if self.ordered and self.waits:
                 return False
-            scanner = self.reasoning_scanner
+            scanner = self._reasoning_scanner
             if scanner is not None and not scanner.fast_path(data):
                 scanner.feed(data.decode("utf-8", "replace"))
             return True
         if held.mode is not PLAIN_TEXT:
             return False
         if data.strip():
-            self.reasoning_scanner = None
+            self.new_reasoning_scanner = self._reasoning_scanner = None
         if held.queue or self._assembler is not None or self.finish is not None:
             return False
         if not self.scanner.fast_path(data):
@@ -127,7 +127,7 @@ class Choice(TextCalls):
         if reasoning:
             if self.ordered and self.waits:
                 return None
-            return ANY_TEXT if self.reasoning_scanner is None else self.reasoning_scanner.lane
+            return ANY_TEXT if self._reasoning_scanner is None else self._reasoning_scanner.lane
         # What leaves as a thought does not leave as it came.
         if held.queue or held.mode is not PLAIN_TEXT:
             return None
@@ -206,11 +206,14 @@ class Choice(TextCalls):
             return ""
         return "".join(self._held.thoughts)
 
-    @property
-    def refused(self) -> Counter[str]:
-        """The numbers of texts that began like a call and were none, by the reason."""
-        structured = Counter[str]() if self._assembler is None else self._assembler.refused
-        return self.scanner.refusals + structured
+    def count_refused(self, refused: dict[str, int]) -> None:
+        """Add the numbers of texts that began like a call and were none, by the reason."""
+        counted = [self.scanner.refusals]
+        if self._assembler is not None:
+            counted.append(self._assembler.refused)
+        for counts in counted:
+            for reason, number in counts.items():
+                refused[reason] = refused.get(reason, 0) + number
 
     # Text and reasoning.
 
@@ -221,9 +224,18 @@ class Choice(TextCalls):
             self.scanner.told_apart()
             self._held.told_apart()
         if delta.calls or delta.text.strip():
-            self.reasoning_scanner = None
-        elif self.reasoning_scanner is not None and delta.reasoning:
-            self.reasoning_scanner.feed(delta.reasoning)
+            self.new_reasoning_scanner = self._reasoning_scanner = None
+        elif delta.reasoning:
+            self._read_reasoning(delta.reasoning)
+
+    def _read_reasoning(self, text: str) -> None:
+        """Look for a call in the next reasoning. What does so is made with the first of it, which is never passed by:
+        the fast path knows reasoning by a chunk that was read.
+        """
+        if self._reasoning_scanner is None and self.new_reasoning_scanner is not None:
+            self._reasoning_scanner = self.new_reasoning_scanner()
+        if self._reasoning_scanner is not None:
+            self._reasoning_scanner.feed(text)
 
     def _feed_content(self, chunk: Chunk, delta: ChoiceDelta, alone: bool) -> tuple[Event, ...]:
         if self._assembler is None:
@@ -437,10 +449,10 @@ class Choice(TextCalls):
         {"delta": {"reasoning": "I list them.\\n<tool_call>{\\"name\\": \\"ls\\", \\"arguments\\": {}}</tool_call>"}}
         {"delta": {}, "finish_reason": "stop"}
         """
-        if self.reasoning_scanner is None or self.calls:
+        if self._reasoning_scanner is None or self.calls:
             return []
         events: list[Event] = []
-        for span in self.reasoning_scanner.finish(stopped=True):
+        for span in self._reasoning_scanner.finish(stopped=True):
             if isinstance(span, CallSpan):
                 events += self._held.release_reasoning()
                 events += self._write_calls(span, "in its reasoning")

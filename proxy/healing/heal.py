@@ -86,11 +86,10 @@ def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
         repairs.append(_by_rule(RULE_TOOLS, body, offered))
     if sampled is not offered:
         repairs.append(_by_rule(RULE_SAMPLING, offered, sampled))
-    healed = heal(sampled, plan.ids)
+    ids = plan.ids
+    healed, traits = _healed(sampled, ids)
     repairs += healed.repairs
-    if REPEATS not in plan.ids:
-        return Healed(healed.body, tuple(repairs))
-    if "tool" not in traits_of(healed.body):
+    if REPEATS not in ids or "tool" not in traits:
         return Healed(healed.body, tuple(repairs))
     noted = on_messages(lambda messages: tell_repeats(messages, plan.tools.polls))(healed.body)
     if noted is not healed.body:
@@ -110,6 +109,11 @@ def _by_rule(fix: str, before: JsonObject, after: JsonObject) -> Repair:
 
 def heal(body: JsonObject, ids: Collection[str]) -> Healed:
     """The body after the healings of these ids, in the table's order."""
+    return _healed(body, ids)[0]
+
+
+def _healed(body: JsonObject, ids: Collection[str]) -> tuple[Healed, set[str]]:
+    """The same, and the traits of its messages."""
     repairs: list[Repair] = []
     there = traits_of(body)
     for healing in HEALINGS:
@@ -125,7 +129,7 @@ def heal(body: JsonObject, ids: Collection[str]) -> Healed:
             repairs.append(_repair(healing.id, healing.key, healing.why, (body, new)))
             body = new
             there = traits_of(body)
-    return Healed(body, tuple(repairs))
+    return Healed(body, tuple(repairs)), there
 
 
 def record_id(healing: str) -> str:

@@ -53,8 +53,10 @@ def newest_repeat(messages: Messages, exempt: Collection[str]) -> tuple[str, int
     """The tool whose call is the last one of a conversation, and how often it was made with this result; ("", 1) if it
     was not made before.
     """
+    last = max([index for index, message in enumerate(messages) if role_of(message) == "tool"], default=-1)
+    if last < 0:
+        return "", 1
     repeats = [*_repeats(messages, exempt)]
-    last = max((index for index, message in enumerate(messages) if role_of(message) == "tool"), default=-1)
     if not repeats or repeats[-1][0] != last:
         return "", 1
     return repeats[-1][1:]

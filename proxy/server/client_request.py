@@ -20,9 +20,10 @@ MAX_CHUNKS = 100_000
 CHUNKS_AT_ONCE = 500
 
 _END = b"\r\n\r\n"
-_LONE_LF = re.compile(rb"(?<!\r)\n")
 _LENGTH = re.compile(rb"0*([0-9]{1,12})")
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,12})(?:[ \t]*;[\t -~\x80-\xff]*)?")
+# The fields that are read here.
+_LENGTH_FIELD, _CODING_FIELD, _EXPECT_FIELD = b"content-length", b"transfer-encoding", b"expect"
 
 
 class Stage(Enum):
@@ -119,7 +120,7 @@ class Request:
             return bytes(self._data)
         lines = self._lines
         if self._chunked and self._length is not None:
-            lines = [line for line in lines if _name(line) != b"transfer-encoding"]
+            lines = [line for line in lines if _name(line) != _CODING_FIELD]
             lines = [*lines, b"Content-Length: %d" % self._length]
         return b"\r\n".join(lines) + _END
 
@@ -146,7 +147,7 @@ class Request:
 
     def _read_head(self) -> None:
         end = self._data.find(_END, self._searched, self._most_head)
-        if _LONE_LF.search(self._data, self._searched, end if end >= 0 else self._most_head):
+        if _has_lone_lf(self._data, self._searched, end if end >= 0 else self._most_head):
             self._refuse("a line of the request's head ends without CR")
         elif end >= 0:
             self._lines = bytes(self._data[:end]).split(b"\r\n")
@@ -159,10 +160,13 @@ class Request:
 
     def _read_framing(self) -> None:
         """Where the body ends. What gunicorn's parser refuses without reading on is left to it."""
-        lengths = self._values(b"content-length")
-        codings = self._values(b"transfer-encoding")
-        asking = self._drop_expectation()
-        if self._values(b"expect"):
+        framing = self._framing()
+        lengths, codings = framing[_LENGTH_FIELD], framing[_CODING_FIELD]
+        asking = False
+        if framing[_EXPECT_FIELD] or _asks(self._lines[0]):
+            asking = self._drop_expectation()
+            framing = self._framing()
+        if framing[_EXPECT_FIELD]:
             self._refuse("it expects what nobody knows (Expect)")
             return
         if not lengths and not codings:
@@ -192,9 +196,15 @@ class Request:
         self._lines = lines
         return expects
 
-    def _values(self, name: bytes) -> list[bytes]:
-        """The values of the head's fields of this name, in lower case."""
-        return [_value(line) for line in self._lines[1:] if _name(line) == name]
+    def _framing(self) -> dict[bytes, list[bytes]]:
+        """The values of the fields that say where the body ends, and what is waited for, in lower case."""
+        values: dict[bytes, list[bytes]] = {_LENGTH_FIELD: [], _CODING_FIELD: [], _EXPECT_FIELD: []}
+        for line in self._lines[1:]:
+            name, _, value = line.partition(b":")
+            name = name.lower()
+            if name in values:
+                values[name].append(value.strip(b" \t").lower())
+        return values
 
     def _end(self) -> None:
         self._move(Stage.WHOLE)
@@ -235,7 +245,7 @@ class Request:
     def _read_size(self) -> bool:
         end = self._data.find(b"\r\n", 0, MAX_SIZE_LINE)
         if end < 0:
-            if len(self._data) >= MAX_SIZE_LINE or _LONE_LF.search(self._data):
+            if len(self._data) >= MAX_SIZE_LINE or _has_lone_lf(self._data, 0, MAX_SIZE_LINE):
                 self._refuse("a chunk of the body has no size")
             return False
         line = _SIZE_LINE.fullmatch(self._data, 0, end)
@@ -273,7 +283,7 @@ class Request:
             end = 2
         else:
             end_of_lines = self._data.find(_END, self._searched, MAX_TRAILERS)
-            if _LONE_LF.search(self._data, self._searched, end_of_lines if end_of_lines >= 0 else MAX_TRAILERS):
+            if _has_lone_lf(self._data, self._searched, end_of_lines if end_of_lines >= 0 else MAX_TRAILERS):
                 self._refuse("a line behind the body ends without CR")
                 return False
             if end_of_lines < 0:
@@ -286,6 +296,11 @@ class Request:
         self._length = len(self._body)
         self._end()
         return False
+
+
+def _has_lone_lf(data: bytearray, start: int, end: int) -> bool:
+    """True if one of the line ends between `start` and `end` has no CR before it."""
+    return data.count(b"\n", start, end) != data.count(b"\r\n", max(0, start - 1), end)
 
 
 def _body_length(lengths: list[bytes], codings: list[bytes]) -> int | None:
@@ -308,4 +323,4 @@ def _value(line: bytes) -> bytes:
 
 def _asks(line: bytes) -> bool:
     """True for the line by which a client waits for leave to send its body; the poll gives it."""
-    return _name(line) == b"expect" and _value(line) == b"100-continue"
+    return _name(line) == _EXPECT_FIELD and _value(line) == b"100-continue"

@@ -49,9 +49,9 @@ class ClientSocket(socket.socket):
     for more. gunicorn writes as with every other socket; `sendall` waits by itself, so that the socket never blocks.
     """
 
-    def __init__(self, sock: socket.socket, times: Times) -> None:
-        # Without its family and kind the kernel would be asked for them.
-        super().__init__(sock.family, sock.type, sock.proto, fileno=sock.detach())
+    def __init__(self, times: Times, kind: tuple[int, int, int], descriptor: int) -> None:
+        # Without its family, kind and protocol the kernel would be asked for them.
+        super().__init__(*kind, fileno=descriptor)
         super().setblocking(False)
         self._gathered: list[bytes] | None = None
         self.ahead = b""

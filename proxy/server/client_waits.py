@@ -79,7 +79,13 @@ class Incoming:
             self._drop(conn)
             return True
         self._waiting[conn] = request, head_until
-        self._feed(poller, conn, data)
+        request.feed(data)
+        if request.stage is self._stages.WHOLE:
+            del self._waiting[conn]
+            self._serve(conn, request, None)
+            return True
+        self._size += request.size
+        self._go_on(poller, conn, request, self._stages.HEAD)
         if conn in self._waiting:
             self._polled.add(conn)
             poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_readable, conn))
@@ -115,10 +121,15 @@ class Incoming:
 
     def _feed(self, poller: selectors.BaseSelector, conn: Any, data: bytes) -> None:
         request, _ = self._waiting[conn]
-        stages, before = self._stages, request.stage
+        before = request.stage
         self._size -= request.size
         request.feed(data)
         self._size += request.size
+        self._go_on(poller, conn, request, before)
+
+    def _go_on(self, poller: selectors.BaseSelector, conn: Any, request: Any, before: Any) -> None:
+        """What has come of a request is read: see what becomes of it; `before` is the stage that it had."""
+        stages = self._stages
         if request.stage is stages.WHOLE:
             self._hand_over(poller, conn, None)
         elif request.stage is stages.REFUSED:
@@ -160,10 +171,13 @@ class Incoming:
 
     def _hand_over(self, poller: selectors.BaseSelector, conn: Any, refused: Any) -> None:
         """Nothing more of this request is awaited: a thread gets what came, and answers it."""
-        request = self._remove(poller, conn)
+        self._serve(conn, self._remove(poller, conn), refused)
+
+    def _serve(self, conn: Any, request: Any, refused: Any) -> None:
+        head = request.head
         conn.init()
-        conn.parser.unreader.unread(request.head)
-        conn.sock.serve(request.head, request.body, request.rest, refused)
+        conn.parser.unreader.unread(head)
+        conn.sock.serve(head, request.body, request.rest, refused)
         conn.sock.last = request.stage is not self._stages.WHOLE
         self._start(conn)
 
@@ -215,7 +229,7 @@ class Lingering:
     def __init__(self) -> None:
         self._until: dict[socket.socket, float] = {}
 
-    def close(self, poller: selectors.BaseSelector, sock: socket.socket, *, graceful: bool) -> None:
+    def close(self, poller: selectors.BaseSelector, sock: socket.socket, graceful: bool) -> None:
         """Close a connection; `graceful`: our end first, then, when the client has closed its own or takes too long."""
         if not graceful or len(self._until) >= MAX_LINGERING:
             util.close(sock)

@@ -78,13 +78,19 @@ class UpstreamCall:
 
     def header(self, name: str) -> str:
         """A header of the answer; empty if it has none, or one that cannot be sent on."""
-        value = str(self._decoder.headers.get(name, "")).strip()
+        values = self._decoder.headers.get(name.lower())
+        if values is None:
+            return ""
+        value = values[0].strip()
         return value if _SENDABLE.fullmatch(value) else ""
 
     @property
     def coding(self) -> str:
         """The content coding of the body, such as `gzip`; empty if it has none."""
-        codings = ",".join(self._decoder.headers.get_all("content-encoding") or []).lower().split(",")
+        said = self._decoder.headers.get("content-encoding")
+        if said is None:
+            return ""
+        codings = ",".join(said).lower().split(",")
         return ", ".join(coding for coding in map(str.strip, codings) if coding not in ("", "identity"))
 
     @property

@@ -9,8 +9,9 @@ from __future__ import annotations
 import http.client
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from enum import auto
+from typing import TypeAlias
 
 from proxy.errors import UpstreamBroken
 from proxy.limits import MAX_HEAD
@@ -25,19 +26,25 @@ _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
 # A chunk's size, as nearly all servers write it.
 _SIZE_LINE = re.compile(rb"([0-9a-fA-F]{1,8})\r\n")
 
-
+# The values of each header, by its name in lower case.
+Headers: TypeAlias = Mapping[str, list[str]]
+_NO_HEADERS: Headers = {}
 # A header as all servers write it. Others are left to Python's parser of mail, which takes ten times as long.
-_HEADER = re.compile(rb"([!#-'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x21-\x7e][\t\x20-\x7e]*)\r\n")
-_HEADERS = re.compile(rb"(?:%b){1,99}\r\n" % _HEADER.pattern)
+_HEADER = re.compile(r"([!#-'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x21-\x7e][\t\x20-\x7e]*)\r\n")
+_HEADERS = re.compile(rf"(?:{_HEADER.pattern}){{1,99}}\r\n")
 
 
-def _headers(text: bytes) -> http.client.HTTPMessage:
+def _headers(text: bytes) -> Headers:
     """The headers of an answer, of the bytes behind its first line; HTTPException if they are none."""
-    if not _HEADERS.fullmatch(text):
-        return http.client.parse_headers(io.BytesIO(text))
-    headers = http.client.HTTPMessage()
-    for name, value in _HEADER.findall(text):
-        headers[name.decode("ascii")] = value.decode("ascii")
+    plain = text.decode("latin-1")
+    fields: Iterable[tuple[str, object]]
+    if _HEADERS.fullmatch(plain):
+        fields = _HEADER.findall(plain)
+    else:
+        fields = http.client.parse_headers(io.BytesIO(text)).items()
+    headers: dict[str, list[str]] = {}
+    for name, value in fields:
+        headers.setdefault(name.lower(), []).append(str(value))
     return headers
 
 
@@ -130,7 +137,7 @@ class ResponseDecoder:
         self.length: int | None = None
         self.failure: UpstreamBroken | None = None
         self.status = 0
-        self.headers = http.client.HTTPMessage()
+        self.headers = _NO_HEADERS
 
     @property
     def complete(self) -> bool:
@@ -226,8 +233,8 @@ class ResponseDecoder:
 
     def _frame(self) -> None:
         """Tell from the headers where the body ends (RFC 9112, 6.3)."""
-        coding = ", ".join(self.headers.get_all("transfer-encoding") or []).strip().lower()
-        length = self.headers.get_all("content-length") or []
+        coding = ", ".join(self.headers.get("transfer-encoding", ())).strip().lower()
+        length = self.headers.get("content-length", ())
         if self.status in (204, 304):
             self._move(DecoderStep.END)
         elif coding:

@@ -46,7 +46,14 @@ from proxy.upstream.passthrough import PassthroughResponse, pass_through
 from proxy.upstream.paths import CHAT_COMPLETIONS
 from proxy.upstream.responses import error_of_response
 from proxy.web.activity_record import begin_activity, note_sent
-from proxy.web.context import PreparedRequest, RequestContext, current_request, json_response, request_context
+from proxy.web.context import (
+    PlainResponse,
+    PreparedRequest,
+    RequestContext,
+    current_request,
+    json_response,
+    request_context,
+)
 from proxy.web.headers import JSON_TYPE, STREAM_HEADERS, STREAM_TYPE
 from proxy.web.passed_body import PassedBody
 from proxy.web.prepare import model_server
@@ -84,15 +91,16 @@ def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[st
         ctx.outcome.observe_only()
         # It goes up as it came, and once.
         prepared = replace(prepared, profile=replace(prepared.profile, parse="server", transport="live"))
-    ending = _ending(ctx, chat) if prepared.ends_loops else None
+    heal_plan = ctx.heal_plan(chat.model)
+    ending = _ending(ctx, chat, heal_plan) if prepared.ends_loops else None
     if ending is not None and not settings.observe:
         ctx.outcome.stop_loop()
         data = render_limit_answer(ending, prepared.dialect, stream=chat.stream)
-        return Response(data, 200, list(STREAM_HEADERS)) if chat.stream else json_response(data)
+        return PlainResponse(data, 200, list(STREAM_HEADERS)) if chat.stream else json_response(data)
     if chat.stream:
         ctx.take_stream()
     begin_activity(ctx)
-    exchange = _exchange(ctx, prepared)
+    exchange = _exchange(ctx, prepared, heal_plan)
     parts = run_exchange(exchange)
     if not chat.stream:
         return _whole(ctx, parts)
@@ -101,7 +109,7 @@ def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[st
     headers = [*STREAM_HEADERS, *ctx.outcome.headers]
     content_type = ctx.outcome.content_type or STREAM_TYPE
     masking = body_masking(mask_of(ctx.secrets), 200, content_type)
-    response = Response(_sent(ctx, chain((first,), parts), masking), 200, headers, content_type=content_type)
+    response = PlainResponse(_sent(ctx, chain((first,), parts), masking), 200, headers, content_type=content_type)
     response.call_on_close(parts.close)
     hand_over = environ.get(HAND_OVER)
     if hand_over is not None:
@@ -111,16 +119,15 @@ def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[st
     return response
 
 
-def _ending(ctx: RequestContext, chat: ChatRequest) -> JsonObject | None:
+def _ending(ctx: RequestContext, chat: ChatRequest, plan: HealPlan) -> JsonObject | None:
     """The answer without the model to a conversation that went on for too long, or that turns in a circle; the log is
     told of a model that has just made the same call with the same result again (F92).
     """
-    tools = ctx.heal_plan(chat.model).tools
-    name, count = repeat = newest_repeat(objects_in(chat.body.get("messages")), tools.polls)
+    name, count = repeat = newest_repeat(objects_in(chat.body.get("messages")), plan.tools.polls)
     if count >= TOLD_IN_THE_LOG:
         words = "model %r has made the same call of %r with the same result %d times in this conversation"
         log.warning(words, chat.model[:100], name[:100], count)
-    return limit_answer(chat, ctx.snapshot.settings.max_tool_calls, repeat, tools.most_repeats)
+    return limit_answer(chat, ctx.snapshot.settings.max_tool_calls, repeat, plan.tools.most_repeats)
 
 
 def _whole(ctx: RequestContext, parts: Iterator[bytes]) -> Response:
@@ -128,7 +135,8 @@ def _whole(ctx: RequestContext, parts: Iterator[bytes]) -> Response:
     body = b"".join(parts)
     ctx.first_byte = time.monotonic()
     note_sent(ctx, body)
-    response = Response(body, 200, [("Content-Type", ctx.outcome.content_type or JSON_TYPE), *ctx.outcome.headers])
+    headers = [("Content-Type", ctx.outcome.content_type or JSON_TYPE), *ctx.outcome.headers]
+    response = PlainResponse(body, 200, headers)
     if ctx.outcome.audit and not ctx.outcome.observe:
         response.headers["X-Tool-Proxy-Fixes"] = as_header(ctx.outcome.audit)
     return response
@@ -240,10 +248,10 @@ def ready() -> Response:
     return response
 
 
-def _exchange(ctx: RequestContext, prepared: PreparedRequest) -> Exchange:
+def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPlan) -> Exchange:
     snapshot, settings, chat, profile = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.profile
     server = _ServerOfRequest(snapshot, prepared, ctx.worker.lessons)
-    plan = _plan(prepared, server, ctx.heal_plan(chat.model))
+    plan = _plan(prepared, server, heal_plan)
     ask_again = reasons_to_ask_again(chat, silent=profile.retry > 0, broken=profile.broken_calls == "retry")
     return Exchange(
         upstream=server,
@@ -330,7 +338,8 @@ class _ServerOfRequest:
         return self.snapshot.parses(self.prepared.chat.model)
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: one is made for each request, and a frozen one takes nine times as long.
+@dataclass(slots=True)
 class _Engines:
     """Makes the engine for each try of a request. `parse`: who looks for calls in the first one; `hold_broken`: a call
     that cannot be read waits, as it may be asked for once more.
@@ -354,7 +363,9 @@ class _Engines:
             # A model that is made to call writes the arguments at once, also where the prompt has opened a thought.
             maybe = None if apart is None else replace(apart, begun="", unknown=True)
             return Engine(replace(task, forced=forced, one_call=True, thoughts=maybe))
-        return Engine(replace(task, hold_broken=self.hold_broken))
+        if self.hold_broken:
+            task = replace(task, hold_broken=True)
+        return Engine(task)
 
 
 def _plan(prepared: PreparedRequest, server: _ServerOfRequest, heal: HealPlan) -> Plan:

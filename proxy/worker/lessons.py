@@ -13,6 +13,7 @@ from proxy.codec.json_text import JsonObject, dump_json, load_json
 from proxy.worker.shared_memory import Memory
 
 _MAX_MODELS = 256
+_NONE: frozenset[str] = frozenset()
 
 
 class Lessons:
@@ -26,7 +27,10 @@ class Lessons:
 
     def of(self, model: str) -> frozenset[str]:
         """The healings that a model needs, as far as they were learnt."""
-        learnt = as_list(self._all().get(model))
+        models = self._all()
+        if not models:
+            return _NONE
+        learnt = as_list(models.get(model))
         return frozenset(word for word in learnt if isinstance(word, str))
 
     def add(self, model: str, ids: Iterable[str]) -> bool:
@@ -43,12 +47,14 @@ class Lessons:
 
     def _all(self) -> JsonObject:
         """The healings by model, under the rules in force."""
-        number, data = self._memory.lessons()
         with self._one:
-            if number != self._number:
+            if self._memory.times_taught() != self._number:
+                number, data = self._memory.lessons()
                 self._read = as_object(load_json(data or b"{}"))
                 self._number = number
             read = self._read
+        if not read:
+            return read
         if read.get("generation") != self._memory.generation():
             return {}
         return as_object(read.get("models"))

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from proxy.worker.shared_counters import SharedCounters, locked
+from proxy.worker.shared_counters import Locked, SharedCounters
 
 # The master makes it of this size: two numbers, the rules with their path and keys, one line of text, what was
 # learnt of the models, and the counters.
@@ -64,11 +64,12 @@ class Memory:
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """One thread of one worker at a time reads the file and writes here; the lock of one that dies is free."""
-        return locked(self._one, self._fd, _LOCK)
+        return Locked(self._one, self._fd, _LOCK)
 
     def generation(self) -> int:
         """The number of times that rules were published. Cheap: asked before each request."""
-        return self._rules.number()
+        number: int = _NUMBER.unpack_from(self._map, _RULES)[0]
+        return number
 
     def published(self) -> Published:
         """The files that were published last; before that empty ones."""
@@ -97,6 +98,10 @@ class Memory:
             return False
         self._lessons.write(data)
         return True
+
+    def times_taught(self) -> int:
+        """The number of changes of the lessons. Cheap: asked with each request."""
+        return self._lessons.number()
 
     def lessons(self) -> tuple[int, bytes]:
         """The number of changes of the lessons, and their bytes."""

@@ -9,14 +9,23 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
 from proxy.server import client_socket
+from proxy.server.accepted import Listener
 from proxy.server.client_socket import ClientSocket, Refused, Times
 from tests.support.scripted import PATIENCE
 
 pytestmark = pytest.mark.once
+
+
+def accepted(listener: socket.socket, times: Times) -> ClientSocket:
+    """Our end of the next connection."""
+    ours = Listener(listener, partial(ClientSocket, times), None, lambda *_: None).accept().sock
+    assert isinstance(ours, ClientSocket)
+    return ours
 
 
 @contextmanager
@@ -28,7 +37,7 @@ def pair(times: Times, room: int = 0) -> Iterator[tuple[ClientSocket, socket.soc
         if room:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
         client.connect(listener.getsockname())
-        ours = ClientSocket(listener.accept()[0], times)
+        ours = accepted(listener, times)
         with client, ours:
             yield ours, client
 

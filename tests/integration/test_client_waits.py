@@ -17,6 +17,7 @@ from proxy.server import client_request, client_socket
 from proxy.server.client_request import Request
 from proxy.server.client_socket import ClientSocket, Times
 from proxy.server.client_waits import Incoming
+from tests.integration.test_client_socket import accepted
 from tests.support.scripted import PATIENCE
 
 HEAD = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n"
@@ -83,7 +84,7 @@ def connected() -> Iterator[tuple[Conn, socket.socket]]:
     """A connection and its client's end."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = socket.create_connection(listener.getsockname())
-        with client, ClientSocket(listener.accept()[0], Times()) as ours:
+        with client, accepted(listener, Times()) as ours:
             yield Conn(ours), client
 
 

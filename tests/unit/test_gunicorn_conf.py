@@ -79,7 +79,8 @@ def test_a_worker_does_not_look_for_garbage_in_what_it_has_loaded(monkeypatch: p
     monkeypatch.setattr(gunicorn_conf._pump, "Pump", lambda *_, **__: stub)
     monkeypatch.setattr(ThreadWorker, "run", lambda _: frozen.append(gc.get_freeze_count()))
     worker = object.__new__(gunicorn_conf.Worker)
-    worker.__dict__.update(log=None, _turns=None, _drain=-1, _lingering=SimpleNamespace(close_all=lambda: None))
+    lingering = SimpleNamespace(close=lambda: None, close_all=lambda: None)
+    worker.__dict__.update(log=None, _turns=None, _drain=-1, _lingering=lingering, poller=None, sockets=(), cfg=None)
     worker.__dict__.update(tpool=SimpleNamespace(shutdown=lambda wait: None))
     usual, young = sys.getswitchinterval(), gc.get_threshold()
     gc.disable()  # as `init_process` does, before the application is loaded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from proxy.engine.choice import Choice
@@ -23,7 +24,7 @@ def new_choice(**given: Any) -> Choice:
     return Choice(
         number=0,
         scanner=new_scanner(),
-        reasoning_scanner=new_scanner(mode=REASONING),
+        new_reasoning_scanner=partial(new_scanner, mode=REASONING),
         repairer=repairer,
         new_id=lambda index, *_: f"new{index}",
         limits=CallLimits(),
@@ -154,7 +155,9 @@ def test_a_call_that_cannot_be_finished_fails_the_reply() -> None:
     feed(choice, tool_calls=[piece(0, '{"command": "l', "bash", "a")])
     feed(choice, "stop")
     assert isinstance(choice.end()[-1], Failed)
-    assert choice.refused == {"half_call": 1}
+    refused: dict[str, int] = {}
+    choice.count_refused(refused)
+    assert refused == {"half_call": 1}
 
 
 def test_a_call_without_what_its_tool_requires_is_counted() -> None:

@@ -74,7 +74,7 @@ def test_the_status_is_zero_until_the_head_is_whole() -> None:
     decoder, body = decoded(OK + b"Retry-After: 3\r\n\r")
     assert (decoder.status, decoder.headers.get("retry-after"), body) == (0, None, b"")
     decoder.feed(b"\n")
-    assert (decoder.status, decoder.headers.get("retry-after")) == (200, "3")
+    assert (decoder.status, decoder.headers.get("retry-after")) == (200, ["3"])
 
 
 def test_an_interim_answer_is_not_the_answer() -> None:
@@ -257,17 +257,21 @@ HEADERS = (
 
 @pytest.mark.parametrize("text", HEADERS)
 def test_plain_headers_are_what_the_parser_of_mail_makes_of_them(text: bytes) -> None:
+    expected: dict[str, list[str]] = {}
+    readable = True
     try:
-        expected: object = http.client.parse_headers(io.BytesIO(text + b"\r\n")).items()
+        for name, value in http.client.parse_headers(io.BytesIO(text + b"\r\n")).items():
+            expected.setdefault(name.lower(), []).append(str(value))
     except http.client.HTTPException:
-        expected = None
+        readable = False
     decoder = ResponseDecoder()
     try:
         decoder.feed(OK + text + b"\r\n")
     except UpstreamBroken:
-        assert expected is None or b"Content-Length" in text
+        assert not readable or b"Content-Length" in text
         return
-    assert decoder.headers.items() == expected
+    assert readable
+    assert decoder.headers == expected
 
 
 LEGAL = [(state, step, behind) for state, steps in TRANSITIONS.items() for step, behind in steps.items()]
