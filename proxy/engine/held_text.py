@@ -233,7 +233,8 @@ class HeldText:
             # The first chunk behind the call. One without a text, at the same place, led to it: its reasoning leaves.
             if held.start == end and held.data:
                 break
-            events += self._release_reasoning_of(held)
+            if held.reasoning:
+                events += self._release_reasoning_of(held)
             held.forward_verbatim = False
             held.sent = max(held.sent, min(end, held.end))
         while self.waits and self.queue[0].sent == self.queue[0].end:
@@ -287,7 +288,9 @@ class HeldText:
 
         They are one `Unchanged` with the bytes that came, if all of the chunk may leave so.
         """
-        events: list[Text | Reasoning] = [*self._take_reasoning(held)]
+        events: list[Text | Reasoning] = []
+        if held.reasoning:
+            events += self._take_reasoning(held)
         text = held.data[held.sent - held.start : end - held.start]
         verbatim = held.forward_verbatim
         if text:
