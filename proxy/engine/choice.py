@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from proxy.engine.call_assembler import CallAssembler
@@ -149,6 +149,32 @@ class Choice(TextCalls):
         events = assembler.feed((delta,))
         fragments = "".join(event.fragment for event in events if isinstance(event, CallArguments))
         return assembler.outcome is DeltaOutcome.LEFT and fragments == delta.fragment and not assembler.ended
+
+    @property
+    def held_chunk(self) -> Chunk | None:
+        """The last chunk of those that wait, if what comes of a call in the text now goes on a string of it, and may
+        wait without a look at it (`hold`); else None.
+        """
+        if not self.scanner.in_string or self.finish is not None:
+            return None
+        if self._assembler is not None or self.reasoning_scanner is not None:
+            return None
+        held = self._held
+        if held.mode is not PLAIN_TEXT or held.prose_waits or self.broken.state is _WAITING:
+            return None
+        last = held.queue[-1]
+        return last.chunk if last.forward_verbatim else None
+
+    @property
+    def room(self) -> int:
+        """How many bytes more may wait for one call."""
+        return self.limits.held - (self._held.received - self._held.decided)
+
+    def hold(self, chunks: Sequence[tuple[Chunk, bytes]]) -> bool:
+        """Take chunks that say nothing but these texts, which go on the string of a call; False if that was none."""
+        for chunk, data in chunks:
+            self._held.hold(chunk, data)
+        return not self.scanner.feed(b"".join(data for _, data in chunks))
 
     @property
     def held(self) -> bool:

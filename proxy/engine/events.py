@@ -219,3 +219,12 @@ def choice_number(index: Json) -> int:
     if isinstance(index, int) and index >= 0:
         return index
     return 0
+
+
+def is_end(event: Event) -> bool:
+    """True for an event that ends the reply, or counts what it took; a broken call that is asked for again ends it."""
+    if isinstance(event, Unchanged):
+        return any(map(is_end, event.events))
+    if isinstance(event, Text):
+        return event.broken != ""
+    return isinstance(event, Finished | Usage)

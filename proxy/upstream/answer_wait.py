@@ -145,6 +145,12 @@ class AnswerWait:
         self._taken = self._came
         return body if self.outlet is None else self.outlet(body)
 
+    def keeps_back(self) -> bytes:
+        """The next bytes of the upstream were taken by the lane, and nothing leaves yet; give that."""
+        self._received_at = now = time.monotonic()
+        self._note_arrival(now)
+        return b""
+
     @property
     def heartbeat_due(self) -> bool:
         """True if the client has waited for bytes for the whole interval."""
