@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from proxy.engine.call_assembler import CallAssembler
@@ -38,8 +38,7 @@ _WAITING = Waiting.WAITING
 
 @dataclass(slots=True, kw_only=True)
 class Choice(TextCalls):
-    """The state of one choice. `broken_call` is the call that cannot be read, if the reply ended with that and has no
-    other.
+    """The state of one choice. `broken_call` is the call that cannot be read, if the reply ends with it alone.
 
     `new_reasoning_scanner` makes what reads the reasoning, which goes on as it comes, for a call at its very end (F70);
     None: nothing does. `broken` lets a call wait that cannot be read, if it may end the reply. `at_once`: it is a whole
@@ -151,6 +150,32 @@ class Choice(TextCalls):
         return assembler.outcome is DeltaOutcome.LEFT and fragments == delta.fragment and not assembler.ended
 
     @property
+    def held_chunk(self) -> Chunk | None:
+        """The last chunk of those that wait, if what comes of a call in the text now goes on a string of it, and may
+        wait without a look at it (`hold`); else None.
+        """
+        if not self.scanner.in_string or self.finish is not None:
+            return None
+        if self._assembler is not None or self.new_reasoning_scanner is not None:
+            return None
+        held = self._held
+        if held.mode is not PLAIN_TEXT or held.prose_waits or self.broken.state is _WAITING:
+            return None
+        last = held.queue[-1]
+        return last.chunk if last.forward_verbatim else None
+
+    @property
+    def room(self) -> int:
+        """How many bytes more may wait for one call."""
+        return self.limits.held - (self._held.received - self._held.decided)
+
+    def hold(self, chunks: Sequence[tuple[Chunk, bytes]]) -> bool:
+        """Take chunks that say nothing but these texts, which go on the string of a call; False if that was none."""
+        for chunk, data in chunks:
+            self._held.hold(chunk, data)
+        return not self.scanner.feed(b"".join(data for _, data in chunks))
+
+    @property
     def held(self) -> bool:
         """True while text waits that may become a call, or that may only repeat one."""
         return self.scanner.held or self.broken.state is _WAITING or self._echo.waits
@@ -206,14 +231,11 @@ class Choice(TextCalls):
             return ""
         return "".join(self._held.thoughts)
 
-    def count_refused(self, refused: dict[str, int]) -> None:
-        """Add the numbers of texts that began like a call and were none, by the reason."""
-        counted = [self.scanner.refusals]
-        if self._assembler is not None:
-            counted.append(self._assembler.refused)
-        for counts in counted:
-            for reason, number in counts.items():
-                refused[reason] = refused.get(reason, 0) + number
+    @property
+    def refused(self) -> tuple[Mapping[str, int], ...]:
+        """The numbers of texts that began like a call and were none, by the reason."""
+        text = self.scanner.refusals
+        return (text,) if self._assembler is None else (text, self._assembler.refused)
 
     # Text and reasoning.
 

@@ -15,13 +15,13 @@ from hashlib import blake2b
 from proxy.audit_record import Repair
 from proxy.codec.json_access import as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json
-from proxy.engine.call_delta import call_events, read_responses_event
+from proxy.engine.call_delta import read_responses_event
 from proxy.engine.choice import Choice
 from proxy.engine.choice_delta import ChoiceDelta, read_choice
+from proxy.engine.chunk_events import events_of
 from proxy.engine.events import (
     CallArguments,
     Chunk,
-    ContentEvent,
     Event,
     Failed,
     Finished,
@@ -34,6 +34,7 @@ from proxy.engine.events import (
     says_more_at_its_top,
 )
 from proxy.engine.fast_path import CallTemplate, Template, learn, learn_call
+from proxy.engine.held_lane import MAX_TAKEN, HeldLane, HeldShape, held_shape
 from proxy.engine.lane import ANY_TEXT, IN_STRING, Lane, lane_of, unescaped
 from proxy.engine.pending_call import CallLimits
 from proxy.engine.plain_choice import PlainChoice
@@ -54,8 +55,7 @@ _KIMI = re.compile(r"functions\..{1,128}:[0-9]{1,6}")
 _MAX_LESSONS = 16
 
 
-# Not frozen: one is made for each request, and a frozen one takes nine times as long.
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """What the engine must know of the request.
 
@@ -98,6 +98,7 @@ class Engine:
         self._template: Template | None = None
         self._call_template: CallTemplate | None = None
         self._lane: Lane | None = None
+        self._held_shape: HeldShape | None = None
         self._lessons = 0
         self._thought_tokens = 0
 
@@ -153,8 +154,9 @@ class Engine:
     def refusals(self) -> Mapping[str, int]:
         """The numbers of texts that began like a call and were none, by the reason."""
         refused: dict[str, int] = {}
-        for choice in self._choices.values():
-            choice.count_refused(refused)
+        counted = (counts for choice in self._choices.values() for counts in choice.refused)
+        for reason, number in (pair for counts in counted for pair in counts.items()):
+            refused[reason] = refused.get(reason, 0) + number
         return refused
 
     @property
@@ -284,6 +286,29 @@ class Engine:
             raise AssertionError("what has left by the lane would not have left as it came")
         return ()
 
+    def held_lane(self) -> HeldLane | None:
+        """The lane for events that go on a string of a call in the text, while that is all that can come of them; None
+        if there is none.
+        """
+        if len(self._choices) != 1:
+            return None
+        [choice] = self._choices.values()
+        chunk = choice.held_chunk
+        if chunk is None:
+            return None
+        if self._held_shape is None or not self._held_shape.fits(chunk.raw):
+            self._held_shape = held_shape(chunk, choice.number)
+        if self._held_shape is None:
+            return None
+        return HeldLane(self._held_shape, min(MAX_TAKEN, choice.room))
+
+    def hold(self, lane: HeldLane, chunks: Sequence[tuple[Chunk, bytes]]) -> tuple[Event, ...]:
+        """Take the chunks that have come by the lane, and their texts; nothing of them leaves."""
+        self._lessons = 0
+        if not self._choices[lane.shape.lane.template.choice].hold(chunks):
+            raise AssertionError("something of what was held has left")
+        return ()
+
     def _learn(self, chunk: Chunk, events: tuple[Event, ...]) -> None:
         """Remember the shape of a chunk that passed and says one text; not for ever, if no other one has it."""
         self._lessons += 1
@@ -336,7 +361,7 @@ class Engine:
         """A chunk behind the finish; its usage says how many tokens were thoughts, if they were counted."""
         if self._thought_tokens and says_usage(chunk):
             return Usage(with_thought_tokens(as_object(chunk.body.get("usage")), self._thought_tokens))
-        return chunk.unchanged(_events_of(chunk))
+        return chunk.unchanged(events_of(chunk))
 
     def _is_complete(self, done: bool) -> bool:
         if not self._finished:
@@ -353,7 +378,7 @@ class Engine:
         if any(self._finished.values()):
             self._trailing.append(chunk)
             return ()
-        return (chunk.unchanged(_events_of(chunk)),)
+        return (chunk.unchanged(events_of(chunk)),)
 
     def _unparsed(self, chunk: Chunk, choices: list[Json]) -> tuple[Event, ...]:
         """Without tools everything passes as it came; only the finish waits for the end of the body."""
@@ -367,7 +392,7 @@ class Engine:
         if final:
             self._trailing.append(chunk)
             return ()
-        return (chunk.unchanged(_events_of(chunk)),)
+        return (chunk.unchanged(events_of(chunk)),)
 
     def _choice_of(self, entry: JsonObject, chunk: Chunk) -> Choice:
         """The choice of an entry of a chunk's `choices`."""
@@ -430,35 +455,10 @@ def _scanner(
     )
 
 
-
 def _failed(error: Json) -> Failed:
     """The end of a stream by an error in it, such as `{"error": {"message": "out of memory", "code": 500}}`."""
     body = dump_json({"error": error}) if isinstance(error, dict) else None
     return Failed(refusal(error, body=body))
-
-
-def _events_of(chunk: Chunk) -> tuple[ContentEvent, ...]:
-    """What a chunk that passes unparsed says, for the dialects that must say it in their own words."""
-    events: list[ContentEvent] = []
-    choices = chunk.body.get("choices")
-    for number, entry in enumerate(objects_in(choices)):
-        events += _choice_events(entry, chunk, first=number == 0)
-    usage = chunk.body.get("usage")
-    if isinstance(usage, dict):
-        events.append(Usage(usage))
-    return tuple(events)
-
-
-def _choice_events(entry: JsonObject, chunk: Chunk, *, first: bool) -> list[ContentEvent]:
-    """What one entry of a chunk's `choices` says."""
-    delta = read_choice(entry)
-    number = choice_number(entry.get("index"))
-    events: list[ContentEvent] = [*delta.content(number)]
-    for call in delta.calls:
-        events += call_events(number, call)
-    if delta.finish:
-        events.append(Finished(number, delta.finish, chunk.part(entry, first=first)))
-    return events
 
 
 def _is_only(part: Chunk, content: Sequence[Event], events: Sequence[Event]) -> bool:

@@ -164,19 +164,18 @@ _NOTHING: tuple[Json, ...] = (None, "", [], {})
 
 def rest_of(body: JsonObject) -> tuple[JsonObject, JsonObject, JsonObject]:
     """All that a chunk of one choice says beside its texts and calls: its own fields, its entry's and its delta's."""
-    entry = _first_object(body.get("choices"))
-    delta = entry.get("delta")
-    if not isinstance(delta, dict):
-        delta = {}
+    entry, delta = _first_entry(body)
     return _without(body, _ENVELOPE), _without(entry, _ENTRY), _without(delta, _DELTA)
 
 
-def _first_object(listed: Json) -> JsonObject:
-    """The first of a list, if that is an object; else an empty one."""
-    match listed:
-        case [dict() as first, *_]:
-            return first
-    return {}
+def _first_entry(body: JsonObject) -> tuple[JsonObject, JsonObject]:
+    """The first of a chunk's choices, and its delta; empty ones for what is no object."""
+    choices = body.get("choices")
+    entry = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(entry, dict):
+        return {}, {}
+    delta = entry.get("delta")
+    return entry, delta if isinstance(delta, dict) else {}
 
 
 def _without(fields: JsonObject, known: frozenset[str]) -> JsonObject:
@@ -185,16 +184,24 @@ def _without(fields: JsonObject, known: frozenset[str]) -> JsonObject:
 
 def says_more(chunk: Chunk) -> bool:
     """True if a chunk of one choice says something beside its texts and calls."""
-    return any(_says_something(fields) for fields in rest_of(chunk.body))
+    if _says_beside(chunk.body, _ENVELOPE):
+        return True
+    entry, delta = _first_entry(chunk.body)
+    return _says_beside(entry, _ENTRY) or _says_beside(delta, _DELTA)
 
 
 def says_more_at_its_top(chunk: Chunk) -> bool:
     """True if a chunk says something that belongs to no choice: usage, or what nobody knows."""
-    return _says_something(_without(chunk.body, _ENVELOPE))
+    return _says_beside(chunk.body, _ENVELOPE)
 
 
-def _says_something(fields: JsonObject) -> bool:
-    return any(value not in _NOTHING for value in fields.values())
+def _says_beside(fields: JsonObject, known: frozenset[str]) -> bool:
+    """True if something is said under another key than the known ones."""
+    # Asked of each chunk of a printed call: any() would take twice as long.
+    for key, value in fields.items():  # noqa: SIM110
+        if key not in known and value not in _NOTHING:
+            return True
+    return False
 
 
 def with_rest(choice: int, events: Sequence[Event], chunk: Chunk) -> tuple[Event, ...]:
@@ -212,3 +219,12 @@ def choice_number(index: Json) -> int:
     if isinstance(index, int) and index >= 0:
         return index
     return 0
+
+
+def is_end(event: Event) -> bool:
+    """True for an event that ends the reply, or counts what it took; a broken call that is asked for again ends it."""
+    if isinstance(event, Unchanged):
+        return any(map(is_end, event.events))
+    if isinstance(event, Text):
+        return event.broken != ""
+    return isinstance(event, Finished | Usage)

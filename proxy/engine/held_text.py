@@ -163,6 +163,11 @@ class HeldText:
         return self.queue[0].sent
 
     @property
+    def prose_waits(self) -> bool:
+        """True if some of the text that is prose waits, to leave in the very event that it came in."""
+        return self.sent < self.decided
+
+    @property
     def waits(self) -> bool:
         """True if a chunk waits for a decision: one that says the finish waits for the end anyway."""
         if not self.queue:
@@ -184,6 +189,12 @@ class HeldText:
         start = self.received
         self.received += len(data)
         return HeldChunk(chunk, data, start, start, forward_verbatim, delta.reasoning, delta.finish is not None)
+
+    def hold(self, chunk: Chunk, data: bytes) -> None:
+        """Let a chunk wait behind others that says nothing but this text."""
+        start = self.received
+        self.received += len(data)
+        self.queue.append(HeldChunk(chunk, data, start, start, True, "", final=False, rest_left=True))
 
     def append(self, held: HeldChunk) -> None:
         """Let a received chunk wait."""
@@ -233,7 +244,8 @@ class HeldText:
             # The first chunk behind the call. One without a text, at the same place, led to it: its reasoning leaves.
             if held.start == end and held.data:
                 break
-            events += self._release_reasoning_of(held)
+            if held.reasoning:
+                events += self._release_reasoning_of(held)
             held.forward_verbatim = False
             held.sent = max(held.sent, min(end, held.end))
         while self.waits and self.queue[0].sent == self.queue[0].end:
@@ -287,7 +299,9 @@ class HeldText:
 
         They are one `Unchanged` with the bytes that came, if all of the chunk may leave so.
         """
-        events: list[Text | Reasoning] = [*self._take_reasoning(held)]
+        events: list[Text | Reasoning] = []
+        if held.reasoning:
+            events += self._take_reasoning(held)
         text = held.data[held.sent - held.start : end - held.start]
         verbatim = held.forward_verbatim
         if text:

@@ -353,9 +353,7 @@ class Attempt:
     def _open_lane(self) -> ReplyLane | None:
         """The lane, if nothing but text is awaited now."""
         lane = self._lane
-        if lane is None or self._unsent or self._held_since != NEVER:
-            return None
-        return lane if lane.open() else None
+        return lane if lane is not None and lane.open() else None
 
     def _read(self, part: bytes) -> Iterator[bytes]:
         """Read what has come, in slices: between two of them other streams have their turn."""

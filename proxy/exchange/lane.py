@@ -40,13 +40,13 @@ class ReplyLane:
         self._is_compressed = bool(call.coding)
 
     def open(self) -> bool:
-        """True if nothing but text is awaited now; until something else is done, that may pass."""
+        """True if nothing but text is awaited now; until something else is done, that may pass, or wait with a call."""
         if self._is_compressed or not self._wait.may_pass:
             return False
         return self._reply.open_lane()
 
     def __call__(self) -> bytes | None:
-        """The bytes that have come, as they leave; b"" if nothing has come, None if the generator must look at it."""
+        """The bytes that have come, as they leave; b"" if none did, None if the generator must look at them."""
         body = self._call.look()
         if not body:
             return body
@@ -56,4 +56,6 @@ class ReplyLane:
         self._call.take()
         for note in self._notes:
             note(body)
+        if not leaving:
+            return self._wait.keeps_back()
         return self._wait.leaves(leaving)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from proxy.codec import sse
 from proxy.dialects.base import Dialect, Writer
+from proxy.dialects.chat.writer import DONE
 from proxy.errors import LimitExceeded, ProxyError
-from proxy.exchange.reply_stream import LONG, StreamReply, is_done, never_enough
+from proxy.exchange.reply_stream import LONG, StreamReply, never_enough
 from proxy.exchange.second_try import EarlierTry, Why
 from proxy.exchange.whole_answer import unrepaired
 from proxy.limits import MAX_EVENT
@@ -208,3 +209,8 @@ def observed(
     if dialect.verbatim:
         return ObservedReply(VerbatimReply(writer, max_event=max_event), reader, on_crash)
     return ObservedReply(StreamReply(unrepaired(), writer, on_crash, max_event=max_event), reader, on_crash)
+
+
+def is_done(event: sse.ServerSentEvent) -> bool:
+    """True for the event `data: [DONE]`, behind which nothing more comes."""
+    return event.data is not None and event.data.strip() == DONE

@@ -12,8 +12,7 @@ from proxy.exchange.second_try import Why
 from proxy.upstream.event_times import EventTimes
 
 
-# Not frozen: one is made for each request, and a frozen one takes nine times as long.
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ReplyFacts:
     """The facts of one try's reply: `healed` is what was healed in its request, `audit` what was changed in it."""
 

@@ -21,8 +21,7 @@ from proxy.healing.heal import NO_HEALING, Healed, HealPlan, heal_request
 KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
 
 
-# Not frozen: one is made for each request, and a frozen one takes nine times as long.
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The plan of one try. `second`: it was refused before, and is changed only by what a template's refusal teaches.
     `learnt` are the healings that refusals asked for, so many as there were `lessons`; they are kept for the model if

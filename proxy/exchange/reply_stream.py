@@ -16,12 +16,12 @@ from proxy.engine.events import (
     Chunk,
     Event,
     Failed,
-    Finished,
     Reasoning,
     Text,
     Unchanged,
-    Usage,
+    is_end,
 )
+from proxy.engine.held_lane import HeldLane
 from proxy.engine.lane import Lane
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.guided import events_instead
@@ -31,11 +31,10 @@ from proxy.exchange.reply_record import ReplyRecord
 from proxy.exchange.reply_state import DONE as UPSTREAM_DONE
 from proxy.exchange.reply_state import IN_ENGINE, MAY_END, OVER, PASSES, TRANSITIONS, ReplyState, ReplyStep
 from proxy.exchange.second_try import EarlierTry, Why, envelope_of, why_again
+from proxy.exchange.unsent_events import UnsentEvents
 from proxy.limits import MAX_EVENT
 from proxy.transitions import next_state
 
-# Bytes of events that wait to leave as they came.
-MAX_KEPT = 4 * 1024 * 1024
 # Bytes of events that have left by the lane before the engine is told.
 MAX_PASSED = 16 * 1024
 # What is read of more bytes than these at once may take milliseconds.
@@ -65,9 +64,9 @@ class StreamReply:
     """
 
     __slots__ = (
-        *("failure", "silence", "started", "_changed", "_content", "_decoder", "_earlier", "_ending"),
-        *("_engine", "_envelope", "_events", "_keep_back", "_unsent_size", "_lane", "_on_crash", "_passed"),
-        *("_passed_size", "_record", "_sequence", "_state", "_teller", "_unsent", "_usage", "_watch", "_writer"),
+        *("failure", "silence", "started", "_content", "_decoder", "_earlier", "_ending", "_engine", "_envelope"),
+        *("_events", "_held_lane", "_keep_back", "_lane", "_on_crash", "_passed", "_passed_size", "_record"),
+        *("_state", "_teller", "_unsent", "_usage", "_watch", "_writer"),
     )
 
     def __init__(
@@ -89,18 +88,14 @@ class StreamReply:
         self._state = _READING
         # Events that have come and were not read yet, the last first.
         self._events: list[sse.ServerSentEvent] = []
-        # The lane that is open, and the texts that have left by it and are not in the engine yet.
+        # The lane that is open, or that for a held call; and the texts that have left and are not in the engine yet.
         self._lane: Lane | None = None
+        self._held_lane: HeldLane | None = None
         self._teller: LaneTeller | None = None
         self._passed: list[bytes] = []
         self._passed_size = 0
-        # True once the rest of the reply could not leave as the upstream's own bytes any more.
-        self._changed = not writer.verbatim or earlier is not None
-        # The number of the last event that was parsed; `Chunk.sequence` and `Unchanged.sequence` are such numbers.
-        self._sequence = 0
-        # Events not yet sent as they came, by number: what goes on if the engine fails (contract C6).
-        self._unsent: dict[int, bytes] = {}
-        self._unsent_size = 0
+        # `Chunk.sequence` and `Unchanged.sequence` are its numbers.
+        self._unsent = UnsentEvents(changed=not writer.verbatim or earlier is not None)
         # The counts that the server gave for this reply, and what the first of its chunks says of all of them.
         self._usage: JsonObject = {}
         self._envelope: JsonObject = {}
@@ -159,7 +154,13 @@ class StreamReply:
         """True if to end the reply may take milliseconds: something large would be read once more."""
         if self._state in PASSES:
             return False
-        return self._engine.size > LONG
+        return self._size > LONG
+
+    @property
+    def _size(self) -> int:
+        """The bytes that may be read once more: the engine's, and those that it is not told of yet."""
+        lane = self._held_lane
+        return self._engine.size + (0 if lane is None else lane.text_size)
 
     def takes_long(self, data: bytes) -> bool:
         """True if to receive these bytes may take milliseconds, and cannot be cut between two events."""
@@ -169,16 +170,22 @@ class StreamReply:
             return True
         if len(data) > LONG and data.count(b"\n\n") < len(data) // LONG:
             return True
-        if self._engine.size <= LONG:
+        if self._size <= LONG:
             return False
         return self._engine.held or _ENDS_A_CALL.search(data) is not None
 
     def open_lane(self) -> bool:
         """True if events that say nothing but text may pass now (`pass_by`): nothing waits, and nothing of theirs would
-        be changed.
+        be changed; or they go on a string of a call in the text, and nothing of theirs can leave.
         """
         self._leave_lane()
-        lane = self._engine.lane() if self._is_at_rest else None
+        if not self._is_between_events:
+            return False
+        if self._engine.held:
+            return self._held_lane is not None
+        if self._unsent.kept or not self.started:
+            return False
+        lane = self._engine.lane()
         if lane is None:
             return False
         if lane.counted is None and self._writer.passes(lane.template.before + lane.template.after):
@@ -190,17 +197,19 @@ class StreamReply:
         return self._teller is not None
 
     @property
-    def _is_at_rest(self) -> bool:
-        """True between two events of a reply that goes on, if none of those before waits."""
+    def _is_between_events(self) -> bool:
+        """True between two events of a reply that goes on."""
         if self._watch is not None:
-            # What leaves by the lane is seen too late.
+            # What passes by the lane is seen too late.
             return False
-        if not self.started or self._state is not _READING:
+        if self._state is not _READING or self._events:
             return False
-        return self._decoder.between_events and not (self._events or self._unsent or self._engine.held)
+        return self._decoder.between_events
 
     def pass_by(self, body: bytes) -> bytes | None:
-        """Take the next bytes of the body, if they can leave by the lane, and return them as the client gets them."""
+        """Take the next bytes of the body, if the lane can; return what the client gets: b"" where a call is held."""
+        if self._held_lane is not None:
+            return b"" if self._held_lane.take(body) else None
         if self._passed_size > MAX_PASSED and not self.open_lane():
             return None
         texts = None if self._lane is None else self._lane.texts(body)
@@ -232,11 +241,23 @@ class StreamReply:
             self._catch_up()
         self._lane = self._teller = None
 
+    def _leave_held_lane(self) -> bytes:
+        """Tell the engine what has come while a call is held; nothing leaves, unless the engine fails."""
+        lane, self._held_lane = self._held_lane, None
+        if lane is None or not lane.texts:
+            return b""
+        chunks = [*lane.chunks(self._unsent.keep)]
+        self._writer.observe_chunk(lane.shape.chunk)
+        return self._written(self._guarded(lambda: self._engine.hold(lane, chunks)))
+
     def receive(self, data: bytes, is_enough: Callable[[], bool] = never_enough) -> bytes:
         """Bytes of the upstream's body to bytes for the client. After each event it is asked whether that is enough for
         now; then the others are `unread`, and b"" goes on with them.
         """
-        self._leave_lane()
+        if self._lane is not None:
+            self._leave_lane()
+        if self._held_lane is not None and self._is_between_events and self._held_lane.take(data):
+            return b""
         if data:
             try:
                 self._events[:0] = reversed(self._decoder.feed(data))
@@ -252,8 +273,6 @@ class StreamReply:
         except Exception as error:  # a defect of the writer; what was written before it is not lost
             self._on_crash(error)
             self._break_off(InternalError("the proxy failed while it wrote the reply; its log says why"))
-        if self.failure is not None:
-            self._events.clear()
         return b"".join(written)
 
     def finish(self) -> bytes:
@@ -261,6 +280,7 @@ class StreamReply:
         self._leave_lane()
         # Of an upstream that was told to stop the rest of an event is not awaited.
         written = self._cut_off() if self.cut and not self.done else self._rest()
+        written += self._leave_held_lane()
         if self.failure is not None:
             return written
         if self._state in MAY_END:
@@ -282,8 +302,8 @@ class StreamReply:
         self._move(ReplyStep.DONE)
         entry: JsonObject = {"index": 0, "delta": {}, "finish_reason": "length"}
         body: JsonObject = {**self._envelope, "object": "chat.completion.chunk", "choices": [entry]}
-        self._sequence += 1
-        chunk = Chunk(body, sse.encode(dump_json(body)), self._sequence)
+        self._unsent.sequence += 1
+        chunk = Chunk(body, sse.encode(dump_json(body)), self._unsent.sequence)
         return self._written(self._guarded(lambda: self._engine.feed(chunk)))
 
     def end_after_all(self) -> bytes:
@@ -322,7 +342,7 @@ class StreamReply:
         a text is to follow; behind a broken call nothing but a call does, or the end that is kept.
         """
         # Where the engine failed there is no end.
-        at = next((number for number, event in enumerate(events) if _is_end(event)), len(events))
+        at = next((number for number, event in enumerate(events) if is_end(event)), len(events))
         self._ending = events[at:]
         if self.silence is Why.BROKEN:
             return events[:at]
@@ -336,11 +356,13 @@ class StreamReply:
     def release(self) -> bytes:
         """Let go what is held: it took too long."""
         self._leave_lane()
-        return self._written(self._guarded(self._engine.release))
+        return self._leave_held_lane() + self._written(self._guarded(self._engine.release))
 
     def flush_prose(self) -> bytes:
-        """Let the prose go that waits only to leave in the very event that it came in."""
+        """Let the prose go that waits only to leave in the very event that it came in; none does in the held lane."""
         self._leave_lane()
+        if self._held_lane is not None:
+            return b""
         return self._written(self._guarded(self._engine.flush_prose))
 
     def heartbeat(self) -> bytes:
@@ -363,6 +385,10 @@ class StreamReply:
         """One upstream event; the `last` one lacked its blank line, so it may be cut."""
         if self._state is not _READING:
             return event.raw if self._state is _PASSING else b""
+        if self._held_lane is not None:
+            if self._held_lane.take(event.raw):
+                return b""
+            return self._leave_held_lane() + self._event(event, last=last)
         if event.data is None:
             return self._writer.comment(event.raw)
         if event.data.strip() == DONE:
@@ -371,13 +397,17 @@ class StreamReply:
         try:
             passed = self._engine.fast_path(event.raw)
         except Exception as error:  # the outermost boundary of the engine
-            self._keep(event.raw)
+            self._unsent.keep(event.raw)
             return self._written(self._crash(error))
         if passed is not None:
             return self._written((passed,))
-        sequence = self._keep(event.raw)
+        return self._parsed(event.raw, event.data, last=last)
+
+    def _parsed(self, raw: bytes, data: bytes, *, last: bool) -> bytes:
+        """The same of an event that cannot leave without being parsed."""
+        sequence = self._unsent.keep(raw)
         try:
-            body = load_chunk(event.data)
+            body = load_chunk(data)
         except ValueError:
             body = None
         if body is None and last:
@@ -385,35 +415,21 @@ class StreamReply:
             return b""
         if not isinstance(body, dict):
             # Not ours to understand; it passes.
-            return self._written((Unchanged(event.raw, (), sequence),))
+            return self._written((Unchanged(raw, (), sequence),))
         self._look(body)
-        chunk = self._joined(Chunk(body, event.raw, sequence))
+        chunk = Chunk(body, raw, sequence)
+        if self._earlier is not None:
+            chunk = self._earlier.joined_chunk(chunk)
         self._writer.observe_chunk(chunk)
-        return self._written(self._guarded(lambda: self._engine.feed(chunk)))
+        written = self._written(self._guarded(lambda: self._engine.feed(chunk)))
+        if not written:
+            self._open_held_lane()
+        return written
 
-    def _keep(self, raw: bytes) -> int:
-        """Number an event, and keep it until it has left. Where too many wait they are given up: then a crash ends in
-        an error.
-        """
-        self._sequence += 1
-        if self._changed:
-            return self._sequence
-        self._unsent_size += len(raw)
-        if self._unsent_size > MAX_KEPT:
-            self._changed = True
-            self._unsent.clear()
-        else:
-            self._unsent[self._sequence] = raw
-        return self._sequence
-
-    def _joined(self, chunk: Chunk) -> Chunk:
-        """The chunk as one of the reply that an earlier try began."""
-        if self._earlier is None:
-            return chunk
-        body = self._earlier.joined(chunk.body)
-        if body is None:
-            return chunk
-        return Chunk(body, sse.encode(dump_json(body)), chunk.sequence)
+    def _open_held_lane(self) -> None:
+        """Let events be taken without a look at each, if they can only go on a call that is held."""
+        if self._earlier is None and self._watch is None and self._state is _READING:
+            self._held_lane = self._engine.held_lane()
 
     def _look(self, body: JsonObject) -> None:
         """Keep what the end of the reply, and one that follows it, have to know."""
@@ -438,11 +454,11 @@ class StreamReply:
         self._on_crash(error)
         if self._record is not None:
             self._record.give_up()
-        if self._changed:
+        if self._unsent.changed:
             return (Failed(InternalError("the proxy failed while it read the reply; its log says why")),)
         self._move(ReplyStep.CRASH)
         self.started = True
-        return tuple(Unchanged(raw, (), sequence) for sequence, raw in self._unsent.items())
+        return tuple(Unchanged(raw, (), sequence) for sequence, raw in self._unsent.kept.items())
 
     def _written(self, events: Iterable[Event]) -> bytes:
         out: list[bytes] = []
@@ -451,10 +467,9 @@ class StreamReply:
                 self._fail(event.error)
                 break
             if isinstance(event, Unchanged):
-                self._unsent_size -= len(self._unsent.pop(event.sequence, b""))
+                self._unsent.leave(event.sequence)
             else:
-                self._changed = True
-                self._unsent.clear()
+                self._unsent.change()
             try:
                 data = self._writer.write(event)
             except ProxyError as error:
@@ -474,23 +489,11 @@ class StreamReply:
     def _fail(self, error: ProxyError) -> None:
         """The reply cannot go on."""
         self.failure = error
+        self._events.clear()
         self._move(ReplyStep.FAIL)
 
     def _break_off(self, error: ProxyError) -> None:
         """Nothing more can be read, or written, of what comes; what the engine holds is not lost."""
         self.failure = error
+        self._events.clear()
         self._move(ReplyStep.BREAK_OFF)
-
-
-def is_done(event: sse.ServerSentEvent) -> bool:
-    """True for the event `data: [DONE]`, behind which nothing more comes."""
-    return event.data is not None and event.data.strip() == DONE
-
-
-def _is_end(event: Event) -> bool:
-    """True for an event that ends the reply, or counts what it took; a broken call that is asked for again ends it."""
-    if isinstance(event, Unchanged):
-        return any(map(_is_end, event.events))
-    if isinstance(event, Text):
-        return event.broken != ""
-    return isinstance(event, Finished | Usage)

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from proxy.audit_record import Repair
+from proxy.codec import sse
 from proxy.codec.json_access import as_list, as_object, objects_in
-from proxy.codec.json_text import Json, JsonObject
+from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.dialects.chat.request import ChatRequest
-from proxy.engine.events import Text
+from proxy.engine.events import Chunk, Text
 from proxy.exchange.reply_content import ContentLevel, ReplyContent
 
 # The id of its record.
@@ -100,6 +101,13 @@ class EarlierTry:
         if self.envelope and "choices" in body:
             changed["choices"] = [_without_role(entry) for entry in objects_in(body["choices"])]
         return None if changed == body else changed
+
+    def joined_chunk(self, chunk: Chunk) -> Chunk:
+        """A chunk of the second reply as one of the one reply."""
+        body = self.joined(chunk.body)
+        if body is None:
+            return chunk
+        return Chunk(body, sse.encode(dump_json(body)), chunk.sequence)
 
 
 def envelope_of(body: JsonObject) -> JsonObject:

@@ -98,10 +98,12 @@ class Scanner:
     @property
     def confident(self) -> bool:
         """True while the text that waits has named an offered tool."""
-        candidate = self._candidate
-        if candidate is None or candidate.cursor.void:
-            return False
-        return candidate.evidence.named
+        return self._candidate is not None and self._candidate.confident
+
+    @property
+    def in_string(self) -> bool:
+        """True while the text that waits is a call's, up to the middle of a string (`Candidate.in_string`)."""
+        return self._candidate is not None and self._candidate.in_string
 
     def told_apart(self) -> None:
         """The server tells thoughts apart by itself: there are none in the text."""
@@ -200,9 +202,7 @@ class Scanner:
             yield from self._scan()
 
     def _scan(self) -> Iterator[Piece]:
-        while self._candidate or self._find_candidate():
-            candidate = self._candidate
-            assert candidate is not None
+        while candidate := self._candidate or self._find_candidate():
             if candidate.start > self._buffer.base and self._place is not _BEHIND_CALL:
                 yield self._prose(candidate.start)
             try:
@@ -325,19 +325,19 @@ class Scanner:
         self._move(PlaceStep.LEAVE)
         return True
 
-    def _find_candidate(self) -> bool:
-        """Go on to the next place where a call may begin; False if all text was seen or the rest is undecided."""
+    def _find_candidate(self) -> Candidate | None:
+        """Go on to the next place where a call may begin; None if all text was seen or the rest is undecided."""
         buffer = self._buffer
         while self._pos < buffer.end and not self.marks.found:
             if self._limits.takes_no_more:
                 self._pos = buffer.end
                 self._move(PlaceStep.LEAVE)
-                return False
+                return None
             may_be_first = self._first_at == self._pos and self._is_first
             goes_on = self._try_first() if may_be_first else self._look_on()
             if self._candidate or not goes_on:
-                return self._candidate is not None
-        return False
+                return self._candidate
+        return None
 
     def _look_on(self) -> bool:
         """Go on to the next place where something may begin; False while more text is needed to tell."""

@@ -136,6 +136,16 @@ class Candidate:
         return self.evidence.format or self.item.name
 
     @property
+    def confident(self) -> bool:
+        """True while it has named an offered tool, and may become a call."""
+        return self.evidence.named and not self.cursor.void
+
+    @property
+    def in_string(self) -> bool:
+        """True while it reads a string of a call that has named its tool: what only goes on that decides nothing."""
+        return self.confident and self.cursor.in_string
+
+    @property
     def looks_like_a_call(self) -> bool:
         """True if it began with an opener, or something in it did; the first thing of a reply may be anything."""
         if self.item.opener:

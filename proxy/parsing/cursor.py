@@ -36,6 +36,7 @@ from proxy.parsing.evidence import (
 )
 from proxy.parsing.literal_table import Literals, any_of, literal_table
 from proxy.parsing.nested_values import pass_tokens
+from proxy.parsing.strings import DOUBLE_QUOTED, IN_STRICT_STRING, IN_STRING, WITHIN_STRING
 from proxy.tools.toolset import Tool
 
 # What a parser of a format needs.
@@ -74,14 +75,6 @@ MAX_REREADS = 16
 # What is void is read on no further than this: something that never ends must not hide every later call.
 MAX_VOID = 64 * 1024
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")
-_IN_STRING = {b'"': re.compile(rb'["\\]'), b"'": re.compile(rb"['\\]")}
-# JSON strings hold no control characters (RFC 8259, section 7); models write them all the same, but not in names.
-_IN_STRICT_STRING = {b'"': re.compile(rb'["\\\x00-\x1f]'), b"'": re.compile(rb"['\\\x00-\x1f]")}
-# What a string of any length is passed over by: what those do not stop at, and whole escapes.
-_WITHIN_STRING = {
-    stop: re.compile(rb"[^%b]*+(?:\\[\x00-\xff][^%b]*+)*+" % ((stop.pattern[1:-1],) * 2))
-    for stop in (*_IN_STRING.values(), *_IN_STRICT_STRING.values())
-}
 # Brackets, quotation marks, and all that stands in strings only: blanks, numbers and the three words of JSON, or of
 # Python (F30), are passed over.
 _IN_NESTED = re.compile(rb"[^ \t\r\n0-9+\-.eE,:truefalsnTFNo]")
@@ -121,6 +114,8 @@ class Cursor:
         self.memo: tuple[int, object, int] = (-1, None, -1)
         # Where the outermost look ahead began, -1 if all that is read is read for good.
         self._ahead_of = -1
+        # What the text is read on to, while more of it is needed.
+        self._awaited: re.Pattern[bytes] | None = None
 
     @property
     def settled(self) -> int:
@@ -128,6 +123,13 @@ class Cursor:
         if self.passing and self.context.calls_before:
             return 0
         return self.pos if self._ahead_of < 0 else self._ahead_of
+
+    @property
+    def in_string(self) -> bool:
+        """True while it reads a string in double quotation marks, of any length, of which all that came was read."""
+        if self.void or self._ahead_of >= 0:
+            return False
+        return self._awaited in DOUBLE_QUOTED
 
     @property
     def stopped(self) -> bool:
@@ -344,7 +346,9 @@ class Cursor:
                     return self._buffer.slice(start, self.pos)
                 if self._buffer.ended:
                     raise Truncated("the text ends in the middle of it")
+                self._awaited = pattern
                 yield
+                self._awaited = None
         finally:
             self._ahead_of = outer
 
@@ -412,7 +416,7 @@ class Cursor:
         while True:
             stop, room = self._string_bounds(quote, start, limit)
             if not room and not self.void:
-                self.pos = self._buffer.skip(_WITHIN_STRING[stop], self.pos)
+                self.pos = self._buffer.skip(WITHIN_STRING[stop], self.pos)
             try:
                 yield from self.until(stop, room)
             except NotACall:
@@ -437,7 +441,7 @@ class Cursor:
         if self.void:
             limit = 0
         strict = self.context.strict or limit > 0
-        stops = _IN_STRICT_STRING if strict else _IN_STRING
+        stops = IN_STRICT_STRING if strict else IN_STRING
         room = max(1, start + limit - self.pos) if limit else 0
         return stops[quote], room
 

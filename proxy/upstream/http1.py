@@ -151,6 +151,10 @@ class ResponseDecoder:
         """
         if self.failure is not None:
             raise self.failure
+        whole = self.whole_chunks(data)
+        if whole is not None:
+            # Nearly all that comes of a stream.
+            return whole
         self._buffer += data
         try:
             while self._buffer and _READERS[self._state](self):

@@ -338,8 +338,7 @@ class _ServerOfRequest:
         return self.snapshot.parses(self.prepared.chat.model)
 
 
-# Not frozen: one is made for each request, and a frozen one takes nine times as long.
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Engines:
     """Makes the engine for each try of a request. `parse`: who looks for calls in the first one; `hold_broken`: a call
     that cannot be read waits, as it may be asked for once more.

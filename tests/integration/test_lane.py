@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import select
 import socket
 import time
@@ -209,6 +210,44 @@ def test_a_messages_client_gets_the_same_with_and_without_a_lane(inside: Inside,
     for driven in (by_lane, usual):
         assert [block["text"] for block in check_message_stream(driven.data)["content"]] == [SAID]
     assert by_lane.data == usual.data
+
+
+PRINTED = '<tool_call>\n{"name": "%s", "arguments": {"path": "a", "content": "'
+CONTENT = [text(each) for each in ("import", " json", "\\n", 'print(\\"', "</tool_call>", "é", '\\")', " #", " end")]
+CALLED = {
+    "a call": text('"}}\n</tool_call>'),
+    "what is none": text('" so on'),
+}
+
+
+@pytest.mark.parametrize("front", ["chat", "messages", "responses"])
+@pytest.mark.parametrize("end_of_it", CALLED)
+@pytest.mark.parametrize("together", [False, True])
+def test_a_printed_call_takes_the_lane_and_nothing_leaves(
+    inside: Inside, front: str, end_of_it: str, together: bool
+) -> None:
+    fronts = {
+        "chat": (CHATS, "write_file"),
+        "messages": ((MESSAGES, asked_in_messages("Hi", tools=[MESSAGES_TOOL])), MESSAGES_TOOL["name"]),
+        "responses": ((RESPONSES, ask("Hi", tools=[TOOL])), TOOL["name"]),
+    }
+    asks, name = fronts[front]
+    inner = [b"".join(map(chunked, CONTENT))] if together else [*map(chunked, CONTENT)]
+    opening = [chunked(text(PRINTED % name)), chunked(text("from")), chunked(text(" here"))]
+    script: list[Action] = [begun(*BEGIN), *opening, *inner, chunked(CALLED[end_of_it]), end()]
+    with Upstream() as upstream:
+        client = inside(upstream.url)
+        usual = drive(client, upstream, script, lanes=False, asks=asks)
+        by_lane = drive(client, upstream, script, asks=asks)
+    assert by_lane.passed.count(b"") >= len(inner)
+    assert _without_ids(by_lane.data) == _without_ids(usual.data)
+    if front == "chat" and end_of_it != "a call":
+        said = [*BEGIN, text(PRINTED % name), text("from"), text(" here"), *CONTENT, CALLED[end_of_it], finish(), DONE]
+        assert by_lane.data == b"".join(said)
+
+
+def _without_ids(data: bytes) -> bytes:
+    return re.sub(rb'[0-9a-f]{24,}|"created_at":[0-9.]+', b"", data)
 
 
 def _deltas(data: bytes) -> list[str]:

@@ -48,16 +48,19 @@ def usually(one: StreamReply, part: bytes) -> bytes:
 
 
 class ByLane:
-    """As the pump feeds a reply; `passed` counts the bytes that took the lane."""
+    """As the pump feeds a reply; `passed` counts the bytes that took the lane, `held` those of them that wait."""
 
     def __init__(self) -> None:
         self.passed = 0
+        self.held = 0
 
     def __call__(self, one: StreamReply, part: bytes) -> bytes:
         given = one.pass_by(part) if one.open_lane() else None
         if given is None:
             return one.receive(part)
         self.passed += len(part)
+        if not given:
+            self.held += len(part)
         return given
 
 

@@ -43,8 +43,7 @@ APART = "reasoning_content"
 _HOLDS_REASONING = re.compile(rb'"reasoning(?:_content)?"\s*:\s*"')
 
 
-# Not frozen: one is made for each request, and a frozen one takes nine times as long.
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ChatOptions:
     """The options of one client's replies.
 

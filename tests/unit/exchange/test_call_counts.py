@@ -31,12 +31,12 @@ FIGURES = {
     "text by the lane": 14.4,
     "text by the lane, in Messages": 17.5,
     "text": 30.4,
-    "text with line ends": 74.0,
+    "text with line ends": 72.0,
     "reasoning": 29.0,
     "a live string": 108.2,
     "a live string by the lane": 4.5,
     "a live string by the lane, in Messages": 9.8,
-    "a call in the text": 125.0,
+    "a call in the text": 25.0,
 }
 
 

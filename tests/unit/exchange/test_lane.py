@@ -58,17 +58,25 @@ def a_reply(engine: Engine, **more: Any) -> StreamReply:
 
 
 class Lane:
-    """A reply whose parts take the lane where they may, as the pump does it; `passed` are the bytes that did."""
+    """A reply whose parts take the lane where they may, as the pump does it; `passed` are the bytes that left by it,
+    `held` those that wait.
+    """
 
     def __init__(self, one: StreamReply) -> None:
         self.one = one
         self.passed = b""
+        self.held = b""
 
     def feed(self, part: bytes) -> bytes:
-        if self.one.open_lane() and self.one.pass_by(part):
+        given = self.one.pass_by(part) if self.one.open_lane() else None
+        if given is None:
+            return self.one.receive(part)
+        if given:
+            assert given == part
             self.passed += part
-            return part
-        return self.one.receive(part)
+        else:
+            self.held += part
+        return given
 
 
 def outcome(engine: Engine, one: StreamReply, given: bytes) -> tuple[Any, ...]:

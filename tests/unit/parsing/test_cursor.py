@@ -274,3 +274,36 @@ def test_a_search_goes_on_where_it_stopped(verb: Verb, unit: bytes) -> None:
         window.data += unit
         next(parsing)
         assert len(window.data) - reader.pos < 8
+
+
+def in_string(*texts: bytes, verb: Verb = lambda reader: reader.string()) -> bool:
+    """Whether a verb waits in a string when these texts have come."""
+    window = TextBuffer()
+    reader = Cursor(window, 0, Context(offered()))
+    parsing = verb(reader)
+    for text in texts:
+        window.data += text
+        next(parsing)
+    return reader.in_string
+
+
+def test_a_string_is_known_while_it_goes_on() -> None:
+    assert in_string(b'"ab')
+    assert in_string(b'"ab', b"\\n", b"c")
+    assert in_string(b'{"a": "b', verb=lambda reader: reader.value())
+    assert not in_string(b'"ab\\')
+    assert not in_string(b"'ab")
+    assert not in_string(b'{"a": ', verb=lambda reader: reader.value())
+    assert not in_string(b'{"a": "b"', verb=lambda reader: reader.value())
+
+
+def test_a_string_with_a_limit_or_that_is_only_looked_at_or_void_is_none() -> None:
+    assert not in_string(b'"ab', verb=lambda reader: reader.string(10))
+    assert not in_string(b'"ab', verb=lambda reader: reader.maybe(reader.string()))
+    assert not in_string(b'"ab', verb=lambda reader: reader.ahead(reader.string()))
+    window = TextBuffer(bytearray(b'"ab'))
+    reader = Cursor(window, 0, Context(offered()))
+    next(reader.string())
+    assert reader.in_string
+    reader.reject("it is none")
+    assert not reader.in_string

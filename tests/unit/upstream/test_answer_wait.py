@@ -207,6 +207,17 @@ def test_what_leaves_by_the_lane_goes_through_its_outlet() -> None:
     assert wait.leaves(b"a") == b"A"
 
 
+def test_what_waits_in_the_lane_is_no_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client has seen nothing of it, but the model server was not silent."""
+    wait = driven(Timeouts(10, 10, heartbeat=5))
+    with answer_with(200, BODY) as call:
+        next(wait.receive(call))
+        later = time.monotonic() + 6
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+        assert wait.keeps_back() == b"" and wait.heartbeat_due
+        assert wait.leaves(b"a") == b"a" and not wait.heartbeat_due
+
+
 def test_only_a_parked_wait_with_an_outlet_may_pass() -> None:
     wait = driven(Timeouts(10, 10))
     wait.outlet = bytes.upper

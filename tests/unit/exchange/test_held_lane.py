@@ -1,0 +1,302 @@
+"""While a call in the text is held, events that go on a string of it take the lane: nothing leaves, nothing changes."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from proxy.dialects.base import Writer
+from proxy.dialects.chat.writer import ChatWriter
+from proxy.dialects.messages.blocks import Blocks
+from proxy.dialects.messages.blocks import ReplyOptions as MessagesOptions
+from proxy.dialects.messages.writer import MessagesWriter
+from proxy.dialects.responses.writer import ResponsesWriter
+from proxy.engine.engine import Engine
+from proxy.engine.held_lane import MAX_TAKEN
+from proxy.exchange.reply_stream import LONG, StreamReply
+from tests.support.by_lane import ByLane, batches
+from tests.support.helpers import call_json, chunk, delta, ends, event_bytes, new_engine, says
+from tests.support.responses_view import options as responses_options
+from tests.unit.exchange.test_reply_stream import DONE, ROLE, Crashes, Raises, options
+
+OPENING = ("<tool_call>", "\n", '{"name": "bash", ', '"arguments": {"command": "')
+# Pieces of a string as tokens are: whole escapes, halves of them, and what ends the string.
+PIECES = (
+    *("So", " it", " is,", " café", "\\n", '\\"', "\\\\", "\\t", " {x}", "[1]", "</tool_call>", "<tool_call>", "```"),
+    *("\\u00e4", "\\u00", "\\", "n", "'", "\n", "\x7f", "ä", "→", "😀", "//", "<think>", "</think>"),
+)
+ENDS = (
+    *('"}}\n</tool_call>', '"}}</tool_call>', '"}}', '"', "", '", "timeout": 5}}\n</tool_call>', '"}} and so on'),
+    *('"}}{"name": "bash", "arguments": {"command": "ls"}}</tool_call>', '" and "so" on', '"}', '", "x": "'),
+    *('"}}\n</tool_call>\n<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>',),
+)
+OPENINGS = (
+    *(OPENING, ("Well", ", <tool_call>\n", *OPENING[2:]), ("`", *OPENING), ("> ", *OPENING)),
+    *(OPENING[2:], ("```json\n", *OPENING[2:]), ('"', *OPENING)),
+    ("<tool_call>", '{"name": "nothing", "arguments": {"command": "'),
+    *(("[TOOL_CALLS]", "bash[ARGS]", '{"command": "'), ("<tool_call>", "{'name': 'bash', 'arguments': {'command': '")),
+    *(("<tool_call>", '{"arguments": {"command": "'), ("<function=bash>", "<parameter=command>"), ('{"a": "',)),
+    *(("<think>", "I ", *OPENING), ("<tool_call>", '{"name": "bash", "arguments": "{\\"command\\": \\"')),
+)
+NAMES = ("chat", "messages", "responses")
+
+
+def new_writer(name: str) -> Writer:
+    if name == "chat":
+        return ChatWriter(options(parsed=True))
+    if name == "messages":
+        return MessagesWriter(Blocks(MessagesOptions("m")))
+    return ResponsesWriter(responses_options())
+
+
+def a_reply(engine: Engine, name: str = "chat", crashes: Crashes | None = None) -> StreamReply:
+    told = Crashes() if crashes is None else crashes
+    return StreamReply(engine, new_writer(name), told.append)
+
+
+def outcome(one: StreamReply, given: bytes) -> tuple[Any, ...]:
+    """All that is left of a reply."""
+    engine = one._engine
+    given += one.finish()
+    failure = None if one.failure is None else one.failure.message
+    said = (one.started, one.done, one.swallowed, one.held, one.silence, dict(one._usage), one._envelope)
+    told = (engine.audit, dict(engine.refusals), engine.calls, engine.empty_calls, engine.broken_call, engine.size)
+    return given, failure, said, told, one._unsent.changed, [*one._unsent.kept.values()]
+
+
+Step = Callable[[StreamReply], bytes]
+
+
+def check(parts: list[bytes], name: str = "chat", then: Step | None = None, **task: Any) -> int:
+    """Feed a reply by the lane and without it; `then` is done with both. How many bytes have waited in the lane."""
+    lane = ByLane()
+    seen = []
+    for feed in (lane, StreamReply.receive):
+        one = a_reply(new_engine(**task), name)
+        given = b""
+        for number, part in enumerate(parts, 1):
+            given += feed(one, part)
+            if then is not None and number == len(parts) // 2:
+                given += then(one)
+        seen.append(outcome(one, given))
+    assert seen[0] == seen[1]
+    return lane.held
+
+
+def events(texts: Iterable[str]) -> list[bytes]:
+    """A chunk each, as vLLM writes it."""
+    bodies = [{"id": "c1", "choices": [delta(content=text)]} for text in texts]
+    return [b"data: %b\n\n" % json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode() for body in bodies]
+
+
+def a_stream(rng: random.Random, *, size: int = 40, common: int = 3) -> list[bytes]:
+    """A reply that prints a call, or what looks like one."""
+    opening = rng.choice((OPENING, *OPENINGS))
+    inside = [rng.choice((*PIECES, *PIECES[:10] * common)) for _ in range(rng.randrange(size))]
+    behind = [rng.choice(("", " Done", ".", "\n"))] if rng.random() < 0.3 else []
+    texts = [*opening, *inside, rng.choice(ENDS), *behind]
+    made = [says(each).raw for each in texts] if rng.random() < 0.3 else events(texts)
+    finish = ends(rng.choice(("stop", "stop", "tool_calls", "length"))).raw
+    return [ROLE.raw, *made, finish, DONE]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("part", range(4))
+def test_printed_calls_are_the_same_by_the_lane(part: int, name: str) -> None:
+    held = 0
+    for seed in range(60 * part, 60 * (part + 1)):
+        rng = random.Random(seed)
+        parts = a_stream(rng)
+        task: dict[str, Any] = {"hold_broken": seed % 5 == 0, "ordered": name != "chat"}
+        held += check(parts, name, **task)
+        held += check(list(batches(b"".join(parts), rng)), name, **task)
+    assert held > 20_000
+
+
+@pytest.mark.parametrize("step", ["release", "flush_prose", "heartbeat"])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_done_in_the_middle_finds_all_that_has_come(name: str, step: str) -> None:
+    """The hold's time is over, the prose before it leaves, or a sign of life goes to the client."""
+    held = sum(
+        check(a_stream(random.Random(seed)), name, lambda one: bytes(getattr(one, step)())) for seed in range(60)
+    )
+    assert held > 5_000
+
+
+@pytest.mark.parametrize("limit", [200, 300, 600])
+def test_what_grows_over_its_limit_leaves_at_the_same_place(limit: int) -> None:
+    """C7."""
+    held = sum(check(a_stream(random.Random(seed), size=120), max_held=limit) for seed in range(60))
+    assert held > 5_000
+
+
+def test_each_cut_of_the_stream_is_the_same_by_the_lane() -> None:
+    texts = (*OPENING, "l", "s ", '\\"', "-l", " </tool_call>", '"}}\n</tool_call>')
+    parts = [ROLE.raw, *events(texts), ends("stop").raw, DONE]
+    for number, part in enumerate(parts[4:], 4):
+        for at in range(1, len(part), 3):
+            assert check([*parts[:number], part[:at], part[at:], *parts[number + 1 :]]) > 0
+
+
+def held_reply(*more: str, crashes: Crashes | None = None, **task: Any) -> StreamReply:
+    one = a_reply(new_engine(**task), crashes=crashes)
+    for part in [ROLE.raw, *events((*OPENING, "l", *more))]:
+        assert one.receive(part) in (b"", ROLE.raw)
+    return one
+
+
+def test_what_goes_on_the_string_waits_and_what_may_end_it_does_not() -> None:
+    one = held_reply()
+    for plain in ("s -l; {pwd} <tool_call>", "\\n\\t", '\\"x\\"', "\\\\", "\\u00e4\\ud83d", "é→😀", "'"):
+        assert one.open_lane() and one.pass_by(events([plain])[0]) == b"", plain
+    odd = events(['"', "\\", "\\u00e", "\\x", "\n", "", '"}', 'a\\\\"', "a\x00"])
+    [event] = events(["x"])
+    odd += [event.replace(b'"x"', each) for each in (b'"\xff"', b'"\\u0022"', b'"x","role":"user"', b'"x" ', b"null")]
+    odd += [event.replace(b"c1", b"c2"), event[:-1], event[1:], b": ping\n\n", event + b": ping\n\n", ends().raw, DONE]
+    odd += [says("x", choice=1).raw, chunk(delta(reasoning="x")).raw, event_bytes({"error": {"message": "no"}})]
+    for each in odd:
+        assert one.open_lane() and one.pass_by(each) is None, each
+    assert one.pass_by(b"".join(events(["x", "\\n", "y"]))) == b""
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("<tool_call>", '{"name": "ba'),
+        ("<tool_call>", '{"name": "nothing", "arguments": {"command": "', "l"),
+        ("<tool_call>", '{"arguments": {"command": "', "l"),
+        (*OPENING, "l", "\\"),
+        (*OPENING, "l", '"'),
+        (*OPENING[:3], '"arguments": {"timeout": 1', "0"),
+        ("> ", *OPENING, "l"),
+        ("<tool_call>{'name': 'bash', 'arguments': {'command': 'l", "s"),
+        ('{"text": "', "l"),
+    ],
+    ids=[
+        *("a name", "no offered name", "no name yet", "half an escape", "behind the string", "a number"),
+        *("a quoted line", "single quotation marks", "no call"),
+    ],
+)
+def test_it_is_closed_where_something_could_leave(texts: tuple[str, ...]) -> None:
+    one = a_reply(new_engine())
+    for part in [ROLE.raw, *events(texts)]:
+        one.receive(part)
+    assert not one.open_lane()
+
+
+MORE: list[dict[str, Any]] = [
+    {"usage": {"prompt_tokens": 9, "completion_tokens": 5}},
+    {"x_extra": 1},
+    {"choices": [{"index": 0, "delta": {"content": "l"}, "logprobs": {"content": [{"token": "l"}]}}]},
+    {"choices": [{"index": 0, "delta": {"content": "l", "reasoning": "so"}}]},
+    {"choices": [{"index": 0, "delta": {"content": "l", "refusal": "no"}}]},
+    {"choices": [{"index": 0, "delta": {"content": "l"}}, None]},
+    {"choices": [{"index": 0, "delta": {"content": "l"}}, {"index": 1, "delta": {}}]},
+    {"choices": [{"index": 0, "delta": {"content": "l"}, "message": {"content": "l"}}]},
+]
+
+
+@pytest.mark.parametrize("more", MORE)
+@pytest.mark.parametrize("end", ['"}}\n</tool_call>', '" so'])
+def test_chunks_that_say_more_than_a_text_do_not_take_it(more: dict[str, Any], end: str) -> None:
+    """What else they say leaves (C1)."""
+    event = event_bytes({"id": "c1", "choices": [delta(content="l")], **more})
+    parts = [ROLE.raw, *events(OPENING), *[event] * 5, *events([end]), ends("stop").raw, DONE]
+    assert check(parts) == 0
+
+
+@pytest.mark.parametrize("content", [delta(content="l", role="assistant"), delta(content="l", tool_calls=[])])
+@pytest.mark.parametrize("end", ['"}}\n</tool_call>', '" so'])
+def test_chunks_that_say_the_same_with_each_text_do(content: dict[str, Any], end: str) -> None:
+    event = event_bytes({"id": "c1", "system_fingerprint": None, "choices": [content]})
+    for first in ([ROLE.raw], []):
+        parts = [*first, *events(OPENING), *[event] * 5, *events([end]), ends("stop").raw, DONE]
+        assert check(parts) > 0
+
+
+def test_a_shape_that_changes_is_learned_anew() -> None:
+    """The time in the chunks of llama-server."""
+    parts = [ROLE.raw, *events(OPENING)]
+    for number in range(5):
+        parts += [event_bytes({"id": "c1", "created": number, "choices": [delta(content="l")]})] * 5
+    parts += [*events(['"}}</tool_call>']), ends("stop").raw, DONE]
+    assert check(parts) == 20 * len(parts[-10])
+
+
+def test_what_was_refused_leaves_in_the_events_that_came() -> None:
+    """C1."""
+    parts = [ROLE.raw, *events((*OPENING, "l", "s", " -l ", '\\"', "é", "\\n", 'x" and so on')), ends("stop").raw, DONE]
+    lane = ByLane()
+    one = a_reply(new_engine())
+    given = b"".join(lane(one, part) for part in parts) + one.finish()
+    assert lane.held and given == b"".join(parts)
+
+
+@pytest.mark.parametrize("step", ["hold", "feed", "finish", "release"])
+def test_a_crash_sends_what_has_come_as_it_came(step: str) -> None:
+    """C6: not one event is lost, wherever the engine fails."""
+    parts = [ROLE.raw, *events((*OPENING, *["l", "s", "\\n"] * 5, '"', "}}\n</tool_call>")), ends("stop").raw, DONE]
+    for at in range(len(parts)):
+        crashes = Crashes()
+        one = a_reply(new_engine(), crashes=crashes)
+        Raises(one._engine, step, at)
+        lane = ByLane()
+        given = b""
+        for number, part in enumerate(parts):
+            given += lane(one, part)
+            if step == "release" and number == 15:
+                given += one.release()
+        given += one.finish()
+        if one.failure is None and crashes:
+            assert given == b"".join(parts)
+
+
+def test_a_defect_of_the_scanner_shows_when_the_engine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the lane took for inert is no call if the scanner says that it was not."""
+    crashes = Crashes()
+    one = held_reply("s", crashes=crashes)
+    [choice] = one._engine._choices.values()
+    assert one.open_lane() and one.pass_by(events(["x"])[0]) == b""
+    monkeypatch.setattr(choice.scanner, "feed", lambda data: (len(data),))
+    rest = [*events([" y", '"}}</tool_call>']), ends("stop").raw, DONE]
+    written = one.receive(b"".join(rest)) + one.finish()
+    assert written == b"".join([*events((*OPENING, "l", "s", "x")), *rest])
+    assert len(crashes) == 1
+
+
+def test_the_engine_is_told_before_too_much_has_come() -> None:
+    one = held_reply()
+    event = events(["x" * 50])[0]
+    taken = 0
+    assert one.open_lane()
+    while one.pass_by(event) == b"":
+        taken += len(event)
+    assert MAX_TAKEN - len(event) < taken <= MAX_TAKEN
+    assert one.receive(event) == b""
+    assert one._engine.size > 50 * (taken // len(event))
+    assert one.open_lane() and one.pass_by(event) == b""
+
+
+def test_what_ends_what_the_lane_has_taken_is_a_long_step() -> None:
+    one = held_reply()
+    event = events(["x" * LONG])[0]
+    assert not one.takes_long(event) and not one.ends_long
+    assert one.open_lane() and one.pass_by(event) == b""
+    assert one.takes_long(events(['"'])[0]) and one.ends_long
+
+
+def test_a_long_call_is_found_and_most_of_it_takes_the_lane() -> None:
+    command = "".join(random.Random(1).choice(PIECES[:13]) for _ in range(3000)) + " end"
+    printed = f"<tool_call>\n{call_json('bash', command=command)}\n</tool_call>"
+    parts = [ROLE.raw, *events(printed[at : at + 4] for at in range(0, len(printed), 4)), ends("stop").raw, DONE]
+    assert check(parts) > 0.5 * sum(map(len, parts))
+    one, lane = a_reply(new_engine()), ByLane()
+    given = b"".join(lane(one, part) for part in parts) + one.finish()
+    entries = [json.loads(each[6:]) for each in given.split(b"\n\n") if each.startswith(b"data: {")]
+    deltas = [entry["choices"][0]["delta"] for entry in entries]
+    said = [call["function"]["arguments"] for each in deltas for call in each.get("tool_calls", ())]
+    assert json.loads("".join(said)) == {"command": command}
