@@ -127,6 +127,15 @@ def test_what_is_done_in_the_middle_finds_all_that_has_come(name: str, step: str
     assert held > 5_000
 
 
+@pytest.mark.parametrize("last", [[], [ends("length").raw]], ids=["broken off", "without [DONE]"])
+def test_a_body_that_ends_in_the_middle_of_the_string_loses_nothing(last: list[bytes]) -> None:
+    parts = [ROLE.raw, *events((*OPENING, "l", "s", " -l"))]
+    assert check([*parts, *last]) > 0
+    one, lane = a_reply(new_engine()), ByLane()
+    given = b"".join(lane(one, part) for part in [*parts, *last]) + one.finish()
+    assert given.removesuffix(DONE) == b"".join([*parts, *last])
+
+
 @pytest.mark.parametrize("limit", [200, 300, 600])
 def test_what_grows_over_its_limit_leaves_at_the_same_place(limit: int) -> None:
     """C7."""
