@@ -72,7 +72,19 @@ class Asking:
 CHAT = Asking()
 MESSAGES = Asking("messages", counts=True)
 FULL = Sizes()
-QUICK = Sizes(first=20, paced_seconds=1.2, flat_events=600, over_seconds=0.8, whole=60, bursts=2, window=0.5)
+QUICK = Sizes(
+    first=20,
+    paced_streams=50,
+    paced_seconds=1.2,
+    flat_streams=20,
+    flat_events=600,
+    over_streams=100,
+    over_seconds=0.8,
+    whole=40,
+    idle=200,
+    bursts=2,
+    window=0.5,
+)
 
 
 def warm(target: Target, asking: Asking = CHAT) -> None:
