@@ -81,7 +81,7 @@ short: .venv/collected.stamp
 	$(BIN)/python -m pytest -q $(SHORT) $(TOGETHER)
 
 # Each version once; a name that does not run (a shim of pyenv's) is none. They run side by side, and each is told when
-# it is at its end.
+# it is at its end. Assertions stay as they are: to make each tell its values takes each process as long as a test file.
 others:
 	@rm -f .venv/python*/begun; running=; for python in $(OTHERS); do \
 	  version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue; \
@@ -91,7 +91,7 @@ others:
 	    $$folder/bin/python -m pip install -q --disable-pip-version-check --only-binary xllamacpp,gguf,numpy \
 	      -e '.[test,real]' && touch $$folder/stamp; }; } && \
 	    $$folder/bin/python --version && \
-	    $$folder/bin/python -m pytest -q -p no:cacheprovider $(EACH) --numprocesses $(CORES) $(BY_FILE) $(ELSEWHERE); \
+	    $$folder/bin/python -m pytest -q -p no:cacheprovider --assert=plain $(EACH) --numprocesses $(CORES) $(BY_FILE) $(ELSEWHERE); \
 	  } > $$folder/told.txt 2>&1 & running="$$running $$folder:$$!"; \
 	done; failed=0; for each in $$running; do \
 	  wait $${each#*:} || failed=1; cat $${each%:*}/told.txt; \

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.helpers import function, new_scanner, offered, scan
 from tests.support.renderers import RENDERERS, Call
-from tests.unit.formats.test_raw_values import FAMILIES, INVOKES, MARKS, PAIRS, QWEN, around
+from tests.unit.formats.test_raw_values import FAMILIES, MARKS, around
 
 pytestmark = pytest.mark.once
 
@@ -23,8 +23,6 @@ FIRST: Call = ("edit_text", {"path": "q", "old": "w"})
 KEYS = ("path", "old", "new")
 TAG = re.compile(r"\s*(?:\]<\]minimax\[>\[)?<[^<>]*>(?:[a-z]+<\|sep\|>)?")
 PIECES = ("prose ", "<b>", "</x>", "\n\nand")
-# They differ from the first of them in nothing but their tags, and are tried with one key for each value, in turn.
-LIKE_ANOTHER = (*QWEN[1:], *INVOKES[1:], *PAIRS[1:])
 
 
 def values(family: str) -> dict[str, str]:
@@ -63,9 +61,9 @@ def broken(family: str, key: str, value: str) -> Iterator[str]:
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_call_that_a_value_shows_never_leaves(family: str, key: str) -> None:
-    """Whole and in pieces, in turn."""
+    """Whole and in pieces, in turn, and each text at one of the keys."""
     for turn, (name, value) in enumerate(values(family).items(), start=FAMILIES.index(family)):
-        if family in LIKE_ANOTHER and KEYS[turn % len(KEYS)] != key:
+        if KEYS[turn % len(KEYS)] != key:
             continue
         for number, text in enumerate(dict.fromkeys(broken(family, key, value))):
             size = 7 if number % 2 else len(text)
