@@ -15,7 +15,7 @@ _WORDS = (
     "it's done",
     "a, b and c",
     "日本語のテキスト",
-    "TODO: later",
+    "note: later",
 )
 _PATHS = ("src/main.py", "/etc/hosts", "C:\\Users\\me\\notes.txt", "./a b/c.txt", "../lib/index.ts", "~/x.json")
 _LITERALS = ("10", "-3.5", "true", "False", "null", "None", "[]", "{}", "0x1F", "1e5", "[1, 2]")

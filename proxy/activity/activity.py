@@ -89,8 +89,7 @@ class Activity:
             self._lose(1)
             return
         self._start()
-        if not self._come.is_set():
-            self._come.set()
+        self._come.set()
 
     def _takes(self, make: Make, size: int) -> bool:
         """Let it wait, if there is room."""

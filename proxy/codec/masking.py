@@ -91,7 +91,7 @@ class Mask:
     def _holds_none(self, data: bytes) -> bool:
         """Each event of each stream comes by here, so single bytes are looked for first: that takes a tenth of it."""
         may_escape = _BACKSLASH in data or _PERCENT in data or _AMPERSAND in data
-        if may_escape and self._forms and self._escape.search(data):
+        if may_escape and self._escape.search(data):
             return False
         for form, rare, next_rare in self._rare:  # noqa: SIM110 (a generator would cost as much again)
             if rare in data and next_rare in data and form in data:

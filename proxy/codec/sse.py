@@ -24,8 +24,7 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 BLANK_LINE = re.compile(rb"(?:\r\n|\n)(?:\r\n|\n|\r(?=[^\n]))|\r\r")
 
 
-# Not frozen: one is made for each event, and a frozen one takes several times as long.
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ServerSentEvent:
     """One block of the stream: `raw` as it came; `data` is None for a block of comments or empty lines only."""
 

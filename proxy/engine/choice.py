@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from proxy.engine.call_assembler import CallAssembler
@@ -38,16 +39,17 @@ _WAITING = Waiting.WAITING
 
 @dataclass(slots=True, kw_only=True)
 class Choice(TextCalls):
-    """The state of one choice. `broken_call` is the call that cannot be read, if the reply ends with it alone.
+    """The state of one choice. `broken_call` is the call that cannot be read, if the reply ended with that and has no
+    other.
 
-    `new_reasoning_scanner` makes what reads the reasoning, which goes on as it comes, for a call at its very end (F70);
-    None: nothing does. `broken` lets a call wait that cannot be read, if it may end the reply. `at_once`: it is a whole
-    answer's. `ordered`: reasoning waits behind text that does, for a client that has both in one order. `thinks`: the
-    text begins in a thought that the prompt opened.
+    `reasoning_scanner` reads the reasoning, which goes on as it comes, for a call at its very end (F70). `broken` lets
+    a call wait that cannot be read, if it may end the reply. `at_once`: it is a whole answer's. `ordered`: reasoning
+    waits behind text that does, for a client that has both in one order. `thinks`: the text begins in a thought that
+    the prompt opened.
     """
 
     scanner: Scanner
-    new_reasoning_scanner: Callable[[], Scanner] | None
+    reasoning_scanner: Scanner | None
     limits: CallLimits
     broken: BrokenCalls = UNWATCHED
     at_once: bool = False
@@ -56,7 +58,6 @@ class Choice(TextCalls):
     finish: str | None = None
     broken_call: Text | None = None
     _echo: EchoFilter[tuple[Chunk, ChoiceDelta, bool]] = field(default_factory=EchoFilter)
-    _reasoning_scanner: Scanner | None = None
     _held: HeldText = field(init=False)
     _chunks: CallChunks = field(init=False)
 
@@ -104,14 +105,14 @@ class Choice(TextCalls):
         if reasoning:
             if self.ordered and self.waits:
                 return False
-            scanner = self._reasoning_scanner
+            scanner = self.reasoning_scanner
             if scanner is not None and not scanner.fast_path(data):
                 scanner.feed(data.decode("utf-8", "replace"))
             return True
         if held.mode is not PLAIN_TEXT:
             return False
         if data.strip():
-            self.new_reasoning_scanner = self._reasoning_scanner = None
+            self.reasoning_scanner = None
         if held.queue or self._assembler is not None or self.finish is not None:
             return False
         if not self.scanner.fast_path(data):
@@ -126,7 +127,7 @@ class Choice(TextCalls):
         if reasoning:
             if self.ordered and self.waits:
                 return None
-            return ANY_TEXT if self._reasoning_scanner is None else self._reasoning_scanner.lane
+            return ANY_TEXT if self.reasoning_scanner is None else self.reasoning_scanner.lane
         # What leaves as a thought does not leave as it came.
         if held.queue or held.mode is not PLAIN_TEXT:
             return None
@@ -156,7 +157,7 @@ class Choice(TextCalls):
         """
         if not self.scanner.in_string or self.finish is not None:
             return None
-        if self._assembler is not None or self.new_reasoning_scanner is not None:
+        if self._assembler is not None or self.reasoning_scanner is not None:
             return None
         held = self._held
         if held.mode is not PLAIN_TEXT or held.prose_waits or self.broken.state is _WAITING:
@@ -232,10 +233,10 @@ class Choice(TextCalls):
         return "".join(self._held.thoughts)
 
     @property
-    def refused(self) -> tuple[Mapping[str, int], ...]:
+    def refused(self) -> Counter[str]:
         """The numbers of texts that began like a call and were none, by the reason."""
-        text = self.scanner.refusals
-        return (text,) if self._assembler is None else (text, self._assembler.refused)
+        structured = Counter[str]() if self._assembler is None else self._assembler.refused
+        return self.scanner.refusals + structured
 
     # Text and reasoning.
 
@@ -246,18 +247,9 @@ class Choice(TextCalls):
             self.scanner.told_apart()
             self._held.told_apart()
         if delta.calls or delta.text.strip():
-            self.new_reasoning_scanner = self._reasoning_scanner = None
-        elif delta.reasoning:
-            self._read_reasoning(delta.reasoning)
-
-    def _read_reasoning(self, text: str) -> None:
-        """Look for a call in the next reasoning. What does so is made with the first of it, which is never passed by:
-        the fast path knows reasoning by a chunk that was read.
-        """
-        if self._reasoning_scanner is None and self.new_reasoning_scanner is not None:
-            self._reasoning_scanner = self.new_reasoning_scanner()
-        if self._reasoning_scanner is not None:
-            self._reasoning_scanner.feed(text)
+            self.reasoning_scanner = None
+        elif self.reasoning_scanner is not None and delta.reasoning:
+            self.reasoning_scanner.feed(delta.reasoning)
 
     def _feed_content(self, chunk: Chunk, delta: ChoiceDelta, alone: bool) -> tuple[Event, ...]:
         if self._assembler is None:
@@ -471,10 +463,10 @@ class Choice(TextCalls):
         {"delta": {"reasoning": "I list them.\\n<tool_call>{\\"name\\": \\"ls\\", \\"arguments\\": {}}</tool_call>"}}
         {"delta": {}, "finish_reason": "stop"}
         """
-        if self._reasoning_scanner is None or self.calls:
+        if self.reasoning_scanner is None or self.calls:
             return []
         events: list[Event] = []
-        for span in self._reasoning_scanner.finish(stopped=True):
+        for span in self.reasoning_scanner.finish(stopped=True):
             if isinstance(span, CallSpan):
                 events += self._held.release_reasoning()
                 events += self._write_calls(span, "in its reasoning")

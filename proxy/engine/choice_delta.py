@@ -31,8 +31,7 @@ _SIGNS = frozenset(("tool_call_generating",))
 _NEVER_SAY_ANYTHING = frozenset(("index", "delta", *_SIGNS))
 
 
-# Not frozen: one is made for each chunk, and a frozen one takes several times as long.
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ChoiceDelta:
     """What one entry of a chunk's `choices` says: text, reasoning, pieces of calls, and the finish reason.
 

@@ -7,9 +7,9 @@ while it can become a call (contract C2); finish reasons are made true at the en
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from hashlib import blake2b
 
 from proxy.audit_record import Repair
@@ -153,11 +153,7 @@ class Engine:
     @property
     def refusals(self) -> Mapping[str, int]:
         """The numbers of texts that began like a call and were none, by the reason."""
-        refused: dict[str, int] = {}
-        counted = (counts for choice in self._choices.values() for counts in choice.refused)
-        for reason, number in (pair for counts in counted for pair in counts.items()):
-            refused[reason] = refused.get(reason, 0) + number
-        return refused
+        return sum((choice.refused for choice in self._choices.values()), Counter[str]())
 
     @property
     def empty_calls(self) -> int:
@@ -418,8 +414,8 @@ class Engine:
         broken = BrokenCalls() if task.hold_broken else UNWATCHED
         return kind(
             number=number,
-            scanner=_scanner(task, self._copies, TEXT, task.thoughts, broken),
-            new_reasoning_scanner=partial(_scanner, task, self._copies, REASONING) if may_call_in_reasoning else None,
+            scanner=self._scanner(TEXT, task.thoughts, broken),
+            reasoning_scanner=self._scanner(REASONING) if may_call_in_reasoning else None,
             repairer=Repairer(tools, task.policy),
             new_id=_NewIds(task, number, used),
             limits=CallLimits(task.max_calls, task.max_held),
@@ -431,28 +427,26 @@ class Engine:
             thinks=task.thoughts is not None and task.thoughts.begun != "",
         )
 
-
-def _scanner(
-    task: Task, copies: Copies, mode: str, thoughts: Thoughts | None = None, broken: BrokenCalls = UNWATCHED
-) -> Scanner:
-    """A scanner for the text of a choice, or for its reasoning."""
-    markers = thoughts.markers if thoughts else REASONING_MARKERS
-    rules = thought_grammars(markers)
-    if task.tools is not None:
-        rules = grammars(json_reply=task.json_reply, raw_text=task.raw_text, thoughts=markers)
-    if task.forced and not task.json_reply:
-        rules = with_forced(rules, task.forced)
-    return Scanner(
-        task.tools or ToolSet(()),
-        rules,
-        mode=mode,
-        copies=copies,
-        max_held=task.max_held,
-        max_calls=task.max_calls,
-        off=task.policy.disabled_formats,
-        thoughts=thoughts,
-        broken=broken,
-    )
+    def _scanner(self, mode: str, thoughts: Thoughts | None = None, broken: BrokenCalls = UNWATCHED) -> Scanner:
+        """A scanner for the text of a choice, or for its reasoning."""
+        task = self._task
+        markers = thoughts.markers if thoughts else REASONING_MARKERS
+        rules = thought_grammars(markers)
+        if task.tools is not None:
+            rules = grammars(json_reply=task.json_reply, raw_text=task.raw_text, thoughts=markers)
+        if task.forced and not task.json_reply:
+            rules = with_forced(rules, task.forced)
+        return Scanner(
+            task.tools or ToolSet(()),
+            rules,
+            mode=mode,
+            copies=self._copies,
+            max_held=task.max_held,
+            max_calls=task.max_calls,
+            off=task.policy.disabled_formats,
+            thoughts=thoughts,
+            broken=broken,
+        )
 
 
 def _failed(error: Json) -> Failed:

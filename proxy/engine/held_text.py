@@ -299,9 +299,7 @@ class HeldText:
 
         They are one `Unchanged` with the bytes that came, if all of the chunk may leave so.
         """
-        events: list[Text | Reasoning] = []
-        if held.reasoning:
-            events += self._take_reasoning(held)
+        events: list[Text | Reasoning] = [self._take_reasoning(held)] if held.reasoning else []
         text = held.data[held.sent - held.start : end - held.start]
         verbatim = held.forward_verbatim
         if text:
@@ -350,15 +348,10 @@ class HeldText:
         return [*with_rest(self._choice, events, held.chunk)]
 
     def _release_reasoning_of(self, held: HeldChunk) -> list[Event]:
-        """The reasoning of a chunk whose text leaves later, or becomes a call."""
-        reasoning = [*self._take_reasoning(held)]
-        if not reasoning:
-            return []
-        return self._with_rest(held, reasoning)
+        """The reasoning of a chunk that has some, and whose text leaves later, or becomes a call."""
+        return self._with_rest(held, [self._take_reasoning(held)])
 
-    def _take_reasoning(self, held: HeldChunk) -> Iterable[Reasoning]:
-        """The reasoning of a chunk, once: before its text, and before the calls to which it led."""
+    def _take_reasoning(self, held: HeldChunk) -> Reasoning:
+        """The reasoning of a chunk that has some, once: before its text, and before the calls to which it led."""
         reasoning, held.reasoning = held.reasoning, ""
-        if not reasoning:
-            return ()
-        return (Reasoning(self._choice, reasoning),)
+        return Reasoning(self._choice, reasoning)

@@ -302,8 +302,8 @@ class StreamReply:
         self._move(ReplyStep.DONE)
         entry: JsonObject = {"index": 0, "delta": {}, "finish_reason": "length"}
         body: JsonObject = {**self._envelope, "object": "chat.completion.chunk", "choices": [entry]}
-        self._unsent.sequence += 1
-        chunk = Chunk(body, sse.encode(dump_json(body)), self._unsent.sequence)
+        raw = sse.encode(dump_json(body))
+        chunk = Chunk(body, raw, self._unsent.keep(raw))
         return self._written(self._guarded(lambda: self._engine.feed(chunk)))
 
     def end_after_all(self) -> bytes:

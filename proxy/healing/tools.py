@@ -58,27 +58,8 @@ def _with_parameters(function: JsonObject) -> JsonObject:
     return {**function, "parameters": whole}
 
 
-_all_with_parameters = _on_functions(_with_parameters)
-
-
-def complete_parameters(body: JsonObject) -> JsonObject:
-    """A tool without parameters has none of them, and says so."""
-    if all(map(_is_complete, as_list(body.get("tools")))):
-        return body
-    return _all_with_parameters(body)
-
-
-def _is_complete(entry: Json) -> bool:
-    """True if nothing is missing of a tool, as of nearly all."""
-    if not isinstance(entry, dict) or "type" not in entry:
-        return False
-    function = entry.get("function")
-    if not isinstance(function, dict):
-        return False
-    parameters = function.get("parameters")
-    if not isinstance(parameters, dict) or "type" not in parameters:
-        return False
-    return isinstance(parameters.get("properties"), dict)
+# A tool without parameters has none of them, and says so.
+complete_parameters = _on_functions(_with_parameters)
 
 
 def _with_descriptions(function: JsonObject) -> JsonObject:

@@ -22,8 +22,9 @@ CHUNKS_AT_ONCE = 500
 _END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"0*([0-9]{1,12})")
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,12})(?:[ \t]*;[\t -~\x80-\xff]*)?")
-# The fields that are read here.
+# The fields that are read here, and what the last of them says where a client waits for leave to send its body.
 _LENGTH_FIELD, _CODING_FIELD, _EXPECT_FIELD = b"content-length", b"transfer-encoding", b"expect"
+_LEAVE = b"100-continue"
 
 
 class Stage(Enum):
@@ -162,11 +163,11 @@ class Request:
         """Where the body ends. What gunicorn's parser refuses without reading on is left to it."""
         framing = self._framing()
         lengths, codings = framing[_LENGTH_FIELD], framing[_CODING_FIELD]
-        asking = False
-        if framing[_EXPECT_FIELD] or _asks(self._lines[0]):
-            asking = self._drop_expectation()
-            framing = self._framing()
-        if framing[_EXPECT_FIELD]:
+        expected = set(framing[_EXPECT_FIELD])
+        asking = _LEAVE in expected
+        if asking:
+            self._drop_expectation()
+        if expected - {_LEAVE}:
             self._refuse("it expects what nobody knows (Expect)")
             return
         if not lengths and not codings:
@@ -189,21 +190,18 @@ class Request:
         """True for HTTP/1.1: before the request's own line there may be an empty one."""
         return any(line.endswith(b" HTTP/1.1") for line in self._lines[:2])
 
-    def _drop_expectation(self) -> bool:
-        """Take `Expect: 100-continue` out of the head; True if it was there."""
-        lines = [line for line in self._lines if not _asks(line)]
-        expects = len(lines) < len(self._lines)
-        self._lines = lines
-        return expects
+    def _drop_expectation(self) -> None:
+        """Take out of the head that the client waits for leave to send its body: the poll gives it."""
+        fields = (line for line in self._lines[1:] if _name(line) != _EXPECT_FIELD)
+        self._lines = [self._lines[0], *fields]
 
     def _framing(self) -> dict[bytes, list[bytes]]:
         """The values of the fields that say where the body ends, and what is waited for, in lower case."""
         values: dict[bytes, list[bytes]] = {_LENGTH_FIELD: [], _CODING_FIELD: [], _EXPECT_FIELD: []}
         for line in self._lines[1:]:
-            name, _, value = line.partition(b":")
-            name = name.lower()
+            name = _name(line)
             if name in values:
-                values[name].append(value.strip(b" \t").lower())
+                values[name].append(_value(line))
         return values
 
     def _end(self) -> None:
@@ -319,8 +317,3 @@ def _name(line: bytes) -> bytes:
 
 def _value(line: bytes) -> bytes:
     return line.partition(b":")[2].strip(b" \t").lower()
-
-
-def _asks(line: bytes) -> bool:
-    """True for the line by which a client waits for leave to send its body; the poll gives it."""
-    return _name(line) == _EXPECT_FIELD and _value(line) == b"100-continue"

@@ -79,13 +79,7 @@ class Incoming:
             self._drop(conn)
             return True
         self._waiting[conn] = request, head_until
-        request.feed(data)
-        if request.stage is self._stages.WHOLE:
-            del self._waiting[conn]
-            self._serve(conn, request, None)
-            return True
-        self._size += request.size
-        self._go_on(poller, conn, request, self._stages.HEAD)
+        self._feed(poller, conn, data)
         if conn in self._waiting:
             self._polled.add(conn)
             poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_readable, conn))
@@ -121,15 +115,10 @@ class Incoming:
 
     def _feed(self, poller: selectors.BaseSelector, conn: Any, data: bytes) -> None:
         request, _ = self._waiting[conn]
-        before = request.stage
+        stages, before = self._stages, request.stage
         self._size -= request.size
         request.feed(data)
         self._size += request.size
-        self._go_on(poller, conn, request, before)
-
-    def _go_on(self, poller: selectors.BaseSelector, conn: Any, request: Any, before: Any) -> None:
-        """What has come of a request is read: see what becomes of it; `before` is the stage that it had."""
-        stages = self._stages
         if request.stage is stages.WHOLE:
             self._hand_over(poller, conn, None)
         elif request.stage is stages.REFUSED:
@@ -171,9 +160,7 @@ class Incoming:
 
     def _hand_over(self, poller: selectors.BaseSelector, conn: Any, refused: Any) -> None:
         """Nothing more of this request is awaited: a thread gets what came, and answers it."""
-        self._serve(conn, self._remove(poller, conn), refused)
-
-    def _serve(self, conn: Any, request: Any, refused: Any) -> None:
+        request = self._remove(poller, conn)
         head = request.head
         conn.init()
         conn.parser.unreader.unread(head)

@@ -9,45 +9,16 @@ gunicorn's configuration loads it by its path, so it imports nothing of the pack
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
-from gunicorn import util
 from gunicorn.http import wsgi
 
 # Under this name the application finds what it calls with the wait object of an answer that the pump may drive.
 HAND_OVER = "tool_proxy.hand_over"
 # Under this one the request's turn to compute (turns.py), which it gives back where it waits.
 TURN = "tool_proxy.turn"
-
-
-class Response(wsgi.Response):
-    """gunicorn's response, which writes the date once a second and not for each answer."""
-
-    def default_headers(self) -> list[str]:
-        """The beginning of the head, line by line."""
-        connection = "close" if self.should_close() else "keep-alive"
-        if self.upgrade:
-            connection = "upgrade"
-        version: Any = self.req.version
-        lines = [
-            f"HTTP/{version[0]}.{version[1]} {self.status}\r\n",
-            f"Server: {self.version}\r\n",
-            f"Date: {_date(int(time.time()))}\r\n",
-            f"Connection: {connection}\r\n",
-        ]
-        if self.chunked:
-            lines.append("Transfer-Encoding: chunked\r\n")
-        return lines
-
-
-@lru_cache(maxsize=1)
-def _date(second: int) -> str:
-    """A time in seconds since 1970 as heads have it."""
-    return str(util.http_date(second))
 
 
 class Answered:
@@ -126,7 +97,7 @@ class Answer:
         worker, cfg = self._worker, self._worker.cfg
         cfg.pre_request(worker, self._req)
         self._response, self._environ = wsgi.create(
-            self._req, self._conn.sock, self._conn.client, self._conn.server, cfg, response_class=Response
+            self._req, self._conn.sock, self._conn.client, self._conn.server, cfg
         )
         self._environ["wsgi.multithread"] = True
         self._environ[HAND_OVER] = self._waits.append

@@ -12,7 +12,6 @@ import errno
 import re
 import ssl
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import requests
@@ -48,13 +47,6 @@ def _head(method: str, target: str, host: str, headers: Mapping[str, str], body:
     if fields.count(b"\n") != len(sent) or not _FIELDS.fullmatch(fields):
         raise ValueError("a header cannot be sent")
     return f"{method} {target} HTTP/1.1\r\n".encode("ascii") + fields + b"\r\n"
-
-
-@lru_cache(maxsize=64)
-def _named(host: str, port: int, usual: int) -> str:
-    bracketed = f"[{host}]" if ":" in host else host
-    name = bracketed.encode("idna" if not bracketed.isascii() else "ascii").decode("ascii")
-    return name if port == usual else f"{name}:{port}"
 
 
 def _hand_over(connection: type[HTTPConnection], send_timeout: float) -> type[HTTPConnection]:
@@ -110,7 +102,9 @@ def _hand_over(connection: type[HTTPConnection], send_timeout: float) -> type[HT
 
         def _named(self) -> str:
             """The server as `Host` says it: without the port that is usual."""
-            return _named(self.host, self.port, self.default_port)
+            host = f"[{self.host}]" if ":" in self.host else self.host
+            name = host.encode("idna" if not host.isascii() else "ascii").decode("ascii")
+            return name if self.port == self.default_port else f"{name}:{self.port}"
 
     return Connection
 

@@ -7,7 +7,6 @@ import logging
 import re
 import time
 from collections.abc import Mapping
-from functools import lru_cache
 
 from proxy.codec.redaction import clean
 from proxy.dialects.chat.request import ChatRequest
@@ -90,12 +89,8 @@ def _model(ctx: RequestContext, named: str) -> str:
     known_models = ctx.snapshot.known_models()
     if known_models and named not in known_models:
         return OTHER
-    return OTHER if _holds_key(named, ctx.secrets) else named
-
-
-@lru_cache(maxsize=256)
-def _holds_key(named: str, secrets: tuple[str, ...]) -> bool:
-    return clean(named, secrets) != named
+    holds_key = clean(named, ctx.secrets) != named
+    return OTHER if holds_key else named
 
 
 def _gone(ctx: RequestContext) -> str:
@@ -170,12 +165,7 @@ def _clean(value: object, secrets: tuple[str, ...]) -> object:
 
 
 def _line(facts: Mapping[str, object]) -> str:
-    words = []
-    for name, value in facts.items():
-        # Nearly all of them are plain: those take no call.
-        shown = value if value.__class__ is str and _PLAIN.fullmatch(value) else _shown(value)
-        words.append(f"{name}={shown}")
-    return " ".join(words)
+    return " ".join([f"{name}={_shown(value)}" for name, value in facts.items()])
 
 
 def _chat_facts(ctx: RequestContext, chat: ChatRequest) -> dict[str, object]:

@@ -30,7 +30,6 @@ from proxy.web.access import check_target
 from proxy.web.access_log import log_request, measure
 from proxy.web.activity_record import end_activity
 from proxy.web.context import ClientRequest, RequestContext, current_request, json_response, request_context
-from proxy.web.flask_app import App
 from proxy.web.headers import add_id, error_headers
 from proxy.web.prepare import RUN, prepare_chat, prepare_compact, prepare_messages
 from proxy.web.web_origins import check_web_page, cors
@@ -54,6 +53,14 @@ class LivePage:
     sign_in: Callable[[], Response]
 
 
+class _App(Flask):
+    """Flask, whose views are all synchronous: it asks that anew of each function that it calls."""
+
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """The function as it is."""
+        return func
+
+
 def create_app(page: LivePage | None = None) -> Flask:
     """The application for one worker, from the environment and the rules file; RulesError if they cannot be used."""
     set_up_logging(verbose=False)
@@ -67,7 +74,7 @@ def create_app(page: LivePage | None = None) -> Flask:
 
 def make_app(worker: WorkerState, page: LivePage | None = None) -> Flask:
     """The application over a worker's state."""
-    app = App("proxy")
+    app = _App("proxy", static_folder=None)
     app.request_class = ClientRequest
     all_views = _views() if page is None else {**_views(), **page.views}
     app.url_map = _url_map(tuple(all_views))
@@ -213,8 +220,7 @@ def _closing(response: Response) -> Response:
     """After every view: when the answer is all out, or nobody takes it any more, the request has ended."""
     ctx = request_context()
     _mask(response, ctx.secrets)
-    if ctx.cors:
-        response.headers.update(ctx.cors)
+    response.headers.update(ctx.cors)
     add_id(response.headers, ctx.id, in_messages=ctx.in_messages)
     length = 0 if response.is_streamed else response.content_length or 0
     response.call_on_close(partial(_ended, ctx, response.status_code, length))
@@ -251,9 +257,6 @@ def _mask(response: Response, secrets: tuple[str, ...]) -> None:
         masked = mask_body(mask, response.status_code, data)
         if masked is not data:
             response.set_data(masked)
-    values = "\n".join([value for _, value in response.headers])
-    if mask.text(values) is values:
-        return
     for name, value in [*response.headers]:
         if (masked_value := mask.text(value)) is not value:
             response.headers[name] = masked_value

@@ -43,7 +43,6 @@ from proxy.worker.state import WorkerState
 
 # Under this name the worker gives a request's turn to compute (server/wsgi_answer.py).
 TURN = "tool_proxy.turn"
-_LIVE_PAGE = frozenset(route.path for route in LIVE_PAGE)
 _WITH_BODY = frozenset(("POST", "PUT"))
 
 
@@ -127,9 +126,7 @@ def is_of_live_page(request: Request) -> bool:
     `admin_access.check_page`.
     """
     route = find_route(request)
-    if route is None or route.path not in _LIVE_PAGE:
-        return False
-    return is_of_own_page(request.environ)
+    return route in LIVE_PAGE and is_of_own_page(request.environ)
 
 
 def authenticate(route: Route, environ: Mapping[str, Any], context: RequestContext) -> Identity:

@@ -46,14 +46,7 @@ from proxy.upstream.passthrough import PassthroughResponse, pass_through
 from proxy.upstream.paths import CHAT_COMPLETIONS
 from proxy.upstream.responses import error_of_response
 from proxy.web.activity_record import begin_activity, note_sent
-from proxy.web.context import (
-    PlainResponse,
-    PreparedRequest,
-    RequestContext,
-    current_request,
-    json_response,
-    request_context,
-)
+from proxy.web.context import PreparedRequest, RequestContext, current_request, json_response, request_context
 from proxy.web.headers import JSON_TYPE, STREAM_HEADERS, STREAM_TYPE
 from proxy.web.passed_body import PassedBody
 from proxy.web.prepare import model_server
@@ -96,7 +89,7 @@ def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[st
     if ending is not None and not settings.observe:
         ctx.outcome.stop_loop()
         data = render_limit_answer(ending, prepared.dialect, stream=chat.stream)
-        return PlainResponse(data, 200, list(STREAM_HEADERS)) if chat.stream else json_response(data)
+        return Response(data, 200, list(STREAM_HEADERS)) if chat.stream else json_response(data)
     if chat.stream:
         ctx.take_stream()
     begin_activity(ctx)
@@ -109,7 +102,7 @@ def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[st
     headers = [*STREAM_HEADERS, *ctx.outcome.headers]
     content_type = ctx.outcome.content_type or STREAM_TYPE
     masking = body_masking(mask_of(ctx.secrets), 200, content_type)
-    response = PlainResponse(_sent(ctx, chain((first,), parts), masking), 200, headers, content_type=content_type)
+    response = Response(_sent(ctx, chain((first,), parts), masking), 200, headers, content_type=content_type)
     response.call_on_close(parts.close)
     hand_over = environ.get(HAND_OVER)
     if hand_over is not None:
@@ -135,8 +128,7 @@ def _whole(ctx: RequestContext, parts: Iterator[bytes]) -> Response:
     body = b"".join(parts)
     ctx.first_byte = time.monotonic()
     note_sent(ctx, body)
-    headers = [("Content-Type", ctx.outcome.content_type or JSON_TYPE), *ctx.outcome.headers]
-    response = PlainResponse(body, 200, headers)
+    response = Response(body, 200, [("Content-Type", ctx.outcome.content_type or JSON_TYPE), *ctx.outcome.headers])
     if ctx.outcome.audit and not ctx.outcome.observe:
         response.headers["X-Tool-Proxy-Fixes"] = as_header(ctx.outcome.audit)
     return response
@@ -362,9 +354,7 @@ class _Engines:
             # A model that is made to call writes the arguments at once, also where the prompt has opened a thought.
             maybe = None if apart is None else replace(apart, begun="", unknown=True)
             return Engine(replace(task, forced=forced, one_call=True, thoughts=maybe))
-        if self.hold_broken:
-            task = replace(task, hold_broken=True)
-        return Engine(task)
+        return Engine(replace(task, hold_broken=self.hold_broken))
 
 
 def _plan(prepared: PreparedRequest, server: _ServerOfRequest, heal: HealPlan) -> Plan:

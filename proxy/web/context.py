@@ -9,7 +9,6 @@ from typing import Any
 
 from flask import Request, Response
 from flask.globals import request_ctx
-from werkzeug.datastructures import Headers
 
 from proxy.activity.recording import Recording
 from proxy.config.api_keys import ClientKey
@@ -156,22 +155,9 @@ class ClientRequest(Request):
     """
 
     context: RequestContext
-    # There are none, and Flask asks for them several times.
-    blueprints: list[str] = []  # noqa: RUF012 (nobody changes it)
 
     def __init__(self, environ: dict[str, Any]) -> None:
         super().__init__(environ, populate_request=False)
-
-
-class PlainResponse(Response):
-    """An answer that has a body and names no other place: its headers leave as they are.
-
-    Flask's own makes them anew, to write URLs in them and to leave out what an answer without a body may not have.
-    """
-
-    def get_wsgi_headers(self, environ: Any) -> Headers:
-        """The headers as they are."""
-        return self.headers
 
 
 def current_request() -> ClientRequest:
@@ -188,4 +174,4 @@ def request_context() -> RequestContext:
 
 def json_response(data: bytes, status: int = 200) -> Response:
     """A JSON answer of these very bytes."""
-    return PlainResponse(data, status, content_type=JSON_TYPE)
+    return Response(data, status, content_type=JSON_TYPE)

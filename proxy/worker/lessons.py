@@ -13,7 +13,6 @@ from proxy.codec.json_text import JsonObject, dump_json, load_json
 from proxy.worker.shared_memory import Memory
 
 _MAX_MODELS = 256
-_NONE: frozenset[str] = frozenset()
 
 
 class Lessons:
@@ -27,10 +26,7 @@ class Lessons:
 
     def of(self, model: str) -> frozenset[str]:
         """The healings that a model needs, as far as they were learnt."""
-        models = self._all()
-        if not models:
-            return _NONE
-        learnt = as_list(models.get(model))
+        learnt = as_list(self._all().get(model))
         return frozenset(word for word in learnt if isinstance(word, str))
 
     def add(self, model: str, ids: Iterable[str]) -> bool:
@@ -53,8 +49,6 @@ class Lessons:
                 self._read = as_object(load_json(data or b"{}"))
                 self._number = number
             read = self._read
-        if not read:
-            return read
         if read.get("generation") != self._memory.generation():
             return {}
         return as_object(read.get("models"))

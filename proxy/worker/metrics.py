@@ -7,7 +7,7 @@ choose are bounded: so many of each, the others are `other`.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
@@ -118,8 +118,6 @@ class RequestSample:
 
 def upstream_kind(error: BaseException | None) -> str:
     """The kind of a model server's failure; "" for all other errors."""
-    if error is None:
-        return ""
     return next((kind for type_, kind in _KINDS if isinstance(error, type_)), "")
 
 
@@ -144,7 +142,7 @@ def count(counters: SharedCounters, ended: RequestSample) -> None:
     numbers |= _observed("request_duration_seconds", ended.dialect, ended.seconds)
     if ended.first_byte is not None:
         numbers |= _observed("time_to_first_byte_seconds", ended.dialect, ended.first_byte)
-    for group, durations in _durations(ended.times):
+    for group, durations in _durations(ended.times).items():
         numbers |= _all_observed(group, ended.dialect, durations)
     counters.add({name: number for name, number in numbers.items() if number})
 
@@ -214,7 +212,6 @@ def _short_label(name: str) -> str:
     return redact(printable(name, "?").encode()[:MAX_NAME]).decode("utf-8", "ignore")
 
 
-@lru_cache(maxsize=4096)
 def counter_name(group: str, *labels: str) -> str:
     """The name of a counter in the memory: its group, and the values of its labels."""
     return SPLIT.join((group, *labels))
@@ -227,23 +224,22 @@ def _observed(group: str, dialect: str, seconds: float) -> dict[str, float]:
     return {buckets[bisect_left(bounds, seconds)]: 1, total: seconds}
 
 
-def _durations(times: EventTimes) -> Iterator[tuple[str, Durations]]:
-    """The histogram of each of them that has any."""
-    all_of_them = (
-        ("upstream_first_event_seconds", times.first),
-        ("added_first_event_seconds", times.added_first),
-        ("upstream_event_gap_seconds", times.gap),
-        ("added_event_seconds", times.added),
-        ("held_seconds", times.held),
-        ("repair_seconds", times.repair),
-    )
-    for group, durations in all_of_them:
-        if durations.counts:
-            yield group, durations
+def _durations(times: EventTimes) -> Mapping[str, Durations]:
+    """The histogram of each of them."""
+    return {
+        "upstream_first_event_seconds": times.first,
+        "added_first_event_seconds": times.added_first,
+        "upstream_event_gap_seconds": times.gap,
+        "added_event_seconds": times.added,
+        "held_seconds": times.held,
+        "repair_seconds": times.repair,
+    }
 
 
 def _all_observed(group: str, dialect: str, durations: Durations) -> dict[str, float]:
     """Many observations, each in the one bucket that it falls into."""
+    if not any(durations.counts):
+        return {}
     *buckets, total = _histogram_names(group, dialect, durations.bounds)
     return {**dict(zip(buckets, durations.counts, strict=True)), total: durations.total}
 

@@ -8,6 +8,7 @@ one byte; the kernel lets that go when the worker dies, however it does, and the
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import mmap
@@ -15,7 +16,7 @@ import struct
 import threading
 import time
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 
 # Counters: how many there are, then each as its value, the length of its name, and the name, whose parts are split so.
@@ -59,20 +60,19 @@ class SharedCounters:
         self._groups: dict[str, int] = {}
         self._row: int | None = None
         self._held: dict[int, int] = {}
-        self._locked = Locked(threading.Lock(), fd, _LOCK)
+        self._one = threading.Lock()
 
     def add(self, numbers: Mapping[str, float]) -> None:
         """Add to counters; a new name is a new counter, as long as there is room."""
-        known, memory = self._offsets, self._map
-        with self._locked:
+        with self._locked():
             for name, more in numbers.items():
-                offset = known[name] if name in known else self._offset_of(name)
+                offset = self._offset_of(name)
                 if offset is not None:
-                    _VALUE.pack_into(memory, offset, _VALUE.unpack_from(memory, offset)[0] + more)
+                    _VALUE.pack_into(self._map, offset, self._value(offset) + more)
 
     def values(self) -> dict[str, float]:
         """All counters."""
-        with self._locked:
+        with self._locked():
             self._learn()
             return {name: self._value(offset) for name, offset in self._offsets.items()}
 
@@ -82,7 +82,7 @@ class SharedCounters:
         """
         if name in self._offsets:
             return True
-        with self._locked:
+        with self._locked():
             self._learn()
             full = name not in self._offsets and self._groups.get(name.partition(SPLIT)[0], 0) >= most
             return not full and self._offset_of(name) is not None
@@ -90,7 +90,7 @@ class SharedCounters:
     def knows(self, name: str) -> bool:
         """True if there is such a counter."""
         if name not in self._offsets:
-            with self._locked:
+            with self._locked():
                 self._learn()
         return name in self._offsets
 
@@ -99,7 +99,7 @@ class SharedCounters:
 
         Returns False, and takes none, if all workers together would then hold more than `limit`; 0 is no limit.
         """
-        with self._locked:
+        with self._locked():
             which = _digest(name)
             if limit and self._total(which) + more > limit:
                 return False
@@ -111,7 +111,7 @@ class SharedCounters:
 
     def held(self, name: str) -> int:
         """The number of `name` that the workers that live have under way, all together."""
-        with self._locked:
+        with self._locked():
             return self._total(_digest(name))
 
     def rate_limit(self, name: str, per_minute: int, seconds: float | None = None) -> float:
@@ -119,7 +119,7 @@ class SharedCounters:
 
         The window slides over 60 seconds. `seconds` are those of a clock that all workers share.
         """
-        with self._locked:
+        with self._locked():
             second = int(time.monotonic() if seconds is None else seconds)
             offset = self._minute(_digest(name), second)
             counts = self._counts(offset, second)
@@ -133,6 +133,9 @@ class SharedCounters:
                 if remaining > 0:
                     return float(at + 1)
             return float(_SECONDS)
+
+    def _locked(self) -> contextlib.AbstractContextManager[None]:
+        return locked(self._one, self._fd, _LOCK)
 
     def _value(self, offset: int) -> float:
         value: float = _VALUE.unpack_from(self._map, offset)[0]
@@ -242,33 +245,20 @@ class SharedCounters:
         return counts[passed:] + [0] * passed
 
 
-class Locked:
+@contextlib.contextmanager
+def locked(one: threading.Lock, fd: int | None, byte: int) -> Iterator[None]:
     """One thread of one worker at a time, by a byte of a file (none is a memory of this process alone).
 
     The lock of a worker that dies is free.
     """
-
-    def __init__(self, one: threading.Lock, fd: int | None, byte: int) -> None:
-        self._one = one
-        self._fd = fd
-        self._byte = byte
-
-    def __enter__(self) -> None:
-        self._one.acquire()
-        if self._fd is None:
-            return
+    with one:
+        if fd is not None:
+            lock(fd, byte)
         try:
-            lock(self._fd, self._byte)
-        except BaseException:
-            self._one.release()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            if self._fd is not None:
-                fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, self._byte)
+            yield
         finally:
-            self._one.release()
+            if fd is not None:
+                fcntl.lockf(fd, fcntl.LOCK_UN, 1, byte)
 
 
 def lock(fd: int, byte: int) -> None:

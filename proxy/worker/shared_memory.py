@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from proxy.worker.shared_counters import Locked, SharedCounters
+from proxy.worker.shared_counters import SharedCounters, locked
 
 # The master makes it of this size: two numbers, the rules with their path and keys, one line of text, what was
 # learnt of the models, and the counters.
@@ -64,12 +64,11 @@ class Memory:
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """One thread of one worker at a time reads the file and writes here; the lock of one that dies is free."""
-        return Locked(self._one, self._fd, _LOCK)
+        return locked(self._one, self._fd, _LOCK)
 
     def generation(self) -> int:
         """The number of times that rules were published. Cheap: asked before each request."""
-        number: int = _NUMBER.unpack_from(self._map, _RULES)[0]
-        return number
+        return self._rules.number()
 
     def published(self) -> Published:
         """The files that were published last; before that empty ones."""

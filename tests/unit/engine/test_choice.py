@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from proxy.engine.choice import Choice
@@ -24,7 +23,7 @@ def new_choice(**given: Any) -> Choice:
     return Choice(
         number=0,
         scanner=new_scanner(),
-        new_reasoning_scanner=partial(new_scanner, mode=REASONING),
+        reasoning_scanner=new_scanner(mode=REASONING),
         repairer=repairer,
         new_id=lambda index, *_: f"new{index}",
         limits=CallLimits(),
@@ -155,7 +154,7 @@ def test_a_call_that_cannot_be_finished_fails_the_reply() -> None:
     feed(choice, tool_calls=[piece(0, '{"command": "l', "bash", "a")])
     feed(choice, "stop")
     assert isinstance(choice.end()[-1], Failed)
-    assert [dict(counts) for counts in choice.refused if counts] == [{"half_call": 1}]
+    assert choice.refused == {"half_call": 1}
 
 
 def test_a_call_without_what_its_tool_requires_is_counted() -> None:

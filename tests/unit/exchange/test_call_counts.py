@@ -97,8 +97,7 @@ CASES: dict[str, tuple[bytes, Callable[[], list[bytes]]]] = {
     "text by the lane, in Messages": (BEGUN, texts),
     "text": (BEGUN, texts),
     "text with line ends": (BEGUN, lines),
-    # What reads a call in it is made with its first piece.
-    "reasoning": (ROLE.raw + chunk(delta(reasoning="So")).raw, thoughts),
+    "reasoning": (ROLE.raw, thoughts),
     "a live string": (ROLE.raw + OPENED, live),
     "a live string by the lane": (ROLE.raw + OPENED, live),
     "a live string by the lane, in Messages": (ROLE.raw + OPENED, live),

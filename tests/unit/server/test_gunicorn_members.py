@@ -8,11 +8,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from gunicorn import util
@@ -24,8 +21,6 @@ from gunicorn.http.parser import RequestParser
 from gunicorn.http.unreader import Unreader
 from gunicorn.workers.base import Worker as BaseWorker
 from gunicorn.workers.gthread import PollableMethodQueue, TConn, ThreadWorker
-
-from proxy.server.wsgi_answer import Response
 
 PACKAGE = Path(__file__).parents[3] / "proxy"
 METHODS = {
@@ -105,28 +100,6 @@ def test_all_that_our_worker_uses_is_looked_for() -> None:
 @pytest.mark.parametrize(("name", "parameters"), METHODS_OF_A_RESPONSE.items())
 def test_a_method_of_a_response_takes_what_our_worker_gives(name: str, parameters: str) -> None:
     assert " ".join(inspect.signature(getattr(wsgi.Response, name)).parameters) == parameters
-
-
-@pytest.mark.parametrize("status", ["200 OK", "204 No Content"])
-@pytest.mark.parametrize("version", [(1, 0), (1, 1)])
-@pytest.mark.parametrize(
-    "headers",
-    [[("A", "b")], [("Content-Length", "3")], [("Connection", "upgrade"), ("Upgrade", "websocket")]],
-    ids=["no length", "a length", "an upgrade"],
-)
-@pytest.mark.parametrize("closes", [False, True])
-def test_the_head_of_an_answer_is_gunicorns(
-    monkeypatch: pytest.MonkeyPatch, status: str, version: tuple[int, int], headers: list[Any], closes: bool
-) -> None:
-    monkeypatch.setattr(time, "time", lambda: 1_764_175_355.75)
-    request: Any = SimpleNamespace(method="POST", version=version, should_close=lambda: closes)
-    nobody: Any = SimpleNamespace()
-    heads = []
-    for kind in (wsgi.Response, Response):
-        response = kind(request, nobody, nobody)
-        response.start_response(status, headers)
-        heads.append(response.default_headers())
-    assert heads[0] == heads[1]
 
 
 @pytest.mark.parametrize(("name", "parameters"), METHODS_OF_A_CONNECTION.items())
