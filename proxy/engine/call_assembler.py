@@ -25,7 +25,7 @@ from proxy.engine.release_policy import ReleasePolicy, release_policy
 from proxy.repair.repairer import Repairer
 
 # Empty objects behind each other.
-_EMPTY_OBJECTS = re.compile(r"(?:\s*+\{\s*+\})*+")
+_EMPTY_OBJECTS = re.compile(r"(?>(?:\s*+\{\s*+\})*)")
 
 
 _LIMITS = CallLimits()

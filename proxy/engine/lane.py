@@ -22,7 +22,7 @@ from proxy.formats.grammar import PLAIN_ESCAPE
 ANY_TEXT = re.compile(rb'(?:[^"\\\x00-\x1f]++|%b)++' % PLAIN_ESCAPE)
 # What goes on a string of a call's arguments, which are themselves in a string: `\\n` is its escape of a line end, and
 # `\\\"` that of a quotation mark, while `\"` would end it.
-IN_STRING = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\\\(?:[nrtbf/]|\\\\|\\"|u[0-9a-fA-F]{4}))++')
+IN_STRING = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\\\[nrtbf/]|\\\\\\\\|\\\\\\"|\\\\u%b)++' % (rb"[0-9a-fA-F]" * 4))
 # A string of JSON, whatever it says.
 _ANY_STRING = rb'[^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+'
 _START, _END = b"data: ", b"\n\n"

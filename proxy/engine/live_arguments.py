@@ -28,7 +28,7 @@ from proxy.tools.validator import same, violations
 from proxy.transitions import next_state
 
 # The inside of a string with its whole escapes, as RFC 8259 has them (section 7).
-_WITHIN_STRING = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+')
+_WITHIN_STRING = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u%b)*+' % (rb"[0-9a-fA-F]" * 4))
 _ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPE_LENGTH = {b"u": 6}
 _NOT_BLANK = re.compile(rb"[^ \t\r\n]")

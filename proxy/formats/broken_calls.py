@@ -38,7 +38,7 @@ _OPENERS = sorted(_CLOSERS, key=len, reverse=True)
 _HEAD = 128
 # What may stand behind a call's last word: blanks, brackets, and tags and tokens that close something.
 _CLOSER = re.compile(r"(?:</[^<>\n]{1,60}>|<[|｜][^<>\n]{1,60}>|<[^<>\n]{1,60}[|｜]>|\[/\w{1,30}\])\Z")
-_BEHIND = re.compile(r"(?:[\s\]}]|</[^<>\n]{1,60}>|<[|｜][^<>\n]{1,60}>|<[^<>\n]{1,60}[|｜]>|\[/\w{1,30}\])*+")
+_BEHIND = re.compile(r"(?>(?:[\s\]}]|</[^<>\n]{1,60}>|<[|｜][^<>\n]{1,60}>|<[^<>\n]{1,60}[|｜]>|\[/\w{1,30}\])*)")
 _BEGUN = re.compile(r"(?:<[^<>\n]{0,60}|\[/?\w{0,30})?\Z")
 _BRACKETS = " \t\r\n]}"
 _MAX_CLOSER = 64
@@ -168,7 +168,7 @@ class BrokenCalls:
         call = self._call
         if call is None or call.end < 0 or not self._kept:
             return ""
-        return call.tool if _is_whole(text(call.start, self._kept[-1].end), call) else ""
+        return call.tool if _is_all_of(text(call.start, self._kept[-1].end), call) else ""
 
     def _keeps(self, piece: Piece) -> bool:
         if self._call is None or self.state is not _WAITING:
@@ -228,7 +228,7 @@ def _is_meant(candidate: Candidate, refusal: NotACall | None) -> bool:
     return refusal is None or refusal.rejection in _MEANT
 
 
-def _is_whole(text: str, call: BrokenCall) -> bool:
+def _is_all_of(text: str, call: BrokenCall) -> bool:
     """Whether a text from the beginning of the call to the end of the reply is nothing but the call."""
     core = _without_closers(text)
     if any(closer in core for closer in call.closers):

@@ -414,7 +414,7 @@ def _plain(formats: Iterable[Format]) -> re.Pattern[bytes]:
         rb'%b(?![%b"\\]|\Z)' % (re.escape(first), re.escape(b"".join(sorted(following))))
         for first, following in sorted(seconds.items())
     )
-    return re.compile(b"(?:%b)++" % b"|".join((others, PLAIN_ESCAPE, *harmless)))
+    return re.compile(b"(?>(?:%b)+)" % b"|".join((others, PLAIN_ESCAPE, *harmless)))
 
 
 def _first_two(formats: Iterable[Format]) -> dict[bytes, set[bytes]]:

@@ -42,11 +42,11 @@ def opener_runs(openers: Iterable[bytes], firsts: Collection[bytes]) -> re.Patte
     # What is closed by a bracket ends at one, and is weak evidence where it stands alone.
     inner = {**dict.fromkeys(whole, b""), **dict.fromkeys(encoded(*WEAK_MARKERS), b"(?!%b\\])" % _BLANKS)}
     within = b"(?:%b%b)" % (_BLANKS, branching(inner))
-    behind = b"(?:%b{%d}|%b{0,%d}+%b(?=<%b))" % (within, MAX_NESTED, within, MAX_NESTED - 1, _BLANKS, _NO_END)
+    behind = b"(?:%b{%d}|(?>%b{0,%d})%b(?=<%b))" % (within, MAX_NESTED, within, MAX_NESTED - 1, _BLANKS, _NO_END)
     deep = branching(dict.fromkeys(whole, b"")) + behind
     # It is refused at its beginning, and its other bytes are prose.
     half = b"(?P<half>%b)(?=%b)" % (branching(dict.fromkeys(halves, b"")) if halves else b"(?!)", _NO_END)
-    return re.compile(b"(?:(?:%b|%b)%b){1,%d}+" % (deep, half, _MORE, _MOST))
+    return re.compile(b"(?>(?:(?:%b|%b)%b){1,%d})" % (deep, half, _MORE, _MOST))
 
 
 @dataclass(frozen=True, slots=True)

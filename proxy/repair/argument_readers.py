@@ -32,8 +32,8 @@ _BLANKS = re.compile(r"\s*")
 _MEMBER = re.compile(r'\s*"(?!\s*[{\[])(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
 # A string, also one that never ends, and what follows a comment that never ends, stay as they are.
 _COMMENT = re.compile(
-    r"""("(?:[^"\\]|\\.)*+(?:"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z)|/\*(?:[^*]|\*(?!/))*+\Z)"""
-    r"|(?<![\w.)\]])//[^\n]*|/\*(?:[^*]|\*(?!/))*+\*/",
+    r"""("(?:[^"\\]|\\.)*+(?:"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z)|/\*(?>(?:[^*]++|\*(?!/))*)\Z)"""
+    r"|(?<![\w.)\]])//[^\n]*|/\*(?>(?:[^*]++|\*(?!/))*)\*/",
     re.DOTALL,
 )
 # What goes on within an object.
@@ -262,7 +262,7 @@ def _without_comments(text: str, hints: Hints) -> Json:
     marks = _DOUBLE_MARK
     if text.lstrip("{ \t\r\n").startswith("'"):
         marks = _ANY_MARK
-    comments = (found.group() for found in _COMMENT.finditer(text) if not found.group(1))
+    comments = (match.group() for match in _COMMENT.finditer(text) if not match.group(1))
     if any(map(marks.search, comments)):
         return None
     return _changed(text, _bare(text))

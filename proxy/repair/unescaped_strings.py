@@ -49,7 +49,7 @@ _STRICT_STRING = {mark: re.compile(rf"{mark}((?:[^{mark}\\]|\\.)*+){mark}", re.D
 _NEAR = 32
 _QUOTED_TWO_WAYS = "where a string ends can be read in two ways"
 _SCALAR = re.compile(r"[^\s,:{}\[\]\"']+")
-_CLOSERS = re.compile(r"(?:[ \t\r\n]*+(?:,[ \t\r\n]*+)?[}\]])*+[ \t\r\n]*+")
+_CLOSERS = re.compile(r"(?>(?:[ \t\r\n]*+(?:,[ \t\r\n]*+)?[}\]])*)[ \t\r\n]*+")
 # Another key behind a mark, whatever brackets and commas stand between: `"}, {"path":`, `"},, "path":`, `" {"path":`.
 _MORE_KEYS = re.compile(
     r"""(?:[ \t\r\n]*+[,;}\]]|[ \t\r\n]++\{)[ \t\r\n,;:{}\[\]]*+"""
@@ -206,11 +206,11 @@ class _Parser:
         return values
 
     def _key(self) -> str:
-        found = _KEY.match(self._text, self._pos)
-        if found is None:
+        match = _KEY.match(self._text, self._pos)
+        if match is None:
             raise ValueError("a key was expected")
-        self._pos = found.end()
-        return found.group(2)
+        self._pos = match.end()
+        return match.group(2)
 
     def _member(self, frame: _Object, key: str) -> Json:
         if self._next() not in _MARK:
@@ -229,11 +229,11 @@ class _Parser:
             return self._array(_Array(_flat(part.items for part in parts), parent))
         if here in _MARK:
             return self._strict_string()
-        found = _SCALAR.match(self._text, self._pos)
-        if found is None:
+        match = _SCALAR.match(self._text, self._pos)
+        if match is None:
             raise ValueError("a value was expected")
-        self._pos = found.end()
-        return read_literal(found.group())
+        self._pos = match.end()
+        return read_literal(match.group())
 
     def _array(self, frame: _Array) -> list[Json]:
         items: list[Json] = []
@@ -255,11 +255,11 @@ class _Parser:
 
     def _strict_string(self) -> str:
         """A string that must have its backslashes."""
-        found = _STRICT_STRING[self._next()].match(self._text, self._pos)
-        if found is None:
+        match = _STRICT_STRING[self._next()].match(self._text, self._pos)
+        if match is None:
             raise ValueError("a string does not end")
-        self._pos = found.end()
-        return self._unescaped(found.group(1))
+        self._pos = match.end()
+        return self._unescaped(match.group(1))
 
     def _unescaped(self, inside: str) -> str:
         if has_doubtful_path(inside):
@@ -279,22 +279,22 @@ class _Parser:
             self._refuse_other_delimiter(mark, frame)
         start = self._pos + len(delimiter)
         marks, backslashes = 0, -1
-        for found in _MARK[mark].finditer(self._text, start):
-            if found.group() == "\\\\":
-                backslashes = found.end()
-            if found.group() != mark:
+        for match in _MARK[mark].finditer(self._text, start):
+            if match.group() == "\\\\":
+                backslashes = match.end()
+            if match.group() != mark:
                 continue
-            end = self._end_at(found.start(), delimiter, frame)
+            end = self._end_at(match.start(), delimiter, frame)
             if end is not None:
-                self._pos = found.start() + len(delimiter)
-                return self._ended(end, self._text[start : found.start()], delimiter, marks)
-            if found.start() == backslashes:
+                self._pos = match.start() + len(delimiter)
+                return self._ended(end, self._text[start : match.start()], delimiter, marks)
+            if match.start() == backslashes:
                 raise ValueError("a mark behind two backslashes can be read in two ways")
             if delimiter == mark:
-                self._refuse_second_reading(found.end(), frame, paired=marks % 2 == 0)
-                self._refuse_key(found.start(), frame, outside=marks % 2 == 1)
+                self._refuse_second_reading(match.end(), frame, paired=marks % 2 == 0)
+                self._refuse_key(match.start(), frame, outside=marks % 2 == 1)
             else:
-                self._refuse_more_keys(found.start(), delimiter)
+                self._refuse_more_keys(match.start(), delimiter)
             marks += 1
         raise ValueError("a string does not end")
 
