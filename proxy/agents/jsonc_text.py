@@ -249,8 +249,8 @@ class _Reader:
         return self._matched(_PLAIN, "a value")
 
     def _matched(self, pattern: re.Pattern[str], what: str) -> Node:
-        found = pattern.match(self.text, self.at)
-        if found is None:
+        match = pattern.match(self.text, self.at)
+        if match is None:
             raise ValueError(f"{what} is missing at character {self.at}")
-        self.at = found.end()
-        return Node(json.loads(found[0]), found.start(), found.end())
+        self.at = match.end()
+        return Node(json.loads(match[0]), match.start(), match.end())

@@ -53,7 +53,7 @@ def in_the_way(text: str, file: File) -> list[tuple[str, ...]]:
     return [path for path in file.without if _has(content, path)]
 
 
-def left(text: str, file: File) -> list[tuple[str, ...]]:
+def other_models(text: str, file: File) -> list[tuple[str, ...]]:
     """The models that the file says for a part of the agent, by their paths, but for those of the proxy. Raises
     NotMergeableError.
     """

@@ -41,8 +41,8 @@ def _gaps(text: str) -> Iterator[slice]:
 
 
 def _line_end(text: str, at: int) -> int:
-    found = _LINE.match(text, at)
-    return at if found is None else found.end()
+    match = _LINE.match(text, at)
+    return at if match is None else match.end()
 
 
 def _tokens(text: str) -> Iterator[yaml.Token]:

@@ -117,7 +117,7 @@ def read_json(
     """
     try:
         value: Json = json.loads(
-            text, object_pairs_hook=pairs, parse_constant=_refuse, parse_float=_verbatim, parse_int=_whole
+            text, object_pairs_hook=pairs, parse_constant=_refuse, parse_float=_verbatim, parse_int=_integer
         )
     except RecursionError:
         raise ValueError("nested too deeply") from None
@@ -132,7 +132,7 @@ def _verbatim(text: str) -> float:
     return number
 
 
-def _whole(text: str) -> int | float:
+def _integer(text: str) -> int | float:
     if len(text) < _MAX_DIGITS:
         return int(text)
     return _verbatim(text)

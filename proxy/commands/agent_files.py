@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.agents.configuration import File
-from proxy.agents.merging import dotted, in_the_way, left, merged
+from proxy.agents.merging import dotted, in_the_way, merged, other_models
 from proxy.agents.spans import NotMergeableError
 from proxy.codec.json_text import load_json
 from proxy.commands.exit_status import CommandError, Status
@@ -132,7 +132,7 @@ class AgentFiles:
             text = (before or b"").decode()
             removed = ", ".join(map(dotted, in_the_way(text, file)))
             note = f"; taken out, as it would win over the proxy: {removed}" if removed else ""
-            remaining = ", ".join(map(dotted, left(text, file)))
+            remaining = ", ".join(map(dotted, other_models(text, file)))
             if remaining:
                 note += f"; left, though it goes past the proxy there: {remaining}"
             return before, merged(text, file).encode(), note

@@ -180,7 +180,7 @@ def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bo
         data = _streamed(captured, reply)
         swallowed = reply.swallowed
     else:
-        data = _whole(captured, engine, options, crashes, record)
+        data = _complete_answer(captured, engine, options, crashes, record)
         swallowed = _is_empty(captured.body)
     healing = _healed_otherwise(captured, rules, crashes)
     failures = tuple(f"{type(error).__name__}: {error}" for error in crashes)
@@ -276,7 +276,7 @@ def _streamed(captured: Captured, reply: StreamReply) -> bytes:
     return data + end
 
 
-def _whole(
+def _complete_answer(
     captured: Captured, engine: Engine, options: ChatOptions, crashes: list[Exception], record: ReplyRecord
 ) -> bytes:
     failure: ProxyError

@@ -244,8 +244,8 @@ class Choice(TextCalls):
         """Look for a call in the reasoning, as long as there is nothing else: what was only thought is not meant."""
         if delta.reasoning and self.scanner.marks.fresh:
             # The server tells thoughts from the text, in which nothing but blanks has come before them.
-            self.scanner.told_apart()
-            self._held.told_apart()
+            self.scanner.reasoning_is_separate()
+            self._held.reasoning_is_separate()
         if delta.calls or delta.text.strip():
             self.reasoning_scanner = None
         elif self.reasoning_scanner is not None and delta.reasoning:

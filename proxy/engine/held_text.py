@@ -150,7 +150,7 @@ class HeldText:
         self._blanks = ""
         self._unopened_left = 0
 
-    def told_apart(self) -> None:
+    def reasoning_is_separate(self) -> None:
         """The server tells thoughts from the text, of which nothing but blanks has come: it is text."""
         self._move(ModeStep.TELL_APART)
         self._unopened_left = 0

@@ -168,7 +168,7 @@ class Attempt:
             return
         # All of it is repaired at once, its thoughts may be counted by the server, and it may be kept.
         yield from self._exchange.wait.on_a_thread()
-        answered = self._measured(self._observed if exchange.observe else self._whole, whole)
+        answered = self._measured(self._observed if exchange.observe else self._complete_answer, whole)
         if self.withheld:
             self._unsent = answered
             return
@@ -433,7 +433,7 @@ class Attempt:
             self._times.held.add(now - self._held_since)
             self._held_since = NEVER
 
-    def _whole(self, body: bytes) -> bytes:
+    def _complete_answer(self, body: bytes) -> bytes:
         """A whole answer: as the stream that the client asked for, or whole."""
         exchange, request = self._exchange, self._exchange.request
         answer = read_whole(body)

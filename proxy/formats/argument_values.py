@@ -108,7 +108,7 @@ def _without_tags(value: str, following: str) -> str:
     at = value.rfind(_END)
     if at < 0:
         return value
-    found = _RESIDUE.match(value, at)
-    if found is None or found.group(1) != following:
+    match = _RESIDUE.match(value, at)
+    if match is None or match.group(1) != following:
         return value
     return value[:at].rstrip()

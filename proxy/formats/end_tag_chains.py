@@ -255,7 +255,7 @@ def _end_tags(cursor: Cursor, markup: Markup, due: int) -> Parsing[tuple[EndTag,
     outermost = Level.VALUE.value
     while len(tags) < MAX_CHAIN:
         resume = cursor.pos
-        if (yield from cursor.maybe(_between(cursor, _is_whole(tags, markup, due)))) is None:
+        if (yield from cursor.maybe(_between(cursor, _is_complete(tags, markup, due)))) is None:
             break
         start = cursor.pos
         mark = yield from _closing(cursor, markup)
@@ -267,7 +267,7 @@ def _end_tags(cursor: Cursor, markup: Markup, due: int) -> Parsing[tuple[EndTag,
     return tuple(tags)
 
 
-def _is_whole(tags: list[EndTag], markup: Markup, due: int) -> bool:
+def _is_complete(tags: list[EndTag], markup: Markup, due: int) -> bool:
     """Whether these end tags close all that must be closed. Without a wrapper it is not known what comes."""
     levels = [each.level for each in tags]
     if markup.called and Level.CALL not in levels:
@@ -422,15 +422,15 @@ def _tag_behind(cursor: Cursor, markup: Markup, all_closed: bool) -> Parsing[Beh
     # A tag that breaks off here is the end of the reply; whether one did before does not matter.
     known, cursor.ends_in_literal = cursor.ends_in_literal, False
     own = yield from cursor.ahead(cursor.maybe(markup.read(cursor)))
-    found = yield from tag_ahead(cursor)
+    tag = yield from tag_ahead(cursor)
     broken_off = cursor.ends_in_literal
     cursor.ends_in_literal |= known
     if own is not None and not own.closing:
         return Behind.NEXT_CALL
-    if found is NO_TAG:
+    if tag is NO_TAG:
         return Behind.REPLY_END if broken_off else Behind.OTHER
-    if found.closing:
+    if tag.closing:
         return Behind.OTHER
-    if found.marked:
+    if tag.marked:
         return Behind.NEXT_CALL
-    return Behind.NEXT_CALL if found.kind in _OPENING_KINDS else Behind.OTHER
+    return Behind.NEXT_CALL if tag.kind in _OPENING_KINDS else Behind.OTHER

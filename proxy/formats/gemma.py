@@ -220,11 +220,11 @@ class _Object:
     def _begins_another(self, start: int, at: int) -> int:
         """Where the key stands if the mark at a position begins the string of another argument; else -1."""
         near = self._cursor.text(max(start, at - _LOOK_BACK), at)
-        found = _OPENS_ANOTHER.search(near)
+        match = _OPENS_ANOTHER.search(near)
         others = self._tool.properties.keys() - self._given
-        if found is None or found.group(1) not in others:
+        if match is None or match.group(1) not in others:
             return -1
-        return at - len(near[found.start() :].encode("utf-8", "surrogatepass"))
+        return at - len(near[match.start() :].encode("utf-8", "surrogatepass"))
 
     def _behind(self, mark: bytes) -> Parsing[_Behind]:
         """What stands here, behind a mark."""

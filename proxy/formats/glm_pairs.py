@@ -62,20 +62,20 @@ def bare_key(cursor: Cursor) -> Parsing[bool]:
 
 def _bare_key(cursor: Cursor) -> Parsing[bool]:
     key = yield from cursor.until(_BEFORE_TAG, MAX_KEY)
-    found = yield from tag_or_none(cursor)
+    tag = yield from tag_or_none(cursor)
     if not key:
         return False
-    return found.closes(_KEY)
+    return tag.closes(_KEY)
 
 
 def _over(cursor: Cursor) -> Parsing[bool]:
     """Whether the call is over."""
     if (yield from ends_here(cursor)):
         return True
-    found = yield from tag_or_none(cursor)
-    if not found.opening:
+    tag = yield from tag_or_none(cursor)
+    if not tag.opening:
         return False
-    return found.kind not in _PAIR
+    return tag.kind not in _PAIR
 
 
 def _key(cursor: Cursor) -> Parsing[str]:

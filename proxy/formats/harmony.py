@@ -64,10 +64,10 @@ def _message(cursor: Cursor, name: str, *, whole_header: bool) -> Parsing[tuple[
     """Read the message to a tool: calls in a wrapper, parameters in tags (Muse), or the JSON of its arguments."""
     tool = cursor.tool(name)
     yield from cursor.blanks()
-    found = yield from tag_or_none(cursor)
-    if found.kind in WRAPPER_KINDS:
+    tag = yield from tag_or_none(cursor)
+    if tag.kind in WRAPPER_KINDS:
         return (yield from read_wrapper(cursor))
-    if found.kind == "parameter":
+    if tag.kind == "parameter":
         return (RawCall(tool, name, dump((yield from parameters(cursor, tool)))),)
     if whole_header:
         return ((yield from _json_call(cursor, tool, name, _MESSAGE_ENDS)),)

@@ -18,7 +18,7 @@ from proxy.codec.json_text import load_json
 from proxy.formats.argument_values import arguments
 from proxy.formats.markers import END_OF_TURN, MARKER_BY_OPENER, MARKER_OPENERS, MARKERS, encoded
 from proxy.formats.shown_closers import TWO_READINGS, Span, goes_on, may_end_elsewhere, span_of
-from proxy.formats.terminators import ends_here, leftover, whole_value
+from proxy.formats.terminators import completed_value, ends_here, leftover
 from proxy.formats.unreadable_calls import past_the_reply
 from proxy.parsing.cursor import (
     MAX_KEY,
@@ -65,7 +65,7 @@ def arguments_value(
     ends = closers or _ends_of(cursor)
     if not _is_enclosed(cursor, tool, ends):
         try:
-            return (yield from _whole(cursor, tool))
+            return (yield from _sure_value(cursor, tool))
         except NotACall as refusal:
             raise unreadable(refusal) from None
     value = yield from _enclosed_value(cursor, tool, closers, ends, tails)
@@ -81,7 +81,7 @@ def nameless_arguments(cursor: Cursor) -> Parsing[bytes]:
     """
     start = cursor.pos
     try:
-        value = yield from whole_value(cursor)
+        value = yield from completed_value(cursor)
         if (yield from cursor.ahead(cursor.maybe(_may_follow(cursor, (), member=True)))):
             return value
         refusal: NotACall = StringGoesOn("a string goes on behind the arguments")
@@ -151,7 +151,7 @@ def _enclosed_value(
     refusal: NotACall | None = None
     value = b""
     try:
-        value = yield from _whole(cursor, tool)
+        value = yield from _sure_value(cursor, tool)
         if (yield from cursor.ahead(cursor.maybe(_may_follow(cursor, closers, member=tails is not NO_TAIL)))):
             if tails is NO_TAIL:
                 yield from cursor.maybe(_surplus(cursor, closers))
@@ -215,10 +215,10 @@ def _goes_on_with_key(cursor: Cursor) -> Parsing[bool]:
     return (yield from cursor.byte()) == b":"
 
 
-def _whole(cursor: Cursor, tool: Tool) -> Parsing[bytes]:
+def _sure_value(cursor: Cursor, tool: Tool) -> Parsing[bytes]:
     """Read a JSON value whose last brackets may be missing, unless it would end in a text then."""
     start = cursor.pos
-    value = yield from whole_value(cursor)
+    value = yield from completed_value(cursor)
     if cursor.void:
         return value
     completed = len(value) > cursor.pos - start
@@ -349,8 +349,8 @@ def _closes_before_it_opens(value: bytes, span: Span) -> bool:
     """Whether an end of the call stands in a text without its opener, and an opener behind that."""
     tags = re.compile(b"|".join(map(re.escape, (span.opener, *span.closers))))
     depth = 0
-    for found in tags.finditer(value):
-        if found.group() != span.opener:
+    for match in tags.finditer(value):
+        if match.group() != span.opener:
             depth -= 1
         elif depth < 0:
             return True

@@ -23,7 +23,7 @@ from proxy.codec.json_text import load_json
 from proxy.formats.argument_values import arguments, read_string
 from proxy.formats.json_arguments import JSON_TAILS, OPEN_TEXT, arguments_value, may_end_in_text, nameless_arguments
 from proxy.formats.sibling_calls import sibling_calls
-from proxy.formats.terminators import ends_here, whole_value
+from proxy.formats.terminators import completed_value, ends_here
 from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing, RawCall, StringGoesOn, Truncated, unreadable
 from proxy.tools.toolset import Tool
 
@@ -331,7 +331,7 @@ def _role_beside_a_call(key: str, here: bytes, members: _Members) -> _Role:
 def _arguments(cursor: Cursor, members: _Members) -> Parsing[bytes]:
     """Read the value of the key for the arguments; by the tool's schema, if it was named before and if need be."""
     if (yield from cursor.byte()) != b"{":
-        return (yield from whole_value(cursor))
+        return (yield from completed_value(cursor))
     if members.name is None:
         return (yield from nameless_arguments(cursor))
     return (yield from arguments_value(cursor, cursor.tool(members.name), tails=JSON_TAILS))

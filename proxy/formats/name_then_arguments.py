@@ -171,10 +171,10 @@ def _arguments(cursor: Cursor, tool: Tool, here: bytes, closers: tuple[bytes, ..
 
 def _tagged_values(cursor: Cursor, tool: Tool) -> Parsing[JsonObject | None]:
     """Read arguments in tags, parameters or GLM's pairs; None, and nothing is read, if none begin here."""
-    found = yield from tag_or_none(cursor)
-    if found.opens(PARAMETER_KINDS):
+    tag = yield from tag_or_none(cursor)
+    if tag.opens(PARAMETER_KINDS):
         return (yield from parameters(cursor, tool))
-    if found.opens((KEY,)):
+    if tag.opens((KEY,)):
         return (yield from glm_pairs(cursor, tool))
     return None
 

@@ -23,10 +23,10 @@ def beginning(buffer: TextBuffer, grammar: Grammar, at: int) -> tuple[Format, ..
     here = buffer.beginning(grammar.longest, at, 1)
     if here is None:
         return ()
-    found = grammar.openers.match(here)
-    if found is not None and len(here) == grammar.longest[here[0]]:
-        return grammar.standing[found.group()]
-    if found is None and here not in grammar.prefixes:
+    match = grammar.openers.match(here)
+    if match is not None and len(here) == grammar.longest[here[0]]:
+        return grammar.standing[match.group()]
+    if match is None and here not in grammar.prefixes:
         return ()
     return grammar.beginning(here[:2])
 

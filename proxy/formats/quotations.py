@@ -116,7 +116,7 @@ def _may_go_on(rest: str) -> bool:
 def quotation(before: str) -> Quotation:
     """The quotations that are open at the end of this text."""
     pre = _is_open(_PRE, before)
-    ends = [0, *(found.end() for found in _PARAGRAPH_END.finditer(before))]
+    ends = [0, *(match.end() for match in _PARAGRAPH_END.finditer(before))]
     paragraph = before[ends[-1] :]
     code = _is_open(_CODE, before if pre else paragraph)
     tags = frozenset(name for name, is_open in (("pre", pre), ("code", code)) if is_open)
@@ -133,8 +133,8 @@ def _is_open(tags: re.Pattern[str], text: str) -> bool:
 def _open_docstring(text: str) -> str:
     """The mark of a docstring that is open."""
     open_mark = ""
-    for found in _DOCSTRING.finditer(text):
-        mark = found.group()[0]
+    for match in _DOCSTRING.finditer(text):
+        mark = match.group()[0]
         if not open_mark:
             open_mark = mark
         elif mark == open_mark:
@@ -145,8 +145,8 @@ def _open_docstring(text: str) -> str:
 def _open_marks(paragraph: str) -> str:
     """The marks that would end the quotations that are open."""
     ends: dict[str, None] = {}
-    for found in _MARK.finditer(paragraph):
-        mark, before = found.group(), paragraph[: found.start()][-1:]
+    for match in _MARK.finditer(paragraph):
+        mark, before = match.group(), paragraph[: match.start()][-1:]
         if mark in ends and not _begins_again(mark, before):
             ends = {end: None for end in ends if end not in _closed_by(mark)}
         elif not _is_apostrophe(mark, before):

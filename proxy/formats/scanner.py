@@ -105,10 +105,10 @@ class Scanner:
         """True while the text that waits is a call's, up to the middle of a string (`Candidate.in_string`)."""
         return self._candidate is not None and self._candidate.in_string
 
-    def told_apart(self) -> None:
+    def reasoning_is_separate(self) -> None:
         """The server tells thoughts apart by itself: there are none in the text."""
         self._mode, self._grammar = TEXT, self._grammars[TEXT]
-        self.marks.told_apart()
+        self.marks.reasoning_is_separate()
 
     def feed(self, text: str | bytes) -> tuple[Piece, ...]:
         """Take the next text, which may be in UTF-8 already; give what is decided."""

@@ -191,12 +191,12 @@ def call_begins(cursor: Cursor) -> Parsing[bool]:
         return True
     if (yield from cursor.byte()) not in (b"<", b"]"):
         return False
-    found = yield from tag_or_none(cursor)
-    if not found.opening:
+    tag = yield from tag_or_none(cursor)
+    if not tag.opening:
         return False
-    if found.marked:
+    if tag.marked:
         return True
-    return found.kind in _KINDS
+    return tag.kind in _KINDS
 
 
 def _lacks(value: bytes, tool: Tool) -> bool:

@@ -66,7 +66,7 @@ def blanks(cursor: Cursor) -> Parsing[bool]:
     return True
 
 
-def whole_value(cursor: Cursor) -> Parsing[bytes]:
+def completed_value(cursor: Cursor) -> Parsing[bytes]:
     """Read a JSON value, as `Cursor.value` does, and give its text; where the call must be over, the brackets that the
     value lacks are put behind it.
     """

@@ -144,7 +144,7 @@ class ThoughtMarks:
         self.fresh, self.behind = True, False
         self._unknown = False
 
-    def told_apart(self) -> None:
+    def reasoning_is_separate(self) -> None:
         """The server tells thoughts apart: there are none in the text."""
         self._move(MarkStep.TELL_APART)
         self._unknown = False

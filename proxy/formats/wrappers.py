@@ -62,10 +62,10 @@ def read_call(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
         return (yield from _read_name(cursor))
     if opener in BODIES:
         return (yield from BODIES[opener](cursor))
-    found = yield from tag_or_none(cursor)
-    if found.opens(CALL_KINDS):
+    tag = yield from tag_or_none(cursor)
+    if tag.opens(CALL_KINDS):
         return (yield from tagged_call(cursor))
-    if opens_wrapper(found):
+    if opens_wrapper(tag):
         return (yield from read_wrapper(cursor))
     return (yield from _read_name(cursor))
 
@@ -357,10 +357,10 @@ def closed_by_itself(cursor: Cursor) -> Parsing[Closed]:
         return Closed.CALL if marker in _WEAK else Closed.WRAPPER
     if (yield from cursor.peek(_XTML)):
         return Closed.CALL
-    found = yield from tag_ahead(cursor)
-    if not found.opening:
+    tag = yield from tag_ahead(cursor)
+    if not tag.opening:
         return Closed.NOTHING
-    return Closed.WRAPPER if opens_wrapper(found) else Closed.CALL
+    return Closed.WRAPPER if opens_wrapper(tag) else Closed.CALL
 
 
 def _fillers(cursor: Cursor) -> Parsing[None]:

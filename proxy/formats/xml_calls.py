@@ -251,10 +251,10 @@ def _named_markup(cursor: Cursor, raw: RawValues, place: _ValuePlace, given: Col
         return Mark(Level.VALUE, False, key=found.name)
 
     def another(cursor: Cursor) -> Parsing[bool]:
-        found = yield from tag_ahead(cursor)
-        if not found.names(PARAMETER_KINDS):
+        tag = yield from tag_ahead(cursor)
+        if not tag.names(PARAMETER_KINDS):
             return False
-        return raw.may_begin(found.name, given, alike=found.assigned == opener.assigned)
+        return raw.may_begin(tag.name, given, alike=tag.assigned == opener.assigned)
 
     literals = (*opener.ends, *_begins(opener.ends), *outside.literals)
     return Markup(tuple(dict.fromkeys(literals)), read, another, place.call.there)
@@ -321,10 +321,10 @@ class _Outside:
 
 def _another_element(cursor: Cursor) -> Parsing[bool]:
     """Whether another element begins here, or a parameter."""
-    found = yield from tag_ahead(cursor)
-    if not found.opening:
+    tag = yield from tag_ahead(cursor)
+    if not tag.opening:
         return False
-    return found.kind not in CALL_KINDS
+    return tag.kind not in CALL_KINDS
 
 
 def _in_lines(opener: Tag, padded: bool) -> bool:

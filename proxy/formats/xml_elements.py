@@ -197,10 +197,10 @@ def _end(text: str, start: int, name: str) -> tuple[int, int] | None:
     """Where the element that was opened ends: its inside, and its end tag."""
     tags = re.compile(rf"(?:\]<\]minimax\[>\[)?<(/?){re.escape(name)}>")
     level = 1
-    for found in tags.finditer(text, start):
-        level += -1 if found.group(1) else 1
+    for match in tags.finditer(text, start):
+        level += -1 if match.group(1) else 1
         if not level:
-            return found.start(), found.end()
+            return match.start(), match.end()
     return None
 
 

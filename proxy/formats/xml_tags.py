@@ -73,11 +73,11 @@ NO_TAG = Tag("", "", False, {}, (), ())
 
 def tag(cursor: Cursor) -> Parsing[Tag]:
     """Read the tag that stands here; NotACall, and nothing is read, if it is none."""
-    found = yield from peek_tag(cursor)
-    if found is None:
+    known = yield from peek_tag(cursor)
+    if known is None:
         raise cursor.refuse("a tag was expected")
     cursor.pos = cursor.memo[2]
-    return found
+    return known
 
 
 def peek_tag(cursor: Cursor) -> Parsing[Tag | None]:
@@ -104,14 +104,14 @@ def tag_or_none(cursor: Cursor) -> Parsing[Tag]:
 
 def _known_tag(cursor: Cursor) -> Parsing[Tag | None]:
     start = cursor.pos
-    found = yield from cursor.maybe(_tag(cursor))
-    if found is not None:
-        cursor.memo = (start, found, cursor.pos)
-    return found
+    known = yield from cursor.maybe(_tag(cursor))
+    if known is not None:
+        cursor.memo = (start, known, cursor.pos)
+    return known
 
 
 def _tag(cursor: Cursor) -> Parsing[Tag | None]:
-    whole = cursor.whole(_WHOLE)
+    whole = cursor.complete_match(_WHOLE)
     if whole is not None:
         return read_tag(whole[1:-1].decode("utf-8", "replace"))
     separated = yield from cursor.which(_STARTS)

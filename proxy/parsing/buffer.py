@@ -68,17 +68,17 @@ class TextBuffer:
         """
         at = max(0, start - self.base)
         end = min(len(self.data), at + limit) if limit else len(self.data)
-        found = pattern.search(self.data, at, end)
-        stop = self.base + (found.start() if found else end)
+        match = pattern.search(self.data, at, end)
+        stop = self.base + (match.start() if match else end)
         if stop >= self.looked:
             self.looked = stop + 1
         return stop
 
     def skip(self, pattern: re.Pattern[bytes], start: int) -> int:
         """Where what the pattern matches at `start` ends; it matches nothing, too."""
-        found = pattern.match(self.data, max(0, start - self.base))
-        assert found is not None
-        stop = self.base + found.end()
+        match = pattern.match(self.data, max(0, start - self.base))
+        assert match is not None
+        stop = self.base + match.end()
         self.look(stop + 1)
         return stop
 
@@ -86,13 +86,13 @@ class TextBuffer:
         """Where the pattern first matches from `start` on, and what it matches; None if it does not. `longest` is the
         length of the longest text that it matches.
         """
-        found = pattern.search(self.data, max(0, start - self.base))
-        if found is None:
+        match = pattern.search(self.data, max(0, start - self.base))
+        if match is None:
             self.look(self.end + 1)
             return None
         # A longer one may have been tried just before.
-        self.look(self.base + found.start() + longest)
-        return self.base + found.start(), bytes(found.group())
+        self.look(self.base + match.start() + longest)
+        return self.base + match.start(), bytes(match.group())
 
     def find(self, literal: bytes, start: int) -> int:
         """Where the literal first stands from `start` on; -1 if it does not."""
@@ -109,12 +109,12 @@ class TextBuffer:
 
     def token(self, pattern: re.Pattern[bytes], start: int) -> re.Match[bytes] | None:
         """What the pattern matches at a position; nothing is told of how far that was looked at, if it matches less."""
-        found = pattern.match(self.data, start - self.base)
-        if found is not None:
-            self.look(self.base + found.end() + MAX_MATCH)
-        return found
+        match = pattern.match(self.data, start - self.base)
+        if match is not None:
+            self.look(self.base + match.end() + MAX_MATCH)
+        return match
 
-    def whole(self, pattern: re.Pattern[bytes], start: int, most: int) -> bytes | None:
+    def complete_match(self, pattern: re.Pattern[bytes], start: int, most: int) -> bytes | None:
         """What the pattern matches at a position, which its own bytes alone tell; None if it does not (yet), or if that
         goes on beyond `most`, and nothing is told of how far it was looked at.
         """

@@ -292,10 +292,10 @@ class Cursor:
             here = self._buffer.beginning(table.lengths, self.pos, table.longest)
             if here is None:
                 return None
-            found = table.match(here, self._buffer.ended)
-            if found:
-                return found
-            if found is not None:
+            match = table.match(here, self._buffer.ended)
+            if match:
+                return match
+            if match is not None:
                 if table.breaks_off(here):
                     self.ends_in_literal = True
                 return None
@@ -391,10 +391,10 @@ class Cursor:
         self.pos = max(self.pos, self._buffer.end - longest + 1)
         return None
 
-    def whole(self, pattern: re.Pattern[bytes]) -> bytes | None:
+    def complete_match(self, pattern: re.Pattern[bytes]) -> bytes | None:
         """Read what the pattern matches here, if all of it has come; what is void no further than that is read."""
         most = self.evidence.since + MAX_VOID if self.void else sys.maxsize
-        found = self._buffer.whole(pattern, self.pos, most)
+        found = self._buffer.complete_match(pattern, self.pos, most)
         self.pos += len(found or b"")
         return found
 

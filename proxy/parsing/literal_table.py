@@ -33,8 +33,8 @@ class Literals:
         if near is None:
             return self._match_single(here, ended)
         if len(near) > _FEW and len(here) >= self.lengths[here[0]]:
-            found = self._pattern(here[:2], near).match(here)
-            return found.group() if found else self._single.get(here[:1], b"")
+            match = self._pattern(here[:2], near).match(here)
+            return match.group() if match else self._single.get(here[:1], b"")
         for literal in near:
             if here.startswith(literal):
                 return literal

@@ -341,10 +341,10 @@ def _strip_markup(_: ToolRule, here: Json) -> Json:
 
 def _tag_end(text: str, start: int) -> int:
     """Where the tag ends that the text begins with from `start` on; `start` if there is none."""
-    found = _BLANKS_AND_TAG.match(text, start)
-    if found is None:
+    match = _BLANKS_AND_TAG.match(text, start)
+    if match is None:
         return start
-    return found.end()
+    return match.end()
 
 
 def _tag_start(text: str, start: int, end: int) -> int:

@@ -27,14 +27,14 @@ def without_comments_between(text: str) -> str:
     parts: list[str] = []
     taken = 0
     ends = {"/*": 0, "//": 0}
-    for found in _BEGINS.finditer(text):
-        kind = found.group()
-        before = _before(text, taken, found.start())
+    for match in _BEGINS.finditer(text):
+        kind = match.group()
+        before = _before(text, taken, match.start())
         if before not in _BEFORE:
             continue
         # Each end is looked for once, whatever number of comments seem to begin before it.
-        if 0 <= ends[kind] < found.end():
-            ends[kind] = text.find(_ENDS[kind], found.end())
+        if 0 <= ends[kind] < match.end():
+            ends[kind] = text.find(_ENDS[kind], match.end())
         end = ends[kind]
         if end < 0:
             continue
@@ -44,7 +44,7 @@ def without_comments_between(text: str) -> str:
             continue
         if before in _MARKS and behind in _MARKS:
             continue
-        parts += (text[taken : found.start()], " ")
+        parts += (text[taken : match.start()], " ")
         taken = end
     return "".join((*parts, text[taken:]))
 

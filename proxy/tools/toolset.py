@@ -187,14 +187,14 @@ class ToolSet:
 
     def _underscored(self, name: str) -> Tool | None:
         """The tool that Kimi's id with underscores is of, if that is the only way to read it."""
-        found = _UNDERSCORED.match(name)
-        if found is None:
+        match = _UNDERSCORED.match(name)
+        if match is None:
             return None
         without_counter = name.rpartition("_")[0]
         without_prefix = name.removeprefix("functions_")
         if self._exact.keys() & {without_counter, without_prefix}:
             return None
-        return self._exact.get(found["bare"])
+        return self._exact.get(match["bare"])
 
 
 def _says_again(text: str, name: str) -> bool:

@@ -39,10 +39,10 @@ def type_fits(value: Json, types: frozenset[str]) -> bool:
     """True if the value is of one of these types; 10.0 is an integer too, and so are digits beyond a float's range."""
     if type_of(value) in types:
         return True
-    return "integer" in types and _is_whole(value)
+    return "integer" in types and _is_integral(value)
 
 
-def _is_whole(value: Json) -> bool:
+def _is_integral(value: Json) -> bool:
     """True for a float without a fraction: 10.0 is 10."""
     if not isinstance(value, float):
         return False

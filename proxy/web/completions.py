@@ -96,7 +96,7 @@ def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[st
     exchange = _exchange(ctx, prepared, heal_plan)
     parts = run_exchange(exchange)
     if not chat.stream:
-        return _whole(ctx, parts)
+        return _complete_answer(ctx, parts)
     first = next(filter(None, parts), b"")
     ctx.first_byte = time.monotonic()
     headers = [*STREAM_HEADERS, *ctx.outcome.headers]
@@ -123,7 +123,7 @@ def _ending(ctx: RequestContext, chat: ChatRequest, plan: HealPlan) -> JsonObjec
     return limit_answer(chat, ctx.snapshot.settings.max_tool_calls, repeat, plan.tools.most_repeats)
 
 
-def _whole(ctx: RequestContext, parts: Iterator[bytes]) -> Response:
+def _complete_answer(ctx: RequestContext, parts: Iterator[bytes]) -> Response:
     """An answer that was waited for: what was repaired in it is known before its headers go."""
     body = b"".join(parts)
     ctx.first_byte = time.monotonic()

@@ -206,7 +206,7 @@ def work() -> Iterator[None]:
 
 def _count_windows(patch: pytest.MonkeyPatch) -> None:
     slice_of, search, first, find = TextBuffer.slice, TextBuffer.search, TextBuffer.first, TextBuffer.find
-    token, whole, drop = TextBuffer.token, TextBuffer.whole, TextBuffer.drop
+    token, complete_match, drop = TextBuffer.token, TextBuffer.complete_match, TextBuffer.drop
     text, feed = Cursor.text, Markdown.feed
 
     def count_slice(self: TextBuffer, start: int, end: int) -> bytes:
@@ -234,8 +234,8 @@ def _count_windows(patch: pytest.MonkeyPatch) -> None:
         Work.add(len(found.group()) if found else 1)
         return found
 
-    def count_whole(self: TextBuffer, pattern: re.Pattern[bytes], start: int, most: int) -> bytes | None:
-        found = whole(self, pattern, start, most)
+    def count_complete_match(self: TextBuffer, pattern: re.Pattern[bytes], start: int, most: int) -> bytes | None:
+        found = complete_match(self, pattern, start, most)
         Work.add(len(found) if found else 1)
         return found
 
@@ -250,7 +250,7 @@ def _count_windows(patch: pytest.MonkeyPatch) -> None:
         Work.add(len(data))
         feed(self, data)
 
-    for counts in (count_slice, count_search, count_first, count_find, count_token, count_whole, count_drop):
+    for counts in (count_slice, count_search, count_first, count_find, count_token, count_complete_match, count_drop):
         patch.setattr(TextBuffer, counts.__name__.removeprefix("count_"), counts)
     patch.setattr(Cursor, "text", count_text)
     patch.setattr(Markdown, "feed", count_feed)

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from proxy.agents.configuration import NO_KEY, PATIENCE, PROVIDER
-from proxy.agents.merging import left, merged, read
+from proxy.agents.merging import merged, other_models, read
 from proxy.agents.openclaw import OPENCLAW
 from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import JsonObject
@@ -44,6 +44,6 @@ def test_an_agent_s_own_model_is_found_unless_it_is_the_proxy_s() -> None:
     own = [{"id": "a", "model": "x/y"}, {"id": "b"}, {"id": "c", "model": {"primary": f"{PROVIDER}/m"}}, 7]
     entries = {"w": {"model": {"primary": "x/y"}}, "v": {"model": ""}}
     said = json.dumps({"agents": {"list": own, "entries": entries, "defaults": {"model": "x/y"}}})
-    assert left(said, file) == [("agents", "entries", "w", "model"), ("agents", "list", "0", "model")]
-    assert left("", file) == left('{"agents": [1]}', file) == []
+    assert other_models(said, file) == [("agents", "entries", "w", "model"), ("agents", "list", "0", "model")]
+    assert other_models("", file) == other_models('{"agents": [1]}', file) == []
     assert read(merged(said, file), file.format)["agents"]["list"] == own  # type: ignore[index, call-overload]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.formats.markers import AFTER_CALL, END_OF_TURN, MARKER_CLOSERS, encoded
-from proxy.formats.terminators import LEFTOVERS, closes, ends_here, leftover, whole_value
+from proxy.formats.terminators import LEFTOVERS, closes, completed_value, ends_here, leftover
 from proxy.formats.xml_tags import read_tag
 from tests.support.helpers import outcome
 
@@ -111,12 +111,12 @@ VALUES: dict[str, tuple[str, str | None, str]] = {
 def test_a_value_may_lack_brackets_where_the_call_must_be_over(name: str) -> None:
     """F30."""
     text, value, rest = VALUES[name]
-    found = outcome(whole_value, text)
+    found = outcome(completed_value, text)
     assert (found.given, bool(found.why)) == (value and value.encode(), value is None)
     assert value is None or found.rest == rest
 
 
 def test_a_value_is_never_completed_where_the_reply_was_cut_off() -> None:
     """C4."""
-    assert outcome(whole_value, '{"a": [1]', stopped=False).given is None
-    assert outcome(whole_value, '{"a": [1]}', stopped=False).given == b'{"a": [1]}'
+    assert outcome(completed_value, '{"a": [1]', stopped=False).given is None
+    assert outcome(completed_value, '{"a": [1]}', stopped=False).given == b'{"a": [1]}'

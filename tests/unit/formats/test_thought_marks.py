@@ -83,7 +83,7 @@ def test_where_the_prompt_may_have_begun_one_the_first_closer_alone_is_stray() -
     assert marks.found is None
 
 
-@pytest.mark.parametrize("step", ["opened", "called", "told_apart"])
+@pytest.mark.parametrize("step", ["opened", "called", "reasoning_is_separate"])
 def test_what_tells_that_the_prompt_began_none_makes_a_closer_text(step: str) -> None:
     marks = ThoughtMarks(UNKNOWN)
     if step == "opened":
@@ -106,7 +106,7 @@ def test_without_thoughts_there_are_no_marks() -> None:
 
 def test_a_server_that_tells_thoughts_apart_leaves_no_marks() -> None:
     marks = ThoughtMarks(BEGUN)
-    marks.told_apart()
+    marks.reasoning_is_separate()
     assert (marks.prompted, marks.closer) == (False, "")
     marks.opened(OPENER, 0, 7)
     assert marks.found is None

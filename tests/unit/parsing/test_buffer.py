@@ -84,13 +84,13 @@ def test_what_has_come_as_a_whole(dropped: int) -> None:
     window = TextBuffer(bytearray(b"a <b>, <b"))
     window.drop(dropped)
     window.looked = 0
-    assert window.whole(pattern, 2, 5) == b"<b>"
+    assert window.complete_match(pattern, 2, 5) == b"<b>"
     assert window.looked == 5
-    assert window.whole(pattern, 2, 4) is None
-    assert window.whole(pattern, 7, 99) is None
-    assert window.whole(pattern, 1, 99) is None
+    assert window.complete_match(pattern, 2, 4) is None
+    assert window.complete_match(pattern, 7, 99) is None
+    assert window.complete_match(pattern, 1, 99) is None
     window.drop(3)
-    assert window.whole(pattern, 2, 99) is None
+    assert window.complete_match(pattern, 2, 99) is None
 
 
 def test_behind_what_was_found_a_longer_one_may_have_been_looked_for() -> None:
