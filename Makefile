@@ -54,11 +54,11 @@ RUNNING := app client client_socket cli end_to_end gunicorn_conf healing passthr
 ELSEWHERE := $(addprefix tests/unit/,codec tools config upstream worker web commands server) \
   tests/unit/test_gunicorn_conf.py tests/failures/test_text_formats.py tests/failures/test_recordings.py \
   $(patsubst %,tests/integration/test_%.py,$(RUNNING))
-# In the order of the folders: short files are last, so that no core waits long for another. One process more than
-# there are cores: a third of the time the tests of the proxy as a whole wait.
+# In the order of the folders: short files are last, so that no core waits long for another. Two processes more
+# than there are cores: a third of the time the tests of the proxy as a whole wait.
 CORES := $(shell nproc 2>/dev/null || echo 2)
 BY_FILE := --maxprocesses 5 --dist loadfile --no-loadscope-reorder
-TOGETHER := --numprocesses $(shell expr $(CORES) + 1) $(BY_FILE)
+TOGETHER := --numprocesses $(shell expr $(CORES) + 2) $(BY_FILE)
 
 .PHONY: demo test all quick check short others lint bench faults soak agents vllm docs package clean deploy rollback deploy-test cluster-test lock audit
 

@@ -105,8 +105,9 @@ def test_the_first_text_is_not_delayed(inside: Inside) -> None:
     """It is there before the model server says more; how soon is for the benchmarks to say."""
     with Upstream() as server:
         before, behind = server.gate(), server.gate()
-        server.play([SSE + chunked(ROLE), before, chunked(text("a")), behind, *ending()])
-        response = Opening(inside(server.url), chat(tools=[WRITE_FILE]))
+        server.play([SSE + chunked(ROLE), before, chunked(text("So")), behind, *ending()])
+        # No ping brings the head instead.
+        response = Opening(inside(server.url, heartbeat=2 * PATIENCE), chat(tools=[WRITE_FILE]))
         before.wait()
         before.open()
         assert response.first().status_code == 200

@@ -55,9 +55,9 @@ DIFFERENCES = {
 }
 TAGGED = ("hermes", "qwen3_coder", "deepseek_v32", "glm45", "kimi_k2", "minimax_m3")
 # Of so many pairs the other families are tried with one.
-PART = 17
-# And each of the six with one of three.
-TURNS = 3
+PART = 29
+# And each of the six with one of six, so that together they are tried with all.
+TURNS = len(TAGGED)
 # Blanks before the edge of a frame may be those of the line.
 TRAILING = {"blanks at the end": ("one\ntwo\nthree", "one  \ntwo\nthree")}
 PADDED = ("a frame",)
@@ -81,7 +81,7 @@ def shows_verbatim(call: str, name: str, decorated: str) -> bool:
 @pytest.mark.parametrize("form", RENDERERS)
 def test_what_differs_in_one_thing_is_no_copy(form: str) -> None:
     """However a result shows the other one, as a whole. Six families together are tried with every difference shown
-    every way, twice; each of the others with a part of these pairs.
+    every way; each of the others with a part of these pairs.
     """
     turn = list(RENDERERS).index(form)
     part = PART
