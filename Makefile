@@ -67,8 +67,7 @@ demo: .venv/demo.stamp
 
 # mypy is one process, and the first tests are read while it runs.
 test: .venv/test.stamp
-	$(MAKE) --no-print-directory --jobs 2 lint all
-	$(MAKE) --no-print-directory others
+	$(MAKE) --no-print-directory --jobs 2 others all
 
 all: .venv/collected.stamp
 	$(BIN)/python -m pytest $(ALL) $(TOGETHER)
@@ -84,9 +83,10 @@ check: .venv/test.stamp
 short: .venv/collected.stamp
 	$(BIN)/python -m pytest -q $(SHORT) $(TOGETHER)
 
-# Each version once; a name that does not run (a shim of pyenv's) is none. They run side by side, and each is told when
-# it is at its end. Assertions stay as they are: to make each tell its values takes each process as long as a test file.
-others:
+# Each version once; a name that does not run (a shim of pyenv's) is none. They run beside each other and, in a process
+# each, beside the tests that wait, and each is told when it is at its end. Assertions stay as they are: to make each tell
+# its values takes each process as long as a test file.
+others: lint
 	@rm -f .venv/python*/begun; running=; for python in $(OTHERS); do \
 	  version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue; \
 	  folder=.venv/python$$version; [ -e $$folder/begun ] && continue; \
@@ -95,7 +95,7 @@ others:
 	    $$folder/bin/python -m pip install -q --disable-pip-version-check --only-binary xllamacpp,gguf,numpy \
 	      -e '.[test,real]' && touch $$folder/stamp; }; } && \
 	    $$folder/bin/python --version && \
-	    $$folder/bin/python -m pytest -q -p no:cacheprovider --assert=plain $(EACH) --numprocesses $(CORES) $(BY_FILE) $(ELSEWHERE); \
+	    $$folder/bin/python -m pytest -q -p no:cacheprovider --assert=plain $(EACH) $(ELSEWHERE); \
 	  } > $$folder/told.txt 2>&1 & running="$$running $$folder:$$!"; \
 	done; failed=0; for each in $$running; do \
 	  wait $${each#*:} || failed=1; cat $${each%:*}/told.txt; \
