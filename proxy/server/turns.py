@@ -23,6 +23,9 @@ MOST_ROUND_SECONDS = 1.0
 # So long a request waits in all, and the pump.
 WAIT_SECONDS = 0.5
 PUMP_SECONDS = 0.002
+# Where requests stand in line they have so long between two rounds of the pump. While 400 streams begin within 2 s there
+# is always an event, and rounds without a rest took so much of the processor that first events came after a second.
+REST_SECONDS = 0.01
 
 _NEVER = float("inf")
 
@@ -43,8 +46,11 @@ class Turns:
         # Since when somebody has the turn, and for how long that may be.
         self._since = _NEVER
         self._most = MOST_SECONDS
-        # The pump's thread, which has the turn already.
+        # The pump's thread, which has the turn already, and when its last round ended.
         self._pump = 0
+        self._round_ended = 0.0
+        # One for each request that stands in line: to add and to take one is a single step of the interpreter.
+        self._in_line: list[None] = []
 
     def streams_begin(self) -> None:
         """There are streams now."""
@@ -59,6 +65,8 @@ class Turns:
     def begin_round(self) -> bool:
         """Take the turn for a round of the pump; False if that must go on without it."""
         self._pump = threading.get_ident()
+        if self._in_line:
+            self._rest()
         patience = 0 if self._lasts_too_long() else PUMP_SECONDS
         if not self._next.acquire(timeout=patience):
             return False
@@ -68,9 +76,16 @@ class Turns:
             self._begin(MOST_ROUND_SECONDS)
         return has_turn
 
+    def _rest(self) -> None:
+        """Leave the time behind the last round to requests."""
+        rest = self._round_ended + REST_SECONDS - time.monotonic()
+        if rest > 0:
+            time.sleep(rest)
+
     def end_round(self) -> None:
         """Give back what `begin_round` has taken."""
         self._since = _NEVER
+        self._round_ended = time.monotonic()
         self._turn.release()
 
     def take(self) -> bool:
@@ -80,9 +95,8 @@ class Turns:
         until = time.monotonic() + WAIT_SECONDS
         if self._is_vain(until) or threading.get_ident() == self._pump:
             return False
-        while not self._line.acquire(timeout=MOST_SECONDS):
-            if self._is_vain(until):
-                return False
+        if not self._stand_in_line(until):
+            return False
         if not self._take_as_next(until):
             self._line.release()
             return False
@@ -99,6 +113,17 @@ class Turns:
             return False
         self._begin(MOST_SECONDS)
         return True
+
+    def _stand_in_line(self, until: float) -> bool:
+        """Wait until all requests before have had their turn."""
+        self._in_line.append(None)
+        try:
+            while not self._line.acquire(timeout=MOST_SECONDS):
+                if self._is_vain(until):
+                    return False
+            return True
+        finally:
+            self._in_line.pop()
 
     def _take_as_next(self, until: float) -> bool:
         """Wait for the turn as the one request that is first in line, behind the pump if that waits already."""

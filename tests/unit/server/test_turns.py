@@ -69,3 +69,37 @@ def test_the_thread_of_the_pump_does_not_wait_for_itself(monkeypatch: pytest.Mon
 
     on_a_thread(pump).join(PATIENCE)
     assert taken == [False]
+
+
+def test_between_two_rounds_requests_that_stand_in_line_have_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: list[float] = []
+    for name in ("MOST_SECONDS", "WAIT_SECONDS", "REST_SECONDS"):
+        monkeypatch.setattr(f"proxy.server.turns.{name}", 2 * PATIENCE)
+    monkeypatch.setattr("proxy.server.turns.PUMP_SECONDS", 0)
+    turns = Turns()
+    assert turns.begin_round()
+    turns.end_round()
+    assert turns.take()
+    waiting = on_a_thread(turns.take)
+    while not turns._in_line:
+        time.sleep(0.001)
+    monkeypatch.setattr("proxy.server.turns.time.sleep", rests.append)
+    assert not turns.begin_round()
+    assert len(rests) == 1 and 0 < rests[0] <= 2 * PATIENCE
+    turns.give_back()
+    waiting.join(PATIENCE)
+    turns.give_back()
+    assert turns.begin_round()
+    assert len(rests) == 1 and not turns._in_line
+
+
+def test_a_request_that_computes_alone_does_not_make_the_pump_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It hands its stream over in that time."""
+    monkeypatch.setattr("proxy.server.turns.PUMP_SECONDS", 0)
+    turns = Turns()
+    assert turns.begin_round()
+    turns.end_round()
+    assert turns.take()
+    monkeypatch.setattr("proxy.server.turns.time.sleep", lambda _: pytest.fail("the pump rests"))
+    assert not turns.begin_round()
+    turns.give_back()
