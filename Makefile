@@ -27,8 +27,8 @@
 # The system's Python first, as for the service (systemd/release.sh): it is what users have, an older 3.11 with bugs of its
 # own among them, and it is compiled with a profile of its use, which pyenv's is not, so that everything takes a fifth
 # less. One without ensurepip (Debian's package python3-venv) makes no environment.
-PYTHON ?= $(shell for python in /usr/local/bin/python3.11 /usr/bin/python3.11 python3.11 python3; do \
-  $$python -c 'import ensurepip' 2>/dev/null && { echo $$python; break; }; done)
+PYTHON ?= $(or $(shell for python in /usr/local/bin/python3.11 /usr/bin/python3.11 python3.11; do \
+  $$python -c 'import ensurepip' 2>/dev/null && { echo $$python; break; }; done),python3)
 BIN := .venv/bin
 # Wheels only: a small machine without a compiler shall learn at once that there is none for it.
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --only-binary xllamacpp,gguf,numpy

@@ -34,7 +34,7 @@ _SHAPES = tuple(
         # In JSON its line ends are escaped, in JSON within JSON twice. Without its last line it is a key all the same.
         (
             b"-----BEGIN ",
-            rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?>(?:[A-Za-z0-9+/=\s]++|\\++[nrt])*)"
+            rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?:[A-Za-z0-9+/=\s]++|\\++[nrt])*+"
             rb"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----)?",
         ),
     )

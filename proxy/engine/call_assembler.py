@@ -24,8 +24,7 @@ from proxy.engine.pending_call import CallLimits, PendingCall
 from proxy.engine.release_policy import ReleasePolicy, release_policy
 from proxy.repair.repairer import Repairer
 
-# Empty objects behind each other.
-_EMPTY_OBJECTS = re.compile(r"(?>(?:\s*+\{\s*+\})*)")
+_EMPTY_OBJECT = re.compile(r"\s*+\{\s*+\}")
 
 
 _LIMITS = CallLimits()
@@ -322,7 +321,8 @@ class CallAssembler:
         live = call.live
         assert live is not None, "empty arguments were read"
         call.irregular = True
-        excess = _EMPTY_OBJECTS.sub("", excess, count=1)
+        while (empty := _EMPTY_OBJECT.match(excess)) is not None:
+            excess = excess[empty.end() :]
         arguments = excess.lstrip()
         if arguments.startswith("{"):
             blanks = live.text.partition("{")[0]

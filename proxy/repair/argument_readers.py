@@ -32,8 +32,8 @@ _BLANKS = re.compile(r"\s*")
 _MEMBER = re.compile(r'\s*"(?!\s*[{\[])(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
 # A string, also one that never ends, and what follows a comment that never ends, stay as they are.
 _COMMENT = re.compile(
-    r"""("(?:[^"\\]|\\.)*+(?:"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z)|/\*(?>(?:[^*]++|\*(?!/))*)\Z)"""
-    r"|(?<![\w.)\]])//[^\n]*|/\*(?>(?:[^*]++|\*(?!/))*)\*/",
+    r"""("(?:[^"\\]|\\.)*+(?:"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z)|/\*(?!.*?\*/).*+)"""
+    r"|(?<![\w.)\]])//[^\n]*|/\*.*?\*/",
     re.DOTALL,
 )
 # What goes on within an object.
@@ -273,7 +273,7 @@ _ANY_MARK = re.compile("[\"']")
 
 
 def _bare(text: str) -> str:
-    return _COMMENT.sub(lambda found: found.group(1) or " ", text)
+    return _COMMENT.sub(lambda match: match.group(1) or " ", text)
 
 
 def _typographic(text: str, hints: Hints) -> Json:

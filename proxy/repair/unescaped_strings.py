@@ -3,7 +3,6 @@
     {"path": "a.js", "content": "console.log("hi")"}
 
 No reader of JSON can tell which mark ends the second string; the schema can, in one pass from the left:
-
 * a string ends at the first mark behind which stand a comma and one of its object's own keys that is not yet given, in
   quotation marks, with its colon: `", "content":`;
 * the last string of an object ends at that object's last mark: the one behind which all brackets close, up to the end
@@ -49,7 +48,7 @@ _STRICT_STRING = {mark: re.compile(rf"{mark}((?:[^{mark}\\]|\\.)*+){mark}", re.D
 _NEAR = 32
 _QUOTED_TWO_WAYS = "where a string ends can be read in two ways"
 _SCALAR = re.compile(r"[^\s,:{}\[\]\"']+")
-_CLOSERS = re.compile(r"(?>(?:[ \t\r\n]*+(?:,[ \t\r\n]*+)?[}\]])*)[ \t\r\n]*+")
+_CLOSERS = re.compile(r"(?>(?:[ \t\r\n]*+(?:,[ \t\r\n]*+)?[}\]]){1,500})")
 # Another key behind a mark, whatever brackets and commas stand between: `"}, {"path":`, `"},, "path":`, `" {"path":`.
 _MORE_KEYS = re.compile(
     r"""(?:[ \t\r\n]*+[,;}\]]|[ \t\r\n]++\{)[ \t\r\n,;:{}\[\]]*+"""
@@ -381,11 +380,12 @@ class _Parser:
         {"o": {"note": "f("}, "path": "z")"}, "path": "p"}
                          ^ taken as the end   ^ as good as that
         """
-        closers = _CLOSERS.match(self._text, at)
-        assert closers is not None  # it matches nothing, too
-        if not self._text.startswith(",", closers.end()):
+        while (closers := _CLOSERS.match(self._text, at)) is not None:
+            at = closers.end()  # of so many at most: an atomic group keeps what each was
+        at = self._behind_blanks(at)
+        if not self._text.startswith(",", at):
             return
-        opener = self._opener_at(self._behind_blanks(closers.end() + 1))
+        opener = self._opener_at(self._behind_blanks(at + 1))
         if opener in self._openers:
             raise ValueError(f"{opener!r} stands there twice")
 

@@ -153,10 +153,9 @@ class Pump(threading.Thread):
     def _round(self) -> None:
         """Wait for what happens next, and see to it before any request computes."""
         events = self._epoll.poll(self._seconds(), _EVENTS)
-        now = time.monotonic()
         has_turn = self._turns.begin_round()
         try:
-            self._see_to(events, now)
+            self._see_to(events, time.monotonic())
         finally:
             if has_turn:
                 self._turns.end_round()

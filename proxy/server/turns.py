@@ -23,8 +23,8 @@ MOST_ROUND_SECONDS = 1.0
 # So long a request waits in all, and the pump.
 WAIT_SECONDS = 0.5
 PUMP_SECONDS = 0.002
-# Where requests stand in line they have so long between two rounds of the pump. While 400 streams begin within 2 s there
-# is always an event, and rounds without a rest took so much of the processor that first events came after a second.
+# Where requests stand in line they have so long between two rounds of the pump. While 400 streams begin within 2 s
+# there is always an event, and rounds without a rest took so much time that first events came after a second.
 REST_SECONDS = 0.01
 
 _NEVER = float("inf")

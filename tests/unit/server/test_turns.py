@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -76,14 +77,20 @@ def test_between_two_rounds_requests_that_stand_in_line_have_time(monkeypatch: p
     for name in ("MOST_SECONDS", "WAIT_SECONDS", "REST_SECONDS"):
         monkeypatch.setattr(f"proxy.server.turns.{name}", 2 * PATIENCE)
     monkeypatch.setattr("proxy.server.turns.PUMP_SECONDS", 0)
-    turns = Turns()
+    turns, stands = Turns(), threading.Event()
+
+    class Line(list[None]):
+        def append(self, one: None) -> None:
+            super().append(one)
+            stands.set()
+
+    turns._in_line = Line()
     assert turns.begin_round()
     turns.end_round()
     assert turns.take()
     waiting = on_a_thread(turns.take)
-    while not turns._in_line:
-        time.sleep(0.001)
-    monkeypatch.setattr("proxy.server.turns.time.sleep", rests.append)
+    assert stands.wait(PATIENCE)
+    monkeypatch.setattr("proxy.server.turns.time", SimpleNamespace(monotonic=time.monotonic, sleep=rests.append))
     assert not turns.begin_round()
     assert len(rests) == 1 and 0 < rests[0] <= 2 * PATIENCE
     turns.give_back()
@@ -100,6 +107,7 @@ def test_a_request_that_computes_alone_does_not_make_the_pump_rest(monkeypatch: 
     assert turns.begin_round()
     turns.end_round()
     assert turns.take()
-    monkeypatch.setattr("proxy.server.turns.time.sleep", lambda _: pytest.fail("the pump rests"))
-    assert not turns.begin_round()
+    rests: list[float] = []
+    monkeypatch.setattr("proxy.server.turns.time", SimpleNamespace(monotonic=time.monotonic, sleep=rests.append))
+    assert not turns.begin_round() and not rests
     turns.give_back()
