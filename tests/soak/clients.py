@@ -176,7 +176,8 @@ async def _chunks(reader: asyncio.StreamReader, parts: list[bytes], *, slow: boo
 def judge(plan: Plan, answer: Answer) -> Result:
     """What a strict client makes of an answer; anything that it could not take has the outcome "wrong"."""
     try:
-        return Result(_outcome(plan, answer))
+        outcome = _outcome(plan, answer)
+        return Result(outcome, "" if outcome in plan.expected else f"{answer.status} {answer.data[-500:]!r}")
     except Exception as wrong:  # whatever a judge stumbles over is wrong
         return Result("wrong", f"{wrong!r}: {answer.status} {answer.data[-2000:]!r}")
 
