@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from tests.real.processes import ROOT
+
 _parser = importlib.import_module("re._parser")
 # Every pattern that is compiled while the modules are read and texts of all kinds are scanned.
 _COMPILED = """
@@ -48,7 +50,7 @@ _REPEATS = {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}
 @pytest.fixture(scope="module")
 def compiled() -> list[tuple[str, int, bool]]:
     """Pattern, flags, and whether it is one of bytes."""
-    child = subprocess.run([sys.executable, "-c", _COMPILED], capture_output=True, text=True, check=True)
+    child = subprocess.run([sys.executable, "-c", _COMPILED], cwd=ROOT, capture_output=True, text=True, check=True)
     return [(pattern, flags, of_bytes) for pattern, flags, of_bytes in json.loads(child.stdout)]
 
 

@@ -321,8 +321,10 @@ class CallAssembler:
         live = call.live
         assert live is not None, "empty arguments were read"
         call.irregular = True
-        while (empty := _EMPTY_OBJECT.match(excess)) is not None:
-            excess = excess[empty.end() :]
+        at = 0
+        while (empty := _EMPTY_OBJECT.match(excess, at)) is not None:
+            at = empty.end()
+        excess = excess[at:]
         arguments = excess.lstrip()
         if arguments.startswith("{"):
             blanks = live.text.partition("{")[0]

@@ -118,25 +118,24 @@ class Turns:
         """Wait until all requests before have had their turn."""
         self._in_line.append(None)
         try:
-            while not self._line.acquire(timeout=MOST_SECONDS):
-                if self._is_vain(until):
-                    return False
-            return True
+            return self._acquire(self._line, until)
         finally:
             self._in_line.pop()
 
     def _take_as_next(self, until: float) -> bool:
         """Wait for the turn as the one request that is first in line, behind the pump if that waits already."""
-        while not self._next.acquire(timeout=MOST_SECONDS):
-            if self._is_vain(until):
-                return False
+        if not self._acquire(self._next, until):
+            return False
         try:
-            while not self._turn.acquire(timeout=MOST_SECONDS):
-                if self._is_vain(until):
-                    return False
-            return True
+            return self._acquire(self._turn, until)
         finally:
             self._next.release()
+
+    def _acquire(self, lock: threading.Lock, until: float) -> bool:
+        while not lock.acquire(timeout=MOST_SECONDS):
+            if self._is_vain(until):
+                return False
+        return True
 
     def give_back(self) -> None:
         """Give back what `take` has taken."""

@@ -121,7 +121,7 @@ def serving(
         stop(process)
 
 
-@pytest.mark.parametrize("close", [(0,), (1,), (2,), (0, 2), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize("close", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)], ids=str)
 def test_with_closed_standard_streams_it_serves(close: tuple[int, ...]) -> None:
     with serving(stderr=subprocess.DEVNULL, close=close) as (process, port):
         worker = Proxy(port, Path(os.devnull)).health()["worker"]

@@ -17,6 +17,7 @@ from proxy.errors import UpstreamBroken
 from proxy.repair.policy import Policy
 from proxy.repair.repairer import Repairer
 from tests.support.helpers import all_cuts, offered, piece, view
+from tests.support.work import over_soon
 
 PLAIN = Policy()
 LS = '{"command": "ls"}'
@@ -384,6 +385,11 @@ def test_empty_arguments_again_are_still_none(more: str) -> None:
     """F25, F27."""
     assert gathered([piece(0, "{}", "bash", "a"), piece(0, more)])[0].calls == [("bash", "{}")]
     assert gathered([piece(0, "{}", "bash", "a"), piece(0, more), piece(0, LS)])[0].calls == [("bash", LS)]
+
+
+def test_c7_empty_arguments_again_and_again_are_over_soon() -> None:
+    with over_soon(3.0):
+        assert gathered([piece(0, "{}", "bash", "a"), piece(0, "{}" * 500_000)])[0].calls == [("bash", "{}")]
 
 
 def test_an_object_in_the_prose_behind_empty_arguments_is_no_call_at_any_cut() -> None:
