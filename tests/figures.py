@@ -19,7 +19,6 @@ import resource
 import statistics
 import subprocess
 import sys
-import tarfile
 import tempfile
 import tokenize
 from collections import Counter
@@ -31,6 +30,7 @@ from pathlib import Path
 
 from radon.visitors import ComplexityVisitor
 
+from tests.support.sources import at_commit
 from tests.support.structure import arrows, attributes_of, between_packages, nodes_of, tree_of
 
 ROOT = Path(__file__).parents[1]
@@ -405,11 +405,8 @@ def with_figures(page: str, figures: Figures) -> str:
 
 def _at(commit: str) -> Figures:
     """The figures of a commit."""
-    command = ["git", "archive", commit, "proxy", "tests"]
-    archive = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
-    with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        tar.extractall(folder, filter="data")
-        return measure(Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        return measure(at_commit(commit, Path(folder, "tree"), "proxy", "tests"))
 
 
 def start_seconds(rounds: int = 5) -> float:

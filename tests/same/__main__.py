@@ -8,13 +8,12 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections import Counter
-from io import BytesIO
 from pathlib import Path
 
 from tests.same.cases import ROOT, as_json, cases
+from tests.support.sources import at_commit
 
 ASK = Path(__file__).with_name("ask.py")
 # So much of the answers must be no error, or nothing was compared.
@@ -30,10 +29,7 @@ def main() -> int:
     parser.add_argument("commit", help="the tree to compare with")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        old = Path(folder) / "old"
-        archive = subprocess.run(["git", "archive", given.commit], cwd=ROOT, check=True, capture_output=True).stdout
-        with tarfile.open(fileobj=BytesIO(archive)) as tar:
-            tar.extractall(old, filter="data")
+        old = at_commit(given.commit, Path(folder, "old"))
         asked = Path(folder) / "cases.jsonl"
         asked.write_text("".join(as_json(case) + "\n" for case in cases()), "utf-8")
         before, after = (_answers(tree, asked, Path(folder)) for tree in (old, ROOT))
