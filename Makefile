@@ -30,8 +30,10 @@
 PYTHON ?= $(or $(shell for python in /usr/local/bin/python3.11 /usr/bin/python3.11 python3.11; do \
   $$python -c 'import ensurepip' 2>/dev/null && { echo $$python; break; }; done),python3)
 BIN := .venv/bin
-# Wheels only: a small machine without a compiler shall learn at once that there is none for it.
-PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --only-binary xllamacpp,gguf,numpy
+# Wheels only: a small machine without a compiler shall learn at once that there is none for it. Of what is installed
+# here most is never imported, and to compile all of it would take a third of the time.
+INSTALL := -m pip install -q --disable-pip-version-check --no-compile
+PIP := $(BIN)/python $(INSTALL) --only-binary xllamacpp,gguf,numpy
 METADATA := setup.cfg pyproject.toml
 
 # The other Pythons that the project claims to support, as far as they are here: on PATH, or in pyenv's folder.
@@ -92,8 +94,7 @@ others: lint
 	  folder=.venv/python$$version; [ -e $$folder/begun ] && continue; \
 	  mkdir -p $$folder; touch $$folder/begun; \
 	  { { [ -e $$folder/stamp ] || { $$python -m venv $$folder && \
-	    $$folder/bin/python -m pip install -q --disable-pip-version-check --only-binary xllamacpp,gguf,numpy \
-	      -e '.[test,real]' && touch $$folder/stamp; }; } && \
+	    $$folder/bin/python $(INSTALL) -e '.[test]' && touch $$folder/stamp; }; } && \
 	    $$folder/bin/python --version && \
 	    $$folder/bin/python -m pytest -q -p no:cacheprovider --assert=plain $(EACH) $(ELSEWHERE); \
 	  } > $$folder/told.txt 2>&1 & running="$$running $$folder:$$!"; \
@@ -172,7 +173,7 @@ clean:
 	touch $@
 
 .venv/test.stamp: .venv/made.stamp $(METADATA)
-	$(PIP) -e '.[test,real]'
+	$(PIP) -e '.[test,once,real]'
 	touch $@ .venv/demo.stamp
 
 # pytest rewrites each module with tests and keeps the outcome: once here, or once in each of its processes.
@@ -183,11 +184,11 @@ clean:
 # The site has an environment of its own.
 .venv/docs.stamp: .venv/made.stamp $(METADATA)
 	$(BIN)/python -m venv .venv/docs
-	.venv/docs/bin/python -m pip install -q --disable-pip-version-check -e '.[docs]'
+	.venv/docs/bin/python $(INSTALL) -e '.[docs]'
 	touch $@
 
 # What looks after the dependencies is none of them.
 .venv/tools.stamp: .venv/made.stamp
 	$(BIN)/python -m venv .venv/tools
-	.venv/tools/bin/python -m pip install -q --disable-pip-version-check uv pip-audit
+	.venv/tools/bin/python $(INSTALL) uv pip-audit
 	touch $@
