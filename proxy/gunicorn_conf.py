@@ -335,8 +335,7 @@ class Worker(ThreadWorker):
     def wait_for_and_dispatch_events(self, timeout: float | None) -> None:
         """One round of the loop. What goes wrong with one connection must not end the worker."""
         try:
-            super().wait_for_and_dispatch_events(0.0 if self._incoming.busy else timeout)
-            self._incoming.read(self.poller)
+            self._incoming.poll(self.poller, timeout, self._turns)
         except Exception:
             self.log.exception("a connection could not be looked after")
             time.sleep(UNREAD_SECONDS)  # it may be there again at once
@@ -355,7 +354,7 @@ class Worker(ThreadWorker):
 
     def get_thread_pool(self) -> Any:
         """The threads that answer requests."""
-        return _threads.ThreadPool(self.cfg.threads)
+        return _threads.ThreadPool(self.cfg.threads, self._turns)
 
     def finish_request(self, conn: TConn, fs: Any) -> None:
         """A request was answered. What has come of the next one does not wake the poll."""
@@ -372,8 +371,9 @@ class Worker(ThreadWorker):
             self.log.error("a connection is closed: %s", error)
             self._drop(conn)
 
-    def _answer(self, conn: TConn) -> None:
+    def _answer(self, conn: TConn, turn: Any) -> None:
         """Answer a request, on its thread. Its connection goes back to the poll, unless the pump has it."""
+        conn.sock.turn = turn  # type: ignore[attr-defined]
         keepalive: Any = False
         try:
             keepalive = self.handle(conn)
@@ -409,7 +409,7 @@ class Worker(ThreadWorker):
         """
         if getattr(conn.sock, "last", False):
             req.force_close()
-        answer = _answers.Answer(self, req, conn, _turns.Turn(self._turns))
+        answer = _answers.Answer(self, req, conn)
         handed_over = False
         try:
             answer.call()

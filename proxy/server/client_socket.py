@@ -13,7 +13,7 @@ import struct
 import termios
 import time
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 NEVER = float("inf")
 # For so long, in seconds, a body may come as slowly as it likes.
@@ -44,7 +44,7 @@ class ClientSocket(socket.socket):
 
     `head` is that of the request that is served, `refused` says why not all of it was read, `ahead` is what has come
     behind its end. `last`: its end has not come, so that no further request can follow. `taken` is how many bytes were
-    taken from the kernel so far.
+    taken from the kernel so far. `turn` is the request's (turns.py), given back where the client is waited for.
     The worker's poll takes a request with `take`; a thread then gets what came, as gunicorn reads it, and never waits
     for more. gunicorn writes as with every other socket; `sendall` waits by itself, so that the socket never blocks.
     """
@@ -57,6 +57,7 @@ class ClientSocket(socket.socket):
         self.ahead = b""
         self.head = b""
         self.taken = 0
+        self.turn: Any = None
         self._times = times
         self.begin()
 
@@ -151,6 +152,8 @@ class ClientSocket(socket.socket):
         self.sendall(b"".join(parts))
 
     def _await_room(self) -> None:
+        if self.turn is not None:
+            self.turn.give_back()
         poll = select.poll()
         poll.register(self, select.POLLOUT)
         before, since = self.unsent(), time.monotonic()

@@ -64,10 +64,19 @@ class Incoming:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    @property
-    def busy(self) -> bool:
-        """True if there is something to read that has come already."""
-        return bool(self._ready)
+    def poll(self, poller: selectors.BaseSelector, timeout: float | None, turns: Any) -> None:
+        """One round of the poll, which waits for so many seconds at most: what has happened is seen to before any
+        request computes (turns.py), or the interpreter's lock would go to and fro at each system call of either.
+        """
+        events = poller.select(0.0 if self._ready else timeout)
+        has_turn = turns.take_first()
+        try:
+            for key, _ in events:
+                key.data(key.fileobj)
+            self.read(poller)
+        finally:
+            if has_turn:
+                turns.give_first_back()
 
     def begin(self, poller: selectors.BaseSelector, conn: Any, request: Any, head_until: float) -> bool:
         """Take what has come of a request, and wait for the rest of it; False if nothing has come yet."""

@@ -1,8 +1,9 @@
-"""Turns to compute: the pump's first, then one request's after the other.
+"""Turns to compute: the pump's and the poll's first, then one request's after the other.
 
 The pump gives Python's lock away at each of its system calls, and whoever computes then keeps it for a while. Beside 50
 requests that came at once a round of the pump over 50 streams took 330 ms, of which it computed for 50. So the threads
-of requests compute while they have the turn, and give it back where they wait; the pump has it for each of its rounds.
+of requests compute while they have the turn, and give it back where they wait; the pump has it for each of its rounds,
+and so has the worker's poll, which accepts connections and reads requests.
 
 Nobody has to have the turn: who waits for too long, or for somebody who has had it for too long, goes on without it, as
 it would if there were none.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 # Nobody waits for a request that has had the turn for so long, in seconds: it waits for something itself, or computes
 # for long, and then the interpreter cuts it into slices. Rounds of the pump are longer where many streams begin.
@@ -52,6 +54,15 @@ class Turns:
         # One for each request that stands in line: to add and to take one is a single step of the interpreter.
         self._in_line: list[None] = []
 
+    @property
+    def in_line(self) -> int:
+        """How many requests stand in line."""
+        return len(self._in_line)
+
+    def turn(self, on_taken: Callable[[], None]) -> Turn:
+        """A turn for a request; `on_taken` is called whenever it does not stand in line any more."""
+        return Turn(self, on_taken)
+
     def streams_begin(self) -> None:
         """There are streams now."""
         if self._slices is not None:
@@ -67,6 +78,10 @@ class Turns:
         self._pump = threading.get_ident()
         if self._in_line:
             self._rest()
+        return self.take_first()
+
+    def take_first(self) -> bool:
+        """Take the turn before all that stand in line; False if that would take too long."""
         patience = 0 if self._lasts_too_long() else PUMP_SECONDS
         if not self._next.acquire(timeout=patience):
             return False
@@ -84,8 +99,12 @@ class Turns:
 
     def end_round(self) -> None:
         """Give back what `begin_round` has taken."""
-        self._since = _NEVER
         self._round_ended = time.monotonic()
+        self.give_first_back()
+
+    def give_first_back(self) -> None:
+        """Give back what `take_first` has taken."""
+        self._since = _NEVER
         self._turn.release()
 
     def take(self) -> bool:
@@ -158,16 +177,18 @@ class Turns:
 class Turn:
     """The turn of one request. Used by one thread at a time."""
 
-    __slots__ = ("_is_held", "_turns")
+    __slots__ = ("_is_held", "_on_taken", "_turns")
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: Turns, on_taken: Callable[[], None] = lambda: None) -> None:
         self._turns = turns
+        self._on_taken = on_taken
         self._is_held = False
 
     def take(self) -> None:
         """Wait for the turn, but not for long; again if need be."""
         if not self._is_held:
             self._is_held = self._turns.take()
+            self._on_taken()
 
     def give_back(self) -> None:
         """Let another one compute; again if need be."""

@@ -48,9 +48,9 @@ class Answer:
         *("_waits", "_worker"),
     )
 
-    def __init__(self, worker: Any, req: Any, conn: Any, turn: Any) -> None:
+    def __init__(self, worker: Any, req: Any, conn: Any) -> None:
         self._worker = worker
-        self._turn = turn
+        self._turn = conn.sock.turn
         self._req = req
         self._conn = conn
         self._began = datetime.now()
@@ -86,14 +86,7 @@ class Answer:
         return self._waits[-1]
 
     def call(self) -> None:
-        """Call the application, in the request's turn."""
-        self._turn.take()
-        try:
-            self._call()
-        finally:
-            self._turn.give_back()
-
-    def _call(self) -> None:
+        """Call the application."""
         worker, cfg = self._worker, self._worker.cfg
         cfg.pre_request(worker, self._req)
         self._response, self._environ = wsgi.create(
@@ -124,9 +117,9 @@ class Answer:
 
     def write_rest(self) -> None:
         """Send all the body, or what is left of it."""
-        for part in self.body:
-            # A client may take its time.
+        if self._response.response_length is None:  # a stream, which may wait for anything
             self._turn.give_back()
+        for part in self.body:
             if self.begun:
                 self._response.write(part)
             else:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -112,9 +113,13 @@ def test_a_thread_never_waits_for_a_client() -> None:
 
 def test_a_client_that_takes_slowly_is_not_one_that_takes_nothing() -> None:
     """There is room in the kernel's buffer only once a third of it was taken; what was taken before counts."""
+    given_back: list[bool] = []
     with pair(Times(idle=1.0)) as (ours, client):
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 400_000)
+        ours.turn = SimpleNamespace(give_back=lambda: given_back.append(True))
+        ours.sendall(b"")
+        assert not given_back
         data, came = os.urandom(2_000_000), bytearray()
 
         def take() -> None:
@@ -127,7 +132,7 @@ def test_a_client_that_takes_slowly_is_not_one_that_takes_nothing() -> None:
         taker.start()
         ours.sendall(data)
         taker.join(PATIENCE)
-        assert bytes(came) == data
+        assert bytes(came) == data and given_back
 
 
 def test_a_client_that_takes_a_little_each_time_is_served_for_as_long_as_it_does() -> None:

@@ -6,7 +6,7 @@ import select
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -102,6 +102,37 @@ def test_a_request_that_is_here_whole_at_once_is_in_no_poll(sent: bytes) -> None
         assert waits.begin(conn)
         assert waits.started == [conn] and not len(waits.incoming)
         assert waits.poller.registered == 0
+
+
+class Turns:
+    """The turns of a worker, as far as the poll takes them."""
+
+    def __init__(self, is_free: bool) -> None:
+        self.done: list[str] = []
+        self._is_free = is_free
+
+    def take_first(self) -> bool:
+        self.done.append("take")
+        return self._is_free
+
+    def give_first_back(self) -> None:
+        self.done.append("give back")
+
+
+@pytest.mark.parametrize(("is_free", "breaks"), [(True, False), (True, True), (False, False), (False, True)])
+def test_what_has_happened_is_seen_to_in_a_turn(is_free: bool, breaks: bool) -> None:
+    waits, turns = Waits(), Turns(is_free)
+
+    def see_to(sock: object) -> None:
+        turns.done.append("see to")
+        if breaks:
+            raise RuntimeError("a defect")
+
+    key = SimpleNamespace(fileobj=None, data=see_to)
+    poller: Any = SimpleNamespace(select=lambda timeout: [(key, 1)])
+    with pytest.raises(RuntimeError) if breaks else nullcontext():
+        waits.incoming.poll(poller, 1.0, turns)
+    assert turns.done == ["take", "see to", *(["give back"] if is_free else [])]
 
 
 @pytest.mark.parametrize("cut", [1, len(HEAD) - 1, len(HEAD), len(HEAD) + 3])

@@ -49,17 +49,18 @@ class Bench:
         )
         self.worker.max_keepalived = 10
         self.worker.wsgi = self.application
+        self.turn = SimpleNamespace(
+            take=lambda: self.done.append("take"), give_back=lambda: self.done.append("give back")
+        )
         sock = SimpleNamespace(
+            turn=self.turn,
             sendall=self._send,
             gather=lambda: self.done.append("gather"),
             send_gathered=lambda: self.done.append("send"),
         )
         conn = SimpleNamespace(sock=sock, client=("127.0.0.1", 1), server=("127.0.0.1", 2))
-        self.turn = SimpleNamespace(
-            take=lambda: self.done.append("take"), give_back=lambda: self.done.append("give back")
-        )
         request = Request(cfg, IterUnreader(iter([self.asked])), ("127.0.0.1", 1))
-        self.answer = Answer(self.worker, request, conn, self.turn)
+        self.answer = Answer(self.worker, request, conn)
 
     def _post(self) -> None:
         self.done.append("post_request")
@@ -166,7 +167,7 @@ def test_the_last_request_of_a_worker_ends_it_and_says_so_once() -> None:
     assert bench.count("Autorestarting worker after current request.") == 1
 
 
-def test_the_turn_is_given_back_whatever_happens() -> None:
+def test_an_answer_is_closed_in_its_turn_also_where_there_is_none() -> None:
     def broken(environ: dict[str, Any], start: Any) -> list[bytes]:
         raise RuntimeError("a defect")
 
@@ -174,8 +175,17 @@ def test_the_turn_is_given_back_whatever_happens() -> None:
     with pytest.raises(RuntimeError):
         bench.answer.call()
     bench.answer.close()
-    assert bench.count("take") == bench.count("give back") == 2
-    assert (bench.count("logged"), bench.count("post_request")) == (0, 1)
+    assert bench.done[-3:] == ["take", "give back", "post_request"]
+    assert bench.count("logged") == 0
+
+
+@pytest.mark.parametrize(("length", "gives_back"), [(1, 0), (None, 1)])
+def test_a_stream_that_the_pump_does_not_drive_gives_its_turn_back(length: int | None, gives_back: int) -> None:
+    """Its next part may be hours away; an answer of known length is sent at once."""
+    bench = Bench(says(b"a", length=length))
+    bench.answer.call()
+    bench.answer.write_rest()
+    assert bench.count("give back") == gives_back
 
 
 def test_what_the_application_gave_is_closed_once_and_a_hook_that_breaks_is_told() -> None:
