@@ -354,7 +354,7 @@ class Worker(ThreadWorker):
 
     def get_thread_pool(self) -> Any:
         """The threads that answer requests."""
-        return _threads.ThreadPool(self.cfg.threads, self._turns)
+        return _threads.ThreadPool(self.cfg.threads, self._turns, self._answer, self._refuse_thread)
 
     def finish_request(self, conn: TConn, fs: Any) -> None:
         """A request was answered. What has come of the next one does not wake the poll."""
@@ -365,11 +365,11 @@ class Worker(ThreadWorker):
 
     def _start(self, conn: TConn) -> None:
         pool: Any = self.tpool
-        try:
-            pool.start(partial(self._answer, conn))
-        except RuntimeError as error:  # no thread can be started
-            self.log.error("a connection is closed: %s", error)
-            self._drop(conn)
+        pool.start(conn)
+
+    def _refuse_thread(self, conn: TConn, error: RuntimeError) -> None:
+        self.log.error("a connection is closed: %s", error)
+        self.method_queue.defer(self._drop, conn)
 
     def _answer(self, conn: TConn, turn: Any) -> None:
         """Answer a request, on its thread. Its connection goes back to the poll, unless the pump has it."""

@@ -13,26 +13,41 @@ gunicorn's configuration loads it by its path, so it imports nothing of the pack
 
 from __future__ import annotations
 
-import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 # A thread ends that has been idle for so many seconds, if so many others are.
 IDLE_SECONDS = 1.0
 STAYING = 8
 
-# A piece of work is called with its turn, which is taken, and gives it back where it waits.
-Work = Callable[[Any], None]
+
+class Work(NamedTuple):
+    """What is to be answered, and until when it waits for its turn (`time.monotonic`): from its very beginning on."""
+
+    what: Any
+    until: float
 
 
 class ThreadPool:
-    """At most `most` threads; work beyond that waits for one, in its order. No work may raise."""
+    """At most `most` threads; work beyond that waits for one, in its order. `answer` is called with each piece of work
+    and its turn, which it gives back where it waits, and may not raise; `refuse`, with the error, for one whose thread
+    cannot be started.
+    """
 
-    def __init__(self, most: int, turns: Any) -> None:
+    def __init__(
+        self,
+        most: int,
+        turns: Any,
+        answer: Callable[[Any, Any], None],
+        refuse: Callable[[Any, RuntimeError], None],
+    ) -> None:
         self._most = most
         self._turns = turns
+        self._answer = answer
+        self._refuse = refuse
         self._count = 0
         # Threads that have work, and do not stand in line yet.
         self._beginning = 0
@@ -41,25 +56,32 @@ class ThreadPool:
         self._waiting: deque[Work] = deque()
         self._is_shut_down = False
 
-    def start(self, work: Work) -> None:
-        """Have a thread do the work. Raises RuntimeError if no thread can be started."""
+    def start(self, what: Any) -> None:
+        """Have a thread answer it."""
         with self._lock:
-            self._waiting.append(work)
-            thread = self._begin_next()
-        try:
-            self._run(thread)
-        except RuntimeError:
-            with self._lock:
-                if work not in self._waiting:
-                    return  # another thread has it meanwhile
-                self._waiting.remove(work)
-            raise
+            self._waiting.append(Work(what, self._turns.until()))
+        self._begin_next()
 
-    def _begin_next(self) -> _PoolThread | None:
-        """Let a thread begin with the work that waits first, unless another is in line for its turn, which none is for
-        long; return the thread if it is to be started.
-        """
-        if not self._waiting or self._beginning or self._turns.in_line:
+    def _begin_next(self) -> None:
+        """Let a thread begin with the work that waits first, if it may begin."""
+        while self._waiting:
+            with self._lock:
+                work = self._for_new_thread()
+            if work is None:
+                return
+            try:
+                _PoolThread(self, work).start()
+            except RuntimeError as error:
+                with self._lock:
+                    self._count -= 1
+                    self._beginning -= 1
+                self._refuse(work.what, error)
+            else:
+                return
+
+    def _for_new_thread(self) -> Work | None:
+        """Wake an idle thread for the work; return it if a thread is to be started for it, None if all are busy."""
+        if not self._may_begin():
             return None
         if self._idle:
             self._beginning += 1
@@ -69,54 +91,38 @@ class ThreadPool:
             return None
         self._beginning += 1
         self._count += 1
-        return _PoolThread(self, self._waiting.popleft())
+        return self._waiting.popleft()
 
-    def _run(self, thread: _PoolThread | None) -> None:
-        """Start a thread. Raises RuntimeError if that cannot be; then its work waits again."""
-        if thread is None or thread.work is None:
-            return
-        work = thread.work
-        try:
-            thread.start()
-        except RuntimeError:
-            with self._lock:
-                self._beginning -= 1
-                self._count -= 1
-                self._waiting.appendleft(work)
-            raise
+    def _may_begin(self) -> bool:
+        """True if nobody is in line for the turn, or the first one has waited for long enough."""
+        if not self._waiting:
+            return False
+        if not self._beginning and not self._turns.in_line:
+            return True
+        return time.monotonic() > self._waiting[0].until
 
-    def take_turn(self) -> Any:
-        """Wait for the turn of a piece of work that has begun, but not for long."""
+    def do(self, work: Work) -> None:
+        """Do a piece of work, on its thread."""
         with self._lock:
             self._beginning -= 1
-        turn = self._turns.turn(self._begin_more)
-        turn.take()
-        return turn
-
-    def _begin_more(self) -> None:
-        """Somebody stands in line no more: the next work may begin."""
-        if not self._waiting:
-            return
-        with self._lock:
-            thread = self._begin_next()
-        with contextlib.suppress(RuntimeError):  # its work is that of the next thread that has nothing to do
-            self._run(thread)
+        turn = self._turns.turn(self._begin_next)
+        turn.take(work.until)
+        try:
+            self._answer(work.what, turn)
+        finally:
+            turn.give_back()
 
     def take_work(self, thread: _PoolThread) -> bool:
         """Give a thread the work that waits, if that may begin; without any it is idle. False if it is to end."""
         with self._lock:
-            if self._is_shut_down:
-                return self._ends_with(thread)
-            self._idle.append(thread)
-            self._begin_next()
-        return True
-
-    def _ends_with(self, thread: _PoolThread) -> bool:
-        """The pool ends, but not before its work is done."""
-        if not self._waiting:
-            return False
-        self._beginning += 1
-        thread.wake(self._waiting.popleft())
+            if not self._is_shut_down:
+                self._idle.append(thread)
+            elif self._waiting:
+                self._beginning += 1
+                thread.wake(self._waiting.popleft())
+            else:
+                return False
+        self._begin_next()
         return True
 
     def let_end(self, thread: _PoolThread) -> bool:
@@ -134,34 +140,35 @@ class ThreadPool:
         """
         with self._lock:
             self._is_shut_down = True
+            while self._idle and self._waiting:
+                self._beginning += 1
+                self._idle.pop().wake(self._waiting.popleft())
             for thread in self._idle:
                 thread.wake(None)
             self._idle.clear()
 
 
 class _PoolThread(threading.Thread):
-    """One thread: it does its `work`, and waits for more; None is the end."""
+    """One thread: it does its work, and waits for more."""
 
     def __init__(self, pool: ThreadPool, work: Work) -> None:
         super().__init__(name="request")
         self._pool = pool
-        self.work: Work | None = work
+        self._work: Work | None = work
         self._woken = threading.Lock()
         self._woken.acquire()
 
     def wake(self, work: Work | None) -> None:
-        """Go on with this work."""
-        self.work = work
+        """Go on with this work; None is the end."""
+        self._work = work
         self._woken.release()
 
     def run(self) -> None:
         """Do work until the pool ends."""
-        while self.work is not None:
-            work, self.work = self.work, None
-            turn = self._pool.take_turn()
-            work(turn)
-            turn.give_back()
-            del work, turn
+        while self._work is not None:
+            work, self._work = self._work, None
+            self._pool.do(work)
+            del work
             if not self._pool.take_work(self):
                 return
             if not self._woken.acquire(timeout=IDLE_SECONDS):

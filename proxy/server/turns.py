@@ -19,10 +19,11 @@ import time
 from collections.abc import Callable
 
 # Nobody waits for a request that has had the turn for so long, in seconds: it waits for something itself, or computes
-# for long, and then the interpreter cuts it into slices. Rounds of the pump are longer where many streams begin.
+# for long, and then the interpreter cuts it into slices. Rounds of the pump and of the poll may take longer, where many
+# streams begin.
 MOST_SECONDS = 0.02
 MOST_ROUND_SECONDS = 1.0
-# So long a request waits in all, and the pump.
+# So long a request waits in all; the pump and the poll, for each of the two locks.
 WAIT_SECONDS = 0.5
 PUMP_SECONDS = 0.002
 # Where requests stand in line they have so long between two rounds of the pump. While 400 streams begin within 2 s
@@ -34,7 +35,7 @@ _NEVER = float("inf")
 
 class Turns:
     """The turns of one worker. Of all requests one alone has the turn or waits for it, the others stand in line behind
-    it; it asks to be next, and so does the pump, which is next before all that stand in line.
+    it; it asks to be next, and so do the pump and the poll, which are next before all that stand in line.
 
     While there are streams a thread that computes gives the interpreter's lock away after `slices[0]` seconds, else
     after `slices[1]`; without them that stays as it is.
@@ -59,9 +60,13 @@ class Turns:
         """How many requests stand in line."""
         return len(self._in_line)
 
-    def turn(self, on_taken: Callable[[], None]) -> Turn:
-        """A turn for a request; `on_taken` is called whenever it does not stand in line any more."""
-        return Turn(self, on_taken)
+    def turn(self, out_of_line: Callable[[], None]) -> Turn:
+        """A turn for a request; `out_of_line` is called whenever it does not stand in line any more."""
+        return Turn(self, out_of_line)
+
+    def until(self) -> float:
+        """Until when somebody waits who begins to wait now (`time.monotonic`)."""
+        return time.monotonic() + WAIT_SECONDS
 
     def streams_begin(self) -> None:
         """There are streams now."""
@@ -81,7 +86,7 @@ class Turns:
         return self.take_first()
 
     def take_first(self) -> bool:
-        """Take the turn before all that stand in line; False if that would take too long."""
+        """Take the turn before all that stand in line; False if that would take longer than some milliseconds."""
         patience = 0 if self._lasts_too_long() else PUMP_SECONDS
         if not self._next.acquire(timeout=patience):
             return False
@@ -107,11 +112,12 @@ class Turns:
         self._since = _NEVER
         self._turn.release()
 
-    def take(self) -> bool:
-        """Wait for the turn of a request; False if it must go on without it."""
+    def take(self, until: float | None = None) -> bool:
+        """Wait for the turn of a request, `until` then at most; False if it must go on without it."""
         if self._take_at_once():
             return True
-        until = time.monotonic() + WAIT_SECONDS
+        if until is None:
+            until = self.until()
         if self._is_vain(until) or threading.get_ident() == self._pump:
             return False
         if not self._stand_in_line(until):
@@ -177,18 +183,18 @@ class Turns:
 class Turn:
     """The turn of one request. Used by one thread at a time."""
 
-    __slots__ = ("_is_held", "_on_taken", "_turns")
+    __slots__ = ("_is_held", "_out_of_line", "_turns")
 
-    def __init__(self, turns: Turns, on_taken: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, turns: Turns, out_of_line: Callable[[], None] = lambda: None) -> None:
         self._turns = turns
-        self._on_taken = on_taken
+        self._out_of_line = out_of_line
         self._is_held = False
 
-    def take(self) -> None:
-        """Wait for the turn, but not for long; again if need be."""
+    def take(self, until: float | None = None) -> None:
+        """Wait for the turn, but not for long, `until` then if that is said; again if need be."""
         if not self._is_held:
-            self._is_held = self._turns.take()
-            self._on_taken()
+            self._is_held = self._turns.take(until)
+            self._out_of_line()
 
     def give_back(self) -> None:
         """Let another one compute; again if need be."""

@@ -112,8 +112,9 @@ class Answer:
             self._response.force_close()
 
     def write_first(self) -> None:
-        """Send the head and the first part of the body, in one go."""
+        """Send the head and the first part of the body, in one go; then the pump drives the rest."""
         self._write_first(next(self.body, b""))
+        self._turn.give_back()
 
     def write_rest(self) -> None:
         """Send all the body, or what is left of it."""

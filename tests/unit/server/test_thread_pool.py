@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,14 +21,26 @@ class NoTurns:
 
     in_line = 0
 
-    def turn(self, on_taken: Callable[[], None]) -> Any:
-        return SimpleNamespace(take=on_taken, give_back=lambda: None)
+    def __init__(self) -> None:
+        self.given_back = 0
+        # What waits from now on is overdue at once.
+        self.is_late = False
+
+    def until(self) -> float:
+        return -math.inf if self.is_late else math.inf
+
+    def turn(self, out_of_line: Callable[[], None]) -> Any:
+        return SimpleNamespace(take=lambda until=None: out_of_line(), give_back=self._give_back)
+
+    def _give_back(self) -> None:
+        self.given_back += 1
 
 
 class Line(NoTurns):
     """Turns for which all stand in line until they are let go; `come`: one more stands there."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._gates: list[threading.Event] = []
         self.come = threading.Semaphore(0)
 
@@ -35,19 +48,23 @@ class Line(NoTurns):
     def in_line(self) -> int:  # type: ignore[override]
         return len(self._gates)
 
-    def turn(self, on_taken: Callable[[], None]) -> Any:
-        def take() -> None:
+    def turn(self, out_of_line: Callable[[], None]) -> Any:
+        def take(until: float = math.inf) -> None:
             gate = threading.Event()
             self._gates.append(gate)
             self.come.release()
-            assert gate.wait(PATIENCE)
-            on_taken()
+            assert until < 0 or gate.wait(PATIENCE)
+            out_of_line()
 
-        return SimpleNamespace(take=take, give_back=lambda: None)
+        return SimpleNamespace(take=take, give_back=self._give_back)
 
     def let_go(self) -> None:
         """The first one has its turn."""
         self._gates.pop(0).set()
+
+
+def _may_not_be(work: object, error: RuntimeError) -> None:
+    raise error
 
 
 @pytest.fixture
@@ -55,8 +72,10 @@ def pools() -> Iterator[Callable[..., ThreadPool]]:
     """Makes pools, which are shut down at the end."""
     made: list[ThreadPool] = []
 
-    def pool(most: int, turns: NoTurns | None = None) -> ThreadPool:
-        made.append(ThreadPool(most, turns or NoTurns()))
+    def pool(
+        most: int, turns: NoTurns | None = None, refuse: Callable[[Any, RuntimeError], None] = _may_not_be
+    ) -> ThreadPool:
+        made.append(ThreadPool(most, turns or NoTurns(), lambda work, turn: work(turn), refuse))
         return made[-1]
 
     yield pool
@@ -115,13 +134,15 @@ def test_no_work_begins_while_another_stands_in_line(pools: Callable[..., Thread
     """50 requests that come at once are on two threads, and not on 50 that wake each other."""
     line, works = Line(), [Work() for _ in range(5)]
     pool = pools(10, line)
-    for work in works:
+    pool.start(works[0])
+    assert line.come.acquire(timeout=PATIENCE)
+    for work in works[1:]:
         pool.start(work)
     for number, work in enumerate(works, 1):
-        assert line.come.acquire(timeout=PATIENCE)
         assert not line.come.acquire(blocking=False) and pool._count == number
         line.let_go()
         assert work.begun()
+        assert work is works[-1] or line.come.acquire(timeout=PATIENCE)
     for work in works:
         work.let_go()
 
@@ -148,26 +169,70 @@ def test_a_request_that_goes_on_is_in_line_too_and_comes_first(pools: Callable[.
     other.let_go()
 
 
-def test_work_whose_thread_cannot_be_started_is_that_of_the_next_one_with_nothing_to_do(
+def test_work_that_has_waited_for_long_enough_begins_whoever_stands_in_line(pools: Callable[..., ThreadPool]) -> None:
+    """Where requests that go on always stand in line, a new one would never begin."""
+    line, works = Line(), [Work() for _ in range(3)]
+    pool = pools(10, line)
+    pool.start(works[0])
+    assert line.come.acquire(timeout=PATIENCE)
+    line.is_late = True
+    for work in works[1:]:
+        pool.start(work)
+    assert all(work.begun() for work in works[1:])
+    line.let_go()
+    assert works[0].begun()
+    for work in works:
+        work.let_go()
+
+
+def test_a_thread_that_cannot_be_started_leaves_nothing_that_waits(
     pools: Callable[..., ThreadPool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line, first, second = Line(), Work(), Work()
-    pool = pools(10, line)
-    pool.start(first)
-    pool.start(second)
+    line, works, refused = Line(), [Work() for _ in range(4)], list[object]()
+    pool = pools(10, line, lambda what, error: refused.append(what))
+    pool.start(works[0])
     assert line.come.acquire(timeout=PATIENCE)
-
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
+    for work in works[1:]:
+        pool.start(work)
     with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refuse)
+        patched.setattr(threading.Thread, "start", cannot_start)
         line.let_go()
-        assert first.begun()
-    first.let_go()
+        assert works[0].begun()
+    assert refused == works[1:] and (pool._count, pool._beginning) == (1, 0)
+    works[0].let_go()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_the_turn_is_given_back_also_by_what_breaks(pools: Callable[..., ThreadPool]) -> None:
+    turns = NoTurns()
+    pool = pools(1, turns)
+
+    def broken(turn: object) -> None:
+        raise RuntimeError("a defect")
+
+    pool.start(broken)
+    for thread in threading.enumerate():
+        if thread.name == "request":
+            thread.join(PATIENCE)
+    assert turns.given_back == 1
+
+
+def test_what_waits_at_the_end_of_the_pool_is_done_by_threads_that_are_idle(
+    pools: Callable[..., ThreadPool],
+) -> None:
+    line, first, second = Line(), Work(), Work()
+    pool = pools(4, line)
+    pool.start(first)
     assert line.come.acquire(timeout=PATIENCE)
     line.let_go()
-    assert second.begun() and second.thread is first.thread
+    assert first.begun() and first.thread is not None
+    line._gates.append(threading.Event())  # a helper of the pump's
+    pool.start(second)
+    first.let_go()
+    pool.shutdown(wait=False)
+    assert line.come.acquire(timeout=PATIENCE)
+    line._gates.pop().set()
+    assert second.begun()
     second.let_go()
 
 
@@ -205,21 +270,23 @@ def test_an_idle_thread_ends_with_the_pool(pools: Callable[..., ThreadPool]) -> 
     assert not work.thread.is_alive()
 
 
-def test_a_thread_that_cannot_be_started_is_told_and_takes_no_place(
+def test_work_whose_thread_cannot_be_started_is_refused_and_takes_no_place(
     pools: Callable[..., ThreadPool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool, work = pools(1), Work()
-
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
+    refused: list[tuple[object, str]] = []
+    pool, work = pools(1, None, lambda what, error: refused.append((what, str(error)))), Work()
 
     with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(RuntimeError, match="can't start"):
-            pool.start(work)
+        patched.setattr(threading.Thread, "start", cannot_start)
+        pool.start(work)
+    assert refused == [(work, "can't start new thread")]
     pool.start(work)
     assert work.begun()
     work.let_go()
+
+
+def cannot_start(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
 
 
 def test_threads_that_nobody_has_needed_for_a_while_end_but_for_some(

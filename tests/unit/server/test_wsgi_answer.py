@@ -167,7 +167,7 @@ def test_the_last_request_of_a_worker_ends_it_and_says_so_once() -> None:
     assert bench.count("Autorestarting worker after current request.") == 1
 
 
-def test_an_answer_is_closed_in_its_turn_also_where_there_is_none() -> None:
+def test_an_answer_that_broke_is_closed_in_its_turn() -> None:
     def broken(environ: dict[str, Any], start: Any) -> list[bytes]:
         raise RuntimeError("a defect")
 
