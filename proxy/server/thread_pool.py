@@ -66,7 +66,7 @@ class ThreadPool:
         """Let a thread begin with the work that waits first, if it may begin."""
         while self._waiting:
             with self._lock:
-                work = self._for_new_thread()
+                work = self._take_next()
             if work is None:
                 return
             try:
@@ -79,24 +79,28 @@ class ThreadPool:
             else:
                 return
 
-    def _for_new_thread(self) -> Work | None:
-        """Wake an idle thread for the work; return it if a thread is to be started for it, None if all are busy."""
+    def _take_next(self) -> Work | None:
+        """Wake an idle thread for the work that waits first, if it may begin; without one return the work, for which a
+        thread is to be started.
+        """
         if not self._may_begin():
             return None
-        if self._idle:
-            self._beginning += 1
-            self._idle.pop().wake(self._waiting.popleft())
-            return None
-        if self._count >= self._most:
+        if not self._idle and self._count >= self._most:
             return None
         self._beginning += 1
+        work = self._waiting.popleft()
+        if self._idle:
+            self._idle.pop().wake(work)
+            return None
         self._count += 1
-        return self._waiting.popleft()
+        return work
 
     def _may_begin(self) -> bool:
-        """True if nobody is in line for the turn, or the first one has waited for long enough."""
+        """True if nobody is in line for the turn, or the first one has waited for long enough; at the end all may."""
         if not self._waiting:
             return False
+        if self._is_shut_down:
+            return True
         if not self._beginning and not self._turns.in_line:
             return True
         return time.monotonic() > self._waiting[0].until
@@ -115,14 +119,10 @@ class ThreadPool:
     def take_work(self, thread: _PoolThread) -> bool:
         """Give a thread the work that waits, if that may begin; without any it is idle. False if it is to end."""
         with self._lock:
-            if not self._is_shut_down:
-                self._idle.append(thread)
-            elif self._waiting:
-                self._beginning += 1
-                thread.wake(self._waiting.popleft())
-            else:
+            if self._is_shut_down and not self._waiting:
                 return False
-        self._begin_next()
+            self._idle.append(thread)
+            self._take_next()
         return True
 
     def let_end(self, thread: _PoolThread) -> bool:
@@ -141,8 +141,7 @@ class ThreadPool:
         with self._lock:
             self._is_shut_down = True
             while self._idle and self._waiting:
-                self._beginning += 1
-                self._idle.pop().wake(self._waiting.popleft())
+                self._take_next()
             for thread in self._idle:
                 thread.wake(None)
             self._idle.clear()

@@ -25,7 +25,7 @@ MOST_SECONDS = 0.02
 MOST_ROUND_SECONDS = 1.0
 # So long a request waits in all; the pump and the poll, for each of the two locks.
 WAIT_SECONDS = 0.5
-PUMP_SECONDS = 0.002
+FIRST_SECONDS = 0.002
 # Where requests stand in line they have so long between two rounds of the pump. While 400 streams begin within 2 s
 # there is always an event, and rounds without a rest took so much time that first events came after a second.
 REST_SECONDS = 0.01
@@ -87,7 +87,7 @@ class Turns:
 
     def take_first(self) -> bool:
         """Take the turn before all that stand in line; False if that would take longer than some milliseconds."""
-        patience = 0 if self._lasts_too_long() else PUMP_SECONDS
+        patience = 0 if self._lasts_too_long() else FIRST_SECONDS
         if not self._next.acquire(timeout=patience):
             return False
         has_turn = self._turn.acquire(timeout=patience)
@@ -185,7 +185,7 @@ class Turn:
 
     __slots__ = ("_is_held", "_out_of_line", "_turns")
 
-    def __init__(self, turns: Turns, out_of_line: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, turns: Turns, out_of_line: Callable[[], None]) -> None:
         self._turns = turns
         self._out_of_line = out_of_line
         self._is_held = False

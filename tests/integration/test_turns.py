@@ -21,7 +21,7 @@ def on_a_thread(work: Callable[[], object]) -> threading.Thread:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits does so for as long as a test."""
-    for name in ("MOST_SECONDS", "MOST_ROUND_SECONDS", "WAIT_SECONDS", "PUMP_SECONDS"):
+    for name in ("MOST_SECONDS", "MOST_ROUND_SECONDS", "WAIT_SECONDS", "FIRST_SECONDS"):
         monkeypatch.setattr(f"proxy.server.turns.{name}", PATIENCE)
 
 
@@ -30,7 +30,7 @@ def test_one_request_computes_at_a_time() -> None:
     turns, computing, most = Turns(), [0], [0]
 
     def request() -> None:
-        turn = Turn(turns)
+        turn = Turn(turns, lambda: None)
         for _ in range(20):
             turn.take()
             computing[0] += 1
@@ -48,11 +48,11 @@ def test_one_request_computes_at_a_time() -> None:
 @pytest.mark.usefixtures("patient")
 def test_the_pump_comes_before_those_that_stand_in_line() -> None:
     turns, order, begun = Turns(), list[str](), threading.Event()
-    first = Turn(turns)
+    first = Turn(turns, lambda: None)
     first.take()
 
     def request() -> None:
-        turn = Turn(turns)
+        turn = Turn(turns, lambda: None)
         turn.take()
         order.append("request")
         turn.give_back()

@@ -102,6 +102,15 @@ class Work:
         self._gate.set()
 
 
+def start_behind(line: Line, pool: ThreadPool, works: list[Work], *, late: bool = False) -> None:
+    """Start the first piece of work, and once it stands in line the others, which are overdue if `late`."""
+    pool.start(works[0])
+    assert line.come.acquire(timeout=PATIENCE)
+    line.is_late = late
+    for work in works[1:]:
+        pool.start(work)
+
+
 def _note(order: list[int], number: int, turn: object) -> None:
     order.append(number)
 
@@ -134,10 +143,7 @@ def test_no_work_begins_while_another_stands_in_line(pools: Callable[..., Thread
     """50 requests that come at once are on two threads, and not on 50 that wake each other."""
     line, works = Line(), [Work() for _ in range(5)]
     pool = pools(10, line)
-    pool.start(works[0])
-    assert line.come.acquire(timeout=PATIENCE)
-    for work in works[1:]:
-        pool.start(work)
+    start_behind(line, pool, works)
     for number, work in enumerate(works, 1):
         assert not line.come.acquire(blocking=False) and pool._count == number
         line.let_go()
@@ -172,12 +178,7 @@ def test_a_request_that_goes_on_is_in_line_too_and_comes_first(pools: Callable[.
 def test_work_that_has_waited_for_long_enough_begins_whoever_stands_in_line(pools: Callable[..., ThreadPool]) -> None:
     """Where requests that go on always stand in line, a new one would never begin."""
     line, works = Line(), [Work() for _ in range(3)]
-    pool = pools(10, line)
-    pool.start(works[0])
-    assert line.come.acquire(timeout=PATIENCE)
-    line.is_late = True
-    for work in works[1:]:
-        pool.start(work)
+    start_behind(line, pools(10, line), works, late=True)
     assert all(work.begun() for work in works[1:])
     line.let_go()
     assert works[0].begun()
@@ -190,10 +191,7 @@ def test_a_thread_that_cannot_be_started_leaves_nothing_that_waits(
 ) -> None:
     line, works, refused = Line(), [Work() for _ in range(4)], list[object]()
     pool = pools(10, line, lambda what, error: refused.append(what))
-    pool.start(works[0])
-    assert line.come.acquire(timeout=PATIENCE)
-    for work in works[1:]:
-        pool.start(work)
+    start_behind(line, pool, works)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", cannot_start)
         line.let_go()

@@ -21,7 +21,7 @@ def on_a_thread(work: Callable[[], object]) -> threading.Thread:
 
 def test_nobody_waits_for_who_keeps_it() -> None:
     turns = Turns()
-    keeper, other = Turn(turns), Turn(turns)
+    keeper, other = Turn(turns, lambda: None), Turn(turns, lambda: None)
     keeper.take()
     began = time.monotonic()
     other.take()
@@ -35,7 +35,7 @@ def test_nobody_waits_for_who_keeps_it() -> None:
 
 def test_it_is_taken_and_given_back_once() -> None:
     turns = Turns()
-    turn = Turn(turns)
+    turn = Turn(turns, lambda: None)
     turn.give_back()
     turn.take()
     turn.take()
@@ -76,7 +76,7 @@ def test_between_two_rounds_requests_that_stand_in_line_have_time(monkeypatch: p
     rests: list[float] = []
     for name in ("MOST_SECONDS", "WAIT_SECONDS", "REST_SECONDS"):
         monkeypatch.setattr(f"proxy.server.turns.{name}", 2 * PATIENCE)
-    monkeypatch.setattr("proxy.server.turns.PUMP_SECONDS", 0)
+    monkeypatch.setattr("proxy.server.turns.FIRST_SECONDS", 0)
     turns, stands = Turns(), threading.Event()
 
     class Line(list[None]):
@@ -102,7 +102,7 @@ def test_between_two_rounds_requests_that_stand_in_line_have_time(monkeypatch: p
 
 def test_a_request_that_computes_alone_does_not_make_the_pump_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """It hands its stream over in that time."""
-    monkeypatch.setattr("proxy.server.turns.PUMP_SECONDS", 0)
+    monkeypatch.setattr("proxy.server.turns.FIRST_SECONDS", 0)
     turns = Turns()
     assert turns.begin_round()
     turns.end_round()
