@@ -12,8 +12,9 @@ from typing import Any
 
 from benchmarks.harm.offers import Offer
 from proxy.config.rules import parse_rules
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
 from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Failed, Finished, Text, Unchanged
+from proxy.engine.task import Task
 from proxy.repair.policy import Policy
 from proxy.tools.toolset import read_tools
 

@@ -97,10 +97,21 @@ def read_choice(entry: JsonObject) -> ChoiceDelta:
         _text(content),
         _text(reasoning),
         calls,
-        _text_or_none(entry.get("finish_reason")),
+        finish_of(entry),
         listed == [],
         silent,
     )
+
+
+def text_alone(entry: Json) -> str:
+    """The text of an entry that says nothing else, and ends with a finish reason that stays as it is; "" for any other.
+    """
+    if not isinstance(entry, dict):
+        return ""
+    match read_choice(entry):
+        case ChoiceDelta(text=text, reasoning="", calls=(), finish=str() as finish, empty_calls=False):
+            return text if finish == "stop" or was_cut(finish) else ""
+    return ""
 
 
 def _text(value: Json) -> str:
@@ -109,9 +120,11 @@ def _text(value: Json) -> str:
     return ""
 
 
-def _text_or_none(value: Json) -> str | None:
-    if isinstance(value, str):
-        return value
+def finish_of(entry: JsonObject) -> str | None:
+    """The finish reason of an entry, None if it has none."""
+    finish = entry.get("finish_reason")
+    if isinstance(finish, str):
+        return finish
     return None
 
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from hashlib import blake2b
+from dataclasses import replace
 
 from proxy.audit_record import Repair
 from proxy.codec.json_access import as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.engine.call_delta import read_responses_event
 from proxy.engine.choice import Choice
-from proxy.engine.choice_delta import ChoiceDelta, read_choice
+from proxy.engine.choice_delta import ChoiceDelta, finish_of, read_choice, text_alone
 from proxy.engine.chunk_events import events_of
 from proxy.engine.events import (
     CallArguments,
@@ -38,50 +37,20 @@ from proxy.engine.held_lane import MAX_TAKEN, HeldLane, HeldShape, held_shape
 from proxy.engine.lane import ANY_TEXT, IN_STRING, Lane, lane_of, unescaped
 from proxy.engine.pending_call import CallLimits
 from proxy.engine.plain_choice import PlainChoice
+from proxy.engine.task import NewIds, Task
 from proxy.engine.thought_tokens import says_usage, with_thought_tokens
 from proxy.errors import UpstreamBroken, refusal
 from proxy.formats.broken_calls import UNWATCHED, BrokenCalls
 from proxy.formats.copied_calls import Copies
-from proxy.formats.grammar import REASONING, TEXT, grammars, thought_grammars, with_forced
-from proxy.formats.reasoning import REASONING_MARKERS, Thoughts
+from proxy.formats.grammar import REASONING, TEXT
+from proxy.formats.reasoning import Thoughts
 from proxy.formats.scanner import Scanner
-from proxy.limits import MAX_CALLS, MAX_CHOICES, MAX_HELD
-from proxy.repair.policy import Policy
+from proxy.limits import MAX_CHOICES
 from proxy.repair.repairer import Repairer
 from proxy.tools.toolset import ToolSet
 
-_KIMI = re.compile(r"functions\..{1,128}:[0-9]{1,6}")
 # A server whose chunks are never alike is not worth learning from.
 _MAX_LESSONS = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """What the engine must know of the request.
-
-    `tools` is None if the reply must not be parsed: the request offers none, or says `tool_choice: "none"` (F86).
-    `seed` makes the ids of calls found in text; `raw_text`: the proxy alone parses; `json_reply`: the client asked
-    for JSON; `results`: the texts of the tool results since the last user message (F89); `ids`: those of the calls in
-    the conversation so far; `one_call`: the client asked for no parallel calls (F52); `ordered`: it has
-    text and reasoning in one order, so that neither may overtake the other; `thoughts`: those in the text are told
-    from it; `forced`: the one tool that the model was made to call (F87); `hold_broken`: a call that cannot be read
-    waits, as it may be asked for once more, if the reply ends with it; `policy`: what the rules say.
-    """
-
-    tools: ToolSet | None
-    seed: bytes
-    raw_text: bool = False
-    json_reply: bool = False
-    results: tuple[str, ...] = ()
-    ids: frozenset[str] = frozenset()
-    one_call: bool = False
-    ordered: bool = False
-    thoughts: Thoughts | None = None
-    forced: str = ""
-    hold_broken: bool = False
-    policy: Policy = field(default_factory=Policy)
-    max_held: int = MAX_HELD
-    max_calls: int = MAX_CALLS
 
 
 class Engine:
@@ -184,7 +153,7 @@ class Engine:
         choices = chunk.body.get("choices")
         if not isinstance(choices, list) or not choices:
             return self._without_choices(chunk)
-        if self._passes:
+        if self._passes or (not chunk.streamed and self._is_prose(choices)):
             return self._unparsed(chunk, choices)
         entries = [entry for entry in choices if isinstance(entry, dict)]
         if len(choices) == 1:
@@ -376,14 +345,27 @@ class Engine:
             return ()
         return (chunk.unchanged(events_of(chunk)),)
 
+    def _is_prose(self, choices: list[Json]) -> bool:
+        """True if the choices of a whole answer are one that says nothing but a text in which nothing begins, and that
+        ended so as it says.
+        """
+        if len(choices) != 1:
+            return False
+        text = text_alone(choices[0])
+        if not text or self._task.begins_in_thought:
+            return False
+        task = self._task
+        grammar = task.grammars(task.thoughts)[TEXT]
+        return grammar.is_prose(text.encode("utf-8", "surrogatepass"), task.tools or ToolSet(()))
+
     def _unparsed(self, chunk: Chunk, choices: list[Json]) -> tuple[Event, ...]:
-        """Without tools everything passes as it came; only the finish waits for the end of the body."""
+        """What is not looked into passes as it came; only the finish waits for the end of the body."""
         final = False
         for entry in choices:
             if isinstance(entry, dict):
                 number = choice_number(entry.get("index"))
                 self._finished.setdefault(number, False)
-                if read_choice(entry).finish is not None:
+                if finish_of(entry) is not None:
                     self._finished[number] = final = True
         if final:
             self._trailing.append(chunk)
@@ -417,28 +399,22 @@ class Engine:
             scanner=self._scanner(TEXT, task.thoughts, broken),
             reasoning_scanner=self._scanner(REASONING) if may_call_in_reasoning else None,
             repairer=Repairer(tools, task.policy),
-            new_id=_NewIds(task, number, used),
+            new_id=NewIds(task, number, used),
             limits=CallLimits(task.max_calls, task.max_held),
             used=used,
             one_call=task.one_call,
             broken=broken,
             at_once=at_once,
             ordered=task.ordered,
-            thinks=task.thoughts is not None and task.thoughts.begun != "",
+            thinks=task.begins_in_thought,
         )
 
     def _scanner(self, mode: str, thoughts: Thoughts | None = None, broken: BrokenCalls = UNWATCHED) -> Scanner:
         """A scanner for the text of a choice, or for its reasoning."""
         task = self._task
-        markers = thoughts.markers if thoughts else REASONING_MARKERS
-        rules = thought_grammars(markers)
-        if task.tools is not None:
-            rules = grammars(json_reply=task.json_reply, raw_text=task.raw_text, thoughts=markers)
-        if task.forced and not task.json_reply:
-            rules = with_forced(rules, task.forced)
         return Scanner(
             task.tools or ToolSet(()),
-            rules,
+            task.grammars(thoughts),
             mode=mode,
             copies=self._copies,
             max_held=task.max_held,
@@ -461,27 +437,3 @@ def _is_only(part: Chunk, content: Sequence[Event], events: Sequence[Event]) -> 
         case (Rest(source=source),) if source is part:
             return not content
     return [*events] == [*content]
-
-
-@dataclass(frozen=True, slots=True)
-class _NewIds:
-    """New ids for the calls of a choice in the style of the model's profile, the same at every cut; Kimi's own ids stay
-    Kimi's (F8, F50). `used` are those that the choice has.
-    """
-
-    task: Task
-    choice: int
-    used: set[str]
-
-    def __call__(self, index: int, name: str, server_id: str) -> str:
-        """The id of a call whose `server_id` is "", or another call's already."""
-        if self.task.policy.ids == "kimi" or _KIMI.fullmatch(server_id):
-            number = len(self.task.ids) + index
-            while f"functions.{name}:{number}" in self.used:
-                number += 1
-            return f"functions.{name}:{number}"
-        key = b"%b %d %d" % (self.task.seed, self.choice, index)
-        digits = blake2b(key, digest_size=12).hexdigest()
-        if self.task.policy.ids == "mistral":
-            return digits[:9]  # its templates take nine letters and digits (F49)
-        return f"call_{digits}"

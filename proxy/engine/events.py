@@ -36,6 +36,8 @@ class Chunk:
     def part(self, entry: JsonObject, *, first: bool) -> Chunk:
         """The chunk of one choice, made of a chunk of several; what that says of no choice goes with the `first`."""
         body = self.body
+        if body["choices"] == [entry]:
+            return self
         if not first:
             body = {key: value for key, value in body.items() if key in _ENVELOPE}
         return replace(self, body={**body, "choices": [entry]})

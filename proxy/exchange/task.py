@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.dialects.chat.request import ChatRequest
-from proxy.engine.engine import Task
+from proxy.engine.task import Task
 from proxy.formats.reasoning import Thoughts
 from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.repair.policy import Policy

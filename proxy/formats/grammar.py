@@ -21,7 +21,7 @@ from proxy.formats.json_calls import shown_json
 from proxy.formats.markers import END_OF_TURN, OPENERS, WEAK_MARKERS, encoded
 from proxy.formats.opener_runs import opener_runs
 from proxy.formats.reasoning import REASONING_MARKERS, STRIPPED, ReasoningMarkers, Section, last_call, no_call
-from proxy.formats.reply_start import first_thing, functionary, tool_calls_word
+from proxy.formats.reply_start import ReplyStart, functionary, tool_calls_word
 from proxy.formats.terminators import leftover
 from proxy.formats.unreadable_calls import END_TOKENS, only_tokens
 from proxy.formats.unwrapped import rest_of_calls, strong, unwrapped
@@ -29,6 +29,7 @@ from proxy.formats.wrappers import FENCE, FormatParser
 from proxy.formats.xml_tags import SEPARATOR
 from proxy.parsing.cursor import MAX_KEY, Cursor, NotACall, Parsing, RawCall, Rejection
 from proxy.parsing.literal_table import END, branching, longest_by_first
+from proxy.tools.toolset import ToolSet
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
 _OBJECT = b"{"
@@ -90,6 +91,8 @@ class Grammar:
     runs: re.Pattern[bytes] | None
     standing: Mapping[bytes, tuple[Format, ...]]
     first: tuple[Format, ...]
+    first_openers: tuple[bytes, ...]
+    start: ReplyStart | None
     by_prefix: Mapping[bytes, tuple[Format, ...]]
 
     def next_first(self, tried: int, here: bytes) -> int:
@@ -100,6 +103,15 @@ class Grammar:
             if self.first[number].opener[:1] in (b"", here):
                 return number
         return len(self.first)
+
+    def is_prose(self, reply: bytes, tools: ToolSet) -> bool:
+        """True if nothing begins in a whole reply, neither at its start nor behind it. Blanks alone are no prose."""
+        told = reply.lstrip(_BLANKS)
+        if not told or self.begin.search(reply):
+            return False
+        if told.startswith(self.first_openers):
+            return False
+        return self.start is None or not self.start.opens(told, tools)
 
     def beginning(self, here: bytes) -> tuple[Format, ...]:
         """The formats that may begin with these bytes, the longest openers first."""
@@ -292,7 +304,7 @@ def _start(formats: Iterable[Format], *, residues: bool, forced: str = "") -> Fo
     if forced:
         name, then, parse = parsers[_OBJECT]
         parsers[_OBJECT] = name, then, arguments_or(parse, forced)
-    return Format("start", b"", first_thing(parsers, residues=residues))
+    return Format("start", b"", ReplyStart(parsers, residues=residues))
 
 
 def thought_grammars(thoughts: tuple[ReasoningMarkers, ...]) -> Mapping[str, Grammar]:
@@ -353,8 +365,22 @@ def _grammar(formats: Iterable[Format], first: tuple[Format, ...] = ()) -> Gramm
         prefixes=frozenset(_prefixes(ordered)),
         standing=standing,
         first=first,
+        first_openers=_openers(first),
+        start=_start_of(first),
         by_prefix=table,
     )
+
+
+def _openers(formats: Iterable[Format]) -> tuple[bytes, ...]:
+    return tuple(item.opener for item in formats if item.opener)
+
+
+def _start_of(first: Iterable[Format]) -> ReplyStart | None:
+    """What reads the first thing of a reply whatever it begins with, if anything does."""
+    for item in first:
+        if isinstance(item.parse, ReplyStart):
+            return item.parse
+    return None
 
 
 def _runs(formats: Collection[Format]) -> re.Pattern[bytes] | None:

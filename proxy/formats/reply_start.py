@@ -27,6 +27,7 @@ from proxy.formats.wrappers import FENCE, FormatParser
 from proxy.formats.xml_calls import PARAMETER_KINDS
 from proxy.formats.xml_tags import tag_or_none
 from proxy.parsing.cursor import MAX_KEY, Cursor, Literals, NotACall, Parsing, RawCall, Rejection
+from proxy.tools.toolset import ToolSet
 
 _TOKENS = Literals(encoded(*BEFORE_TEXT))
 # What stands before the JSON of a format whose tokens are gone.
@@ -43,34 +44,45 @@ _LINE_END = re.compile(rb"\n")
 _SEPARATORS = Literals(encoded(*SEPARATORS))
 
 
-def first_thing(parsers: Mapping[bytes, tuple[str, bytes, FormatParser]], *, residues: bool) -> FormatParser:
+class ReplyStart:
     """The parser for the beginning of a reply: one of these, or what counts only there.
 
     `residues`: the latter count. `parsers` are their names, the bytes of which one must follow if any, and the parsers
     themselves, by opener.
     """
-    known = tuple(parsers)
 
-    def first(cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
+    def __init__(self, parsers: Mapping[bytes, tuple[str, bytes, FormatParser]], *, residues: bool) -> None:
+        self._parsers = parsers
+        self._known = tuple(parsers)
+        self._residues = residues
+
+    def __call__(self, cursor: Cursor) -> Parsing[tuple[RawCall, ...]]:
+        """Read what begins the reply, as a parser does."""
         yield from cursor.blanks()
         leaked = yield from cursor.which(_TOKENS)
         if leaked is not None:
             while (yield from cursor.which((leaked,))):
                 pass
             return ()  # what leaked there is no text
-        opener = yield from cursor.peek(_openers(known, cursor.context.tools.names if residues else None))
+        opener = yield from cursor.peek(self._openers(cursor.context.tools))
         if opener is None:
             raise NotACall("no call begins so")
         cursor.context = replace(cursor.context, first=True)
-        if opener not in parsers:
+        if opener not in self._parsers:
             return (yield from _residue(cursor, opener))
-        name, then, parse = parsers[opener]
+        name, then, parse = self._parsers[opener]
         cursor.evidence.tell_format(name)
         if then and (yield from cursor.ahead(_behind(cursor, opener))) not in then:
             raise NotACall("no call begins so")
         return (yield from parse(cursor))
 
-    return first
+    def opens(self, reply: bytes, tools: ToolSet) -> bool:
+        """True if a reply that is all here, without the blanks before it, begins with what is read here."""
+        return any(literals.match(reply, True) for literals in (_TOKENS, self._openers(tools)))
+
+    def _openers(self, tools: ToolSet) -> Literals:
+        """What may begin a reply that offers these tools."""
+        return _openers(self._known, tools.names if self._residues else None)
 
 
 def _residue(cursor: Cursor, opener: bytes) -> Parsing[tuple[RawCall, ...]]:

@@ -103,21 +103,22 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
     chat = read_chat(raw, body)
     ctx.check_model(chat.model)
     profile = ctx.snapshot.profile(chat.model, ctx.client)
-    dialect = ChatDialect(_chat_options(chat, profile))
-    prepared = PreparedRequest(chat, profile, dialect, model_server(ctx, chat.model), headers)
+    dialect, server = ChatDialect(_chat_options(chat, profile)), model_server(ctx, chat.model)
     if ctx.snapshot.settings.observe:
-        return prepared
-    return _thinking(ctx, prepared, as_text(model))
+        return PreparedRequest(chat, profile, dialect, server, headers)
+    chat, thoughts = _thinking(ctx, chat, profile, as_text(model))
+    return PreparedRequest(chat, profile, dialect, server, headers, thoughts)
 
 
-def _thinking(ctx: RequestContext, prepared: PreparedRequest, requested: str) -> PreparedRequest:
-    """A chat request in the words of the model's family."""
-    chat = prepared.chat
-    rewritten = with_thinking(chat.body, ctx.snapshot.rules, prepared.profile, model=chat.model, requested=requested)
+def _thinking(
+    ctx: RequestContext, chat: ChatRequest, profile: Profile, requested: str
+) -> tuple[ChatRequest, Thoughts]:
+    """A chat request in the words of the model's family, and the thoughts in the text of its reply."""
+    rewritten = with_thinking(chat.body, ctx.snapshot.rules, profile, model=chat.model, requested=requested)
     ctx.outcome.translate_request(rewritten.audit)
     if rewritten.changed:
         chat = replace(chat, raw=dump_request(rewritten.body), body=rewritten.body)
-    return replace(prepared, chat=chat, thoughts=rewritten.thoughts)
+    return chat, rewritten.thoughts
 
 
 def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:

@@ -20,7 +20,8 @@ from proxy.dialects.chat.answer import ChatDialect, as_chunk, read_whole, rebuil
 from proxy.dialects.chat.writer import ChatOptions
 from proxy.dialects.messages.blocks import ReplyOptions
 from proxy.dialects.messages.writer import MessagesDialect
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
+from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_stream
 from tests.support.each_case import each_case

@@ -12,7 +12,8 @@ import pytest
 from proxy.config.rules import StripFields
 from proxy.dialects.chat.answer import ChatDialect, as_chunk
 from proxy.dialects.chat.writer import ChatOptions
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
+from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_stream
 from tests.support.helpers import OFFERED, SEED, call_json, delta, event_bytes, offered, piece, random_cut

@@ -16,7 +16,8 @@ from proxy.audit_record import KINDS
 from proxy.config.rules import StripFields
 from proxy.dialects.chat.answer import ChatDialect, read_whole
 from proxy.dialects.chat.writer import ChatOptions, ChatWriter
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
+from proxy.engine.task import Task
 from proxy.errors import InternalError
 from proxy.exchange.observe import observed
 from proxy.exchange.reply_stream import StreamReply

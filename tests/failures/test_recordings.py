@@ -15,7 +15,8 @@ from proxy.codec.json_text import JsonObject
 from proxy.config.rules import StripFields
 from proxy.dialects.chat.answer import as_chunk, read_whole, rebuild
 from proxy.dialects.chat.writer import ChatOptions, ChatWriter
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
+from proxy.engine.task import Task
 from proxy.errors import UpstreamRefused
 from proxy.exchange.reply_stream import StreamReply
 from proxy.tools.toolset import ToolSet, read_tools

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
+from proxy.engine.task import Task
 from proxy.tools.toolset import read_tools
 from tests.failures.test_text_formats import exact
 from tests.support.each_case import each_case

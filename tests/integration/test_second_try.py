@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.engine.choice import Choice
+from proxy.engine.engine import Engine
 from tests.conftest import Inside
 from tests.support.messages_ask import ask
 from tests.support.messages_checker import check_message, check_stream
@@ -292,15 +292,15 @@ def test_a_defect_in_the_second_try_ends_the_first_reply(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
 ) -> None:
     """C6."""
-    feed, fed = Choice.feed, []
+    feed, fed = Engine.feed, []
 
-    def broken(self: Choice, *args: Any, **more: Any) -> Any:
+    def broken(self: Engine, *args: Any, **more: Any) -> Any:
         fed.append(1)
         if len(fed) > 1:
             raise KeyError("a defect")
         return feed(self, *args, **more)
 
-    monkeypatch.setattr(Choice, "feed", broken)
+    monkeypatch.setattr(Engine, "feed", broken)
     with Upstream(told(EMPTY), told("Hi.")) as server:
         found = said(inside(server.url).post(CHAT, json=asked(False)).data, False)
     assert found["end"] == ["stop"] and "a defect" in logged.text

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
+from proxy.engine.task import Task
 from proxy.tools.toolset import read_tools
 from tests.conftest import Inside
 from tests.support.helpers import SEED, all_cuts, call_json, ends, function, new_engine, run, says, view

@@ -13,7 +13,8 @@ from proxy.config.rules import StripFields
 from proxy.dialects.chat.answer import ChatDialect
 from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.dialects.chat.writer import ChatOptions
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
+from proxy.engine.task import Task
 from proxy.exchange.exchange import Exchange
 from proxy.exchange.plan import Plan
 from proxy.upstream.answer_wait import AnswerWait, Timeouts

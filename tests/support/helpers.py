@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from proxy.dialects.chat.client_view import CallView, ChoiceView
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
 from proxy.engine.events import (
     CallArguments,
     CallClosed,
@@ -26,6 +26,7 @@ from proxy.engine.events import (
     Unchanged,
     Usage,
 )
+from proxy.engine.task import Task
 from proxy.formats.copied_calls import Copies
 from proxy.formats.grammar import grammars
 from proxy.formats.scanner import Scanner

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.dialects.chat.client_view import ChoiceView
 from proxy.engine.choice_delta import read_choice
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
 from proxy.engine.events import (
     CallArguments,
     CallClosed,
@@ -22,6 +22,7 @@ from proxy.engine.events import (
     Text,
     Unchanged,
 )
+from proxy.engine.task import Task
 from proxy.errors import UpstreamBroken, UpstreamRefused
 from proxy.tools.toolset import ToolSet
 from tests.support.helpers import (

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk, Text, Unchanged
 from proxy.engine.fast_path import Template, learn
+from proxy.engine.task import Task
 from tests.support.helpers import offered
 
 

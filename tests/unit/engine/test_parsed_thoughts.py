@@ -13,7 +13,8 @@ import pytest
 from proxy.config.rules import StripFields
 from proxy.dialects.chat.answer import ChatDialect, read_whole
 from proxy.dialects.chat.writer import ChatOptions
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
+from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_answer
 from proxy.formats.reasoning import ALL_MARKERS, Thoughts

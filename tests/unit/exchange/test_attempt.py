@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from proxy.codec.json_text import JsonObject
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
+from proxy.engine.task import Task
 from proxy.errors import UpstreamBroken, UpstreamRefused, UpstreamUnreachable
 from proxy.exchange.attempt import Attempt
 from proxy.exchange.plan import Plan

@@ -14,7 +14,8 @@ import pytest
 from proxy.config.rules import ReasoningField, StripFields
 from proxy.dialects.chat.request import read_chat
 from proxy.dialects.chat.writer import ChatWriter
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
+from proxy.engine.task import Task
 from proxy.exchange.reply_stream import MAX_PASSED, StreamReply
 from proxy.exchange.second_try import Why
 from proxy.exchange.task import make_task

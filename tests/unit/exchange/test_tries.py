@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
+from proxy.engine.task import Task
 from proxy.errors import ClientGone, UpstreamBroken, UpstreamRefused, UpstreamUnreachable
 from proxy.exchange.second_try import SILENT, Why
 from proxy.exchange.tries import run_exchange

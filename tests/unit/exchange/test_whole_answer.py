@@ -9,8 +9,9 @@ import pytest
 
 from proxy.dialects.chat.answer import ChatDialect, read_whole
 from proxy.dialects.chat.writer import ChatWriter
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
 from proxy.engine.events import Event, Reasoning, Text
+from proxy.engine.task import Task
 from proxy.errors import UpstreamBroken
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream, unrepaired
 from tests.support.helpers import SEED, bodies, flat, new_engine, received

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from proxy.codec.json_text import JsonObject
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
 from proxy.engine.events import CallClosed, Chunk, Event, Text, Unchanged
+from proxy.engine.task import Task
 from proxy.formats.broken_calls import WAITINGS, Waiting, WaitingStep
 from proxy.formats.reasoning import Thoughts
 from proxy.tools.toolset import Tool, ToolSet

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
+from proxy.engine.task import Task
 from proxy.tools.toolset import read_tools
 from tests.support.helpers import SEED, all_cuts, ends, run, says, view
 

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk
+from proxy.engine.task import Task
 from proxy.formats.grammar import grammars
 from proxy.formats.reasoning import Thoughts
 from proxy.formats.scanner import Scanner

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.formats.json_calls import json_object
 from proxy.formats.markers import BEFORE_TEXT, CUT_OPENERS
-from proxy.formats.reply_start import first_thing, functionary, tool_calls_word
+from proxy.formats.reply_start import ReplyStart, functionary, tool_calls_word
 from proxy.formats.unwrapped import unwrapped
 from proxy.parsing.cursor import Cursor, Parsing, RawCall
 from tests.support.each_case import each_case
@@ -20,7 +20,7 @@ FENCED = f"```json\n{LS}\n```"
 
 def first(reader: Cursor) -> Parsing[tuple[RawCall, ...]]:
     """With one format whose opener says more than what counts only here."""
-    return first_thing({b"{": ("json", b'"', unwrapped)}, residues=True)(reader)
+    return ReplyStart({b"{": ("json", b'"', unwrapped)}, residues=True)(reader)
 
 
 READ: dict[str, str] = {
@@ -122,7 +122,7 @@ def test_without_residues_the_formats_alone_count() -> None:
     """C3: a reply in JSON."""
 
     def only(reader: Cursor) -> Parsing[tuple[RawCall, ...]]:
-        return first_thing({b"{": ("json", b'"', json_object)}, residues=False)(reader)
+        return ReplyStart({b"{": ("json", b'"', json_object)}, residues=False)(reader)
 
     assert outcome(only, CALL).calls == ONE
     for name in ("a name", "functools", "half an opener"):

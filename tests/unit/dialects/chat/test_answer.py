@@ -9,7 +9,8 @@ import pytest
 
 from proxy.config.rules import StripFields
 from proxy.dialects.chat.answer import as_chunk, read_whole, rebuild, says_nothing
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
+from proxy.engine.task import Task
 from proxy.errors import UpstreamBroken, UpstreamRefused
 from tests.support.helpers import RECORDINGS, SEED, call_json, offered
 

@@ -23,8 +23,9 @@ from proxy.dialects.messages.writer import (
     error_object,
     error_status,
 )
-from proxy.engine.engine import Engine, Task
+from proxy.engine.engine import Engine
 from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Failed, Finished, Reasoning, Text
+from proxy.engine.task import Task
 from proxy.errors import (
     BadRequest,
     BodyTooLarge,

@@ -1,0 +1,140 @@
+"""A whole answer that is nothing but prose passes without a look at its choice (contract C1): what a client has of it
+is to the byte what it has of one that takes the way of all others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.config.rules import StripFields
+from proxy.dialects.base import Dialect
+from proxy.dialects.chat.answer import ChatDialect, read_whole
+from proxy.dialects.chat.writer import ChatOptions
+from proxy.dialects.messages.blocks import ReplyOptions
+from proxy.dialects.messages.writer import MessagesDialect
+from proxy.dialects.responses.writer import ResponsesDialect
+from proxy.engine.engine import Engine
+from proxy.engine.task import Task
+from proxy.exchange.reply_content import ReplyContent
+from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
+from proxy.formats.reasoning import Thoughts
+from proxy.tools.toolset import read_tools
+from tests.support.each_case import each_case
+from tests.support.helpers import SEED
+from tests.support.responses_view import options
+
+pytestmark = pytest.mark.once
+
+CORPORA = Path(__file__).parents[1] / "corpora"
+AGENT = json.loads((CORPORA / "tools.json").read_text("utf-8"))["agent"]
+TOOLS = read_tools([{"type": "function", "function": one} for one in AGENT])
+NAME = AGENT[0]["name"]
+TASKS: dict[str, dict[str, Any]] = {
+    "tools": {},
+    "raw text": {"raw_text": True, "thoughts": Thoughts()},
+    "thoughts": {"thoughts": Thoughts(unknown=True)},
+    "thoughts alone": {"tools": None, "thoughts": Thoughts()},
+    "in a thought": {"thoughts": Thoughts(begun="<think>")},
+    "json": {"json_reply": True},
+    "forced": {"forced": NAME},
+    "hold": {"hold_broken": True, "ordered": True},
+}
+# The fields of a message and of its choice that are no text, and how it may end.
+BESIDE: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "empty": {"refusal": None, "tool_calls": None, "function_call": None, "reasoning_content": None, "audio": None},
+    "an empty list": {"tool_calls": []},
+    "reasoning": {"reasoning": "I look."},
+    "a call": {"tool_calls": [{"id": "c", "type": "function", "function": {"name": NAME, "arguments": "{}"}}]},
+}
+FINISHES = ("stop", "length", "tool_calls", "eos", None)
+PROSE = "It is done: 2 > 1, and f(x) is `x`."
+
+
+def dialects() -> Iterator[Dialect]:
+    yield ChatDialect(ChatOptions("m", True, StripFields(), parsed=True))
+    yield MessagesDialect(ReplyOptions("m", frozenset(), "i"))
+    yield ResponsesDialect(options())
+
+
+def texts() -> list[str]:
+    """The texts of the corpora, their lines, and what is left of them behind their first characters."""
+    found: dict[str, None] = {}
+    for path in sorted(CORPORA.glob("*/*.jsonl")):
+        for line in path.read_text("utf-8").split("\n"):
+            text = json.loads(line)["text"] if line else ""
+            for each in (text, *text.splitlines()[:6], *(text[at:] for at in range(1, 4)), text.replace("<", "")):
+                found[each] = None
+    return [text for text in found if len(text) < 2000]
+
+
+TEXTS = texts()
+
+
+def answer(text: Any, finish: str | None = "stop", **beside: Any) -> bytes:
+    message = {"role": "assistant", "content": text, **beside}
+    choice = {"index": 0, "message": message, "finish_reason": finish, "stop_reason": None}
+    usage = {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}
+    body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+    return json.dumps(body).encode()
+
+
+def had(body: bytes, task: dict[str, Any], dialect: Dialect, *, looks: bool, stream: bool) -> tuple[object, ...]:
+    """What a client has of a whole answer, and what is known of it; it `looks` into all of them, or as it is."""
+    engine = (_Looking if looks else Engine)(Task(**{"tools": TOOLS, "seed": SEED, **task}))
+    read, content = read_whole(body), ReplyContent()
+    if stream:
+        given = answer_as_stream(read, engine, dialect.writer(expand=True), content)
+    else:
+        given = answer_as_answer(body, read, engine, dialect, content)
+    known = (engine.audit, engine.repairs, dict(engine.refusals), engine.calls, engine.thoughts, engine.broken_call)
+    told = (content.level, content.answered, content.ended_without_answer(), content.used_without_a_word(5))
+    return given, known, told
+
+
+class _Looking(Engine):
+    def _is_prose(self, choices: Any) -> bool:
+        return False
+
+
+def compare(text: Any, task: dict[str, Any], finish: str | None = "stop", **beside: Any) -> None:
+    body = answer(text, finish, **beside)
+    for dialect in dialects():
+        for stream in (False, True):
+            expected = had(body, task, dialect, looks=True, stream=stream)
+            assert had(body, task, dialect, looks=False, stream=stream) == expected
+
+
+@each_case("text", TEXTS, ids=map(str, range(len(TEXTS))), size=200)
+def test_whatever_the_text_is_it_comes_as_if_it_had_been_looked_into(text: str) -> None:
+    """Each text for an agent's request, and for one of the others."""
+    others = [*TASKS.values()]
+    for task in (TASKS["tools"], others[len(text) % len(others)]):
+        if passes(text, **task):
+            compare(text, task)
+
+
+@pytest.mark.parametrize("finish", FINISHES)
+@pytest.mark.parametrize("beside", BESIDE)
+def test_so_does_all_that_is_said_beside_it(beside: str, finish: str | None) -> None:
+    for text in (PROSE, "", " \n", None, [{"type": "text", "text": PROSE}], NAME, "</think>", "<thi", "{", "functio"):
+        for task in TASKS.values():
+            compare(text, task, finish, **BESIDE[beside])
+
+
+def test_prose_is_passed_and_what_may_hold_a_call_is_not() -> None:
+    """Or nothing is compared above."""
+    assert sum(map(passes, TEXTS)) > len(TEXTS) / 10
+    assert passes(PROSE) and not passes(f"{NAME}(") and not passes(" \n")
+
+
+def passes(text: str, **task: Any) -> bool:
+    """True if no choice is made of a whole answer of this text; else it takes the way of all others."""
+    engine = Engine(Task(**{"tools": TOOLS, "seed": SEED, **task}))
+    answer_as_answer(body := answer(text), read_whole(body), engine, next(dialects()))
+    return not engine._choices
