@@ -198,7 +198,8 @@ def _measured(
     in_rounds = not only or bool(only - _MEMORY_ROWS)
     with ExitStack() as stack, ExitStack() as running_stack:
         running = [*_started(running_stack, columns, port)] if in_rounds else []
-        bar = stack.enter_context(progress("benchmarks", rounds * len(running) + len(ours)))
+        steps = rounds * len(asked(running, only)) + len(ours)
+        bar = stack.enter_context(progress("benchmarks", steps))
         rows = [_row(number, running, sizes, bar, only) for number in range(1, rounds + 1)]
         running_stack.close()
         for column in ours:
@@ -240,22 +241,32 @@ def _warmth(asking: Asking) -> Measurement:
 def _row(
     number: int, running: Sequence[tuple[Column, Target]], sizes: Sizes, bar: Progress, only: frozenset[str]
 ) -> report.Results:
-    """Measure each of them once, and hold them against each other."""
-    row: report.Results = {}
-    for column, target in running:
-        bar.step(f"round {number}, {column.name}")
-        row[column.name] = one_round(column, target, sizes, only)
+    """Measure each of them once, and hold them against each other.
+
+    One kind of figure after the other, each of all targets: a ratio is of figures that were taken within seconds, as
+    the speed of a machine that others have a part of changes within a minute.
+    """
+    row: report.Results = {column.name: {} for column, _ in running}
+    for what in asked(running, only):
+        bar.step(f"round {number}, {what}")
+        for column, target in running:
+            row[column.name] |= one_figure(column, target, sizes, what)
     compare(row)
     return row
 
 
-def one_round(column: Column, target: Target, sizes: Sizes, only: frozenset[str] = frozenset()) -> Figures:
-    """Return the figures of one target in one round, of some rows alone if `only` names them."""
-    figures: Figures = {}
-    for what, measurement in _measurements(column).items():
-        if _is_asked(what.rpartition(" ")[2], only):
-            figures |= _figures(column, what, target, sizes, measurement)
-    return figures
+def asked(running: Sequence[tuple[Column, Target]], only: frozenset[str]) -> list[str]:
+    """Return the names of what is measured, of some rows alone if `only` names them: what the proxy is asked for, of
+    which the others have a part.
+    """
+    names = max((_measurements(column) for column, _ in running), key=len, default={})
+    return [what for what in names if _is_asked(what.rpartition(" ")[2], only)]
+
+
+def one_figure(column: Column, target: Target, sizes: Sizes, what: str) -> Figures:
+    """Return the figures of one kind of one target; nothing where it is not asked for them."""
+    measurement = _measurements(column).get(what)
+    return {} if measurement is None else _figures(column, what, target, sizes, measurement)
 
 
 def _figures(column: Column, what: str, target: Target, sizes: Sizes, measurement: Measurement) -> Figures:

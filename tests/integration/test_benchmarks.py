@@ -298,7 +298,10 @@ def test_a_round_is_at_least_one() -> None:
 
 def test_only_the_rows_that_are_asked_for_are_measured() -> None:
     column = held.Column("proxy", _nowhere, held.Measured(("text",), whole=True, bursts=True))
-    assert held.one_round(column, Target("x", 1), measure.QUICK, frozenset(("idle",))) == {}
+    running = [(column, Target("x", 1))]
+    assert held.asked(running, frozenset(("whole", "burst", "idle"))) == ["whole", "burst", "beside burst"]
+    assert held.asked(running, frozenset(("idle",))) == held.asked([], frozenset()) == []
+    assert held.one_figure(column, Target("x", 1), measure.QUICK, "printed") == {}
 
 
 def test_what_an_older_tree_cannot_do_is_left_empty(
@@ -313,12 +316,12 @@ def test_what_an_older_tree_cannot_do_is_left_empty(
 
     monkeypatch.setattr(measure, "first_event", first)
     column = held.Column("old", _nowhere, held.Measured(()), lenient=True)
-    assert [held.one_round(column, Target("x", 1), measure.QUICK) for _ in range(2)] == [{}, {}]
+    assert [held.one_figure(column, Target("x", 1), measure.QUICK, "first") for _ in range(2)] == [{}, {}]
     assert asked == ["x"]
     assert "old, first: left out: status 404" in capsys.readouterr().err
     column = held.Column("proxy", _nowhere, held.Measured(()))
     with pytest.raises(measure.Failed):
-        held.one_round(column, Target("x", 1), measure.QUICK)
+        held.one_figure(column, Target("x", 1), measure.QUICK, "first")
 
 
 def test_a_commit_that_is_not_there_is_told() -> None:
