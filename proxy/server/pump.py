@@ -36,6 +36,11 @@ from typing import Any
 STEPS = 2
 # Threads for what may block.
 HELPERS = 64
+# Where rounds begin within BUSY_SECONDS of each other they begin ROUND_SECONDS after each other at least: what comes in
+# between is seen to in one. At 5,000 events a second a round for each two of them took a third more of the processor.
+# A stream beside few others is seen to at once, and where a round takes longer the next one follows it.
+ROUND_SECONDS = 0.002
+BUSY_SECONDS = 0.003
 # How often, in seconds, it is looked whether a client takes anything.
 LOOK_SECONDS = 1.0
 
@@ -113,6 +118,9 @@ class Pump(threading.Thread):
         # Other threads move the state too, and none may hand in what the thread that fails would not see.
         self._lock = threading.Lock()
         self._state = PumpState.RUNNING
+        # When the last round began, and whether that was soon after the one before.
+        self._began = 0.0
+        self._is_busy = False
         self._epoll.register(self._wake, select.EPOLLIN)
         self._epoll.register(drain, select.EPOLLIN)
 
@@ -152,13 +160,24 @@ class Pump(threading.Thread):
 
     def _round(self) -> None:
         """Wait for what happens next, and see to it before any request computes."""
+        self._rest()
         events = self._epoll.poll(self._seconds(), _EVENTS)
+        before, self._began = self._began, time.monotonic()
+        self._is_busy = self._began < before + BUSY_SECONDS
         has_turn = self._turns.begin_round()
         try:
             self._see_to(events, time.monotonic())
         finally:
             if has_turn:
                 self._turns.end_round()
+
+    def _rest(self) -> None:
+        """Let events come together where there are many."""
+        if not self._is_busy or self._ready:
+            return
+        rest = self._began + ROUND_SECONDS - time.monotonic()
+        if rest > 0:
+            time.sleep(rest)
 
     def _see_to(self, events: list[tuple[int, int]], now: float) -> None:
         """See to what has happened until `now`, and let each stream that is ready make its steps."""

@@ -19,6 +19,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,7 +29,7 @@ import pytest
 from proxy import gunicorn_conf
 from proxy.server import pumped_stream
 from proxy.server.deadline_heap import DeadlineHeap
-from proxy.server.pump import TRANSITIONS, Pump, PumpState, PumpStep
+from proxy.server.pump import BUSY_SECONDS, ROUND_SECONDS, TRANSITIONS, Pump, PumpState, PumpStep
 from proxy.server.turns import Turns
 from tests.conftest import Front, Proxy, Start, clean_environment
 from tests.integration.test_drain import ASKED, CHAT, MESSAGES, ends_in_an_error, serving
@@ -476,6 +477,56 @@ def test_a_stream_that_fails_is_the_only_one() -> None:
     pump.join(PATIENCE)
     os.close(drain)
     assert told == ["a stream has failed"]
+
+
+class CountedTurns(Turns):
+    """Turns that know how many rounds the pump has begun."""
+
+    rounds = 0
+
+    def begin_round(self) -> bool:
+        self.rounds += 1
+        return super().begin_round()
+
+    def has_begun(self, rounds: int) -> bool:
+        return self.rounds >= rounds
+
+
+@contextmanager
+def pump_alone(turns: Turns) -> Iterator[Pump]:
+    """A pump without streams; to wake it makes a round."""
+    drain = os.eventfd(0)
+    log = SimpleNamespace(exception=print, error=print)
+    pump = Pump(pumped_stream, DeadlineHeap(), log, drain, lambda: None, turns=turns)
+    pump.start()
+    try:
+        yield pump
+    finally:
+        pump.stop()
+        pump.join(PATIENCE)
+        os.close(drain)
+
+
+def test_rounds_that_follow_each_other_closely_are_made_together() -> None:
+    turns = CountedTurns()
+    with pump_alone(turns) as pump:
+        began = time.monotonic()
+        while time.monotonic() < began + 0.3:
+            os.eventfd_write(pump._wake, 1)
+            time.sleep(0.0001)
+        rounds, seconds = turns.rounds, time.monotonic() - began
+    assert 0 < rounds <= seconds / ROUND_SECONDS + 3
+
+
+def test_a_round_that_comes_alone_is_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, rests = CountedTurns(), list[float]()
+    monkeypatch.setattr("proxy.server.pump.time", SimpleNamespace(monotonic=time.monotonic, sleep=rests.append))
+    with pump_alone(turns) as pump:
+        for number in range(1, 20):
+            time.sleep(2 * BUSY_SECONDS)
+            os.eventfd_write(pump._wake, 1)
+            until(partial(turns.has_begun, number))
+    assert not rests
 
 
 def test_the_pumps_states_lead_to_its_end_and_none_back() -> None:
