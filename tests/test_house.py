@@ -317,7 +317,7 @@ def section(page: str, title: str) -> str:
 
 
 def _names(text: str) -> list[str]:
-    """What is written as a name of the code: `ToolSet.resolve`, `_NewIds`."""
+    """What is written as a name of the code: `ToolSet.resolve`, `NewIds`."""
     found = re.findall(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)`", text)
     return [name for name in found if not name.endswith(".py") and name not in NO_NAMES]
 

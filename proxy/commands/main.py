@@ -63,7 +63,7 @@ SPARE_CONNECTIONS = 1000
 # from, which it keeps: with two a worker needs less than half. And what is large it takes from the kernel, and gives
 # back: but with each large text that it has taken so it calls larger ones small, and what small ones are between is
 # never given back. With a bound that stays, a worker beside 200 clients needs a third less, and no more after an hour.
-_MALLOC = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(1024 * 1024)}
+MALLOC = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(1024 * 1024)}
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (None: the process's own); return the exit code, or become gunicorn."""
@@ -173,7 +173,7 @@ def _serve(settings: Settings, rules: Rules, env: Mapping[str, str]) -> NoReturn
         os.chdir(folder)
         log_stream.drain()
         # At USR2 gunicorn starts itself anew without -P.
-        os.execve(command[0], command, {**_MALLOC, **env, "PWD": folder, "PYTHONSAFEPATH": "1"})
+        os.execve(command[0], command, {**MALLOC, **env, "PWD": folder, "PYTHONSAFEPATH": "1"})
     except OSError as error:
         raise RulesError(f"gunicorn cannot be started ({error}); install {NAME} anew") from error
 

@@ -13,8 +13,8 @@ from proxy.engine.events import Reasoning, Text
 NATURAL = frozenset(
     ("stop", "tool_calls", "function_call", "eos", "eos_token", "stop_sequence", "end_turn"),
 )
-
-
+# The words of the API reference for a reply without calls; every client knows them.
+USUAL_ENDS = frozenset(("stop", "length", "content_filter"))
 # Words of servers that gave the generation up, or lost it. DeepSeek's for a server that is too busy is the last one.
 GAVE_UP = frozenset(("abort", "aborted", "cancelled", "error", "timeout", "insufficient_system_resource"))
 
@@ -104,13 +104,12 @@ def read_choice(entry: JsonObject) -> ChoiceDelta:
 
 
 def text_alone(entry: Json) -> str:
-    """The text of an entry that says nothing else, and ends with a finish reason that stays as it is; "" for any other.
-    """
+    """The text of an entry that says nothing else, and ends as replies do; "" for any other."""
     if not isinstance(entry, dict):
         return ""
     match read_choice(entry):
         case ChoiceDelta(text=text, reasoning="", calls=(), finish=str() as finish, empty_calls=False):
-            return text if finish == "stop" or was_cut(finish) else ""
+            return text if finish in USUAL_ENDS else ""
     return ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.audit_record import Repair
-from proxy.engine.choice_delta import was_cut
+from proxy.engine.choice_delta import USUAL_ENDS, was_cut
 from proxy.formats.spans import CallSpan
 
 # What is dropped as no text, by the format that found it (F18).
@@ -12,8 +12,6 @@ _DROPPED = {
     "leftover": ("leftover", "a closer or a token directly behind a call is no text"),
     "start": ("leaked_token", "a token at the very beginning of a reply is no text"),
 }
-# The words of the API reference for a reply that was cut; every client knows them.
-_USUAL_CUTS = frozenset(("length", "content_filter"))
 # `"tool_calls": []`
 EMPTY_LIST = Repair("empty_calls", "[]", "", "a list of no calls says nothing")
 UNOPENED = Repair("unopened_thought", "", "", "the text before the end of a thought has been one")
@@ -43,7 +41,7 @@ def of_finish(original: str | None, reason: str) -> list[Repair]:
     """The audit record of a finish that is not the one that the server gave, or that says that the reply was cut."""
     if reason != original:
         return [Repair("finish", str(original), reason, "the finish says what left the proxy")]
-    if was_cut(reason) and reason not in _USUAL_CUTS:
+    if was_cut(reason) and reason not in USUAL_ENDS:
         # Dialects may have no word for it: vLLM's `repetition` is `max_tokens` to a Messages client.
         return [Repair("cut", reason, reason, "the model did not stop by itself: nothing is completed")]
     return []

@@ -346,20 +346,20 @@ class Engine:
         return (chunk.unchanged(events_of(chunk)),)
 
     def _is_prose(self, choices: list[Json]) -> bool:
-        """True if the choices of a whole answer are one that says nothing but a text in which nothing begins, and that
-        ended so as it says.
+        """True if the choices of a whole answer are one that says nothing but a text in which nothing begins. Where the
+        model had to call a tool, or no tool is offered, it is not looked at.
         """
-        if len(choices) != 1:
-            return False
-        text = text_alone(choices[0])
-        if not text or self._task.begins_in_thought:
-            return False
         task = self._task
+        if task.tools is None or task.forced or task.begins_in_thought:
+            return False
+        text = text_alone(choices[0]) if len(choices) == 1 else ""
+        if not text:
+            return False
         grammar = task.grammars(task.thoughts)[TEXT]
-        return grammar.is_prose(text.encode("utf-8", "surrogatepass"), task.tools or ToolSet(()))
+        return grammar.is_prose(text.encode("utf-8", "surrogatepass"), task.tools)
 
     def _unparsed(self, chunk: Chunk, choices: list[Json]) -> tuple[Event, ...]:
-        """What is not looked into passes as it came; only the finish waits for the end of the body."""
+        """What holds nothing that is looked for passes as it came; only the finish waits for the end of the body."""
         final = False
         for entry in choices:
             if isinstance(entry, dict):

@@ -294,7 +294,8 @@ def _grammars(json_reply: bool, raw_text: bool, thoughts: tuple[ReasoningMarkers
 def with_forced(found: Mapping[str, Grammar], name: str) -> Mapping[str, Grammar]:
     """The grammars of a reply whose call of this tool the client forced: its arguments may be all of it (F87)."""
     start = _start((*_STRONG, *_WEAK), residues=True, forced=name)
-    text = replace(found[TEXT], first=(*found[TEXT].first[:-1], start))
+    first = (*found[TEXT].first[:-1], start)
+    text = replace(found[TEXT], first=first, first_openers=_openers(first), start=_start_of(first))
     return _LazyGrammars(found, lambda mode: text if mode == TEXT else found[mode])
 
 

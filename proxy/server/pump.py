@@ -38,7 +38,7 @@ STEPS = 2
 HELPERS = 64
 # Where rounds begin within BUSY_SECONDS of each other they begin ROUND_SECONDS after each other at least: what comes in
 # between is seen to in one. At 5,000 events a second a round for each two of them took a third more of the processor.
-# A stream beside few others is seen to at once, and where a round takes longer the next one follows it.
+# Where fewer come each is seen to at once, and behind a round that takes longer the next one follows.
 ROUND_SECONDS = 0.002
 BUSY_SECONDS = 0.003
 # How often, in seconds, it is looked whether a client takes anything.

@@ -20,7 +20,9 @@ from proxy.dialects.messages.writer import MessagesDialect
 from proxy.dialects.responses.writer import ResponsesDialect
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
+from proxy.errors import ProxyError
 from proxy.exchange.reply_content import ReplyContent
+from proxy.exchange.reply_record import ReplyRecord
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from proxy.formats.reasoning import Thoughts
 from proxy.tools.toolset import read_tools
@@ -52,7 +54,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "reasoning": {"reasoning": "I look."},
     "a call": {"tool_calls": [{"id": "c", "type": "function", "function": {"name": NAME, "arguments": "{}"}}]},
 }
-FINISHES = ("stop", "length", "tool_calls", "eos", None)
+FINISHES = ("stop", "length", "content_filter", "tool_calls", "eos", "repetition", "abort", "error", "", None)
 PROSE = "It is done: 2 > 1, and f(x) is `x`."
 
 
@@ -87,14 +89,18 @@ def answer(text: Any, finish: str | None = "stop", **beside: Any) -> bytes:
 def had(body: bytes, task: dict[str, Any], dialect: Dialect, *, looks: bool, stream: bool) -> tuple[object, ...]:
     """What a client has of a whole answer, and what is known of it; it `looks` into all of them, or as it is."""
     engine = (_Looking if looks else Engine)(Task(**{"tools": TOOLS, "seed": SEED, **task}))
-    read, content = read_whole(body), ReplyContent()
-    if stream:
-        given = answer_as_stream(read, engine, dialect.writer(expand=True), content)
-    else:
-        given = answer_as_answer(body, read, engine, dialect, content)
+    read, content, record = read_whole(body), ReplyContent(), ReplyRecord()
+    given: object
+    try:
+        if stream:
+            given = answer_as_stream(read, engine, dialect.writer(expand=True), content, record)
+        else:
+            given = answer_as_answer(body, read, engine, dialect, content, record)
+    except ProxyError as error:
+        given = type(error), error.message
     known = (engine.audit, engine.repairs, dict(engine.refusals), engine.calls, engine.thoughts, engine.broken_call)
     told = (content.level, content.answered, content.ended_without_answer(), content.used_without_a_word(5))
-    return given, known, told
+    return given, known, told, repr(record._choices)
 
 
 class _Looking(Engine):

@@ -19,7 +19,7 @@ from unittest import mock
 
 from gunicorn.app import wsgiapp
 
-from proxy.commands.main import main
+from proxy.commands.main import MALLOC, main
 
 _PRELOADED = [__name__, "proxy.app", "gunicorn.workers.gthread"]
 
@@ -29,8 +29,8 @@ def serve(words: Sequence[str], folder: Path, environment: Mapping[str, str], lo
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
     process = context.Process(target=_serve, args=(list(words), folder, dict(environment), log))
-    # The first start begins the fork server, in this environment; glibc reads this variable once.
-    with mock.patch.dict(os.environ, {**environment, "MALLOC_ARENA_MAX": "2"}, clear=True):
+    # The first start begins the fork server, in this environment; glibc reads these variables once.
+    with mock.patch.dict(os.environ, {**environment, **MALLOC}, clear=True):
         process.start()
     return process
 
