@@ -62,8 +62,9 @@ SPARE_CONNECTIONS = 1000
 # What glibc is told of the worker's memory (mallopt(3)). It gives each of many threads a place of its own to take it
 # from, which it keeps: with two a worker needs less than half. And what is large it takes from the kernel, and gives
 # back: but with each large text that it has taken so it calls larger ones small, and what small ones are between is
-# never given back. With a bound that stays, a worker beside 200 clients needs a third less, and no more after an hour.
+# never given back. With a bound that stays, workers beside 200 clients needed a third less.
 MALLOC = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(1024 * 1024)}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (None: the process's own); return the exit code, or become gunicorn."""
