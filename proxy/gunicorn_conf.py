@@ -47,6 +47,7 @@ _pump = _load("pump")
 _refusals = _load("refusals")
 _turns = _load("turns")
 _threads = _load("thread_pool")
+_memory = _load("workers_memory")
 if __name__ == "__config__":
     # The master's first line could wait for a pipe that is full already. The log takes the stream that it finds.
     _logs.install()
@@ -152,39 +153,17 @@ DRAIN_VARIABLE = "TOOL_PROXY_DRAIN"
 # The same for who need not end in order, and is told as soon as the worker stops: pages that only look on.
 STOP_VARIABLE = "TOOL_PROXY_STOP"
 
-# The memory that the workers share, and how they are told of it: made here, before the first fork
-# (worker/shared_memory.py, which cannot be imported, says what is in it).
-MEMORY_VARIABLE = "TOOL_PROXY_MEMORY"
-MEMORY_BYTES = 14 * 1024 * 1024
-
 
 def on_starting(server: Any) -> None:
     """Make the workers' memory, and take as many descriptors as are allowed (each stream needs two)."""
-    _memory()
+    _memory.descriptor(os.environ)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def on_reload(server: Any) -> None:
-    """Note in the workers' memory that the rules file is to be read: the first new worker does."""
-    counter = struct.Struct("Q")
-    memory = _memory()
-    os.pwrite(memory, counter.pack(counter.unpack(os.pread(memory, counter.size, 0))[0] + 1), 0)
-
-
-def _memory() -> int:
-    """The descriptor of this master's memory, made now if there is none: this file is executed again at each reload.
-
-    A master that another one started (SIGUSR2) has the variable, but not the descriptor; and a new release that
-    needs another memory does not get the old one's.
-    """
-    pid, _, descriptor = os.environ.get(MEMORY_VARIABLE, "").partition(":")
-    if pid == str(os.getpid()) and os.fstat(int(descriptor)).st_size == MEMORY_BYTES:
-        return int(descriptor)
-    memory = os.memfd_create("vllm-tool-proxy")
-    os.ftruncate(memory, MEMORY_BYTES)
-    os.environ[MEMORY_VARIABLE] = f"{os.getpid()}:{memory}"
-    return memory
+    """Note in the workers' memory that the rules file is to be read."""
+    _memory.count_reload(os.environ)
 
 
 def when_ready(server: Any) -> None:
@@ -356,13 +335,6 @@ class Worker(ThreadWorker):
         """The threads that answer requests."""
         return _threads.ThreadPool(self.cfg.threads, self._turns, self._answer, self._refuse_thread)
 
-    def finish_request(self, conn: TConn, fs: Any) -> None:
-        """A request was answered. What has come of the next one does not wake the poll."""
-        super().finish_request(conn, fs)
-        sock: Any = conn.sock
-        if sock.ahead and self.keepalived_conns and self.keepalived_conns[-1] is conn:
-            self.on_client_socket_readable(conn, sock)
-
     def _start(self, conn: TConn) -> None:
         pool: Any = self.tpool
         pool.start(conn)
@@ -380,7 +352,29 @@ class Worker(ThreadWorker):
         except BaseException:
             self.log.exception("Error handling request")
         if keepalive is not _HANDED_OVER:
-            self.method_queue.defer(self.finish_request, conn, _answers.Answered(keepalive))
+            self._give_back(conn, keepalive)
+
+    def _give_back(self, conn: TConn, keepalive: Any) -> None:
+        """A request was answered: its connection goes back to the poll, from whatever thread has it.
+
+        The poll is not woken for one of whose next request nothing has come. To take it in itself, as gunicorn's does,
+        cost a twelfth of a request: the poll's thread had to get the interpreter's lock.
+        """
+        sock: Any = conn.sock
+        if not keepalive:
+            self.method_queue.defer(self._close, conn)
+        elif sock.ahead:
+            self.method_queue.defer(self.enqueue_req, conn)
+        else:
+            conn.set_timeout()
+            self.keepalived_conns.append(conn)
+            with contextlib.suppress(OSError, ValueError):  # the worker has ended
+                self.poller.register(sock, selectors.EVENT_READ, partial(self.on_client_socket_readable, conn))
+
+    def _close(self, conn: TConn) -> None:
+        """Close a connection so that its client gets its answer to the end."""
+        self.nr_conns -= 1
+        conn.close(graceful=True)
 
     def _drop(self, conn: TConn) -> None:
         """Close a connection of which no request came."""
@@ -391,8 +385,7 @@ class Worker(ThreadWorker):
         """Answer a connection whose head is too long, and close it so that its client gets the answer."""
         with contextlib.suppress(OSError):
             conn.sock.send(_refusals.answer(431, "LongHead", head))
-        self.nr_conns -= 1
-        conn.close(graceful=True)
+        self._close(conn)
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
         """Answer what cannot be read as a request in the words of its path's API; gunicorn logs it."""
@@ -464,7 +457,7 @@ class Worker(ThreadWorker):
             keepalive = self._keepalive_after(conn, whole and answer.keeps_connection)
         except Exception:
             self.log.exception("Error handling request")
-        self.method_queue.defer(self.finish_request, conn, _answers.Answered(keepalive))
+        self._give_back(conn, keepalive)
 
     def _keepalive_after(self, conn: TConn, keepalive: Any) -> Any:
         """Keep a connection whose body was left unread only if what is left is there: gunicorn's way is to wait 5 s."""
@@ -485,12 +478,15 @@ class Worker(ThreadWorker):
         self._incoming.check(self.poller)
         super().murder_pending()
 
+    def _cap_keepalive(self, deadline: float) -> None:
+        """Nothing: threads give connections back at any time, so `_stop` sees to all of them, in each round."""
+
     def _stop(self, now: float) -> None:
         """The worker is stopping."""
         os.eventfd_write(self._stopping, 1)
         self._drain_at = min(self._drain_at, now + max(0.0, self.cfg.graceful_timeout - DRAIN_SECONDS))
         last = now + _waits.LINGER_SECONDS
-        for conn in self.pending_conns:
+        for conn in [*self.pending_conns, *self.keepalived_conns]:
             conn.timeout = min(conn.timeout or now, last)
         self._incoming.end_at(heads=last, bodies=self._drain_at)
         if now >= self._drain_at:

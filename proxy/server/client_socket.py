@@ -64,6 +64,9 @@ class ClientSocket(socket.socket):
     def setblocking(self, flag: bool, /) -> None:
         """Nothing: gunicorn switches it to and fro for each request, a system call each time."""
 
+    def settimeout(self, value: float | None, /) -> None:
+        """Nothing, for the same reason."""
+
     def begin(self) -> None:
         """A request begins, or its body does."""
         self.refused: Refused | None = None

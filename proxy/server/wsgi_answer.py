@@ -21,23 +21,6 @@ HAND_OVER = "tool_proxy.hand_over"
 TURN = "tool_proxy.turn"
 
 
-class Answered:
-    """The result of a request, as gunicorn asks for it (it knows a `Future`)."""
-
-    __slots__ = ("_keeps_connection",)
-
-    def __init__(self, keeps_connection: bool) -> None:
-        self._keeps_connection = keeps_connection
-
-    def cancelled(self) -> bool:
-        """Never."""
-        return False
-
-    def result(self) -> bool:
-        """True if the connection serves another request."""
-        return self._keeps_connection
-
-
 class Answer:
     """The answer to a request. `worker` is gunicorn's, which counts its requests, and so may end itself. The hook
     `post_request` gets no request of an answer that has let go of it.

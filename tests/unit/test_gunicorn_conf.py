@@ -15,6 +15,7 @@ from gunicorn.workers.gthread import ThreadWorker
 
 from proxy import gunicorn_conf
 from proxy.config.load import MEMORY_VARIABLE
+from proxy.server import workers_memory
 from proxy.server.client_socket import ClientSocket
 from proxy.worker.shared_memory import SIZE
 
@@ -69,7 +70,7 @@ def test_a_forked_worker_forgets_what_the_master_saw(tmp_path: Path, monkeypatch
 
 
 def test_master_and_workers_mean_the_same_memory() -> None:
-    assert (gunicorn_conf.MEMORY_VARIABLE, gunicorn_conf.MEMORY_BYTES) == (MEMORY_VARIABLE, SIZE)
+    assert (workers_memory.VARIABLE, workers_memory.BYTES) == (MEMORY_VARIABLE, SIZE)
 
 
 def test_a_worker_does_not_look_for_garbage_in_what_it_has_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
