@@ -69,14 +69,14 @@ class Incoming:
         request computes (turns.py), or the interpreter's lock would go to and fro at each system call of either.
         """
         events = poller.select(0.0 if self._ready else timeout)
-        has_turn = turns.take_first()
+        has_turn = turns.begin_poll()
         try:
             for key, _ in events:
                 key.data(key.fileobj)
             self.read(poller)
         finally:
             if has_turn:
-                turns.give_first_back()
+                turns.end_poll()
 
     def begin(self, poller: selectors.BaseSelector, conn: Any, request: Any, head_until: float) -> bool:
         """Take what has come of a request, and wait for the rest of it; False if nothing has come yet."""

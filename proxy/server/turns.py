@@ -3,7 +3,7 @@
 The pump gives Python's lock away at each of its system calls, and whoever computes then keeps it for a while. Beside 50
 requests that came at once a round of the pump over 50 streams took 330 ms, of which it computed for 50. So the threads
 of requests compute while they have the turn, and give it back where they wait; the pump has it for each of its rounds,
-and so has the worker's poll, which accepts connections and reads requests.
+and so has the worker's poll, which accepts connections and reads requests, where it would hold others up.
 
 Nobody has to have the turn: who waits for too long, or for somebody who has had it for too long, goes on without it, as
 it would if there were none.
@@ -52,6 +52,7 @@ class Turns:
         # The pump's thread, which has the turn already, and when its last round ended.
         self._pump = 0
         self._round_ended = 0.0
+        self._has_streams = False
         # One for each request that stands in line: to add and to take one is a single step of the interpreter.
         self._in_line: list[None] = []
 
@@ -70,11 +71,13 @@ class Turns:
 
     def streams_begin(self) -> None:
         """There are streams now."""
+        self._has_streams = True
         if self._slices is not None:
             sys.setswitchinterval(self._slices[0])
 
     def streams_end(self) -> None:
         """There are none any more."""
+        self._has_streams = False
         if self._slices is not None:
             sys.setswitchinterval(self._slices[1])
 
@@ -83,9 +86,19 @@ class Turns:
         self._pump = threading.get_ident()
         if self._in_line:
             self._rest()
-        return self.take_first()
+        return self._take_first()
 
-    def take_first(self) -> bool:
+    def begin_poll(self) -> bool:
+        """Take the turn for a round of the worker's poll; False if that goes on without it.
+
+        Without streams, and with nobody in line, there is no more than one request that computes. To wait for its end
+        cost a twentieth of a request that is alone: who waits has to get the interpreter's lock once more.
+        """
+        if not self._has_streams and not self._in_line:
+            return False
+        return self._take_first()
+
+    def _take_first(self) -> bool:
         """Take the turn before all that stand in line; False if that would take longer than some milliseconds."""
         patience = 0 if self._lasts_too_long() else FIRST_SECONDS
         if not self._next.acquire(timeout=patience):
@@ -105,10 +118,13 @@ class Turns:
     def end_round(self) -> None:
         """Give back what `begin_round` has taken."""
         self._round_ended = time.monotonic()
-        self.give_first_back()
+        self._give_first_back()
 
-    def give_first_back(self) -> None:
-        """Give back what `take_first` has taken."""
+    def end_poll(self) -> None:
+        """Give back what `begin_poll` has taken."""
+        self._give_first_back()
+
+    def _give_first_back(self) -> None:
         self._since = _NEVER
         self._turn.release()
 

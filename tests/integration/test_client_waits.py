@@ -111,11 +111,11 @@ class Turns:
         self.done: list[str] = []
         self._is_free = is_free
 
-    def take_first(self) -> bool:
+    def begin_poll(self) -> bool:
         self.done.append("take")
         return self._is_free
 
-    def give_first_back(self) -> None:
+    def end_poll(self) -> None:
         self.done.append("give back")
 
 

@@ -111,3 +111,18 @@ def test_a_request_that_computes_alone_does_not_make_the_pump_rest(monkeypatch: 
     monkeypatch.setattr("proxy.server.turns.time", SimpleNamespace(monotonic=time.monotonic, sleep=rests.append))
     assert not turns.begin_round() and not rests
     turns.give_back()
+
+
+def test_the_poll_takes_it_where_somebody_would_be_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.server.turns.FIRST_SECONDS", 0)
+    turns = Turns()
+    assert not turns.begin_poll()
+    turns.streams_begin()
+    assert turns.begin_poll()
+    assert not turns.begin_round()  # so the pump waits for it
+    turns.end_poll()
+    turns.streams_end()
+    assert not turns.begin_poll()
+    turns._in_line.append(None)
+    assert turns.begin_poll()
+    turns.end_poll()
