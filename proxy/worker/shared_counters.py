@@ -8,7 +8,6 @@ one byte; the kernel lets that go when the worker dies, however it does, and the
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import mmap
@@ -16,7 +15,7 @@ import struct
 import threading
 import time
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
 
 # Counters: how many there are, then each as its value, the length of its name, and the name, whose parts are split so.
@@ -55,16 +54,16 @@ class SharedCounters:
     def __init__(self, memory: mmap.mmap, offset: int, fd: int | None = None) -> None:
         self._map = memory
         self._offset = offset
+        self._lock = SharedLock(fd, _LOCK)
         self._fd = fd
         self._offsets: dict[str, int] = {}
         self._groups: dict[str, int] = {}
         self._row: int | None = None
         self._held: dict[int, int] = {}
-        self._one = threading.Lock()
 
     def add(self, numbers: Mapping[str, float]) -> None:
         """Add to counters; a new name is a new counter, as long as there is room."""
-        with self._locked():
+        with self._lock:
             for name, more in numbers.items():
                 offset = self._offset_of(name)
                 if offset is not None:
@@ -72,7 +71,7 @@ class SharedCounters:
 
     def values(self) -> dict[str, float]:
         """All counters."""
-        with self._locked():
+        with self._lock:
             self._learn()
             return {name: self._value(offset) for name, offset in self._offsets.items()}
 
@@ -82,7 +81,7 @@ class SharedCounters:
         """
         if name in self._offsets:
             return True
-        with self._locked():
+        with self._lock:
             self._learn()
             full = name not in self._offsets and self._groups.get(name.partition(SPLIT)[0], 0) >= most
             return not full and self._offset_of(name) is not None
@@ -90,7 +89,7 @@ class SharedCounters:
     def knows(self, name: str) -> bool:
         """True if there is such a counter."""
         if name not in self._offsets:
-            with self._locked():
+            with self._lock:
                 self._learn()
         return name in self._offsets
 
@@ -99,7 +98,7 @@ class SharedCounters:
 
         Returns False, and takes none, if all workers together would then hold more than `limit`; 0 is no limit.
         """
-        with self._locked():
+        with self._lock:
             which = _digest(name)
             if limit and self._total(which) + more > limit:
                 return False
@@ -111,7 +110,7 @@ class SharedCounters:
 
     def held(self, name: str) -> int:
         """The number of `name` that the workers that live have under way, all together."""
-        with self._locked():
+        with self._lock:
             return self._total(_digest(name))
 
     def rate_limit(self, name: str, per_minute: int, seconds: float | None = None) -> float:
@@ -119,7 +118,7 @@ class SharedCounters:
 
         The window slides over 60 seconds. `seconds` are those of a clock that all workers share.
         """
-        with self._locked():
+        with self._lock:
             second = int(time.monotonic() if seconds is None else seconds)
             offset = self._minute(_digest(name), second)
             counts = self._counts(offset, second)
@@ -133,9 +132,6 @@ class SharedCounters:
                 if remaining > 0:
                     return float(at + 1)
             return float(_SECONDS)
-
-    def _locked(self) -> contextlib.AbstractContextManager[None]:
-        return locked(self._one, self._fd, _LOCK)
 
     def _value(self, offset: int) -> float:
         value: float = _VALUE.unpack_from(self._map, offset)[0]
@@ -245,20 +241,35 @@ class SharedCounters:
         return counts[passed:] + [0] * passed
 
 
-@contextlib.contextmanager
-def locked(one: threading.Lock, fd: int | None, byte: int) -> Iterator[None]:
+class SharedLock:
     """One thread of one worker at a time, by a byte of a file (none is a memory of this process alone).
 
     The lock of a worker that dies is free.
     """
-    with one:
-        if fd is not None:
-            lock(fd, byte)
+
+    __slots__ = ("_byte", "_fd", "_one")
+
+    def __init__(self, fd: int | None, byte: int) -> None:
+        self._fd = fd
+        self._byte = byte
+        self._one = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._one.acquire()
+        if self._fd is None:
+            return
         try:
-            yield
+            lock(self._fd, self._byte)
+        except BaseException:
+            self._one.release()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if self._fd is not None:
+                fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, self._byte)
         finally:
-            if fd is not None:
-                fcntl.lockf(fd, fcntl.LOCK_UN, 1, byte)
+            self._one.release()
 
 
 def lock(fd: int, byte: int) -> None:

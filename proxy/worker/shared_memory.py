@@ -1,24 +1,22 @@
 """The memory that all workers of one master share: the rules in force, as text, with the files of keys that go with
 them, what was wrong with newer ones, and the numbers that all of them count (`worker/shared_counters.py`).
 
-gunicorn's master makes it before it forks (`gunicorn_conf.py`); without one a worker has its own. Reading takes no
-lock: what is written goes into the half of a cell that is not in force, and one number says which half is. A process
+gunicorn's master makes it before it forks (`server/workers_memory.py`); without one a worker has its own. Reading takes
+no lock: what is written goes into the half of a cell that is not in force, and one number says which half is. A process
 that is killed while it writes leaves what was there before.
 """
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import os
 import struct
-import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from proxy.worker.shared_counters import SharedCounters, locked
+from proxy.worker.shared_counters import SharedCounters, SharedLock
 
 # The master makes it of this size: two numbers, the rules with their path and keys, one line of text, what was
 # learnt of the models, and the counters.
@@ -54,17 +52,16 @@ class Memory:
     """Rules text, its generation, and the error of a newer file. `fd` is the master's; None is a memory of its own."""
 
     def __init__(self, fd: int | None = None) -> None:
-        self._fd = fd
         self._map = mmap.mmap(-1 if fd is None else fd, SIZE)
         self._rules = _Cell(self._map, _RULES, _MAX_RULES)
         self._error = _Cell(self._map, _ERROR, _MAX_ERROR)
         self._lessons = _Cell(self._map, _LESSONS, _MAX_LESSONS)
-        self._one = threading.Lock()
+        self._lock = SharedLock(fd, _LOCK)
         self.counters = SharedCounters(self._map, _COUNTERS, fd)
 
-    def locked(self) -> contextlib.AbstractContextManager[None]:
+    def locked(self) -> SharedLock:
         """One thread of one worker at a time reads the file and writes here; the lock of one that dies is free."""
-        return locked(self._one, self._fd, _LOCK)
+        return self._lock
 
     def generation(self) -> int:
         """The number of times that rules were published. Cheap: asked before each request."""
