@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-from flask import Flask, Response
+from flask import Flask, Request, Response
+from flask.sessions import NullSession, SessionInterface
 from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as NoSuchMethod
 from werkzeug.exceptions import NotFound as NoSuchPath
-from werkzeug.routing import Map, Rule
+from werkzeug.routing import Map, MapAdapter, Rule
+from werkzeug.wsgi import get_host
 
 from proxy.codec.masking import mask_of
 from proxy.codec.redaction import redact_error
@@ -53,12 +55,31 @@ class LivePage:
     sign_in: Callable[[], Response]
 
 
+class _NoSessions(SessionInterface):
+    """There are none, and no secret to sign them with: Flask asks for that anew for each request."""
+
+    _none = NullSession()
+
+    def open_session(self, app: Flask, request: Request) -> NullSession:
+        """The session of every request."""
+        return self._none
+
+
 class _App(Flask):
-    """Flask, whose views are all synchronous: it asks that anew of each function that it calls."""
+    """Flask, without what it asks anew for each request and what is always the same here."""
+
+    session_interface = _NoSessions()
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """The function as it is."""
+        """The function as it is: all views are synchronous."""
         return func
+
+    def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
+        """The routes for a request's path, which alone tells them. Raises BadRequest for a `Host` that is none."""
+        if request is None:
+            return None
+        get_host(request.environ)
+        return self.url_map.bind("", path_info=request.path, default_method=request.method)
 
 
 def create_app(page: LivePage | None = None) -> Flask:

@@ -125,8 +125,7 @@ def is_of_live_page(request: Request) -> bool:
     """True if the live page itself asks for something of its own: then it does not go by `origins` and `hosts`, but by
     `admin_access.check_page`.
     """
-    route = find_route(request)
-    return route in LIVE_PAGE and is_of_own_page(request.environ)
+    return is_of_own_page(request.environ) and find_route(request) in LIVE_PAGE
 
 
 def authenticate(route: Route, environ: Mapping[str, Any], context: RequestContext) -> Identity:
