@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
 from pathlib import Path
 
-_TICKS = os.sysconf("SC_CLK_TCK")
+# The last bits of the number of a process' CPU clock (clock_getcpuclockid(3)): all threads, those that have ended, too.
+_CPU_CLOCK = 2
 
 
 def family(pid: int) -> list[int]:
@@ -24,12 +26,15 @@ def family(pid: int) -> list[int]:
 
 
 def cpu_seconds(pids: list[int]) -> float:
-    """Return the CPU time, user and system, that these processes have used so far."""
-    ticks = 0
+    """Return the CPU time, user and system, that these processes have used so far.
+
+    `/proc/PID/stat` has it in ticks of 10 ms: 300 answers of nginx take three of them, or four.
+    """
+    used = 0.0
     for pid in pids:
-        if fields := _stat(pid):
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks / _TICKS
+        with contextlib.suppress(OSError):  # it is gone
+            used += time.clock_gettime(~pid << 3 | _CPU_CLOCK)
+    return used
 
 
 def rss(pid: int, *, highest: bool = False) -> int:

@@ -20,6 +20,7 @@ from benchmarks.hostile import KINDS as HOSTILE_KINDS
 from benchmarks.measure import Figures, Sizes
 from benchmarks.messages import COLUMNS
 from benchmarks.messages import ROWS as MESSAGES_ROWS
+from benchmarks.processes import cpu_seconds
 from benchmarks.scanner import BOUNDS, CASES
 from benchmarks.targets import Target, nginx_program
 from benchmarks.write_call import BOUNDS as WRITE_CALL_BOUNDS
@@ -505,3 +506,17 @@ def test_the_two_fronts_are_asked_for_the_same() -> None:
     offered = [tool["function"] for tool in chat["tools"]]
     assert [tool["input_schema"] for tool in asked["tools"]] == [tool["parameters"] for tool in offered]
     assert json.loads(asked["metadata"]["user_id"]) == chat["bench"]
+
+
+def test_the_cpu_of_a_process_is_that_of_all_its_threads_those_that_have_ended_too() -> None:
+    spins = "while time.thread_time() < 0.05: pass"
+    words = f"import threading, time\ndef spin():\n {spins}\nthread = threading.Thread(target=spin)\n"
+    words += "thread.start()\nthread.join()\nprint(time.process_time(), flush=True)\ninput()"
+    command, pipe = [sys.executable, "-c", words], subprocess.PIPE
+    process = subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe)
+    assert process.stdin and process.stdout
+    used = float(process.stdout.readline())
+    found = cpu_seconds([process.pid])
+    process.communicate("\n")
+    assert 0.05 < used <= found
+    assert cpu_seconds([process.pid]) == 0.0
