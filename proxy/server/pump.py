@@ -41,6 +41,9 @@ HELPERS = 64
 # Where fewer come each is seen to at once, and behind a round that takes longer the next one follows.
 ROUND_SECONDS = 0.002
 BUSY_SECONDS = 0.003
+# Where requests stand in line (turns.py) they have so long between two rounds. While 400 streams begin within 2 s there
+# is always an event, and rounds without a rest took so much time that first events came after a second.
+REST_SECONDS = 0.01
 # How often, in seconds, it is looked whether a client takes anything.
 LOOK_SECONDS = 1.0
 
@@ -118,8 +121,9 @@ class Pump(threading.Thread):
         # Other threads move the state too, and none may hand in what the thread that fails would not see.
         self._lock = threading.Lock()
         self._state = PumpState.RUNNING
-        # When the last round began, and whether that was soon after the one before.
+        # When the last round began and ended, and whether it began soon after the one before.
         self._began = 0.0
+        self._ended = 0.0
         self._is_busy = False
         self._epoll.register(self._wake, select.EPOLLIN)
         self._epoll.register(drain, select.EPOLLIN)
@@ -168,14 +172,18 @@ class Pump(threading.Thread):
         try:
             self._see_to(events, time.monotonic())
         finally:
+            self._ended = time.monotonic()
             if has_turn:
                 self._turns.end_round()
 
     def _rest(self) -> None:
-        """Let events come together where there are many."""
-        if not self._is_busy or self._ready:
-            return
-        rest = self._began + ROUND_SECONDS - time.monotonic()
+        """Leave the time behind a round to requests in line, and let events come together where there are many."""
+        until = 0.0
+        if self._turns.in_line:
+            until = self._ended + REST_SECONDS
+        elif self._is_busy and not self._ready:
+            until = self._began + ROUND_SECONDS
+        rest = until - time.monotonic()
         if rest > 0:
             time.sleep(rest)
 

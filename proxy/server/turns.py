@@ -26,9 +26,6 @@ MOST_ROUND_SECONDS = 1.0
 # So long a request waits in all; the pump and the poll, for each of the two locks.
 WAIT_SECONDS = 0.5
 FIRST_SECONDS = 0.002
-# Where requests stand in line they have so long between two rounds of the pump. While 400 streams begin within 2 s
-# there is always an event, and rounds without a rest took so much time that first events came after a second.
-REST_SECONDS = 0.01
 
 _NEVER = float("inf")
 
@@ -49,9 +46,8 @@ class Turns:
         # Since when somebody has the turn, and for how long that may be.
         self._since = _NEVER
         self._most = MOST_SECONDS
-        # The pump's thread, which has the turn already, and when its last round ended.
+        # The pump's thread, which has the turn already.
         self._pump = 0
-        self._round_ended = 0.0
         self._has_streams = False
         # One for each request that stands in line: to add and to take one is a single step of the interpreter.
         self._in_line: list[None] = []
@@ -84,8 +80,6 @@ class Turns:
     def begin_round(self) -> bool:
         """Take the turn for a round of the pump; False if that must go on without it."""
         self._pump = threading.get_ident()
-        if self._in_line:
-            self._rest()
         return self._take_first()
 
     def begin_poll(self) -> bool:
@@ -109,15 +103,8 @@ class Turns:
             self._begin(MOST_ROUND_SECONDS)
         return has_turn
 
-    def _rest(self) -> None:
-        """Leave the time behind the last round to requests."""
-        rest = self._round_ended + REST_SECONDS - time.monotonic()
-        if rest > 0:
-            time.sleep(rest)
-
     def end_round(self) -> None:
         """Give back what `begin_round` has taken."""
-        self._round_ended = time.monotonic()
         self._give_first_back()
 
     def end_poll(self) -> None:

@@ -29,7 +29,7 @@ import pytest
 from proxy import gunicorn_conf
 from proxy.server import pumped_stream
 from proxy.server.deadline_heap import DeadlineHeap
-from proxy.server.pump import BUSY_SECONDS, ROUND_SECONDS, TRANSITIONS, Pump, PumpState, PumpStep
+from proxy.server.pump import BUSY_SECONDS, REST_SECONDS, ROUND_SECONDS, TRANSITIONS, Pump, PumpState, PumpStep
 from proxy.server.turns import Turns
 from tests.conftest import Front, Proxy, Start, clean_environment
 from tests.integration.test_drain import ASKED, CHAT, MESSAGES, ends_in_an_error, serving
@@ -507,19 +507,27 @@ def pump_alone(turns: Turns) -> Iterator[Pump]:
         os.close(drain)
 
 
-def test_rounds_that_follow_each_other_closely_are_made_together() -> None:
+@pytest.mark.parametrize(("in_line", "between"), [(0, ROUND_SECONDS), (1, REST_SECONDS)])
+def test_rounds_that_follow_each_other_closely_are_made_together(in_line: int, between: float) -> None:
+    """Requests that stand in line have more time between them."""
     turns = CountedTurns()
+    turns._in_line += [None] * in_line
     with pump_alone(turns) as pump:
         began = time.monotonic()
         while time.monotonic() < began + 0.3:
             os.eventfd_write(pump._wake, 1)
             time.sleep(0.0001)
         rounds, seconds = turns.rounds, time.monotonic() - began
-    assert 0 < rounds <= seconds / ROUND_SECONDS + 3
+    assert 0 < rounds <= seconds / between + 3
 
 
-def test_a_round_that_comes_alone_is_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("computes", [False, True], ids=["nobody", "a request that computes"])
+def test_a_round_that_comes_alone_is_made_at_once(computes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also beside a request that computes alone, which hands its stream over in that time."""
+    monkeypatch.setattr("proxy.server.turns.FIRST_SECONDS", 0)
     turns, rests = CountedTurns(), list[float]()
+    if computes:
+        assert turns.take()
     monkeypatch.setattr("proxy.server.pump.time", SimpleNamespace(monotonic=time.monotonic, sleep=rests.append))
     with pump_alone(turns) as pump:
         for number in range(1, 20):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 
@@ -70,47 +69,6 @@ def test_the_thread_of_the_pump_does_not_wait_for_itself(monkeypatch: pytest.Mon
 
     on_a_thread(pump).join(PATIENCE)
     assert taken == [False]
-
-
-def test_between_two_rounds_requests_that_stand_in_line_have_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    rests: list[float] = []
-    for name in ("MOST_SECONDS", "WAIT_SECONDS", "REST_SECONDS"):
-        monkeypatch.setattr(f"proxy.server.turns.{name}", 2 * PATIENCE)
-    monkeypatch.setattr("proxy.server.turns.FIRST_SECONDS", 0)
-    turns, stands = Turns(), threading.Event()
-
-    class Line(list[None]):
-        def append(self, one: None) -> None:
-            super().append(one)
-            stands.set()
-
-    turns._in_line = Line()
-    assert turns.begin_round()
-    turns.end_round()
-    assert turns.take()
-    waiting = on_a_thread(turns.take)
-    assert stands.wait(PATIENCE)
-    monkeypatch.setattr("proxy.server.turns.time", SimpleNamespace(monotonic=time.monotonic, sleep=rests.append))
-    assert not turns.begin_round()
-    assert len(rests) == 1 and 0 < rests[0] <= 2 * PATIENCE
-    turns.give_back()
-    waiting.join(PATIENCE)
-    turns.give_back()
-    assert turns.begin_round()
-    assert len(rests) == 1 and not turns._in_line
-
-
-def test_a_request_that_computes_alone_does_not_make_the_pump_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It hands its stream over in that time."""
-    monkeypatch.setattr("proxy.server.turns.FIRST_SECONDS", 0)
-    turns = Turns()
-    assert turns.begin_round()
-    turns.end_round()
-    assert turns.take()
-    rests: list[float] = []
-    monkeypatch.setattr("proxy.server.turns.time", SimpleNamespace(monotonic=time.monotonic, sleep=rests.append))
-    assert not turns.begin_round() and not rests
-    turns.give_back()
 
 
 def test_the_poll_takes_it_where_somebody_would_be_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
