@@ -15,7 +15,6 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as NoSuchMethod
 from werkzeug.exceptions import NotFound as NoSuchPath
 from werkzeug.routing import Map, MapAdapter, Rule
-from werkzeug.wsgi import get_host
 
 from proxy.codec.masking import mask_of
 from proxy.codec.redaction import redact_error
@@ -75,10 +74,9 @@ class _App(Flask):
         return func
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
-        """The routes for a request's path, which alone tells them. Raises BadRequest for a `Host` that is none."""
+        """The routes for a request's path, which alone tells them, whatever its `Host` is."""
         if request is None:
             return None
-        get_host(request.environ)
         return self.url_map.bind("", path_info=request.path, default_method=request.method)
 
 

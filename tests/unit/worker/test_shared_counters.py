@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.worker.shared_counters import MAX_COUNTERS, MAX_NAME, SIZE, SharedCounters, lock
+from proxy.worker.shared_counters import MAX_COUNTERS, MAX_NAME, SIZE, SharedCounters, SharedLock, lock
 from tests.support.work import over_soon
 
 
@@ -116,6 +116,30 @@ def test_a_deadlock_that_the_kernel_only_sees_is_waited_out(monkeypatch: pytest.
     answers.append(errno.EBADF)
     with pytest.raises(OSError):
         lock(0, 1)
+
+
+def test_a_lock_is_one_threads_and_one_processes_and_free_behind_an_error(
+    fd: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[int] = []
+
+    def lockf(_: int, how: int, *__: int) -> None:
+        if how == fcntl.LOCK_EX and held == [fcntl.LOCK_EX]:
+            raise OSError(errno.EBADF, "")
+        held[:] = [how]
+
+    monkeypatch.setattr(fcntl, "lockf", lockf)
+    one = SharedLock(fd, 1)
+    with pytest.raises(KeyError), one:
+        assert held == [fcntl.LOCK_EX]
+        raise KeyError
+    assert held == [fcntl.LOCK_UN]
+    held[:] = [fcntl.LOCK_EX]
+    for _ in range(2):  # the second one does not wait for a thread that has failed
+        with pytest.raises(OSError), one:
+            pass
+    with SharedLock(None, 1):
+        assert held == [fcntl.LOCK_EX]  # a memory of this process alone has no file to lock
 
 
 def test_a_turn_is_cheap() -> None:
