@@ -146,8 +146,7 @@ YOUNG_GARBAGE = (10_000, 10, 10)
 # Seconds between two words to the master: a system call, behind which the interpreter's lock has to be waited for.
 BEAT_SECONDS = 0.5
 
-# The descriptor by which they are told (upstream/answer_wait.py polls it): the worker's process id and the number of an
-# eventfd.
+# By this they are told (upstream/answer_wait.py polls it): the worker's process id and the number of an eventfd.
 DRAIN_VARIABLE = "TOOL_PROXY_DRAIN"
 
 # The same for who need not end in order, and is told as soon as the worker stops: pages that only look on.
@@ -212,8 +211,7 @@ class Worker(ThreadWorker):
         self._lingering = _waits.Lingering()
         self._incoming = _waits.Incoming(_requests, _clients.Refused, self._start, self._drop, self._refuse_head)
         self._full_until = self._beat_at = 0.0
-        self._drain = -1
-        self._stopping = -1
+        self._drain = self._stopping = -1
         self._drain_at = float("inf")
         self._pump: Any = None
         self._turns = _turns.Turns((SWITCH_SECONDS, QUIET_SWITCH_SECONDS))
@@ -357,19 +355,25 @@ class Worker(ThreadWorker):
     def _give_back(self, conn: TConn, keepalive: Any) -> None:
         """A request was answered: its connection goes back to the poll, from whatever thread has it.
 
-        The poll is not woken for one of whose next request nothing has come. To take it in itself, as gunicorn's does,
-        cost a twelfth of a request: the poll's thread had to get the interpreter's lock.
+        That is woken for one of whose next request nothing has come only where the worker stops, and none is kept for
+        long: to wake it each time, as gunicorn does, cost a twelfth of a request.
         """
         sock: Any = conn.sock
         if not keepalive:
             self.method_queue.defer(self._close, conn)
         elif sock.ahead:
             self.method_queue.defer(self.enqueue_req, conn)
+        elif self.alive:
+            self._keep(conn)
         else:
-            conn.set_timeout()
-            self.keepalived_conns.append(conn)
-            with contextlib.suppress(OSError, ValueError):  # the worker has ended
-                self.poller.register(sock, selectors.EVENT_READ, partial(self.on_client_socket_readable, conn))
+            self.method_queue.defer(self._keep, conn)
+
+    def _keep(self, conn: TConn) -> None:
+        """Wait for a connection's next request, for as long as `keepalive` says."""
+        conn.set_timeout()
+        self.keepalived_conns.append(conn)
+        with contextlib.suppress(OSError, ValueError):  # the worker has ended
+            self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_client_socket_readable, conn))
 
     def _close(self, conn: TConn) -> None:
         """Close a connection so that its client gets its answer to the end."""

@@ -93,11 +93,23 @@ def test_one_that_is_not_kept_is_closed_by_the_poll(bench: Bench) -> None:
     assert bench.worker.nr_conns == 0
 
 
-def test_one_that_comes_back_to_a_worker_that_stops_holds_it_no_longer_than_others(bench: Bench) -> None:
-    """Its thread may have seen that the worker goes on, and gunicorn looks at what is kept once, when it stops."""
+def test_one_that_comes_back_to_a_worker_that_stops_is_seen_to_at_once(bench: Bench) -> None:
+    """Its next look may be a second off, and the worker is killed when its time is over."""
     bench.worker.alive = False
+    bench.worker._give_back(bench.conn, True)
+    assert not bench.worker.keepalived_conns
+    assert bench.round(PATIENCE) == 1
+    assert [*bench.worker.keepalived_conns] == [bench.conn]
+    bench.client.sendall(b"GET")
+    assert bench.round(PATIENCE) == 1
+    assert bench.asked == [bench.conn]
+
+
+def test_one_that_comes_back_as_the_worker_stops_holds_it_no_longer_than_others(bench: Bench) -> None:
+    """Its thread may have seen that the worker goes on, and gunicorn looks at what is kept once, when it stops."""
     bench.worker._cap_keepalive(time.monotonic())
     bench.worker._give_back(bench.conn, True)
+    bench.worker.alive = False
     assert bench.conn.timeout > time.monotonic() + 2 * client_waits.LINGER_SECONDS
     bench.worker._stopping = os.eventfd(0)
     bench.worker.murder_pending()
