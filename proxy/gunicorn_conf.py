@@ -77,9 +77,6 @@ preload_app = False
 # One listening socket for all workers: none is starved, and a port in use is told.
 reuse_port = False
 
-# Restarts are the operator's, not those of an editor that saves a file.
-reload = False
-
 # X-Forwarded-* is believed from a front on this machine only.
 forwarded_allow_ips = "127.0.0.1"
 
@@ -102,9 +99,6 @@ control_socket_disable = True
 
 # The application writes its own line for each request.
 accesslog = None
-
-# The journal takes what is written to stderr.
-errorlog = "-"
 
 # A client that sends or takes nothing for so long has lost its thread; gunicorn itself has no such limit. A stream with
 # longer gaps is not touched: while it waits, the application neither sends nor receives.
@@ -196,12 +190,12 @@ _HANDED_OVER = object()
 class Worker(ThreadWorker):
     """A thread per request, up to the head of its answer; from there on the pump drives all streams (server/pump.py).
 
-    Six things are done in another way than gunicorn's. A request is read in the poll: a thread gets it when all of it
-    is here, or is to be refused, and never waits for a client to send. What a client sends and takes has its times. One
-    that keeps its end open after its answer is watched by the same poll: gunicorn waits for each of them, one after the
-    other, on the thread that accepts. A connection on which nothing ever came does not hold up a worker that stops.
-    That worker refuses new ones. And what still streams shortly before the graceful timeout is told, so that it can end
-    in its client's own words.
+    Seven things are done in another way than gunicorn's. A request is read in the poll: a thread gets it when all of it
+    is here, or is to be refused, and never waits for a client to send. A connection that is kept does not wake the poll
+    before its next request. What a client sends and takes has its times. One that keeps its end open after its answer
+    is watched by the same poll: gunicorn waits for each of them, one after the other, on the thread that accepts. A
+    connection on which nothing ever came does not hold up a worker that stops. That worker refuses new ones. And what
+    still streams shortly before the graceful timeout is told, so that it can end in its client's own words.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -371,9 +365,14 @@ class Worker(ThreadWorker):
     def _keep(self, conn: TConn) -> None:
         """Wait for a connection's next request, for as long as `keepalive` says."""
         conn.set_timeout()
+        # First: with its next request the poll looks for it there.
         self.keepalived_conns.append(conn)
-        with contextlib.suppress(OSError, ValueError):  # the worker has ended
+        try:
             self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_client_socket_readable, conn))
+        except (OSError, ValueError):  # there is no room for one more, or the worker has ended
+            with contextlib.suppress(ValueError):
+                self.keepalived_conns.remove(conn)
+                self.method_queue.defer(self._close, conn)
 
     def _close(self, conn: TConn) -> None:
         """Close a connection so that its client gets its answer to the end."""
@@ -483,7 +482,8 @@ class Worker(ThreadWorker):
         super().murder_pending()
 
     def _cap_keepalive(self, deadline: float) -> None:
-        """Nothing: threads give connections back at any time, so `_stop` sees to all of them, in each round."""
+        """The worker stops, also where its master has died. `_stop` sees to what is kept, which threads give back."""
+        self.alive = False
 
     def _stop(self, now: float) -> None:
         """The worker is stopping."""

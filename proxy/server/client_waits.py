@@ -76,7 +76,7 @@ class Incoming:
             self.read(poller)
         finally:
             if has_turn:
-                turns.end_poll()
+                turns.end_round()
 
     def begin(self, poller: selectors.BaseSelector, conn: Any, request: Any, head_until: float) -> bool:
         """Take what has come of a request, and wait for the rest of it; False if nothing has come yet."""

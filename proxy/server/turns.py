@@ -85,8 +85,8 @@ class Turns:
     def begin_poll(self) -> bool:
         """Take the turn for a round of the worker's poll; False if that goes on without it.
 
-        Without streams, and with nobody in line, there is no more than one request that computes. To wait for its end
-        cost a twentieth of a request that is alone: who waits has to get the interpreter's lock once more.
+        Without streams, and with nobody in line, one request computes at most, or nearly so. To wait for its end cost
+        a twentieth of a request that is alone: who waits has to get the interpreter's lock once more.
         """
         if not self._has_streams and not self._in_line:
             return False
@@ -104,14 +104,7 @@ class Turns:
         return has_turn
 
     def end_round(self) -> None:
-        """Give back what `begin_round` has taken."""
-        self._give_first_back()
-
-    def end_poll(self) -> None:
-        """Give back what `begin_poll` has taken."""
-        self._give_first_back()
-
-    def _give_first_back(self) -> None:
+        """Give back what `begin_round` or `begin_poll` has taken."""
         self._since = _NEVER
         self._turn.release()
 

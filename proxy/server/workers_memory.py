@@ -16,11 +16,11 @@ _RELOADS = struct.Struct("Q")
 
 
 def descriptor(env: MutableMapping[str, str]) -> int:
-    """The descriptor of this master's memory, by its environment; made now if there is none: gunicorn's configuration
-    is executed again at each reload.
+    """The descriptor of the memory of the master with this environment.
 
-    A master that another one started (SIGUSR2) has the variable, but not the descriptor; and a new release that
-    needs another memory does not get the old one's.
+    It is made now if there is none: gunicorn's configuration is executed again at each reload. A master that another
+    one started (SIGUSR2) has the variable, but not the descriptor; and a new release that needs another memory does
+    not get the old one's.
     """
     pid, _, made = env.get(VARIABLE, "").partition(":")
     if pid == str(os.getpid()) and os.fstat(int(made)).st_size == BYTES:
@@ -32,7 +32,7 @@ def descriptor(env: MutableMapping[str, str]) -> int:
 
 
 def count_reload(env: MutableMapping[str, str]) -> None:
-    """Note in it that the rules file is to be read: the first new worker does."""
+    """Note in the master's memory that the rules file is to be read: the first new worker does."""
     memory = descriptor(env)
     (reloads,) = _RELOADS.unpack(os.pread(memory, _RELOADS.size, 0))
     os.pwrite(memory, _RELOADS.pack(reloads + 1), 0)

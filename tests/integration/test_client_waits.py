@@ -115,7 +115,7 @@ class Turns:
         self.done.append("take")
         return self._is_free
 
-    def end_poll(self) -> None:
+    def end_round(self) -> None:
         self.done.append("give back")
 
 

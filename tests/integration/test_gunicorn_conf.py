@@ -21,8 +21,6 @@ import psutil
 import pytest
 
 from proxy import gunicorn_conf
-from proxy.config.load import MEMORY_VARIABLE
-from proxy.worker.shared_memory import SIZE, Memory
 from tests.support.scripted import HELD, PATIENCE
 from tests.unit.test_gunicorn_conf import CONF
 
@@ -304,38 +302,12 @@ def test_silent_and_kept_connections_do_not_hold_up_the_end(tmp_path: Path, numb
         running.process.wait(PATIENCE)
 
 
-def test_what_the_master_asks_for_is_done_once_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(MEMORY_VARIABLE, "")
-    gunicorn_conf.on_starting(None)
-    pid, _, descriptor = os.environ[MEMORY_VARIABLE].partition(":")
-    try:
-        assert pid == str(os.getpid())
-        memory = Memory(int(descriptor))
-        assert memory.reload_requested() == 0
-        for _ in range(2):
-            gunicorn_conf.on_reload(None)
-            gunicorn_conf.on_reload(None)
-            asked = memory.reload_requested()
-            gunicorn_conf.on_reload(None)  # while the file is being read
-            memory.acknowledge_reload(asked)
-            again = memory.reload_requested()
-            assert 0 < asked < again
-            memory.acknowledge_reload(again)
-            assert memory.reload_requested() == 0
-        assert os.environ[MEMORY_VARIABLE] == f"{pid}:{descriptor}"  # one memory for a master's whole life
-    finally:
-        os.close(int(descriptor))
-
-
-def test_a_master_makes_its_own_memory_when_it_has_another_ones_or_one_of_another_size(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fd = os.memfd_create("another")
-    os.ftruncate(fd, SIZE // 2)
-    for told in (f"1:{fd}", f"{os.getpid()}:{fd}"):
-        monkeypatch.setenv(MEMORY_VARIABLE, told)
-        gunicorn_conf.on_reload(None)
-        own = int(os.environ[MEMORY_VARIABLE].partition(":")[2])
-        assert own != fd and Memory(own).reload_requested() == 1
-        os.close(own)
-    os.close(fd)
+def test_kept_connections_do_not_hold_up_the_end_of_a_worker_whose_master_has_died(tmp_path: Path) -> None:
+    """Its port is free then for the next one."""
+    conf = own_file(tmp_path, f"graceful_timeout = {HELD:.0f}")
+    with started(tmp_path, conf, threads=2) as running:
+        (worker,) = psutil.Process(running.process.pid).children()
+        with closing(told(running.port, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")) as kept:
+            assert kept.recv(65536)
+            running.process.kill()
+            worker.wait(PATIENCE)

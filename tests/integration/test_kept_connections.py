@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import selectors
@@ -107,9 +108,8 @@ def test_one_that_comes_back_to_a_worker_that_stops_is_seen_to_at_once(bench: Be
 
 def test_one_that_comes_back_as_the_worker_stops_holds_it_no_longer_than_others(bench: Bench) -> None:
     """Its thread may have seen that the worker goes on, and gunicorn looks at what is kept once, when it stops."""
-    bench.worker._cap_keepalive(time.monotonic())
     bench.worker._give_back(bench.conn, True)
-    bench.worker.alive = False
+    bench.worker._cap_keepalive(time.monotonic())  # as gunicorn does when it stops, also without its master
     assert bench.conn.timeout > time.monotonic() + 2 * client_waits.LINGER_SECONDS
     bench.worker._stopping = os.eventfd(0)
     bench.worker.murder_pending()
@@ -118,6 +118,17 @@ def test_one_that_comes_back_as_the_worker_stops_holds_it_no_longer_than_others(
     bench.worker.murder_pending()
     assert bench.conn.timeout == until
     os.close(bench.worker._stopping)
+
+
+def test_one_for_which_the_poll_has_no_room_is_closed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "")
+
+    monkeypatch.setattr(bench.worker.poller, "register", full)
+    bench.worker._give_back(bench.conn, True)
+    assert bench.round(PATIENCE) == 1
+    assert bench.ended == [True]
+    assert not bench.worker.keepalived_conns
 
 
 def test_one_that_comes_back_when_the_worker_has_ended_is_left(bench: Bench) -> None:

@@ -78,9 +78,9 @@ def test_the_poll_takes_it_where_somebody_would_be_held_up(monkeypatch: pytest.M
     turns.streams_begin()
     assert turns.begin_poll()
     assert not turns.begin_round()  # so the pump waits for it
-    turns.end_poll()
+    turns.end_round()
     turns.streams_end()
     assert not turns.begin_poll()
     turns._in_line.append(None)
     assert turns.begin_poll()
-    turns.end_poll()
+    turns.end_round()
