@@ -49,8 +49,8 @@ def test_each_route_takes_its_methods_and_no_other(client: FlaskClient, route: R
     ],
 )
 def test_a_route_is_told_by_its_path_alone(client: FlaskClient, headers: dict[str, str]) -> None:
-    """A `Host` that is no name, and an upgrade that need not be taken (RFC 9110, 7.8), were answered 400, in words about
-    a browser.
+    """A `Host` that is no name, and an upgrade that need not be taken (RFC 9110, 7.8), were answered 400 in words
+    about a browser.
     """
     assert client.get("/health", headers=headers).status_code == 200
 
