@@ -77,6 +77,9 @@ preload_app = False
 # One listening socket for all workers: none is starved, and a port in use is told.
 reuse_port = False
 
+# Restarts are the operator's, not those of an editor that saves a file.
+reload = False
+
 # X-Forwarded-* is believed from a front on this machine only.
 forwarded_allow_ips = "127.0.0.1"
 
@@ -99,6 +102,9 @@ control_socket_disable = True
 
 # The application writes its own line for each request.
 accesslog = None
+
+# The journal takes what is written to stderr.
+errorlog = "-"
 
 # A client that sends or takes nothing for so long has lost its thread; gunicorn itself has no such limit. A stream with
 # longer gaps is not touched: while it waits, the application neither sends nor receives.
@@ -364,15 +370,9 @@ class Worker(ThreadWorker):
 
     def _keep(self, conn: TConn) -> None:
         """Wait for a connection's next request, for as long as `keepalive` says."""
-        conn.set_timeout()
-        # First: with its next request the poll looks for it there.
-        self.keepalived_conns.append(conn)
-        try:
-            self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_client_socket_readable, conn))
-        except (OSError, ValueError):  # there is no room for one more, or the worker has ended
-            with contextlib.suppress(ValueError):
-                self.keepalived_conns.remove(conn)
-                self.method_queue.defer(self._close, conn)
+        readable = partial(self.on_client_socket_readable, conn)
+        if not _waits.keep(self.poller, self.keepalived_conns, conn, readable):
+            self.method_queue.defer(self._close, conn)
 
     def _close(self, conn: TConn) -> None:
         """Close a connection so that its client gets its answer to the end."""

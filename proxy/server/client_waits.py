@@ -1,5 +1,5 @@
 """Clients that gunicorn's workers wait for in their poll, so that none of them holds a thread: those whose requests are
-on their way, and those that keep their end open after their answer.
+on their way, those that may send another one, and those that keep their end open after their answer.
 
 gunicorn's configuration loads it by its path, so it imports nothing of the package.
 """
@@ -10,6 +10,7 @@ import contextlib
 import selectors
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -217,6 +218,23 @@ class Incoming:
         for conn, (request, head_until) in self._waiting.items():
             self._waiting[conn] = request, min(head_until, heads)
             conn.sock.end_at(bodies)
+
+
+def keep(poller: selectors.BaseSelector, kept: deque[Any], conn: Any, readable: Callable[[Any], None]) -> bool:
+    """Wait for a connection's next request, on whatever thread; False if the poll has no room for one more.
+
+    `kept` are gunicorn's connections of this kind, `readable` is called when something has come.
+    """
+    conn.set_timeout()
+    # First: with its next request the poll looks for it there.
+    kept.append(conn)
+    try:
+        poller.register(conn.sock, selectors.EVENT_READ, readable)
+    except (OSError, ValueError):
+        with contextlib.suppress(ValueError):  # the worker has ended, and closed it
+            kept.remove(conn)
+            return False
+    return True
 
 
 class Lingering:

@@ -51,6 +51,15 @@ class Clock:
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
 
 
+def test_gunicorn_switches_nothing() -> None:
+    """It blocks at no time, whatever gunicorn says for each request: each would be a system call."""
+    with pair(Times()) as (ours, _):
+        ours.setblocking(True)
+        ours.settimeout(PATIENCE)
+        assert ours.gettimeout() == 0.0
+        assert not os.get_blocking(ours.fileno())
+
+
 def taken(ours: ClientSocket, client: socket.socket, size: int) -> None:
     """So many bytes are sent, and taken."""
     client.sendall(b"x" * size)
