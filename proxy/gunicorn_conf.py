@@ -38,6 +38,7 @@ def _load(name: str) -> Any:
 _accepted = _load("accepted")
 _clients = _load("client_socket")
 _requests = _load("client_request")
+_heads = _load("request_head")
 _waits = _load("client_waits")
 _logs = _load("log_stream")
 _answers = _load("wsgi_answer")
@@ -234,7 +235,7 @@ class Worker(ThreadWorker):
         gc.set_threshold(*YOUNG_GARBAGE)
         gc.enable()
         end = partial(self._lingering.close, self.poller)
-        self._listeners = _accepted.listeners_of(self.sockets, _made, self.cfg, end)
+        self._listeners = _accepted.listeners_of(self.sockets, _made, self.cfg, end, _heads.Request)
         deadlines = _deadlines.DeadlineHeap()
         self._pump = _pump.Pump(_streams, deadlines, self.log, self._drain, self._on_pump_death, turns=self._turns)
         self._pump.start()
@@ -474,10 +475,9 @@ class Worker(ThreadWorker):
 
     def murder_pending(self) -> None:
         """End the connections that have waited for long enough, or stand in the way; called at least once a second."""
-        now = time.monotonic()
         self._lingering.check(self.poller)
         if not self.alive:
-            self._stop(now)
+            self._stop(time.monotonic())
         self._incoming.check(self.poller)
         super().murder_pending()
 

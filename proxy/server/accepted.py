@@ -17,12 +17,21 @@ from gunicorn.workers.gthread import TConn
 
 class Connection(TConn):
     """A client's connection, which closes as its worker says: `end` takes its socket, and whether the client needs the
-    end of its answer.
+    end of its answer. `message` is the class of its requests.
     """
 
-    def __init__(self, cfg: Any, sock: Any, client: Any, server: Any, end: Callable[[Any, bool], None]) -> None:
+    def __init__(
+        self, cfg: Any, sock: Any, client: Any, server: Any, end: Callable[[Any, bool], None], *, message: Any
+    ) -> None:
         super().__init__(cfg, sock, client, server)
         self._end = end
+        self._message = message
+
+    def init(self) -> None:
+        """Make its parser, once."""
+        super().init()
+        parser: Any = self.parser
+        parser.mesg_class = self._message
 
     def close(self, graceful: bool = False) -> None:
         """Close it; `graceful`: without losing the end of its answer."""
@@ -32,8 +41,8 @@ class Connection(TConn):
 class Listener:
     """A socket on which connections come.
 
-    `made` makes a connection's socket of its family, kind and protocol, and of its descriptor; `cfg` and `end` are what
-    the connection gets.
+    `made` makes a connection's socket of its family, kind and protocol, and of its descriptor; `cfg`, `end` and
+    `message` are what the connection gets.
     """
 
     def __init__(
@@ -42,6 +51,7 @@ class Listener:
         made: Callable[[tuple[int, int, int], int], Any],
         cfg: Any,
         end: Callable[[Any, bool], None],
+        message: Any,
     ) -> None:
         self._sock = sock
         self._name = sock.getsockname()
@@ -50,12 +60,14 @@ class Listener:
         self._made = made
         self._cfg = cfg
         self._end = end
+        self._message = message
 
     def accept(self) -> Connection:
         """The next connection. Raises OSError if there is none."""
         # `accept` would make a socket, of which our own is then made.
         descriptor, client = self._sock._accept()  # type: ignore[attr-defined]
-        return Connection(self._cfg, self._made(self._kind, descriptor), client, self._name, self._end)
+        sock = self._made(self._kind, descriptor)
+        return Connection(self._cfg, sock, client, self._name, self._end, message=self._message)
 
 
 def listeners_of(
@@ -63,9 +75,10 @@ def listeners_of(
     made: Callable[[tuple[int, int, int], int], Any],
     cfg: Any,
     end: Callable[[Any, bool], None],
+    message: Any,
 ) -> dict[Any, Listener]:
     """A listener for each of gunicorn's."""
-    return {each: Listener(each.sock, made, cfg, end) for each in sockets}
+    return {each: Listener(each.sock, made, cfg, end, message) for each in sockets}
 
 
 class Settings:

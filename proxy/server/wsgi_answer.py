@@ -9,16 +9,41 @@ gunicorn's configuration loads it by its path, so it imports nothing of the pack
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
+from gunicorn import util
 from gunicorn.http import wsgi
 
 # Under this name the application finds what it calls with the wait object of an answer that the pump may drive.
 HAND_OVER = "tool_proxy.hand_over"
 # Under this one the request's turn to compute (turns.py), which it gives back where it waits.
 TURN = "tool_proxy.turn"
+
+
+# A second has one date, which takes longer to be put together than all else of a head.
+_http_date = lru_cache(maxsize=1)(util.http_date)
+
+
+class Response(wsgi.Response):
+    """The head and the framing of an answer: gunicorn's, with a date that is made once a second."""
+
+    def default_headers(self) -> list[str]:
+        """The status line, and the fields that the application does not give."""
+        connection = "close" if self.should_close() else "keep-alive"
+        version: Any = self.req.version
+        lines = [
+            f"HTTP/{version[0]}.{version[1]} {self.status}\r\n",
+            f"Server: {self.version}\r\n",
+            f"Date: {_http_date(int(time.time()))}\r\n",
+            f"Connection: {'upgrade' if self.upgrade else connection}\r\n",
+        ]
+        if self.chunked:
+            lines.append("Transfer-Encoding: chunked\r\n")
+        return lines
 
 
 class Answer:
@@ -73,7 +98,7 @@ class Answer:
         worker, cfg = self._worker, self._worker.cfg
         cfg.pre_request(worker, self._req)
         self._response, self._environ = wsgi.create(
-            self._req, self._conn.sock, self._conn.client, self._conn.server, cfg
+            self._req, self._conn.sock, self._conn.client, self._conn.server, cfg, Response
         )
         self._environ["wsgi.multithread"] = True
         self._environ[HAND_OVER] = self._waits.append

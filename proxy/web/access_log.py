@@ -12,6 +12,7 @@ from proxy.codec.redaction import clean
 from proxy.dialects.chat.request import ChatRequest
 from proxy.web.context import RequestContext
 from proxy.worker.audit_log import Audited, lines, total
+from proxy.worker.logging_setup import FactsRecord
 from proxy.worker.metrics import OTHER, RequestSample, count, count_audit_lost, upstream_kind
 
 log = logging.getLogger("proxy")
@@ -141,9 +142,7 @@ def _log(ctx: RequestContext, level: int, event: str, facts: Mapping[str, object
         return
     clean = facts if _is_clean(facts, ctx.secrets) else _cleaned(facts, ctx.secrets)
     start = "" if event == "request" else f"{event} "
-    # `log.log` would look through the stack for who calls it, which no line tells.
-    extra = {"event": event, "facts": clean}
-    log.handle(log.makeRecord(log.name, level, "", 0, f"{start}{_line(clean)}", (), None, extra=extra))
+    log.handle(FactsRecord(level, f"{start}{_line(clean)}", event, clean))
 
 
 def _is_clean(facts: Mapping[str, object], secrets: tuple[str, ...]) -> bool:
@@ -191,6 +190,8 @@ def _shown(value: object) -> str:
     """A plain word as it is, everything else as a JSON string."""
     if value.__class__ in _NUMBERS:
         return repr(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, dict):
         value = ",".join(f"{name}:{number}" for name, number in value.items())
     text = value if isinstance(value, str) else json.dumps(value)

@@ -239,7 +239,8 @@ def _closing(response: Response) -> Response:
     """After every view: when the answer is all out, or nobody takes it any more, the request has ended."""
     ctx = request_context()
     _mask(response, ctx.secrets)
-    response.headers.update(ctx.cors)
+    if ctx.cors:
+        response.headers.update(ctx.cors)
     add_id(response.headers, ctx.id, in_messages=ctx.in_messages)
     length = 0 if response.is_streamed else response.content_length or 0
     response.call_on_close(partial(_ended, ctx, response.status_code, length))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -260,7 +259,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
             began=ctx.began,
             turn=ctx.turn,
         ),
-        engine=_Engines(snapshot, prepared, plan.parse, secrets.token_bytes(16), Why.BROKEN in ask_again),
+        engine=_Engines(snapshot, prepared, plan.parse, ctx.seed, Why.BROKEN in ask_again),
         dialect=prepared.dialect,
         max_event=settings.max_event,
         hold_timeout=settings.hold_timeout,
@@ -354,7 +353,7 @@ class _Engines:
             # A model that is made to call writes the arguments at once, also where the prompt has opened a thought.
             maybe = None if apart is None else replace(apart, begun="", unknown=True)
             return Engine(replace(task, forced=forced, one_call=True, thoughts=maybe))
-        return Engine(replace(task, hold_broken=self.hold_broken))
+        return Engine(replace(task, hold_broken=True) if self.hold_broken else task)
 
 
 def _plan(prepared: PreparedRequest, server: _ServerOfRequest, heal: HealPlan) -> Plan:

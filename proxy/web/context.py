@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from flask import Request, Response
@@ -21,12 +22,14 @@ from proxy.formats.reasoning import Thoughts
 from proxy.healing.heal import HealPlan
 from proxy.upstream.answer_wait import HasDescriptor, HasTurn
 from proxy.upstream.client import ModelServer
+from proxy.web.fresh_ids import fresh_bytes
 from proxy.web.headers import JSON_TYPE
 from proxy.web.routes import Route
 from proxy.worker.snapshot import Snapshot
 from proxy.worker.state import WorkerState
 
 _UNKNOWN = Thoughts(unknown=True)
+_SEED_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +80,9 @@ class RequestContext:
     `in_messages`: what it is told, errors included, is in the Messages dialect.
     `route` is None until one is found, `prepared` where no model is asked through a dialect. `key` is the client key
     that let it in, `denied` why it was not let in, `upstream_key` goes up with it; no log may show its `secrets`.
-    `cors` are the headers for the web page that asks. `events` have been sent of a stream; `recording` has what was
-    said, where the live page may show that. How it ended says its `outcome`; `afterwards` is done once it has given all
-    back.
+    `seed` is for the ids of its calls, `cors` are the headers for the web page that asks. `events` have been sent of a
+    stream; `recording` has what was said, where the live page may show that. How it ended says its `outcome`;
+    `afterwards` is done once it has given all back.
     """
 
     id: str
@@ -96,6 +99,7 @@ class RequestContext:
     in_messages: bool = False
     upstream_key: str = field(default="", repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    seed: bytes = field(default_factory=partial(fresh_bytes, _SEED_BYTES), repr=False)
     body: bytes = b""
     cors: Mapping[str, str] = field(default_factory=dict)
     prepared: PreparedRequest | None = None

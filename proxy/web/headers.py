@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
-from secrets import token_hex
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -18,6 +17,7 @@ from werkzeug.datastructures import Headers
 from proxy import __version__
 from proxy.codec.masking import mask_of
 from proxy.upstream.headers import REQUEST, REQUEST_PREFIX, SECRET_WORDS
+from proxy.web.fresh_ids import fresh_id
 
 JSON_TYPE = "application/json"
 STREAM_TYPE = "text/event-stream; charset=utf-8"
@@ -128,9 +128,9 @@ def request_id(environ: Mapping[str, Any], request_secrets: tuple[str, ...]) -> 
     """The client's own request id if it is a plain word, and none of its secrets, else a new one."""
     client_id = str(environ.get("HTTP_X_REQUEST_ID", ""))
     if not _REQUEST_ID.fullmatch(client_id):
-        return token_hex(16)
+        return fresh_id(16)
     holds_key = mask_of(request_secrets).text(client_id) != client_id
-    return token_hex(16) if holds_key else client_id
+    return fresh_id(16) if holds_key else client_id
 
 
 def error_headers(status: int, retry_after: str | None) -> Iterator[tuple[str, str]]:
@@ -143,6 +143,9 @@ def error_headers(status: int, retry_after: str | None) -> Iterator[tuple[str, s
 
 def add_id(headers: Headers, id_: str, *, in_messages: bool) -> None:
     """The id of the request, unless its answer has the model server's; in Messages under its name there, too."""
-    headers.setdefault("X-Request-Id", id_)
+    # `setdefault` makes an error of a request for each name that is not there.
+    answered = [value for name, value in headers if name.lower() == "x-request-id"]
+    if not answered:
+        headers.add("X-Request-Id", id_)
     if in_messages:
-        headers["Request-Id"] = headers["X-Request-Id"]
+        headers["Request-Id"] = answered[0] if answered else id_

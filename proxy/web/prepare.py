@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from secrets import token_hex
 from typing import Any, Generic, Protocol, TypeVar
 
 from proxy.audit_record import Repair
@@ -36,6 +35,7 @@ from proxy.thinking.history import field_back
 from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import served_name
 from proxy.web.context import PreparedRequest, RequestContext
+from proxy.web.fresh_ids import fresh_id
 from proxy.web.headers import JSON_TYPE, owner_digest, upstream_headers
 from proxy.web.request_body import parse_body
 from proxy.web.thinking import switch_of, with_thinking
@@ -180,7 +180,7 @@ def _prepared_response(
     limit = outgoing.body.get("max_tokens")
     run: Pending | None = environ.get(RUN)
     options = output.ReplyOptions(
-        token_hex(12) if run is None else run.id.removeprefix("resp_"),
+        fresh_id(12) if run is None else run.id.removeprefix("resp_"),
         echo(body) | request.echo,
         translation.tools,
         limit if isinstance(limit, int) else None,

@@ -125,11 +125,12 @@ def count(counters: SharedCounters, ended: RequestSample) -> None:
     """Count a request that has ended."""
     numbers: dict[str, float] = {
         counter_name("requests", ended.dialect, _model(counters, ended), str(ended.status)): 1,
-        counter_name("heartbeats"): ended.heartbeats,
-        counter_name("empty_calls"): ended.empty_calls,
+        "heartbeats": ended.heartbeats,
+        "empty_calls": ended.empty_calls,
     }
-    as_text = min(ended.fixes.get("text_call", 0), ended.calls)
-    numbers |= {counter_name("calls", "text"): as_text, counter_name("calls", "structured"): ended.calls - as_text}
+    if ended.calls:
+        as_text = min(ended.fixes.get("text_call", 0), ended.calls)
+        numbers |= {counter_name("calls", "text"): as_text, counter_name("calls", "structured"): ended.calls - as_text}
     for group, names in (("repairs", ended.fixes), ("refusals", ended.refusals)):
         for name, more in names.items():
             label = _bounded(counters, group, name, MAX_NAMES)
@@ -241,7 +242,8 @@ def _all_observed(group: str, dialect: str, durations: Durations) -> dict[str, f
     if not any(durations.counts):
         return {}
     *buckets, total = _histogram_names(group, dialect, durations.bounds)
-    return {**dict(zip(buckets, durations.counts, strict=True)), total: durations.total}
+    counted = {name: number for name, number in zip(buckets, durations.counts, strict=True) if number}
+    return {**counted, total: durations.total}
 
 
 @cache

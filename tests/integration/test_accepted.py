@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from gunicorn.config import Config
 
-from proxy.server.accepted import Listener, Settings, listeners_of
+from proxy.server.accepted import Connection, Listener, Settings, listeners_of
+from proxy.server.request_head import Request
 
 pytestmark = pytest.mark.once
 
@@ -20,7 +21,7 @@ def made(kind: tuple[int, int, int], descriptor: int) -> socket.socket:
 def test_a_connection_is_what_an_ordinary_accept_gives_and_closes_as_its_worker_says() -> None:
     ended: list[tuple[Any, bool]] = []
     with socket.create_server(("127.0.0.1", 0)) as sock:
-        listener = Listener(sock, made, None, lambda ours, graceful: ended.append((ours, graceful)))
+        listener = Listener(sock, made, None, lambda ours, graceful: ended.append((ours, graceful)), Request)
         with socket.create_connection(sock.getsockname()) as client:
             conn = listener.accept()
             with conn.sock:
@@ -32,11 +33,23 @@ def test_a_connection_is_what_an_ordinary_accept_gives_and_closes_as_its_worker_
                 assert ended == [(conn.sock, True), (conn.sock, False)]
 
 
+def test_the_requests_of_a_connection_are_of_the_class_that_its_worker_says() -> None:
+    ours, client = socket.socketpair()
+    with ours, client:
+        conn = Connection(Config(), ours, client.getsockname(), ours.getsockname(), lambda *_: None, message=Request)
+        client.sendall(b"GET /a HTTP/1.1\r\nHost: b\r\n\r\n")
+        conn.init()
+        parser: Any = conn.parser
+        assert type(next(parser)) is Request
+        conn.init()
+        assert conn.parser is parser
+
+
 def test_without_a_connection_it_says_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         sock.setblocking(False)
         with pytest.raises(BlockingIOError):
-            Listener(sock, made, None, lambda *_: None).accept()
+            Listener(sock, made, None, lambda *_: None, Request).accept()
 
 
 def test_each_of_gunicorns_listeners_has_one() -> None:
@@ -46,7 +59,7 @@ def test_each_of_gunicorns_listeners_has_one() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as sock:
         bound = Bound(sock)
-        assert [*listeners_of([bound], made, None, lambda *_: None)] == [bound]
+        assert [*listeners_of([bound], made, None, lambda *_: None, Request)] == [bound]
 
 
 def test_a_setting_is_asked_for_once_and_one_that_is_not_there_each_time() -> None:

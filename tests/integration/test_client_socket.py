@@ -17,6 +17,7 @@ import pytest
 from proxy.server import client_socket
 from proxy.server.accepted import Listener
 from proxy.server.client_socket import ClientSocket, Refused, Times
+from proxy.server.request_head import Request
 from tests.support.scripted import PATIENCE
 
 pytestmark = pytest.mark.once
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.once
 
 def accepted(listener: socket.socket, times: Times) -> ClientSocket:
     """Our end of the next connection."""
-    ours = Listener(listener, partial(ClientSocket, times), None, lambda *_: None).accept().sock
+    ours = Listener(listener, partial(ClientSocket, times), None, lambda *_: None, Request).accept().sock
     assert isinstance(ours, ClientSocket)
     return ours
 

@@ -37,7 +37,12 @@ class Bench:
         worker.poller.register(worker.method_queue.fileno(), selectors.EVENT_READ, worker.method_queue.run_callbacks)
         worker.nr_conns = 1
         self.conn: Any = gunicorn_conf._accepted.Connection(
-            worker.cfg, ours, client.getsockname(), ours.getsockname(), self._end
+            worker.cfg,
+            ours,
+            client.getsockname(),
+            ours.getsockname(),
+            self._end,
+            message=gunicorn_conf._heads.Request,
         )
         self.client = client
         self.ended: list[bool] = []

@@ -16,7 +16,7 @@ from gunicorn import util
 from gunicorn.config import Config
 from gunicorn.glogging import Logger
 from gunicorn.http import wsgi
-from gunicorn.http.message import Request
+from gunicorn.http.message import Message, Request
 from gunicorn.http.parser import RequestParser
 from gunicorn.http.unreader import Unreader
 from gunicorn.workers.base import Worker as BaseWorker
@@ -56,6 +56,8 @@ METHODS_OF_A_RESPONSE = {
     "should_close": "self",
     "start_response": "self status headers exc_info",
 }
+# What the parser says of a head (server/request_head.py).
+OF_A_REQUEST = ("method", "uri", "path", "query", "fragment", "version", "headers", "limit_request_fields")
 OF_A_CONNECTION = ("sock", "parser", "timeout", "client", "server")
 METHODS_OF_A_CONNECTION = {"init": "self", "set_timeout": "self", "close": "self graceful"}
 SETTINGS = ("graceful_timeout", "keepalive", "post_request", "pre_request", "threads")
@@ -144,6 +146,13 @@ def test_what_else_our_worker_calls_is_there() -> None:
     assert "deadline" in inspect.signature(RequestParser.finish_body).parameters
     assert "callback, *args" in inspect.getsource(PollableMethodQueue.defer)
     assert callable(Request.force_close)
+    assert list(inspect.signature(Request.parse).parameters) == ["self", "unreader"]
+    read = inspect.getsource(Request) + inspect.getsource(Message)
+    assert all(f"self.{name} = " in read for name in OF_A_REQUEST)
+    assert "unused = self.parse(self.unreader)" in read
+    assert "self.mesg_class(" in inspect.getsource(RequestParser.__next__)
+    assert "response_class" in inspect.signature(wsgi.create).parameters
+    assert "tosend = self.default_headers()" in inspect.getsource(wsgi.Response.send_headers)
     assert callable(Unreader.unread) and "self.unreader = " in inspect.getsource(RequestParser.__init__)
     assert Config().settings.keys() >= {*SETTINGS}
     assert all(callable(getattr(util, name)) for name in OF_UTIL)

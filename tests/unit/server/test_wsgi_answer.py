@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from gunicorn.config import Config
+from gunicorn.http import wsgi
 from gunicorn.http.message import Request
 from gunicorn.http.unreader import IterUnreader
 
-from proxy.server.wsgi_answer import HAND_OVER, TURN, Answer
+from proxy.server.wsgi_answer import HAND_OVER, TURN, Answer, Response
 
 Application = Callable[[dict[str, Any], Any], Any]
 CLOSING = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -98,6 +99,24 @@ def test_an_answer_is_written_logged_closed_and_told_to_the_hook() -> None:
     answer.close()
     steps = [step for step in bench.done if step in ("pre_request", "gather", "send", "logged", "post_request")]
     assert steps == ["pre_request", "gather", "send", "logged", "post_request"]
+
+
+@pytest.mark.parametrize("asked", [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", CLOSING, b"GET / HTTP/1.0\r\n\r\n"])
+@pytest.mark.parametrize("headers", [[], [("Content-Length", "1")], [("Connection", "upgrade"), ("A", "b")]])
+def test_a_head_is_gunicorns_own_with_the_date_of_its_second(
+    asked: bytes, headers: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def head(kind: type[wsgi.Response], now: float) -> list[str]:
+        monkeypatch.setattr("time.time", lambda: now)
+        cfg = Config()
+        unused: Any = None
+        response = kind(Request(cfg, IterUnreader(iter([asked])), ("127.0.0.1", 1)), unused, cfg)
+        response.start_response("200 OK", headers)
+        return [*response.default_headers()]
+
+    heads = [head(Response, now) for now in (1e9 + 0.1, 1e9 + 0.9, 1e9 + 1, 1e9)]
+    assert heads == [head(wsgi.Response, now) for now in (1e9 + 0.1, 1e9 + 0.9, 1e9 + 1, 1e9)]
+    assert heads[0] == heads[1] != heads[2]
 
 
 def test_an_answer_without_a_body_has_a_head_all_the_same() -> None:

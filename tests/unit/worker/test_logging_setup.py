@@ -12,7 +12,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.worker.logging_setup import JsonLines, TextLines, adjust_logging, plain, redact_gunicorn, set_up_logging
+from proxy.worker.logging_setup import (
+    FactsRecord,
+    JsonLines,
+    LineHandler,
+    TextLines,
+    adjust_logging,
+    plain,
+    redact_gunicorn,
+    set_up_logging,
+)
 
 KEY = "sk-0123456789abcdefghij"
 EVIL = [
@@ -126,6 +135,41 @@ def test_the_form_and_the_level_can_change_while_it_runs(fresh: None, capsys: py
     first, second, third = capsys.readouterr().err.splitlines()
     assert (first, third) == ("INFO one", "INFO three")
     assert json.loads(second)["message"] == "two"
+
+
+@pytest.mark.parametrize("message", ["id=1 status=200", *EVIL])
+def test_the_line_about_facts_is_that_of_any_other_record(message: str) -> None:
+    facts = {"id": "1", "said": message}
+    made = FactsRecord(logging.WARNING, message, "request", facts)
+    other = record(message, event="request", facts=facts)
+    made.created = other.created
+    for form in (TextLines(), TextLines(journal=True), JsonLines()):
+        assert form.format(made) == form.format(other)
+
+
+def test_another_ones_formatter_finds_in_a_record_about_facts_what_there_is_in_each() -> None:
+    made, other = FactsRecord(logging.INFO, "id=1", "request", {"id": "1"}), record("id=1")
+    assert all(hasattr(made, name) for name in other.__dict__)
+    line = logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s %(pathname)s%(processName)s").format(made)
+    assert line.endswith(" proxy INFO id=1 None")
+
+
+def test_a_line_leaves_in_one_go_and_a_log_that_is_broken_disturbs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stream(io.StringIO):
+        def __init__(self) -> None:
+            super().__init__()
+            self.written: list[str] = []
+
+        def write(self, text: str) -> int:
+            self.written.append(text)
+            return len(text)
+
+    stream = Stream()
+    LineHandler(stream).handle(FactsRecord(logging.INFO, "id=1", "request", {}))
+    assert stream.written == ["id=1\n"]
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    stream.write = None  # type: ignore[method-assign, assignment]
+    LineHandler(stream).handle(FactsRecord(logging.INFO, "id=1", "request", {}))
 
 
 def test_a_log_that_another_set_up_keeps_its_form() -> None:
