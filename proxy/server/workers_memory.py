@@ -11,7 +11,7 @@ import struct
 from collections.abc import MutableMapping
 
 VARIABLE = "TOOL_PROXY_MEMORY"
-BYTES = 14 * 1024 * 1024
+BYTES = 48 * 1024 * 1024
 _RELOADS = struct.Struct("Q")
 
 

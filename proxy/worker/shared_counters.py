@@ -1,9 +1,9 @@
 """Numbers that all workers of one master share: counters, what each worker has under way, and requests per minute.
 
 They lie in the memory that the master makes (`worker/shared_memory.py`), so that they outlive the workers: no counter
-goes
-backwards when a worker is replaced. What a worker has under way is in a row of its own, which it holds by a lock on
-one byte; the kernel lets that go when the worker dies, however it does, and then the row counts for nothing.
+goes backwards when a worker is replaced. Each worker has a row of its own, which it holds by a lock on one byte; the
+kernel lets that go when the worker dies, however it does. What it had under way then counts for nothing, what it has
+counted stays, and who takes the row counts on. A counter is the sum of all rows, so that nobody waits to count.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ from array import array
 from collections.abc import Mapping
 from hashlib import blake2b
 
-# Counters: how many there are, then each as its value, the length of its name, and the name, whose parts are split so.
+# Counters: how many there are, then each as the length of its name, and the name, whose parts are split so.
 MAX_COUNTERS = 8192
 SPLIT = "\x1f"
 MAX_NAME = 240
-_COUNTER = struct.Struct(f"dQ{MAX_NAME}s")
+_COUNTER = struct.Struct(f"Q{MAX_NAME}s")
 # Rows: how many were ever held, then each as its number of pairs, and the pairs: the digest of a name, and a count.
 MAX_ROWS = 512
 MAX_HELD = 1024
 _ROW = 8 + MAX_HELD * 16
+# The values of a row's counters. There is one more such list, for all that find no row: they may lose a count.
+_VALUES_OF_ROW = 8 * MAX_COUNTERS
+_NO_ROW = MAX_ROWS
 # Minutes: the digest of a name, the last second in which it was counted, and the counts of the seconds up to that.
 MAX_MINUTES = 4096
 _TRIED = 64
@@ -36,9 +39,9 @@ _SECONDS = _MINUTE + 1
 _TIMES = struct.Struct(f"QQ{_SECONDS + 1}I")
 
 _NUMBER = struct.Struct("Q")
-_VALUE = struct.Struct("d")
 _COUNTERS = _NUMBER.size
-_ROWS = _COUNTERS + MAX_COUNTERS * _COUNTER.size
+_VALUES = _COUNTERS + MAX_COUNTERS * _COUNTER.size
+_ROWS = _VALUES + (MAX_ROWS + 1) * _VALUES_OF_ROW
 _MINUTES = _ROWS + _NUMBER.size + MAX_ROWS * _ROW
 SIZE = _MINUTES + MAX_MINUTES * _TIMES.size
 
@@ -56,42 +59,49 @@ class SharedCounters:
         self._offset = offset
         self._lock = SharedLock(fd, _LOCK)
         self._fd = fd
-        self._offsets: dict[str, int] = {}
+        # The places of the counters, in their order, and their values in this worker's row.
+        self._places: dict[str, int] = {}
+        self._own: memoryview[float] | None = None
+        self._adding = threading.Lock()
         self._groups: dict[str, int] = {}
         self._row: int | None = None
         self._held: dict[int, int] = {}
 
     def add(self, numbers: Mapping[str, float]) -> None:
         """Add to counters; a new name is a new counter, as long as there is room."""
-        with self._lock:
+        with self._adding:
+            own = self._own_values()
             for name, more in numbers.items():
-                offset = self._offset_of(name)
-                if offset is not None:
-                    _VALUE.pack_into(self._map, offset, self._value(offset) + more)
+                place = self._places.get(name)
+                if place is None:
+                    place = self._new_place(name)
+                if place is not None:
+                    own[place] += more
 
     def values(self) -> dict[str, float]:
         """All counters."""
         with self._lock:
             self._learn()
-            return {name: self._value(offset) for name, offset in self._offsets.items()}
+            rows = [self._values(row) for row in (*range(self._number(self._offset + _ROWS)), _NO_ROW)]
+            return dict(zip(self._places, map(sum, zip(*rows, strict=True)), strict=True))
 
     def register_label(self, name: str, most: int) -> bool:
         """Make a counter of a label, so that all workers know of it. Returns False if its group, which is what the name
         begins with up to `SPLIT`, has `most` others already.
         """
-        if name in self._offsets:
+        if name in self._places:
             return True
         with self._lock:
             self._learn()
-            full = name not in self._offsets and self._groups.get(name.partition(SPLIT)[0], 0) >= most
-            return not full and self._offset_of(name) is not None
+            full = name not in self._places and self._groups.get(name.partition(SPLIT)[0], 0) >= most
+            return not full and self._place_of(name) is not None
 
     def knows(self, name: str) -> bool:
         """True if there is such a counter."""
-        if name not in self._offsets:
+        if name not in self._places:
             with self._lock:
                 self._learn()
-        return name in self._offsets
+        return name in self._places
 
     def acquire_slots(self, name: str, more: int, limit: int = 0) -> bool:
         """Take `more` slots of `name` for this worker; a negative number gives slots back.
@@ -133,43 +143,65 @@ class SharedCounters:
                     return float(at + 1)
             return float(_SECONDS)
 
-    def _value(self, offset: int) -> float:
-        value: float = _VALUE.unpack_from(self._map, offset)[0]
-        return value
+    def _own_values(self) -> memoryview[float]:
+        """The values of this worker's row, of which it takes one with its first count."""
+        if self._own is None:
+            with self._lock:
+                self._hold_row()
+            start = self._values_at(_NO_ROW if self._row is None else self._row)
+            self._own = memoryview(self._map)[start : start + _VALUES_OF_ROW].cast("d")
+        return self._own
+
+    def _values(self, row: int) -> array[float]:
+        """The values in a row of the counters that are known."""
+        start = self._values_at(row)
+        return array("d", self._map[start : start + 8 * len(self._places)])
+
+    def _values_at(self, row: int) -> int:
+        return self._offset + _VALUES + row * _VALUES_OF_ROW
 
     def _number(self, at: int) -> int:
         number: int = _NUMBER.unpack_from(self._map, at)[0]
         return number
 
-    def _offset_of(self, name: str) -> int | None:
-        """Where a counter is, made now if there is none; None if there is no room for it."""
-        if name not in self._offsets:
+    def _new_place(self, name: str) -> int | None:
+        """The place of a counter that this worker does not know yet; None if there is no room for it."""
+        with self._lock:
+            return self._place_of(name)
+
+    def _place_of(self, name: str) -> int | None:
+        """The place of a counter, made now if there is none; None if there is no room for it."""
+        if name not in self._places:
             self._learn()
-        if name not in self._offsets:
+        if name not in self._places:
             data = name.encode()
             count = self._number(self._offset)
             if len(data) > MAX_NAME or count >= MAX_COUNTERS:
                 return None
             # The counter before the number of them: one that is half written is none.
             offset = self._offset + _COUNTERS + count * _COUNTER.size
-            _COUNTER.pack_into(self._map, offset, 0.0, len(data), data)
+            _COUNTER.pack_into(self._map, offset, len(data), data)
             _NUMBER.pack_into(self._map, self._offset, count + 1)
             self._learn()
-        return self._offsets[name]
+        return self._places[name]
 
     def _learn(self) -> None:
         """The counters that other workers have made."""
-        for number in range(len(self._offsets), self._number(self._offset)):
+        for number in range(len(self._places), self._number(self._offset)):
             offset = self._offset + _COUNTERS + number * _COUNTER.size
-            _, length, data = _COUNTER.unpack_from(self._map, offset)
+            length, data = _COUNTER.unpack_from(self._map, offset)
             name = data[:length].decode()
             group = name.partition(SPLIT)[0]
-            self._offsets[name] = offset
+            self._places[name] = number
             self._groups[group] = self._groups.get(group, 0) + 1
 
-    def _write_row(self) -> None:
+    def _hold_row(self) -> None:
+        """Take a row, if this worker has none; only within `_lock`."""
         if self._row is None:
             self._row = self._take_row()
+
+    def _write_row(self) -> None:
+        self._hold_row()
         if self._row is None:
             return  # more workers than there are rows: this one counts for itself alone
         pairs = array("Q", [number for pair in self._held.items() for number in pair][: 2 * MAX_HELD])

@@ -22,7 +22,7 @@ from proxy.worker.shared_counters import SharedCounters, SharedLock
 # learnt of the models, and the counters.
 # Only the pages that are used take memory. A release that lays it out in another way must give it another size: by that
 # a reload tells that it needs a new one.
-SIZE = 14 * 1024 * 1024
+SIZE = 48 * 1024 * 1024
 
 # Native order and alignment: a number is written in one go.
 _NUMBER = struct.Struct("Q")

@@ -70,10 +70,24 @@ def test_every_worker_counts_into_the_same_and_sees_what_the_others_made(
     assert worker.do("sorted(counters.values().items())") == "[('mine', 3.0), ('new', 1.0), ('theirs', 3.0)]"
 
 
-def test_what_a_worker_counted_stays_when_it_dies(counters: SharedCounters, worker: Worker) -> None:
+def test_what_a_worker_counted_stays_when_it_dies_and_who_takes_its_row_counts_on(
+    counters: SharedCounters, worker: Worker, second: Worker
+) -> None:
     worker.do('counters.add({"a": 5})')
     worker.kill()
     assert counters.values() == {"a": 5}
+    second.do('counters.add({"a": 1, "b": 0.5})')
+    assert counters._lock_row(1) and counters.values() == {"a": 6, "b": 0.5}  # there was no need for a second row
+    counters.add({"b": 1})
+    assert second.do("sorted(counters.values().items())") == "[('a', 6.0), ('b', 1.5)]"
+
+
+def test_nobody_waits_to_count(counters: SharedCounters, worker: Worker) -> None:
+    counters.add({"a": 1})
+    assert worker.do('counters.add({"a": 1})') == "None"
+    assert worker.do("counters._lock.__enter__()") == "None"  # it keeps what all share
+    counters.add({"a": 1})
+    assert worker.do('counters._lock.__exit__() or counters.values()["a"]') == "3.0"
 
 
 def test_no_count_is_lost_between_threads_and_workers(counters: SharedCounters, worker: Worker, second: Worker) -> None:
@@ -159,6 +173,8 @@ def test_a_worker_without_a_row_counts_for_itself(counters: SharedCounters, work
     assert worker.do(f"[counters._lock_row(row) for row in range({MAX_ROWS})] and 1") == "1"
     assert [counters.acquire_slots("a", 1, 2) for _ in range(3)] == [True, True, False]
     assert counters.held("a") == 2
+    counters.add({"a": 1, "b": 2})
+    assert worker.do('counters.add({"b": 1}) or counters.values() == {"a": 1, "b": 3}') == "True"
 
 
 def test_all_workers_share_the_minute(counters: SharedCounters, worker: Worker) -> None:

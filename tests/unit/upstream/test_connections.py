@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from proxy.upstream.connections import _hand_over, _head
+from proxy.upstream.connections import _address, _hand_over, _head
 
 LINE = b"POST /v1/chat/completions HTTP/1.1\r\n"
 OWN = b"Host: server:8000\r\n"
@@ -76,3 +78,21 @@ def test_a_server_is_named_without_the_port_that_is_usual(
 ) -> None:
     connection = _hand_over(kind, 1.0)(host, port)
     assert connection._named() == named  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("host", "family", "place"),
+    [
+        ("127.0.0.1", socket.AF_INET, ("127.0.0.1", 80)),
+        ("192.0.2.7", socket.AF_INET, ("192.0.2.7", 80)),
+        ("::1", socket.AF_INET6, ("::1", 80, 0, 0)),
+        ("[2001:db8::7]", socket.AF_INET6, ("2001:db8::7", 80, 0, 0)),
+    ],
+)
+def test_an_address_is_not_looked_up(host: str, family: int, place: tuple[object, ...]) -> None:
+    assert _address(host, 80) == (family, place)
+
+
+@pytest.mark.parametrize("host", ["localhost", "a.example", "a" * 64, "a..b", "300.1.1.1", "::g", "", "\u00e4"])
+def test_a_name_is_no_address(host: str) -> None:
+    assert _address(host, 80) is None

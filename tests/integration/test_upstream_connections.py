@@ -1,0 +1,46 @@
+"""Connections to a model server: by its address and by its name, and what is said where none can be made."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+import urllib3
+from urllib3.connection import HTTPConnection
+
+from proxy.upstream.connections import Connections
+
+pytestmark = pytest.mark.once
+HOSTS = ("127.0.0.1", "localhost")
+
+
+@pytest.fixture(name="listener")
+def _listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+def opened(host: str, port: int) -> HTTPConnection:
+    return Connections(f"http://{host}:{port}", 5.0, "").request("POST", "/v1/a", {}, b"{}", 5.0)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_request_goes_to_a_server_at_once_and_in_one_go(host: str, listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    connection = opened(host, port)
+    assert connection.sock is not None
+    with connection.sock as ours, listener.accept()[0] as theirs:
+        assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) and not ours.getblocking()
+        head = theirs.recv(65536)
+        assert head.startswith(b"POST /v1/a HTTP/1.1\r\n") and f"Host: {host}:{port}\r\n".encode() in head
+        assert head.endswith(b"\r\n\r\n{}")
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_server_that_is_not_there_is_told_as_such(host: str, listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    listener.close()
+    with pytest.raises(urllib3.exceptions.NewConnectionError) as error:
+        opened(host, port)
+    assert isinstance(error.value.__cause__, ConnectionRefusedError)
