@@ -89,7 +89,9 @@ class Activity:
             self._lose(1)
             return
         self._start()
-        self._come.set()
+        # To set what is set already wakes nobody, and takes a lock all the same.
+        if not self._come.is_set():
+            self._come.set()
 
     def _takes(self, make: Make, size: int) -> bool:
         """Let it wait, if there is room."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias
 
 from proxy.codec import sse
@@ -17,6 +18,8 @@ from proxy.codec.json_text import Json, dump_json, load_chunk
 from proxy.codec.masking import Secrets, mask_of, starred
 from proxy.errors import ProxyError, UpstreamRefused
 
+# Characters of a text that may be a name.
+_MAX_NAME = 64
 # What is nested deeper than the texts of a chunk is not looked at.
 _MAX_DEPTH = 12
 _BEARER = b"earer "
@@ -65,7 +68,15 @@ def _without_shapes(data: bytes) -> bytes:
 
 def clean(text: str, secrets: Secrets) -> str:
     """The text with the secrets, and all that looks like a key, replaced by `*`."""
+    return _clean_name(text, secrets) if len(text) <= _MAX_NAME else _clean(text, secrets)
+
+
+def _clean(text: str, secrets: Secrets) -> str:
     return redact(text.encode("utf-8", "replace"), secrets).decode("utf-8", "replace")
+
+
+# Names of models and tools come again and again, with the keys of the same clients.
+_clean_name = lru_cache(maxsize=256)(_clean)
 
 
 def redact_error(error: ProxyError, secrets: Secrets) -> None:

@@ -101,12 +101,13 @@ class _ByAddress:
         if address is None:
             of_a_name: socket.socket = super()._new_conn()  # type: ignore[misc]
             return of_a_name
+        this: Any = self
         try:
             return _connected(address, self.timeout, self.socket_options or ())
         except TimeoutError as error:
-            raise urllib3.exceptions.ConnectTimeoutError(self, "connecting timed out") from error
+            raise urllib3.exceptions.ConnectTimeoutError(this, "connecting timed out") from error
         except OSError as error:
-            raise urllib3.exceptions.NewConnectionError(self, f"no connection: {error}") from error
+            raise urllib3.exceptions.NewConnectionError(this, f"no connection: {error}") from error
 
 
 def _hand_over(connection: type[HTTPConnection], send_timeout: float) -> type[HTTPConnection]:

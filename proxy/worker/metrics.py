@@ -118,6 +118,8 @@ class RequestSample:
 
 def upstream_kind(error: BaseException | None) -> str:
     """The kind of a model server's failure; "" for all other errors."""
+    if error is None:
+        return ""
     return next((kind for type_, kind in _KINDS if isinstance(error, type_)), "")
 
 
