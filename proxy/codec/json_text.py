@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import NoReturn, TypeAlias, cast
@@ -45,6 +46,10 @@ _DECODER = json.JSONDecoder()
 # orjson reads integers beyond 64 bits as floats: where a text holds none of 19 digits, it reads what Python's own does.
 _DIGITS_AS_ZEROS = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(256))
 _LONG_NUMBER = b"0" * 19
+_ZEROS = re.compile(b"0+")
+# What stands before an integer; so many digits in a row as one has are looked at so often.
+_BEFORE_INTEGER = b" \t\r\n:,["
+_MAX_LONG = 8
 _CONTAINERS: frozenset[type] = frozenset((dict, list))
 
 
@@ -61,7 +66,7 @@ def load_json(data: bytes | str) -> Json:
     Huge integers stay what they are, and escaped lone surrogates, which models do write, are taken. NaN and numbers
     beyond a float are none.
     """
-    if isinstance(data, bytes) and _LONG_NUMBER not in data.translate(_DIGITS_AS_ZEROS):
+    if isinstance(data, bytes) and not _has_long_integer(data):
         try:
             fast: Json = orjson.loads(data)
         except orjson.JSONDecodeError:
@@ -74,6 +79,22 @@ def load_json(data: bytes | str) -> Json:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     return value
+
+
+def _has_long_integer(data: bytes) -> bool:
+    """True if a text may hold an integer of 19 digits. Most that look so are ids: `"id":"call-0012345678901234567"`."""
+    zeros = data.translate(_DIGITS_AS_ZEROS)
+    at = zeros.find(_LONG_NUMBER)
+    for _ in range(_MAX_LONG):
+        if at < 0:
+            return False
+        before = data[at - 2 : at - 1] if data[at - 1 : at] == b"-" else data[at - 1 : at]
+        if before in _BEFORE_INTEGER:  # also at the very beginning, where there is nothing
+            return True
+        digits = _ZEROS.match(zeros, at)
+        assert digits is not None, "it stands there"
+        at = zeros.find(_LONG_NUMBER, digits.end())
+    return at >= 0
 
 
 def load_chunk(data: bytes) -> Json:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.codec import json_text
 from proxy.codec.json_text import (
     Json,
     canonical,
@@ -97,6 +98,36 @@ _VALUES = st.recursive(
 def test_bytes_are_read_as_pythons_own_reader_reads_them(text: str) -> None:
     data = text.encode("utf-8", "surrogatepass")
     assert repr(load_json(data)) == repr(json.loads(text))
+
+
+_LONG = "12345678901234567890123"
+_LONG_TEXTS = (
+    *(_LONG, f"-{_LONG}", f" {_LONG}", f"\t-{_LONG}\r\n", f"[{_LONG},-{_LONG}]", f'{{"a":{_LONG},"b": -{_LONG}}}'),
+    *(f"0.{_LONG}", f"-1.{_LONG}", f"{_LONG}.5", f"1{_LONG}e5", f"1e{'0' * 30}5", f"1E-{'0' * 30}5", f"1e{_LONG}"),
+    *(f"1.5e+{'0' * 30}308", f"1e{'0' * 30}400", f"0{_LONG}", f"--{_LONG}", f"+{_LONG}", f".{_LONG}", f"a{_LONG}"),
+    *(f'"{_LONG}"', f'"a-{_LONG}"', f'"a {_LONG}"', f'"{_LONG}', f'["a-{_LONG}", {_LONG}]', f'["{_LONG}",{_LONG}]'),
+    *(f"[{', '.join([repr(_LONG)] * count)}, {_LONG}]".replace("'", '"') for count in range(1, 12)),
+    *(f"[{', '.join([repr(_LONG)] * count)}]".replace("'", '"') for count in range(1, 12)),
+)
+
+
+@pytest.mark.parametrize("text", _LONG_TEXTS)
+def test_long_rows_of_digits_are_read_as_pythons_own_reader_reads_them(text: str) -> None:
+    def read(data: str | bytes) -> str:
+        try:
+            return repr(load_json(data))
+        except ValueError:
+            return "no JSON"
+
+    assert read(text.encode()) == read(text)
+
+
+def test_an_id_of_digits_is_no_reason_to_read_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_text, "_STRICT", None)
+    assert load_json(f'{{"id": "chatcmpl-{_LONG}", "at": "{_LONG}"}}'.encode()) == {
+        "id": f"chatcmpl-{_LONG}",
+        "at": _LONG,
+    }
 
 
 @pytest.mark.parametrize("name", ["load_json", "of bytes", "load_chunk", "read_json"])
