@@ -199,9 +199,10 @@ class Request:
         """The values of the fields that say where the body ends, and what is waited for, in lower case."""
         values: dict[bytes, list[bytes]] = {_LENGTH_FIELD: [], _CODING_FIELD: [], _EXPECT_FIELD: []}
         for line in self._lines[1:]:
-            name = _name(line)
-            if name in values:
-                values[name].append(_value(line))
+            name, _, value = line.partition(b":")
+            of_name = values.get(name.lower())
+            if of_name is not None:
+                of_name.append(value.strip(b" \t").lower())
         return values
 
     def _end(self) -> None:
@@ -313,7 +314,3 @@ def _body_length(lengths: list[bytes], codings: list[bytes]) -> int | None:
 
 def _name(line: bytes) -> bytes:
     return line.partition(b":")[0].lower()
-
-
-def _value(line: bytes) -> bytes:
-    return line.partition(b":")[2].strip(b" \t").lower()

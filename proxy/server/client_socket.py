@@ -19,6 +19,8 @@ NEVER = float("inf")
 # For so long, in seconds, a body may come as slowly as it likes.
 GRACE = 10.0
 _RECEIVE = 64 * 1024
+# As a plain number: to join members of an enum makes one each time.
+_AT_ONCE = int(socket.MSG_DONTWAIT)
 _LOOK = 1.0
 _NOTHING = memoryview(b"")
 
@@ -99,7 +101,7 @@ class ClientSocket(socket.socket):
     def take(self) -> bytes | None:
         """Return the bytes that have come; None if none have, b"" at the client's end. It does not wait."""
         try:
-            data = super().recv(_RECEIVE, socket.MSG_DONTWAIT)
+            data = super().recv(_RECEIVE, _AT_ONCE)
         except BlockingIOError:
             return None
         except OSError:
@@ -140,7 +142,7 @@ class ClientSocket(socket.socket):
         left = memoryview(data)
         while left:
             try:
-                left = left[self.send(left, flags | socket.MSG_DONTWAIT) :]
+                left = left[self.send(left, flags | _AT_ONCE) :]
             except BlockingIOError:
                 self._await_room()
 
