@@ -16,6 +16,7 @@ from proxy.doctor.reply import Reply
 from proxy.errors import ProxyError
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer
+from proxy.upstream.connections import Waiting
 from proxy.upstream.content_encoding import decoded
 from proxy.upstream.paths import CHAT_COMPLETIONS
 from proxy.upstream.responses import read_body
@@ -138,7 +139,7 @@ class Asker:
             data = dump_request(body)
             headers = {**headers, "Content-Type": "application/json"}
         wait = AnswerWait(None, Timeouts(header=seconds, idle=seconds, total=seconds))
-        with self._server.open(method, path, headers, data, within=seconds) as call:
+        with self._server.open(method, path, headers, data, Waiting(seconds)) as call:
             whole = read_body(decoded(call, wait.receive(call)), _MAX_ANSWER)
             while True:
                 try:

@@ -145,7 +145,8 @@ class Attempt:
         healed = not_recorded if healing is None else partial(healing.as_record, values=True)
         seen = begin_try(exchange.recording, self._up.body, raw_text=raw_text, made=made, healed=healed)
         tape = Recorder(exchange.capture, request, exchange.outcome, raw_text=raw_text, made=made, healing=healing)
-        with tape, exchange.upstream.server.open("POST", exchange.path, exchange.headers, self._up.body) as call:
+        server, waiting = exchange.upstream.server, exchange.wait.connecting()
+        with tape, server.open("POST", exchange.path, exchange.headers, self._up.body, waiting) as call:
             parts = tape.listen(call, decoded(call, exchange.wait.receive(call), lambda: self._reply.done))
             parts = listened(seen, call, parts)
             first = yield from self._head(parts, call)

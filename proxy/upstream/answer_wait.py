@@ -15,6 +15,7 @@ from typing import Protocol
 from proxy.errors import ClientGone, ProxyError, Unavailable, UpstreamTimeout
 from proxy.transitions import next_state
 from proxy.upstream.client import UpstreamCall
+from proxy.upstream.connections import Waiting
 from proxy.upstream.event_times import MASK, EventTimes
 from proxy.upstream.wait_state import TRANSITIONS, WaitState, WaitStep
 
@@ -170,14 +171,20 @@ class AnswerWait:
         self._rest = seconds
 
     def start_over(self) -> None:
-        """An answer is asked for: no alarm and no end of one before says anything of it. To connect may take long."""
+        """An answer is asked for: no alarm and no end of one before says anything of it."""
         self._alarm = self._end = NEVER
         self._rest = 0.0
-        if self._turn is not None:
-            self._turn.give_back()
         self._requested_at = time.monotonic()
         self._first_came = None
         self._arrivals = 0
+
+    def connecting(self) -> Waiting:
+        """What is to be done where the connection to the model server has to be waited for: others may compute then."""
+        return Waiting(begins=self._give_way)
+
+    def _give_way(self) -> None:
+        if self._turn is not None:
+            self._turn.give_back()
 
     def expect_end(self, seconds: float) -> None:
         """The body should end by itself now; after so many seconds it counts as ended."""
@@ -396,8 +403,7 @@ class AnswerWait:
 
     def _polled(self, poll: select.poll, seconds: float) -> set[int]:
         """The descriptors of which there is news, waited for so long."""
-        if self._turn is not None:
-            self._turn.give_back()
+        self._give_way()
         # Rounded up: a poll that returns a little early would spin.
         ready = {descriptor for descriptor, _ in poll.poll(int(seconds * 1000) + 1 if seconds else 0)}
         if self._turn is not None:

@@ -19,7 +19,7 @@ from urllib3.connection import HTTPConnection
 
 from proxy.errors import ProxyError, UpstreamBroken, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
 from proxy.limits import MAX_HEAD
-from proxy.upstream.connections import WOULD_BLOCK, Connections
+from proxy.upstream.connections import USUAL, WOULD_BLOCK, Connections, Waiting
 from proxy.upstream.http1 import ResponseDecoder
 
 # What is asked of the socket at once: Python allocates all of it each time.
@@ -203,18 +203,21 @@ class ModelServer:
         self._connections = Connections(target.url, target.send_timeout, target.ca_file)
 
     def open(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, *, within: float = 0.0
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        waiting: Waiting = USUAL,
     ) -> UpstreamCall:
-        """Connect and send; the answer is not waited for. `within`: seconds for the connection, if fewer than usual.
+        """Connect and send; the answer is not waited for. `waiting`: its seconds count if they are fewer than usual.
 
         `path` is a constant of the proxy, never the client's. Raises UpstreamUnreachable if no connection could be
         made (nothing was sent), UpstreamTimeout or UpstreamBroken otherwise.
         """
-        most = self.target.connect_timeout
-        if within:
-            most = min(most, within)
+        waiting = waiting._replace(seconds=min(waiting.seconds, self.target.connect_timeout))
         try:
-            connection = self._connections.request(method, path, headers, body, most)
+            connection = self._connections.request(method, path, headers, body, waiting)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise self._mapped(error) from error
         try:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
+import os
 import re
+import select
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -25,6 +28,7 @@ from urllib3.util.ssl_match_hostname import CertificateError
 
 # A path may name a model, and so there may be many.
 _MAX_TARGETS = 64
+_NON_BLOCKING = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
 # Servers whose address is known.
 _MAX_ADDRESSES = 64
 # A body over this leaves by itself: to put it behind its head would copy it.
@@ -53,6 +57,23 @@ def _head(method: str, target: str, host: str, headers: Mapping[str, str], body:
     return f"{method} {target} HTTP/1.1\r\n".encode("ascii") + fields + b"\r\n"
 
 
+def _nobody() -> None:
+    """Nobody is to be told that something is waited for."""
+
+
+class Waiting(NamedTuple):
+    """For how many seconds a connection may be waited for, and what is called before anything is: a server beside the
+    proxy is connected, and takes the request, at once.
+    """
+
+    seconds: float = float("inf")
+    begins: Callable[[], object] = _nobody
+
+
+# As long as the server's options say, and nobody is told.
+USUAL = Waiting()
+
+
 class _Address(NamedTuple):
     """Where a socket connects to, as the kernel has it."""
 
@@ -74,47 +95,111 @@ def _address(host: str, port: int) -> _Address | None:
     return _Address(int(family), place)
 
 
-def _connected(address: _Address, within: float, options: Sequence[tuple[int, int, int | bytes]]) -> socket.socket:
-    """A connection that was made within so many seconds. Raises OSError, and TimeoutError of these."""
-    sock = socket.socket(address.family, socket.SOCK_STREAM)
+def _connected(address: _Address, waiting: Waiting, options: Sequence[tuple[int, int, int | bytes]]) -> socket.socket:
+    """A connection, whose socket does not block. Raises OSError, and TimeoutError of these."""
+    sock = socket.socket(address.family, _NON_BLOCKING)
     try:
         for option in options:
             sock.setsockopt(*option)
-        sock.settimeout(within)
-        sock.connect(address.place)
+        failure = sock.connect_ex(address.place)
+        if failure == errno.EINPROGRESS:
+            _await_connection(sock, waiting)
+            failure = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if failure:
+            raise OSError(failure, os.strerror(failure))
     except BaseException:
         sock.close()
         raise
     return sock
 
 
-class _ByAddress:
-    """What makes a connection of urllib3's not look up a server that is named by its address."""
+def _await_connection(sock: socket.socket, waiting: Waiting) -> None:
+    """Wait until a connection is made, or cannot be. Raises TimeoutError."""
+    poll = select.poll()
+    poll.register(sock, select.POLLOUT)
+    if poll.poll(0):
+        return
+    waiting.begins()
+    if not poll.poll(math.ceil(waiting.seconds * 1000)):
+        raise TimeoutError("connecting timed out")
 
-    _dns_host: str
+
+class _OneRequest:
+    """What makes a connection of urllib3's one for a single request: `waiting` says for how long it is waited for, and
+    `send_timeout` for how long the server may take none of the request. A server that is named by its address is not
+    looked up; the socket does not block when all is sent.
+    """
+
+    tls: bool
+    send_timeout: float
+    waiting: Waiting
+    sock: Any
+    host: str
     port: int
-    timeout: float
+    default_port: int
     socket_options: Sequence[tuple[int, int, int | bytes]] | None
+    _dns_host: str
 
     def _new_conn(self) -> socket.socket:
+        sock = self._connected()
+        if self.tls:
+            # The handshake is waited for.
+            self.waiting.begins()
+            sock.settimeout(self.waiting.seconds)
+        return sock
+
+    def _connected(self) -> socket.socket:
         address = _address(self._dns_host, self.port)
         if address is None:
+            self.waiting.begins()
             of_a_name: socket.socket = super()._new_conn()  # type: ignore[misc]
             return of_a_name
         this: Any = self
         try:
-            return _connected(address, self.timeout, self.socket_options or ())
+            return _connected(address, self.waiting, self.socket_options or ())
         except TimeoutError as error:
             raise urllib3.exceptions.ConnectTimeoutError(this, "connecting timed out") from error
         except OSError as error:
             raise urllib3.exceptions.NewConnectionError(this, f"no connection: {error}") from error
 
+    def _send(self, head: bytes, body: bytes) -> None:
+        """Send a request, nearly always in one go."""
+        if self.sock.gettimeout() != 0:
+            self.sock.setblocking(False)
+        if len(body) > _MAX_JOINED:
+            self._send_all(head)
+            self._send_all(body)
+        else:
+            self._send_all(head + body)
 
-def _hand_over(connection: type[HTTPConnection], send_timeout: float) -> type[HTTPConnection]:
-    """The connection class that sends under `send_timeout` and leaves its answer unread, on a socket that never blocks.
+    def _send_all(self, data: bytes) -> None:
+        sent = 0
+        with contextlib.suppress(*WOULD_BLOCK):
+            sent = self.sock.send(data)
+        if sent == len(data):
+            return
+        # What the kernel does not take at once is waited for.
+        self.waiting.begins()
+        self.sock.settimeout(self.send_timeout)
+        self.sock.sendall(memoryview(data)[sent:])
+        self.sock.setblocking(False)
+
+    def _named(self) -> str:
+        """The server as `Host` says it: without the port that is usual."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        name = host.encode("idna" if not host.isascii() else "ascii").decode("ascii")
+        return name if self.port == self.default_port else f"{name}:{self.port}"
+
+
+def _hand_over(connection: type[HTTPConnection], limit: float) -> type[HTTPConnection]:
+    """The connection class that sends under `limit`, in seconds, and leaves its answer unread, on a socket that never
+    blocks.
     """
 
-    class Connection(_ByAddress, connection):  # type: ignore[valid-type, misc]
+    class Connection(_OneRequest, connection):  # type: ignore[valid-type, misc]
+        tls = issubclass(connection, HTTPSConnection)
+        send_timeout = limit
+
         def connect(self) -> None:
             try:
                 super().connect()
@@ -134,38 +219,12 @@ def _hand_over(connection: type[HTTPConnection], send_timeout: float) -> type[HT
             """Connect and send; what urllib3 says of the answer to come is of no use here."""
             head = _head(method, url, self._named(), headers or {}, body)
             self.connect()
-            self.sock.setblocking(False)
             try:
                 self._send(head, body or b"")
             except OSError as error:
                 # The server may have answered already, and want no more of the request.
                 if error.errno not in _REFUSED_HALFWAY:
                     raise
-
-        def _send(self, head: bytes, body: bytes) -> None:
-            """Send a request, nearly always in one go."""
-            if len(body) > _MAX_JOINED:
-                self._send_all(head)
-                self._send_all(body)
-            else:
-                self._send_all(head + body)
-
-        def _send_all(self, data: bytes) -> None:
-            sent = 0
-            with contextlib.suppress(*WOULD_BLOCK):
-                sent = self.sock.send(data)
-            if sent == len(data):
-                return
-            # What the kernel does not take at once is waited for.
-            self.sock.settimeout(send_timeout)
-            self.sock.sendall(memoryview(data)[sent:])
-            self.sock.setblocking(False)
-
-        def _named(self) -> str:
-            """The server as `Host` says it: without the port that is usual."""
-            host = f"[{self.host}]" if ":" in self.host else self.host
-            name = host.encode("idna" if not host.isascii() else "ascii").decode("ascii")
-            return name if self.port == self.default_port else f"{name}:{self.port}"
 
     return Connection
 
@@ -177,11 +236,12 @@ def _pool_class(pool: type[HTTPConnectionPool], connection: type[HTTPConnection]
         ConnectionCls = connection
 
         def send(
-            self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, within: float
+            self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, waiting: Waiting
         ) -> HTTPConnection:
-            """Connect within so many seconds, and send."""
+            """Connect and send."""
             opened: HTTPConnection = self._new_conn()
-            opened.timeout = within
+            opened.timeout = waiting.seconds
+            opened.waiting = waiting  # type: ignore[attr-defined]
             try:
                 opened.request(method, target, body, headers)
             except BaseException:
@@ -217,13 +277,13 @@ class Connections(HTTPAdapter):
         }
 
     def request(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, within: float
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, waiting: Waiting
     ) -> HTTPConnection:
-        """Connect within so many seconds, and send; give the connection, of which nothing was read.
+        """Connect and send; give the connection, of which nothing was read.
 
         Raises what requests, urllib3 and sockets raise.
         """
-        connection: HTTPConnection = self._connections().send(method, self._target(path), headers, body, within)
+        connection: HTTPConnection = self._connections().send(method, self._target(path), headers, body, waiting)
         return connection
 
     def _connections(self) -> Any:

@@ -13,6 +13,7 @@ from proxy.errors import ProxyError, UpstreamBroken, UpstreamRefused, UpstreamTi
 from proxy.limits import MAX_ANSWER, MAX_ERROR_BODY
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer, UpstreamCall
+from proxy.upstream.connections import Waiting
 from proxy.upstream.content_encoding import decoded
 from proxy.upstream.headers import ERROR, response_headers
 
@@ -110,7 +111,7 @@ def fetch(
     Raises an UpstreamError if there is no answer.
     """
     wait = AnswerWait(None, Timeouts(header=seconds, idle=seconds))
-    with upstream.open("GET", path, headers, within=seconds) as call:
+    with upstream.open("GET", path, headers, waiting=Waiting(seconds)) as call:
         wait.alarm(time.monotonic() + seconds)
         whole = read_body(decoded(call, wait.receive(call)), limit, strict=False)
         try:

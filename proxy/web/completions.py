@@ -144,7 +144,8 @@ def passed(path: str, model: str | None = None) -> Response:
     data = body.upward() if ctx.body or ctx.method not in ("GET", "HEAD") else None
     wait.start_over()
     method = "GET" if ctx.method == "HEAD" else ctx.method
-    call = model_server(ctx, model or body.model()).open(method, path + _query(request), headers, data)
+    server = model_server(ctx, model or body.model())
+    call = server.open(method, path + _query(request), headers, data, wait.connecting())
     try:
         answer = pass_through(call, wait)
         if answer.status >= 400:

@@ -92,7 +92,7 @@ def ask(
     timeouts = Timeouts(header=_SECONDS, idle=_SECONDS, until_complete=True)
     wait = AnswerWait(ctx.socket, timeouts, ctx.worker.drain, turn=ctx.turn)
     wait.start_over()
-    with server.open(method, path, headers, data) as call:
+    with server.open(method, path, headers, data, wait.connecting()) as call:
         whole = read_body(decoded(call, wait.receive(call)))
         while True:
             try:

@@ -16,6 +16,7 @@ import trustme
 
 from proxy.errors import ProxyError, UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
 from proxy.upstream.client import ModelServer, ServerOptions, UpstreamCall
+from proxy.upstream.connections import Waiting
 from tests.conftest import tls_context
 from tests.real.processes import free_port
 from tests.support import scripted
@@ -174,6 +175,36 @@ def test_a_connection_that_hangs_is_given_up_after_the_connect_timeout() -> None
         with pytest.raises(UpstreamTimeout, match="connect_timeout"):
             ModelServer(ServerOptions(f"http://127.0.0.1:{port}", connect_timeout=0.2)).open("GET", "/x", {})
         assert 0.2 <= time.monotonic() - began < PATIENCE
+
+
+def told(url: str, body: bytes = b"{}") -> int:
+    """How often it was said that something is waited for while a request was sent."""
+    said: list[None] = []
+    server = ModelServer(ServerOptions(url, connect_timeout=0.2, send_timeout=0.2))
+    try:
+        with server.open("POST", "/x", {}, body, Waiting(begins=lambda: said.append(None))):
+            pass
+    except ProxyError:
+        pass
+    return len(said)
+
+
+def test_who_has_the_turn_keeps_it_where_a_server_takes_a_request_at_once() -> None:
+    with scripted.Upstream([HELLO]) as server:
+        assert told(server.url) == 0
+    assert told(f"http://127.0.0.1:{free_port()}") == 0
+
+
+def test_before_anything_is_waited_for_it_is_said() -> None:
+    """A name is looked up, a connection hangs, TLS shakes hands, a body is not taken."""
+    with scripted.Upstream([HELLO]) as server:
+        assert told(server.url.replace("127.0.0.1", "localhost")) == 1
+    with full_backlog() as port:
+        assert told(f"http://127.0.0.1:{port}") == 1
+    with accepting(b"HTTP/1.1 400 Bad Request\r\n\r\n", 65536) as port:
+        assert told(f"https://127.0.0.1:{port}") == 1
+    with accepting() as port:
+        assert told(f"http://127.0.0.1:{port}", b"x" * 32_000_000) == 1
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

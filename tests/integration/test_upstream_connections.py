@@ -9,7 +9,7 @@ import pytest
 import urllib3
 from urllib3.connection import HTTPConnection
 
-from proxy.upstream.connections import Connections
+from proxy.upstream.connections import Connections, Waiting
 
 pytestmark = pytest.mark.once
 HOSTS = ("127.0.0.1", "localhost")
@@ -22,7 +22,7 @@ def _listener() -> Iterator[socket.socket]:
 
 
 def opened(host: str, port: int) -> HTTPConnection:
-    return Connections(f"http://{host}:{port}", 5.0, "").request("POST", "/v1/a", {}, b"{}", 5.0)
+    return Connections(f"http://{host}:{port}", 5.0, "").request("POST", "/v1/a", {}, b"{}", Waiting(5.0))
 
 
 @pytest.mark.parametrize("host", HOSTS)

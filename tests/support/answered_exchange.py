@@ -19,6 +19,7 @@ from proxy.exchange.exchange import Exchange
 from proxy.exchange.plan import Plan
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer
+from proxy.upstream.connections import USUAL, Waiting
 from proxy.upstream.paths import MODELS
 from tests.support.helpers import OFFERED, SEED, offered
 from tests.support.scripted import chat
@@ -76,7 +77,12 @@ class Server:
     models: tuple[str, ...] = ()
 
     def open(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, *, within: float = 0.0
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        waiting: Waiting = USUAL,
     ) -> Answer:
         """The next answer."""
         if path == MODELS and self.models:

@@ -11,6 +11,7 @@ from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, load_json
 from proxy.errors import ProxyError
 from proxy.upstream.client import ModelServer, ServerOptions, UpstreamCall
+from proxy.upstream.connections import USUAL, Waiting
 
 # Made of a path and a body: a status and the answer's body, or what happens instead.
 Made = tuple[int, bytes] | ProxyError
@@ -56,7 +57,12 @@ class Socketless(ModelServer):
         self.headers: dict[str, str] = {}
 
     def open(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, *, within: float = 0.0
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        waiting: Waiting = USUAL,
     ) -> UpstreamCall:
         """The call, whose answer has come; raises what happens instead of one."""
         asked = as_object(load_json(body)) if body else {}

@@ -231,10 +231,14 @@ def test_the_turn_is_given_back_while_it_blocks() -> None:
     turn = Turn()
     wait = AnswerWait(None, Timeouts(10, 10), turn=turn)
     wait.start_over()
+    waiting = wait.connecting()
+    assert turn.said == [] and waiting.seconds == NEVER
+    waiting.begins()
     assert turn.said == ["give back"]
     with answer_with(200, b"a") as call:
         assert [*wait.receive(call)] == [b"a"]
     assert turn.said == ["give back", *["give back", "take"] * ((len(turn.said) - 1) // 2)] and len(turn.said) > 1
+    AnswerWait(None, Timeouts(10, 10)).connecting().begins()
 
 
 def test_what_the_lane_does_not_take_closes_it_and_needs_a_step() -> None:
