@@ -15,10 +15,11 @@ from gunicorn.http import message
 
 # Without an underscore, which could stand for a dash; a value has no spaces around it and nothing but ASCII in it.
 _FIELD = r"([!#-'*+.^`|~0-9A-Za-z-]+): ?([!-~]+(?:[ \t]+[!-~]+)*)\r\n"
-_HEAD = re.compile(rf"([A-Z]{{3,20}}) (/(?!/)[!-\"$-~]*) HTTP/1\.1\r\n((?:{_FIELD})*)\r\n")
+_HEAD = re.compile(rf"([A-Z]{{3,20}}) (/[!-\"$-~]*) HTTP/1\.1\r\n((?:{_FIELD})*)\r\n")
 _FIELDS = re.compile(_FIELD)
-# Fields that change how a request is read, besides those by which a front says that it took it over TLS.
-_OTHERS = frozenset(("EXPECT", "TRANSFER-ENCODING"))
+# By this field a client waits for leave to send its body. gunicorn looks at it, and at those by which a front says that
+# it took a request over TLS.
+_EXPECT = "EXPECT"
 
 
 class Request(message.Request):
@@ -39,8 +40,7 @@ class Request(message.Request):
     def _take_plain(self, data: bytes) -> bool:
         """Read a head that is nothing out of the ordinary; False if it is, and may have to be refused."""
         # No line of what is as short as that is too long.
-        most = min(self.cfg.limit_request_line, self.cfg.limit_request_field_size)
-        if len(data) > most or self.cfg.proxy_protocol != "off":
+        if len(data) > min(self.limit_request_line, self.limit_request_field_size):
             return False
         head = _HEAD.fullmatch(data.decode("latin-1"))
         if head is None:
@@ -49,7 +49,7 @@ class Request(message.Request):
         names = {name for name, _ in fields}
         if len(names) < len(fields) or len(fields) > self.limit_request_fields:
             return False
-        if not names.isdisjoint(_OTHERS) or not names.isdisjoint(self.cfg.secure_scheme_headers):
+        if _EXPECT in names or not names.isdisjoint(self.cfg.secure_scheme_headers):
             return False
         self.method, self.uri = head[1], head[2]
         self.path, _, self.query = self.uri.partition("?")

@@ -4,6 +4,8 @@ They lie in the memory that the master makes (`worker/shared_memory.py`), so tha
 goes backwards when a worker is replaced. Each worker has a row of its own, which it holds by a lock on one byte; the
 kernel lets that go when the worker dies, however it does. What it had under way then counts for nothing, what it has
 counted stays, and who takes the row counts on. A counter is the sum of all rows, so that nobody waits to count.
+
+A process opens the memory once: to close any descriptor of its file gives all locks of the process away (fcntl(2)).
 """
 
 from __future__ import annotations

@@ -74,11 +74,13 @@ def test_what_a_worker_counted_stays_when_it_dies_and_who_takes_its_row_counts_o
     counters: SharedCounters, worker: Worker, second: Worker
 ) -> None:
     worker.do('counters.add({"a": 5})')
+    assert worker.do("counters._row") == "0" and not counters._lock_row(0)
     worker.kill()
     assert counters.values() == {"a": 5}
     second.do('counters.add({"a": 1, "b": 0.5})')
     assert counters._lock_row(1) and counters.values() == {"a": 6, "b": 0.5}  # there was no need for a second row
     counters.add({"b": 1})
+    assert (second.do("counters._row"), counters._row) == ("0", 1)
     assert second.do("sorted(counters.values().items())") == "[('a', 6.0), ('b', 1.5)]"
 
 

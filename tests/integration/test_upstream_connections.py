@@ -37,6 +37,16 @@ def test_a_request_goes_to_a_server_at_once_and_in_one_go(host: str, listener: s
         assert head.endswith(b"\r\n\r\n{}")
 
 
+def test_an_address_is_not_looked_up(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("it is looked up")
+
+    monkeypatch.setattr("urllib3.util.connection.create_connection", fail)
+    with pytest.raises(AssertionError):
+        opened("localhost", listener.getsockname()[1])
+    opened("127.0.0.1", listener.getsockname()[1]).close()
+
+
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_server_that_is_not_there_is_told_as_such(host: str, listener: socket.socket) -> None:
     port = listener.getsockname()[1]

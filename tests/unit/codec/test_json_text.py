@@ -102,7 +102,8 @@ def test_bytes_are_read_as_pythons_own_reader_reads_them(text: str) -> None:
 
 _LONG = "12345678901234567890123"
 _LONG_TEXTS = (
-    *(_LONG, f"-{_LONG}", f" {_LONG}", f"\t-{_LONG}\r\n", f"[{_LONG},-{_LONG}]", f'{{"a":{_LONG},"b": -{_LONG}}}'),
+    *(_LONG, f"-{_LONG}", f" {_LONG}", f"\t-{_LONG}\r\n", f"[\n{_LONG}]", f"[1,\r{_LONG}]"),
+    *(f"[{_LONG},-{_LONG}]", f'{{"a":{_LONG},"b": -{_LONG}}}'),
     *(f"0.{_LONG}", f"-1.{_LONG}", f"{_LONG}.5", f"1{_LONG}e5", f"1e{'0' * 30}5", f"1E-{'0' * 30}5", f"1e{_LONG}"),
     *(f"1.5e+{'0' * 30}308", f"1e{'0' * 30}400", f"0{_LONG}", f"--{_LONG}", f"+{_LONG}", f".{_LONG}", f"a{_LONG}"),
     *(f'"{_LONG}"', f'"a-{_LONG}"', f'"a {_LONG}"', f'"{_LONG}', f'["a-{_LONG}", {_LONG}]', f'["{_LONG}",{_LONG}]'),

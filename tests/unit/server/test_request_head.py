@@ -106,6 +106,7 @@ def test_a_head_with_one_byte_changed_says_what_gunicorn_reads_of_it() -> None:
         {"limit_request_field_size": 20},
         {"limit_request_fields": 3},
         {"limit_request_line": 0, "limit_request_field_size": 0},
+        {"limit_request_line": 20000, "limit_request_field_size": 20000},
         {"proxy_protocol": "v1"},
         {"header_map": "refuse"},
         {"secure_scheme_headers": {"AUTHORIZATION": "Bearer abc"}},
@@ -115,6 +116,9 @@ def test_gunicorns_settings_hold(more: dict[str, object]) -> None:
     cfg = settings(**more)
     assert_the_same(PLAIN, cfg)
     assert_the_same(b"PROXY TCP4 1.2.3.4 1.2.3.5 1 2\r\n" + PLAIN, cfg)
+    for length in (4060, 4090, 8150, 8180, 8200, 9000):
+        assert_the_same(b"GET /" + b"a" * length + b" HTTP/1.1\r\nHost: a\r\n\r\n", cfg)
+        assert_the_same(b"GET / HTTP/1.1\r\nHost: " + b"a" * length + b"\r\n\r\n", cfg)
 
 
 def test_what_agents_send_needs_no_other_parser(monkeypatch: pytest.MonkeyPatch) -> None:

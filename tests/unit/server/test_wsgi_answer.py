@@ -92,6 +92,7 @@ def test_an_answer_is_written_logged_closed_and_told_to_the_hook() -> None:
     answer = bench.answer
     answer.call()
     assert (answer.begun, answer.chunked, answer.keeps_connection) == (False, True, True)
+    assert type(answer._response) is Response
     answer.write_first()
     assert answer.begun and bench.sent.endswith(b"1\r\na\r\n")
     answer.write_rest()

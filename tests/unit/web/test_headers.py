@@ -110,8 +110,10 @@ def test_an_error_says_whether_and_when_to_ask_again(
 
 
 def test_an_answer_has_an_id_where_its_dialect_looks_for_it() -> None:
-    headers, passed = Headers(), Headers({"X-Request-Id": "theirs"})
+    headers, passed, lower = Headers(), Headers({"X-Request-Id": "theirs"}), Headers({"x-request-id": "theirs"})
     add_id(headers, "r1", in_messages=False)
     add_id(passed, "r1", in_messages=True)
     assert dict(headers) == {"X-Request-Id": "r1"}
     assert dict(passed) == {"X-Request-Id": "theirs", "Request-Id": "theirs"}
+    add_id(lower, "r1", in_messages=False)
+    assert dict(lower) == {"x-request-id": "theirs"}
