@@ -47,7 +47,8 @@ _DECODER = json.JSONDecoder()
 _DIGITS_AS_ZEROS = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(256))
 _LONG_NUMBER = b"0" * 19
 _ZEROS = re.compile(b"0+")
-# What stands before an integer; so many digits in a row as one has are looked at so often.
+# What may stand before an integer, but for its sign. So many long rows of digits are looked at; a text with more is
+# read by Python's own reader, whatever they are.
 _BEFORE_INTEGER = b" \t\r\n:,["
 _MAX_LONG = 8
 _CONTAINERS: frozenset[type] = frozenset((dict, list))

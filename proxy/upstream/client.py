@@ -203,12 +203,7 @@ class ModelServer:
         self._connections = Connections(target.url, target.send_timeout, target.ca_file)
 
     def open(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | None = None,
-        waiting: Waiting = USUAL,
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, waiting: Waiting = USUAL
     ) -> UpstreamCall:
         """Connect and send; the answer is not waited for. `waiting`: its seconds count if they are fewer than usual.
 

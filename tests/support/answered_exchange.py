@@ -77,12 +77,7 @@ class Server:
     models: tuple[str, ...] = ()
 
     def open(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | None = None,
-        waiting: Waiting = USUAL,
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, waiting: Waiting = USUAL
     ) -> Answer:
         """The next answer."""
         if path == MODELS and self.models:

@@ -57,12 +57,7 @@ class Socketless(ModelServer):
         self.headers: dict[str, str] = {}
 
     def open(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | None = None,
-        waiting: Waiting = USUAL,
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, waiting: Waiting = USUAL
     ) -> UpstreamCall:
         """The call, whose answer has come; raises what happens instead of one."""
         asked = as_object(load_json(body)) if body else {}
