@@ -181,8 +181,10 @@ class _OneRequest:
         # What the kernel does not take at once is waited for.
         self.waiting.begins()
         self.sock.settimeout(self.send_timeout)
-        self.sock.sendall(memoryview(data)[sent:])
-        self.sock.setblocking(False)
+        try:
+            self.sock.sendall(memoryview(data)[sent:])
+        finally:
+            self.sock.setblocking(False)
 
     def _named(self) -> str:
         """The server as `Host` says it: without the port that is usual."""

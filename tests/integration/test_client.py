@@ -201,10 +201,44 @@ def test_before_anything_is_waited_for_it_is_said() -> None:
         assert told(server.url.replace("127.0.0.1", "localhost")) == 1
     with full_backlog() as port:
         assert told(f"http://127.0.0.1:{port}") == 1
+        said: list[float] = []
+        server_of_none = ModelServer(ServerOptions(f"http://127.0.0.1:{port}", connect_timeout=0.2))
+        with pytest.raises(UpstreamTimeout):
+            server_of_none.open("GET", "/x", {}, waiting=Waiting(begins=lambda: said.append(time.monotonic())))
+        assert time.monotonic() - said[0] >= 0.2
     with accepting(b"HTTP/1.1 400 Bad Request\r\n\r\n", 65536) as port:
         assert told(f"https://127.0.0.1:{port}") == 1
     with accepting() as port:
         assert told(f"http://127.0.0.1:{port}", b"x" * 32_000_000) == 1
+
+
+def test_it_is_said_before_a_name_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def look_up(*_: object, **__: object) -> None:
+        said.append("looked up")
+        raise OSError
+
+    monkeypatch.setattr("urllib3.util.connection.create_connection", look_up)
+    with pytest.raises(UpstreamUnreachable):
+        ModelServer(ServerOptions("http://localhost:1")).open(
+            "GET", "/x", {}, waiting=Waiting(begins=lambda: said.append("waits"))
+        )
+    assert said == ["waits", "looked up"]
+
+
+def test_a_socket_does_not_block_after_a_body_that_was_taken_in_pieces() -> None:
+    body = b"x" * 32_000_000
+    with (
+        scripted.Upstream([HELLO]) as server,
+        ModelServer(ServerOptions(server.url)).open("POST", "/x", {}, body) as call,
+    ):
+        assert call._socket.gettimeout() == 0 and received(call) == b"hello"
+    # The server wants no more of it, and says so.
+    with accepting(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n") as port:
+        call = ModelServer(ServerOptions(f"http://127.0.0.1:{port}")).open("POST", "/x", {}, body)
+        with call:
+            assert call._socket.gettimeout() == 0
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
