@@ -28,9 +28,9 @@ from urllib3.util.ssl_match_hostname import CertificateError
 
 # A path may name a model, and so there may be many.
 _MAX_TARGETS = 64
-_NON_BLOCKING = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
 # Servers whose address is known.
 _MAX_ADDRESSES = 64
+_NON_BLOCKING = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
 # A body over this leaves by itself: to put it behind its head would copy it.
 _MAX_JOINED = 64 * 1024
 # The fields of a head, as they may leave: a value begins with no space and holds no line end.
@@ -141,14 +141,14 @@ class _OneRequest:
     _dns_host: str
 
     def _new_conn(self) -> socket.socket:
-        sock = self._connected()
+        sock = self._open_socket()
         if self.tls:
             # The handshake is waited for.
             self.waiting.begins()
             sock.settimeout(self.waiting.seconds)
         return sock
 
-    def _connected(self) -> socket.socket:
+    def _open_socket(self) -> socket.socket:
         address = _address(self._dns_host, self.port)
         if address is None:
             self.waiting.begins()

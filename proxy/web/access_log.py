@@ -141,13 +141,9 @@ def _log(ctx: RequestContext, level: int, event: str, facts: Mapping[str, object
     if not log.isEnabledFor(level):
         return
     start = "" if event == "request" else f"{event} "
-    if _is_clean(facts, ctx.secrets):
-        log.handle(FactsRecord(level, f"{start}{_line(facts)}", event, facts))
-        return
-    cleaned = _cleaned(facts, ctx.secrets)
-    extra = {"event": event, "facts": cleaned}
-    # What is starred may show a key that nobody could tell before: such a line is looked through once more.
-    log.handle(log.makeRecord(log.name, level, "", 0, f"{start}{_line(cleaned)}", (), None, extra=extra))
+    is_clean = _is_clean(facts, ctx.secrets)
+    shown = facts if is_clean else _cleaned(facts, ctx.secrets)
+    log.handle(FactsRecord(level, f"{start}{_line(shown)}", event, shown, is_clean=is_clean))
 
 
 def _is_clean(facts: Mapping[str, object], secrets: tuple[str, ...]) -> bool:

@@ -127,8 +127,8 @@ def count(counters: SharedCounters, ended: RequestSample) -> None:
     """Count a request that has ended."""
     numbers: dict[str, float] = {
         counter_name("requests", ended.dialect, _model(counters, ended), str(ended.status)): 1,
-        "heartbeats": ended.heartbeats,
-        "empty_calls": ended.empty_calls,
+        counter_name("heartbeats"): ended.heartbeats,
+        counter_name("empty_calls"): ended.empty_calls,
     }
     if ended.calls:
         as_text = min(ended.fixes.get("text_call", 0), ended.calls)
