@@ -12,7 +12,7 @@ and is followed by what can follow a call.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -21,6 +21,7 @@ from proxy.formats.terminators import CALL_KINDS, TURN_ENDS, VALUE_KINDS, blanks
 from proxy.formats.xml_tags import NO_TAG, tag, tag_ahead
 from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing
 from proxy.parsing.literal_table import literal_table
+from proxy.transitions import QuickEnum
 
 # End tags of one chain that are looked at.
 MAX_CHAIN = 8
@@ -38,7 +39,7 @@ _OPENING_KINDS = CALL_KINDS | WRAPPER_KINDS
 FOREIGN = "foreign"
 
 
-class Level(Enum):
+class Level(QuickEnum):
     """What a tag belongs to, from the inside out."""
 
     VALUE = auto()
@@ -217,20 +218,29 @@ class Chain:
 
 
 class WrapperTags:
-    """The tags of the wrappers that are open; those of `<tool_call>`, spelled like `ends`, if none is."""
+    """The tags of the wrappers that are open; those of `<tool_call>`, spelled like `ends`, if none is.
+
+    `marks` says what each of them is.
+    """
 
     def __init__(self, cursor: Cursor, ends: tuple[bytes, ...] = (b"</tool_call>",)) -> None:
         open_ = cursor.context.enclosures
         wrappers = [(each.opener, each.closers) for each in open_ if not each.opener.startswith(FENCE)]
         if not wrappers:
             wrappers = [(end.replace(b"</", b"<"), (end,)) for end in ends]
-        self._marks: dict[bytes, Mark] = {}
+        self.marks: dict[bytes, Mark] = {}
         for opener, closers in wrappers:
             kind = closers[0].decode()
-            self._marks[opener] = Mark(Level.WRAPPER, False, kind)
-            self._marks |= {closer: Mark(Level.WRAPPER, True, kind) for closer in closers}
-        self.literals = tuple(self._marks)
-        self._table = literal_table(self.literals)
+            self.marks[opener] = Mark(Level.WRAPPER, False, kind)
+            self.marks |= {closer: Mark(Level.WRAPPER, True, kind) for closer in closers}
+
+
+class KnownTags:
+    """Tags that are always written alike, and what each of them is."""
+
+    def __init__(self, marks: Mapping[bytes, Mark]) -> None:
+        self._marks = marks
+        self._table = literal_table(tuple(marks))
 
     def read(self, cursor: Cursor) -> Parsing[Mark | None]:
         """Read one that stands here."""

@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection
 
 from proxy.codec.json_text import Json
-from proxy.formats.end_tag_chains import Level, Mark, Markup, WrapperTags
+from proxy.formats.end_tag_chains import KnownTags, Level, Mark, Markup, WrapperTags
 from proxy.formats.raw_values import RawText, RawValues
 from proxy.formats.terminators import ends_here
 from proxy.formats.xml_tags import NO_TAG, tag, tag_or_none
@@ -134,23 +134,24 @@ def _markup(cursor: Cursor, raw: RawValues, ends: tuple[bytes, ...], given: Coll
     begins = tuple(end.replace(b"</", b"<") for end in ends)
     keys = tuple(begin.replace(VALUE.encode(), KEY.encode()) for begin in begins)
     wrappers = WrapperTags(cursor, tuple(end.replace(VALUE.encode(), b"tool_call") for end in ends))
+    values = {**dict.fromkeys(begins, Mark(Level.VALUE, False)), **dict.fromkeys(ends, Mark(Level.VALUE, True))}
+    known = KnownTags({**wrappers.marks, **values})
 
     def read(cursor: Cursor) -> Parsing[Mark | None]:
-        if (yield from cursor.which(ends)):
-            return Mark(Level.VALUE, True)
-        if (yield from cursor.which(begins)):
-            return Mark(Level.VALUE, False)
+        mark = yield from known.read(cursor)
+        if mark is not None:
+            return mark
         if (yield from cursor.peek(keys)):
             key = yield from _head(cursor)
             return Mark(Level.VALUE, False, key=key)
-        return (yield from wrappers.read(cursor))
+        return None
 
     def another(cursor: Cursor) -> Parsing[bool]:
         if (yield from tag_or_none(cursor)) is NO_TAG:
             return (yield from bare_key(cursor))
         return raw.may_begin((yield from _next_key(cursor)), given)
 
-    literals = dict.fromkeys((*ends, *begins, *keys, *wrappers.literals))
+    literals = dict.fromkeys((*ends, *begins, *keys, *wrappers.marks))
     return Markup(tuple(literals), read, another, called=False, anywhere=True)
 
 

@@ -134,7 +134,9 @@ class SeenTags:
 
     def read_opening(self, mark: Mark, start: int) -> Parsing[None]:
         """Take an opening tag inside the value, which was just read."""
-        alike = yield from self._begins_alike(mark)
+        alike = False
+        if mark.level is Level.VALUE and self._own_line:
+            alike = yield from self._begins_alike()
         placed = self.placed
         if self.end != start:
             placed = alike or self._stands_as_written(mark, start)
@@ -143,7 +145,10 @@ class SeenTags:
         alone = self._is_alone()
         if alone and self._begins_undeclared(mark):
             self._inner = next_state(INNER_VALUES, self._inner, InnerStep.BEGIN_UNDECLARED)
-        quoted = yield from self._quoted(mark, start)
+        # A key that cannot follow may as well be quoted.
+        quoted = Quoted.YES
+        if mark.key == self._markup.key or mark.key in self._others:
+            quoted = yield from self._quotations.around(self._cursor, start)
         if alone:
             self._note_key(mark, start, quoted)
         if mark.key and (quoted is Quoted.YES or mark.key not in self._others):
@@ -173,12 +178,6 @@ class SeenTags:
             return False
         return mark.key not in self._others and mark.key != self._markup.key
 
-    def _quoted(self, mark: Mark, start: int) -> Parsing[Quoted]:
-        """Whether the opening tag of a key stands in quotation marks; that of another key may as well."""
-        if mark.key in self._others or mark.key == self._markup.key:
-            return (yield from self._quotations.around(self._cursor, start))
-        return Quoted.YES
-
     def _note_key(self, mark: Mark, start: int, quoted: Quoted) -> None:
         """Note the key of an opening tag that stands in nothing that the value shows."""
         if quoted is Quoted.YES:
@@ -188,15 +187,11 @@ class SeenTags:
         if quoted is Quoted.NO and mark.key in self._others:
             self._note_other_key(mark, start)
 
-    def _begins_alike(self, mark: Mark) -> Parsing[bool]:
+    def _begins_alike(self) -> Parsing[bool]:
         """Whether a value begins on a line of its own behind this opening tag, as this one does.
 
         Where the lines of the opening tags say nothing, such a tag is one like this value's, wherever it stands.
         """
-        if mark.level is not Level.VALUE:
-            return False
-        if not self._own_line:
-            return False
         if (yield from self._cursor.peek(LINE_ENDS)) is None:
             return False
         return not self._lines.values

@@ -14,10 +14,12 @@ Each tag leads there from everywhere; `end_value` only forgets that a value bega
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import auto
+
+from proxy.transitions import QuickEnum
 
 
-class LastTag(Enum):
+class LastTag(QuickEnum):
     """Where the last tag stood, and whether it began a value on the line that is read."""
 
     # Where the template writes one like it: an end tag, or what begins no value on this line.
@@ -30,7 +32,7 @@ class LastTag(Enum):
     VALUE_IN_LINE = auto()
 
 
-class TagStep(Enum):
+class TagStep(QuickEnum):
     """What is read."""
 
     # An opening tag of no value, or a chain of end tags, where the template writes one.
@@ -64,7 +66,7 @@ PLACED = (LastTag.PLACED, LastTag.VALUE_PLACED)
 BEGUN = (LastTag.VALUE_PLACED, LastTag.VALUE_IN_LINE)
 
 
-class InnerValues(Enum):
+class InnerValues(QuickEnum):
     """Which values begin inside the value."""
 
     NONE = auto()
@@ -74,7 +76,7 @@ class InnerValues(Enum):
     UNDECLARED = auto()
 
 
-class InnerStep(Enum):
+class InnerStep(QuickEnum):
     """What begins inside the value."""
 
     # A value of any key.

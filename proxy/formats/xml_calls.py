@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 
 from proxy.codec.json_text import Json, dump, load_json
 from proxy.formats.argument_values import arguments
-from proxy.formats.end_tag_chains import Level, Mark, Markup, WrapperTags
+from proxy.formats.end_tag_chains import KnownTags, Level, Mark, Markup, WrapperTags
 from proxy.formats.json_arguments import arguments_value
 from proxy.formats.raw_values import RawText, RawValues
 from proxy.formats.terminators import CALL_KINDS, VALUE_KINDS, ends_here
 from proxy.formats.xml_elements import element_value, inner_keys, shows_element
 from proxy.formats.xml_tags import NO_TAG, SEPARATOR, Tag, tag, tag_ahead, tag_or_none
-from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing, RawCall, Truncated, ValueGoesOn
+from proxy.parsing.cursor import Cursor, NotACall, Parsing, RawCall, Truncated, ValueGoesOn
 from proxy.tools.toolset import Tool
 
 PARAMETER_KINDS = VALUE_KINDS
@@ -235,14 +235,16 @@ def _named_markup(cursor: Cursor, raw: RawValues, place: _ValuePlace, given: Col
     """The tags of `<parameter=KEY>` in its spelling, behind values of these keys."""
     opener = place.opener
     outside = _Outside(cursor, place.call)
+    known = KnownTags({**outside.marks, **dict.fromkeys(opener.ends, Mark(Level.VALUE, True))})
 
     def read(cursor: Cursor) -> Parsing[Mark | None]:
-        if (yield from cursor.which(opener.ends)):
-            return Mark(Level.VALUE, True)
-        mark = yield from outside.read(cursor)
+        mark = yield from known.read(cursor)
         if mark is not None:
             return mark
         found = yield from tag_or_none(cursor)
+        if outside.is_opener(found):
+            yield from tag(cursor)
+            return Mark(Level.CALL, False)
         if not found.names(PARAMETER_KINDS):
             return None
         if set(found.ends).isdisjoint(opener.ends):
@@ -268,13 +270,16 @@ def _element_markup(cursor: Cursor, place: _ValuePlace, key: str) -> Markup:
     marks = {f"{separator}</{name}>".encode(): Mark(Level.VALUE, True, name) for name in keys}
     marks |= {f"{separator}<{name}>".encode(): Mark(Level.VALUE, False, name, name) for name in keys}
     marks |= {end: Mark(Level.VALUE, True, key) for end in place.opener.ends}
-    table = Literals(tuple(marks))
+    known = KnownTags({**outside.marks, **marks})
 
     def read(cursor: Cursor) -> Parsing[Mark | None]:
-        found = yield from cursor.which(table)
-        if found:
-            return marks[found]
-        return (yield from outside.read(cursor))
+        mark = yield from known.read(cursor)
+        if mark is not None:
+            return mark
+        if not outside.is_opener((yield from tag_or_none(cursor))):
+            return None
+        yield from tag(cursor)
+        return Mark(Level.CALL, False)
 
     return Markup(
         (*marks, *outside.literals),
@@ -288,31 +293,20 @@ def _element_markup(cursor: Cursor, place: _ValuePlace, key: str) -> Markup:
 
 
 class _Outside:
-    """The tags around the values: the call's and those of its wrappers."""
+    """The tags around the values: the call's and those of its wrappers. `marks` are those that are always written
+    alike, `literals` what all of them begin with.
+    """
 
     def __init__(self, cursor: Cursor, call: CallTag) -> None:
-        self._ends = call.ends
-        self._wrappers = WrapperTags(cursor)
-        self.literals = (*self._ends, *_begins(self._ends), *self._wrappers.literals)
+        self._ends = frozenset(call.ends)
+        self.marks = {**WrapperTags(cursor).marks, **dict.fromkeys(call.ends, Mark(Level.CALL, True))}
+        self.literals = (*call.ends, *_begins(call.ends), *self.marks)
 
-    def read(self, cursor: Cursor) -> Parsing[Mark | None]:
-        """Read one that stands here."""
-        if (yield from cursor.which(self._ends)):
-            return Mark(Level.CALL, True)
-        mark = yield from self._wrappers.read(cursor)
-        if mark is not None:
-            return mark
-        found = yield from tag_or_none(cursor)
-        if not self._is_opener(found):
-            return None
-        yield from tag(cursor)
-        return Mark(Level.CALL, False)
-
-    def _is_opener(self, found: Tag) -> bool:
+    def is_opener(self, found: Tag) -> bool:
         """Whether a tag begins another call, spelled like this one."""
         if found.closing:
             return False
-        if set(found.ends).isdisjoint(self._ends):
+        if self._ends.isdisjoint(found.ends):
             return False
         if found.kind not in CALL_KINDS:
             return True

@@ -383,12 +383,12 @@ class Cursor:
 
     def _seek(self, literals: tuple[bytes, ...]) -> tuple[int, bytes] | None:
         """Go on past the next literal: where it begins, and it; if none came yet, to where one may have begun."""
-        longest = max(map(len, literals))
-        found = self._buffer.first(any_of(literals), self.pos, longest)
+        sought = any_of(literals)
+        found = self._buffer.first(sought.pattern, self.pos, sought.longest)
         if found is not None:
             self.pos = found[0] + len(found[1])
             return found
-        self.pos = max(self.pos, self._buffer.end - longest + 1)
+        self.pos = max(self.pos, self._buffer.end - sought.longest + 1)
         return None
 
     def complete_match(self, pattern: re.Pattern[bytes]) -> bytes | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 # In a pattern: the end of what has come.
 END = rb"\Z"
@@ -132,7 +133,14 @@ def literal_table(literals: tuple[bytes, ...]) -> Literals:
     return Literals(literals)
 
 
+class Sought(NamedTuple):
+    """A pattern of texts of which the first one that stands somewhere is looked for, and how long the longest is."""
+
+    pattern: re.Pattern[bytes]
+    longest: int
+
+
 @lru_cache(maxsize=256)
-def any_of(literals: tuple[bytes, ...]) -> re.Pattern[bytes]:
-    """The pattern of the first of these texts that stands somewhere."""
-    return re.compile(b"|".join(map(re.escape, literals)))
+def any_of(literals: tuple[bytes, ...]) -> Sought:
+    """What finds the first of these texts that stands somewhere."""
+    return Sought(re.compile(b"|".join(map(re.escape, literals))), max(map(len, literals)))
