@@ -134,12 +134,9 @@ class SeenTags:
 
     def read_opening(self, mark: Mark, start: int) -> Parsing[None]:
         """Take an opening tag inside the value, which was just read."""
-        alike = False
-        if mark.level is Level.VALUE and self._own_line:
-            alike = yield from self._begins_alike()
         placed = self.placed
         if self.end != start:
-            placed = alike or self._stands_as_written(mark, start)
+            placed = yield from self._stands_as_written(mark, start)
         mark = mark.with_key(self._meant(mark.key))
         self._take_opening(mark, placed=placed)
         alone = self._is_alone()
@@ -196,12 +193,15 @@ class SeenTags:
             return False
         return not self._lines.values
 
-    def _stands_as_written(self, mark: Mark, start: int) -> bool:
+    def _stands_as_written(self, mark: Mark, start: int) -> Parsing[bool]:
         """Whether an opening tag stands where the template writes one like it."""
+        of_a_value = mark.level is Level.VALUE
+        if of_a_value and self._own_line and (yield from self._begins_alike()):
+            return True
         if self._cursor.void:
             return True
         wanted = [self._own_line, self._lines.values]
-        if mark.level is not Level.VALUE:
+        if not of_a_value:
             wanted.append(self._lines.call)
         return self._cursor.begins_line(start) if any(wanted) else True
 
