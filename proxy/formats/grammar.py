@@ -95,12 +95,17 @@ class Grammar:
     start: ReplyStart | None
     by_prefix: Mapping[bytes, tuple[Format, ...]]
 
-    def next_first(self, tried: int, here: bytes) -> int:
-        """The next of the formats for the first thing that may begin with this byte; their number if none does."""
+    def next_first(self, tried: int, here: bytes, tools: ToolSet) -> int:
+        """The next of the formats for the first thing that may begin with these two bytes, or the one that has come;
+        their number if none does.
+        """
         if not here:
             return tried
         for number in range(tried, len(self.first)):
-            if self.first[number].opener[:1] in (b"", here):
+            opener = self.first[number].opener
+            if opener[:1] == here[:1]:
+                return number
+            if not opener and self.start is not None and self.start.may_begin(here, tools):
                 return number
         return len(self.first)
 

@@ -80,6 +80,12 @@ class ReplyStart:
         """True if a reply that is all here, without the blanks before it, begins with what is read here."""
         return any(literals.match(reply, True) for literals in (_TOKENS, self._openers(tools)))
 
+    def may_begin(self, here: bytes, tools: ToolSet) -> bool:
+        """False if nothing that is read here begins with these bytes, of which more may come."""
+        if here[:1].isspace():
+            return True
+        return any(literals.match(here, False) != b"" for literals in (_TOKENS, self._openers(tools)))
+
     def _openers(self, tools: ToolSet) -> Literals:
         """What may begin a reply that offers these tools."""
         return _openers(self._known, tools.names if self._residues else None)

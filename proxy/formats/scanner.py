@@ -355,8 +355,8 @@ class Scanner:
         """Try the next of the formats for the reply's first thing; False while more text is needed for that."""
         if self.marks.behind:
             self._pass_blanks()
-        here = self._buffer.slice(self._pos, self._pos + 1)
-        self._first_tried = self._grammar.next_first(self._first_tried, here)
+        here = self._buffer.slice(self._pos, self._pos + 2)
+        self._first_tried = self._grammar.next_first(self._first_tried, here, self._tools)
         if self._is_first:
             if self._begins(self._grammar.first[self._first_tried], self._pos) is None:
                 return False

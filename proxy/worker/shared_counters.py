@@ -18,6 +18,7 @@ import threading
 import time
 from array import array
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import blake2b
 
 # Counters: how many there are, then each as the length of its name, and the name, whose parts are split so.
@@ -67,7 +68,9 @@ class SharedCounters:
         self._adding = threading.Lock()
         self._groups: dict[str, int] = {}
         self._row: int | None = None
+        # What is in that row, in its order; who changes it has this lock, the last of all that are taken.
         self._held: dict[int, int] = {}
+        self._writing = threading.Lock()
 
     def add(self, numbers: Mapping[str, float]) -> None:
         """Add to counters; a new name is a new counter, as long as there is room."""
@@ -110,15 +113,31 @@ class SharedCounters:
 
         Returns False, and takes none, if all workers together would then hold more than `limit`; 0 is no limit.
         """
+        which = _digest(name)
         with self._lock:
-            which = _digest(name)
             if limit and self._total(which) + more > limit:
                 return False
-            self._held[which] = self._held.get(which, 0) + more
-            if self._held[which] <= 0:
-                del self._held[which]
-            self._write_row()
+            with self._writing:
+                self._held[which] = self._held.get(which, 0) + more
+                if self._held[which] <= 0:
+                    del self._held[which]
+                self._write_row()
             return True
+
+    def count_under_way(self, name: str, more: int) -> None:
+        """Count `more` of `name`, or less, as under way at this worker; there is no limit.
+
+        Nobody is waited for, but the first time: a number that is in the row already changes in one go.
+        """
+        which = _digest(name)
+        with self._writing:
+            if which in self._held and self._row is not None:
+                self._held[which] += more
+                self._write_held(self._row, which)
+                return
+        with self._lock, self._writing:
+            self._held[which] = self._held.get(which, 0) + more
+            self._write_row()
 
     def held(self, name: str) -> int:
         """The number of `name` that the workers that live have under way, all together."""
@@ -210,6 +229,12 @@ class SharedCounters:
         at = self._row_at(self._row)
         self._map[at + 8 : at + 8 + 8 * len(pairs)] = pairs.tobytes()
         _NUMBER.pack_into(self._map, at, len(pairs) // 2)
+
+    def _write_held(self, row: int, which: int) -> None:
+        """Write one number of this worker's row anew."""
+        place = next(number for number, each in enumerate(self._held) if each == which)
+        if place < MAX_HELD:
+            _NUMBER.pack_into(self._map, self._row_at(row) + 8 + 16 * place + 8, self._held[which])
 
     def _take_row(self) -> int | None:
         """A row that no worker holds; it is this one's until its process ends."""
@@ -322,6 +347,7 @@ def lock(fd: int, byte: int) -> None:
             time.sleep(_PAUSE)
 
 
+@lru_cache(maxsize=MAX_HELD)
 def _digest(name: str) -> int:
     """A number for a name, never 0, which means nobody."""
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) | 1

@@ -146,6 +146,38 @@ def test_what_a_dead_worker_had_under_way_is_not_counted(
     assert counters.held("streams") == 3
 
 
+def test_what_has_no_limit_is_counted_though_others_hold_the_lock(counters: SharedCounters, worker: Worker) -> None:
+    assert counters.acquire_slots("key a", 1, 9) and counters.acquire_slots("key b", 2, 9)
+    counters.count_under_way("streams", 1)
+    assert worker.do('counters.acquire_slots("key a", 1, 9) and counters._lock.__enter__()') == "None"
+    counters.count_under_way("streams", 2)
+    counters.count_under_way("streams", -1)
+    assert worker.do("counters._lock.__exit__()") == "None"
+    assert worker.do('[counters.held(name) for name in ("streams", "key a", "key b")]') == "[2, 2, 2]"
+    # Its place in the row is another one now, and then it is nothing.
+    assert counters.acquire_slots("key a", -1) and counters.acquire_slots("key c", 4, 9)
+    counters.count_under_way("streams", -1)
+    assert worker.do('[counters.held(name) for name in ("streams", "key a", "key b", "key c")]') == "[1, 1, 2, 4]"
+    counters.count_under_way("streams", -1)
+    assert counters.acquire_slots("key c", -1)
+    assert worker.do('[counters.held(name) for name in ("streams", "key a", "key b", "key c")]') == "[0, 1, 2, 3]"
+
+
+def test_threads_that_count_without_a_limit_lose_nothing(counters: SharedCounters, worker: Worker) -> None:
+    def count() -> None:
+        for _ in range(300):
+            counters.count_under_way("streams", 1)
+            counters.acquire_slots("key", 1)
+            counters.acquire_slots("key", -1)
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert worker.do('counters.held("streams"), counters.held("key")') == "(1200, 0)"
+
+
 def test_no_more_than_the_limit_is_let_in_whichever_worker_it_comes_to(
     counters: SharedCounters, worker: Worker
 ) -> None:

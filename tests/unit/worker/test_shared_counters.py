@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.worker.shared_counters import MAX_COUNTERS, MAX_NAME, SIZE, SharedCounters, SharedLock, lock
+from proxy.worker.shared_counters import MAX_COUNTERS, MAX_HELD, MAX_NAME, SIZE, SharedCounters, SharedLock, lock
 from tests.support.work import over_soon
 
 
@@ -99,6 +99,14 @@ def test_names_that_come_and_go_push_out_the_idle_ones_only() -> None:
         names = [f"name {minute} {number}" for number in range(1000)]
         assert [counters.rate_limit(name, 1, now) for name in ["busy", *names]] == [0] * 1001
         assert all(counters.rate_limit(name, 1, now + 60) for name in ["busy", *names])
+
+
+def test_a_row_that_is_full_counts_no_more_of_what_comes_late() -> None:
+    counters = alone()
+    assert all(counters.acquire_slots(f"key {number}", 1) for number in range(MAX_HELD))
+    counters.count_under_way("streams", 1)
+    counters.count_under_way("streams", 1)
+    assert counters.held("streams") == 2 and counters.held(f"key {MAX_HELD - 1}") == 1
 
 
 def test_a_deadlock_that_the_kernel_only_sees_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
