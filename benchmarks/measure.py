@@ -184,10 +184,25 @@ def whole(target: Target, sizes: Sizes, asking: Asking = CHAT) -> Figures:
 
 
 def burst(target: Target, sizes: Sizes) -> Figures:
-    """Return the time of whole answers that are asked for at once, and how many times the work of them all it is."""
-    alone = _load(target, sizes.first, {}, "--whole", parallel=1)["first_ms"]
-    longest = statistics.median(_load(target, AT_ONCE, {}, "--whole")["first_p99_ms"] for _ in range(sizes.bursts))
-    return {"burst.p99_ms": longest, "burst.times": longest / (AT_ONCE * alone)}
+    """Return the time of whole answers that are asked for at once, and that in times of as many one after another, to
+    the end of the last one and by the median of one.
+
+    What a request has still to do when its client has its answer is part of its work: the next one begins beside it.
+    """
+    pairs = [(_whole_answers(target, at_once=False), _whole_answers(target, at_once=True)) for _ in range(sizes.bursts)]
+    longest = statistics.median(at_once["first_p99_ms"] for _, at_once in pairs)
+    after_another = statistics.median(alone["seconds"] * 1e3 for alone, _ in pairs)
+    one = statistics.median(alone["first_ms"] for alone, _ in pairs)
+    return {
+        "burst.p99_ms": longest,
+        "burst.times": longest / after_another,
+        "burst.medians": longest / (AT_ONCE * one),
+    }
+
+
+def _whole_answers(target: Target, *, at_once: bool) -> dict[str, Any]:
+    """Return what the load generator saw of as many whole answers as a burst has."""
+    return _load(target, AT_ONCE, {}, "--whole", parallel=0 if at_once else 1)
 
 
 def gap_beside_burst(target: Target, sizes: Sizes) -> Figures:
