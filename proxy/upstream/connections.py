@@ -28,8 +28,10 @@ from urllib3.util.ssl_match_hostname import CertificateError
 
 # A path may name a model, and so there may be many.
 _MAX_TARGETS = 64
-# Servers whose address is known.
+# Servers whose addresses are known.
 _MAX_ADDRESSES = 64
+# The names of this machine itself (RFC 6761, 6.3).
+_LOCALHOST = frozenset(("localhost", "localhost."))
 _NON_BLOCKING = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
 # A body over this leaves by itself: to put it behind its head would copy it.
 _MAX_JOINED = 64 * 1024
@@ -82,17 +84,28 @@ class _Address(NamedTuple):
 
 
 @lru_cache(maxsize=_MAX_ADDRESSES)
-def _address(host: str, port: int) -> _Address | None:
-    """The address that a host is written as; None for a name. To look up what is none took a third of the time of a
-    connection, and gave the interpreter's lock away.
+def _addresses(host: str, port: int) -> tuple[_Address, ...]:
+    """The address that a host is written as, or those of this machine, which stay what they are; none for another name.
+    To look up what needs it not took a third of the time of a connection, and gave the interpreter's lock away.
     """
+    flags = 0 if host.lower() in _LOCALHOST else socket.AI_NUMERICHOST
     try:
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=flags)
     except (OSError, UnicodeError):
-        return None
-    family, _, _, _, place = found[0]
+        return ()
     # As a plain number: a member of an enum is looked up each time.
-    return _Address(int(family), place)
+    return tuple(dict.fromkeys(_Address(int(family), place) for family, _, _, _, place in found))
+
+
+def _connected_to_any(
+    addresses: Sequence[_Address], waiting: Waiting, options: Sequence[tuple[int, int, int | bytes]]
+) -> socket.socket:
+    """A connection to the first of these addresses, one at least, that takes one. Raises what the last of them does."""
+    *others, last = addresses
+    for address in others:
+        with contextlib.suppress(OSError):
+            return _connected(address, waiting, options)
+    return _connected(last, waiting, options)
 
 
 def _connected(address: _Address, waiting: Waiting, options: Sequence[tuple[int, int, int | bytes]]) -> socket.socket:
@@ -126,8 +139,8 @@ def _await_connection(sock: socket.socket, waiting: Waiting) -> None:
 
 class _OneRequest:
     """What makes a connection of urllib3's one for a single request: `waiting` says for how long it is waited for, and
-    `send_timeout` for how long the server may take none of the request. A server that is named by its address is not
-    looked up; the socket does not block when all is sent.
+    `send_timeout` for how long the server may take none of the request. A server that is named by its address, or is on
+    this machine, is not looked up; the socket does not block when all is sent.
     """
 
     tls: bool
@@ -149,14 +162,14 @@ class _OneRequest:
         return sock
 
     def _open_socket(self) -> socket.socket:
-        address = _address(self._dns_host, self.port)
-        if address is None:
+        addresses = _addresses(self._dns_host, self.port)
+        if not addresses:
             self.waiting.begins()
             of_a_name: socket.socket = super()._new_conn()  # type: ignore[misc]
             return of_a_name
         this: Any = self
         try:
-            return _connected(address, self.waiting, self.socket_options or ())
+            return _connected_to_any(addresses, self.waiting, self.socket_options or ())
         except TimeoutError as error:
             raise urllib3.exceptions.ConnectTimeoutError(this, "connecting timed out") from error
         except OSError as error:

@@ -15,6 +15,7 @@ import pytest
 import trustme
 
 from proxy.errors import ProxyError, UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
+from proxy.upstream import connections
 from proxy.upstream.client import ModelServer, ServerOptions, UpstreamCall
 from proxy.upstream.connections import Waiting
 from tests.conftest import tls_context
@@ -192,13 +193,13 @@ def told(url: str, body: bytes = b"{}") -> int:
 def test_who_has_the_turn_keeps_it_where_a_server_takes_a_request_at_once() -> None:
     with scripted.Upstream([HELLO]) as server:
         assert told(server.url) == 0
+    with scripted.Upstream([HELLO]) as server:
+        assert told(server.url.replace("127.0.0.1", "localhost")) == 0
     assert told(f"http://127.0.0.1:{free_port()}") == 0
 
 
 def test_before_anything_is_waited_for_it_is_said() -> None:
-    """A name is looked up, a connection hangs, TLS shakes hands, a body is not taken."""
-    with scripted.Upstream([HELLO]) as server:
-        assert told(server.url.replace("127.0.0.1", "localhost")) == 1
+    """A connection hangs, TLS shakes hands, a body is not taken."""
     with full_backlog() as port:
         assert told(f"http://127.0.0.1:{port}") == 1
         said: list[float] = []
@@ -221,7 +222,7 @@ def test_it_is_said_before_a_name_is_looked_up(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("urllib3.util.connection.create_connection", look_up)
     with pytest.raises(UpstreamUnreachable):
-        ModelServer(ServerOptions("http://localhost:1")).open(
+        ModelServer(ServerOptions("http://model.invalid:1")).open(
             "GET", "/x", {}, waiting=Waiting(begins=lambda: said.append("waits"))
         )
     assert said == ["waits", "looked up"]
@@ -261,6 +262,39 @@ def test_a_name_that_does_not_resolve_is_unreachable_but_not_refused(monkeypatch
     with pytest.raises(UpstreamUnreachable) as caught:
         ModelServer(ServerOptions("http://model.invalid:8000")).open("GET", "/x", {})
     assert not caught.value.refused
+
+
+@pytest.fixture
+def this_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """`localhost` is these two addresses; gives the flags with which names were looked up."""
+    flags = list[int]()
+
+    def getaddrinfo(host: str, port: int, **more: int) -> list[object]:
+        flags.append(more["flags"])
+        places = (socket.AF_INET6, ("::1", port, 0, 0)), (socket.AF_INET, ("127.0.0.1", port))
+        return [(kind, socket.SOCK_STREAM, 6, "", place) for kind, place in places]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    connections._addresses.cache_clear()
+    yield flags
+    connections._addresses.cache_clear()
+
+
+def test_a_server_on_this_machine_is_found_at_whichever_address_it_has(this_machine: list[int]) -> None:
+    """vLLM listens at 0.0.0.0, and `localhost` is `::1` first."""
+    with scripted.Upstream() as server:
+        server.play([answer(b"hello")], [answer(b"hello")])
+        for _ in range(2):
+            options = ServerOptions(server.url.replace("127.0.0.1", "localhost"))
+            with ModelServer(options).open("POST", "/x", {}, b"{}") as call:
+                assert received(call) == b"hello"
+    assert this_machine == [0]
+
+
+def test_a_server_on_this_machine_that_is_at_no_address_is_refused(this_machine: list[int]) -> None:
+    with pytest.raises(UpstreamUnreachable) as caught:
+        ModelServer(ServerOptions(f"http://localhost:{free_port()}")).open("GET", "/x", {})
+    assert caught.value.refused
 
 
 @pytest.mark.parametrize("size", [1, 16_384, 3_000_000])

@@ -7,7 +7,7 @@ import socket
 import pytest
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from proxy.upstream.connections import _address, _hand_over, _head
+from proxy.upstream.connections import _addresses, _hand_over, _head
 
 LINE = b"POST /v1/chat/completions HTTP/1.1\r\n"
 OWN = b"Host: server:8000\r\n"
@@ -90,9 +90,28 @@ def test_a_server_is_named_without_the_port_that_is_usual(
     ],
 )
 def test_an_address_is_not_looked_up(host: str, family: int, place: tuple[object, ...]) -> None:
-    assert _address(host, 80) == (family, place)
+    assert _addresses(host, 80) == ((family, place),)
 
 
-@pytest.mark.parametrize("host", ["localhost", "a.example", "a" * 64, "a..b", "300.1.1.1", "::g", "", "\u00e4"])
+@pytest.mark.parametrize("host", ["a.example", "a" * 64, "a..b", "300.1.1.1", "::g", "", "\u00e4", "a.localhost"])
 def test_a_name_is_no_address(host: str) -> None:
-    assert _address(host, 80) is None
+    assert _addresses(host, 80) == ()
+
+
+@pytest.mark.parametrize("host", ["localhost", "LocalHost", "localhost."])
+def test_this_machine_is_looked_up_once(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[tuple[object, ...]]()
+    own = (socket.AF_INET6, ("::1", 81, 0, 0)), (socket.AF_INET, ("127.0.0.1", 81))
+
+    def getaddrinfo(*arguments: object, **_: object) -> list[object]:
+        asked.append(arguments)
+        return [(family, socket.SOCK_STREAM, 6, "", place) for family, place in (*own, own[1])]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    _addresses.cache_clear()
+    try:
+        found = [_addresses(host, 81) for _ in range(3)]
+    finally:
+        _addresses.cache_clear()
+    assert found == [own] * 3
+    assert asked == [(host, 81)]
