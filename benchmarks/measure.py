@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import truediv
 from typing import Any
 
 from benchmarks import processes
@@ -184,19 +185,17 @@ def whole(target: Target, sizes: Sizes, asking: Asking = CHAT) -> Figures:
 
 
 def burst(target: Target, sizes: Sizes) -> Figures:
-    """Return the time of whole answers that are asked for at once, and that in times of as many one after another, to
-    the end of the last one and by the median of one.
-
-    What a request has still to do when its client has its answer is part of its work: the next one begins beside it.
+    """Return the time of whole answers that are asked for at once, and that in times of as many one after another: to
+    the end of the last of these, and by the median of one. Each is the median of pairs, which are asked in turn.
     """
     pairs = [(_whole_answers(target, at_once=False), _whole_answers(target, at_once=True)) for _ in range(sizes.bursts)]
-    longest = statistics.median(at_once["first_p99_ms"] for _, at_once in pairs)
-    after_another = statistics.median(alone["seconds"] * 1e3 for alone, _ in pairs)
-    one = statistics.median(alone["first_ms"] for alone, _ in pairs)
+    longest = [at_once["first_p99_ms"] for _, at_once in pairs]
+    all_ms = [alone["seconds"] * 1e3 for alone, _ in pairs]
+    medians = [AT_ONCE * alone["first_ms"] for alone, _ in pairs]
     return {
-        "burst.p99_ms": longest,
-        "burst.times": longest / after_another,
-        "burst.medians": longest / (AT_ONCE * one),
+        "burst.p99_ms": statistics.median(longest),
+        "burst.times": statistics.median(map(truediv, longest, all_ms)),
+        "burst.medians": statistics.median(map(truediv, longest, medians)),
     }
 
 

@@ -217,30 +217,26 @@ class Chain:
         return self.count(Level.CALL) > 0
 
 
-class WrapperTags:
-    """The tags of the wrappers that are open; those of `<tool_call>`, spelled like `ends`, if none is.
-
-    `marks` says what each of them is.
-    """
-
-    def __init__(self, cursor: Cursor, ends: tuple[bytes, ...] = (b"</tool_call>",)) -> None:
-        open_ = cursor.context.enclosures
-        wrappers = [(each.opener, each.closers) for each in open_ if not each.opener.startswith(FENCE)]
-        if not wrappers:
-            wrappers = [(end.replace(b"</", b"<"), (end,)) for end in ends]
-        self.marks: dict[bytes, Mark] = {}
-        for opener, closers in wrappers:
-            kind = closers[0].decode()
-            self.marks[opener] = Mark(Level.WRAPPER, False, kind)
-            self.marks |= {closer: Mark(Level.WRAPPER, True, kind) for closer in closers}
+def wrapper_marks(cursor: Cursor, ends: tuple[bytes, ...] = (b"</tool_call>",)) -> dict[bytes, Mark]:
+    """What the tags of the wrappers that are open are; those of `<tool_call>`, spelled like `ends`, if none is."""
+    open_ = cursor.context.enclosures
+    wrappers = [(each.opener, each.closers) for each in open_ if not each.opener.startswith(FENCE)]
+    if not wrappers:
+        wrappers = [(end.replace(b"</", b"<"), (end,)) for end in ends]
+    marks: dict[bytes, Mark] = {}
+    for opener, closers in wrappers:
+        kind = closers[0].decode()
+        marks[opener] = Mark(Level.WRAPPER, False, kind)
+        marks |= {closer: Mark(Level.WRAPPER, True, kind) for closer in closers}
+    return marks
 
 
 class KnownTags:
-    """Tags that are always written alike, and what each of them is."""
+    """Tags that are always written alike, and what each of them is; `table` is that of their texts."""
 
-    def __init__(self, marks: Mapping[bytes, Mark]) -> None:
+    def __init__(self, marks: Mapping[bytes, Mark], table: Literals | None = None) -> None:
         self._marks = marks
-        self._table = literal_table(tuple(marks))
+        self._table = literal_table(tuple(marks)) if table is None else table
 
     def read(self, cursor: Cursor) -> Parsing[Mark | None]:
         """Read one that stands here."""

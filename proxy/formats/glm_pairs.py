@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection
 
 from proxy.codec.json_text import Json
-from proxy.formats.end_tag_chains import KnownTags, Level, Mark, Markup, WrapperTags
+from proxy.formats.end_tag_chains import KnownTags, Level, Mark, Markup, wrapper_marks
 from proxy.formats.raw_values import RawText, RawValues
 from proxy.formats.terminators import ends_here
 from proxy.formats.xml_tags import NO_TAG, tag, tag_or_none
@@ -133,9 +133,9 @@ def _markup(cursor: Cursor, raw: RawValues, ends: tuple[bytes, ...], given: Coll
     """
     begins = tuple(end.replace(b"</", b"<") for end in ends)
     keys = tuple(begin.replace(VALUE.encode(), KEY.encode()) for begin in begins)
-    wrappers = WrapperTags(cursor, tuple(end.replace(VALUE.encode(), b"tool_call") for end in ends))
+    wrappers = wrapper_marks(cursor, tuple(end.replace(VALUE.encode(), b"tool_call") for end in ends))
     values = {**dict.fromkeys(begins, Mark(Level.VALUE, False)), **dict.fromkeys(ends, Mark(Level.VALUE, True))}
-    known = KnownTags({**wrappers.marks, **values})
+    known = KnownTags({**wrappers, **values})
 
     def read(cursor: Cursor) -> Parsing[Mark | None]:
         mark = yield from known.read(cursor)
@@ -151,7 +151,7 @@ def _markup(cursor: Cursor, raw: RawValues, ends: tuple[bytes, ...], given: Coll
             return (yield from bare_key(cursor))
         return raw.may_begin((yield from _next_key(cursor)), given)
 
-    literals = dict.fromkeys((*ends, *begins, *keys, *wrappers.marks))
+    literals = dict.fromkeys((*ends, *begins, *keys, *wrappers))
     return Markup(tuple(literals), read, another, called=False, anywhere=True)
 
 

@@ -142,7 +142,7 @@ class SeenTags:
         alone = self._is_alone()
         if alone and self._begins_undeclared(mark):
             self._inner = next_state(INNER_VALUES, self._inner, InnerStep.BEGIN_UNDECLARED)
-        # A key that cannot follow may as well be quoted.
+        # The keys that count are the value's own and those that may follow; any other may as well be quoted.
         quoted = Quoted.YES
         if mark.key == self._markup.key or mark.key in self._others:
             quoted = yield from self._quotations.around(self._cursor, start)

@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 
 from proxy.codec.json_text import Json, dump, load_json
 from proxy.formats.argument_values import arguments
-from proxy.formats.end_tag_chains import KnownTags, Level, Mark, Markup, WrapperTags
+from proxy.formats.end_tag_chains import KnownTags, Level, Mark, Markup, wrapper_marks
 from proxy.formats.json_arguments import arguments_value
 from proxy.formats.raw_values import RawText, RawValues
 from proxy.formats.terminators import CALL_KINDS, VALUE_KINDS, ends_here
 from proxy.formats.xml_elements import element_value, inner_keys, shows_element
 from proxy.formats.xml_tags import NO_TAG, SEPARATOR, Tag, tag, tag_ahead, tag_or_none
-from proxy.parsing.cursor import Cursor, NotACall, Parsing, RawCall, Truncated, ValueGoesOn
+from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing, RawCall, Truncated, ValueGoesOn
 from proxy.tools.toolset import Tool
 
 PARAMETER_KINDS = VALUE_KINDS
@@ -270,7 +270,9 @@ def _element_markup(cursor: Cursor, place: _ValuePlace, key: str) -> Markup:
     marks = {f"{separator}</{name}>".encode(): Mark(Level.VALUE, True, name) for name in keys}
     marks |= {f"{separator}<{name}>".encode(): Mark(Level.VALUE, False, name, name) for name in keys}
     marks |= {end: Mark(Level.VALUE, True, key) for end in place.opener.ends}
-    known = KnownTags({**outside.marks, **marks})
+    known_marks = {**outside.marks, **marks}
+    # A table for this value alone: there are as many as tools and their properties.
+    known = KnownTags(known_marks, Literals(tuple(known_marks)))
 
     def read(cursor: Cursor) -> Parsing[Mark | None]:
         mark = yield from known.read(cursor)
@@ -299,8 +301,9 @@ class _Outside:
 
     def __init__(self, cursor: Cursor, call: CallTag) -> None:
         self._ends = frozenset(call.ends)
-        self.marks = {**WrapperTags(cursor).marks, **dict.fromkeys(call.ends, Mark(Level.CALL, True))}
-        self.literals = (*call.ends, *_begins(call.ends), *self.marks)
+        wrappers = wrapper_marks(cursor)
+        self.marks = {**wrappers, **dict.fromkeys(call.ends, Mark(Level.CALL, True))}
+        self.literals = (*call.ends, *_begins(call.ends), *wrappers)
 
     def is_opener(self, found: Tag) -> bool:
         """Whether a tag begins another call, spelled like this one."""

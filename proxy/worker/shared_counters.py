@@ -40,6 +40,8 @@ _MINUTE = 60
 # One second more than a minute has: the oldest of them counts whole, so that never too much is let pass.
 _SECONDS = _MINUTE + 1
 _TIMES = struct.Struct(f"QQ{_SECONDS + 1}I")
+# Names whose digests are known.
+_MAX_DIGESTS = 1024
 
 _NUMBER = struct.Struct("Q")
 _COUNTERS = _NUMBER.size
@@ -54,11 +56,19 @@ _PAUSE = 0.001
 _FIRST_ROW = 1024
 
 
+def numbers_of(memory: mmap.mmap) -> memoryview[int]:
+    """A memory as numbers of eight bytes, each of which is written in one go: `struct` writes nothing but zeros first,
+    and who reads without a lock would see them.
+    """
+    return memoryview(memory).cast("Q")
+
+
 class SharedCounters:
     """The numbers at `offset` of a memory. `fd` is the master's; None is a memory of this process alone."""
 
     def __init__(self, memory: mmap.mmap, offset: int, fd: int | None = None) -> None:
         self._map = memory
+        self._numbers = numbers_of(memory)
         self._offset = offset
         self._lock = SharedLock(fd, _LOCK)
         self._fd = fd
@@ -127,16 +137,16 @@ class SharedCounters:
     def count_under_way(self, name: str, more: int) -> None:
         """Count `more` of `name`, or less, as under way at this worker; there is no limit.
 
-        Nobody is waited for, but the first time: a number that is in the row already changes in one go.
+        No other worker is waited for once the number is in this one's row, where it stays.
         """
         which = _digest(name)
         with self._writing:
             if which in self._held and self._row is not None:
-                self._held[which] += more
+                self._held[which] = max(0, self._held[which] + more)
                 self._write_held(self._row, which)
                 return
         with self._lock, self._writing:
-            self._held[which] = self._held.get(which, 0) + more
+            self._held[which] = max(0, self._held.get(which, 0) + more)
             self._write_row()
 
     def held(self, name: str) -> int:
@@ -167,8 +177,8 @@ class SharedCounters:
     def _own_values(self) -> memoryview[float]:
         """The values of this worker's row, of which it takes one with its first count."""
         if self._own is None:
-            with self._lock:
-                self._hold_row()
+            with self._lock, self._writing:
+                self._write_row()
             start = self._values_at(_NO_ROW if self._row is None else self._row)
             self._own = memoryview(self._map)[start : start + _VALUES_OF_ROW].cast("d")
         return self._own
@@ -184,6 +194,9 @@ class SharedCounters:
     def _number(self, at: int) -> int:
         number: int = _NUMBER.unpack_from(self._map, at)[0]
         return number
+
+    def _write_number(self, at: int, number: int) -> None:
+        self._numbers[at // _NUMBER.size] = number
 
     def _new_place(self, name: str) -> int | None:
         """The place of a counter that this worker does not know yet; None if there is no room for it."""
@@ -202,7 +215,7 @@ class SharedCounters:
             # The counter before the number of them: one that is half written is none.
             offset = self._offset + _COUNTERS + count * _COUNTER.size
             _COUNTER.pack_into(self._map, offset, len(data), data)
-            _NUMBER.pack_into(self._map, self._offset, count + 1)
+            self._write_number(self._offset, count + 1)
             self._learn()
         return self._places[name]
 
@@ -216,33 +229,30 @@ class SharedCounters:
             self._places[name] = number
             self._groups[group] = self._groups.get(group, 0) + 1
 
-    def _hold_row(self) -> None:
-        """Take a row, if this worker has none; only within `_lock`."""
+    def _write_row(self) -> None:
+        """Write what this worker has under way into its row, which it takes if it has none; only within both locks."""
         if self._row is None:
             self._row = self._take_row()
-
-    def _write_row(self) -> None:
-        self._hold_row()
         if self._row is None:
             return  # more workers than there are rows: this one counts for itself alone
         pairs = array("Q", [number for pair in self._held.items() for number in pair][: 2 * MAX_HELD])
         at = self._row_at(self._row)
         self._map[at + 8 : at + 8 + 8 * len(pairs)] = pairs.tobytes()
-        _NUMBER.pack_into(self._map, at, len(pairs) // 2)
+        self._write_number(at, len(pairs) // 2)
 
     def _write_held(self, row: int, which: int) -> None:
         """Write one number of this worker's row anew."""
         place = next(number for number, each in enumerate(self._held) if each == which)
         if place < MAX_HELD:
-            _NUMBER.pack_into(self._map, self._row_at(row) + 8 + 16 * place + 8, self._held[which])
+            self._write_number(self._row_at(row) + 8 + 16 * place + 8, self._held[which])
 
     def _take_row(self) -> int | None:
         """A row that no worker holds; it is this one's until its process ends."""
         rows = self._offset + _ROWS
         for row in range(MAX_ROWS):
             if self._lock_row(row):
-                _NUMBER.pack_into(self._map, self._row_at(row), 0)
-                _NUMBER.pack_into(self._map, rows, max(self._number(rows), row + 1))
+                self._write_number(self._row_at(row), 0)
+                self._write_number(rows, max(self._number(rows), row + 1))
                 return row
         return None
 
@@ -259,21 +269,26 @@ class SharedCounters:
         return self._offset + _ROWS + _NUMBER.size + row * _ROW
 
     def _total(self, which: int) -> int:
-        """The sum over all rows; one whose worker is dead is emptied."""
+        """The sum over all rows whose workers live."""
         total = self._held.get(which, 0)
         for row in range(self._number(self._offset + _ROWS)):
             at = self._row_at(row)
             pairs = self._number(at)
             if row == self._row or not pairs:
                 continue
-            if self._lock_row(row):
-                _NUMBER.pack_into(self._map, at, 0)
-                if self._fd is not None:
-                    fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, _FIRST_ROW + row)
-                continue
             numbers = array("Q", self._map[at + 8 : at + 8 + 16 * pairs])
-            total += sum(count for key, count in zip(numbers[::2], numbers[1::2], strict=True) if key == which)
+            held = sum(count for key, count in zip(numbers[::2], numbers[1::2], strict=True) if key == which)
+            if held and not self._is_dead(row):
+                total += held
         return total
+
+    def _is_dead(self, row: int) -> bool:
+        """True if no worker holds a row of another one."""
+        if not self._lock_row(row):
+            return False
+        if self._fd is not None:
+            fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, _FIRST_ROW + row)
+        return True
 
     def _minute(self, which: int, second: int) -> int:
         """Where the times of a name are; one that has no place yet gets an empty one, or the one that is idle longest.
@@ -347,7 +362,7 @@ def lock(fd: int, byte: int) -> None:
             time.sleep(_PAUSE)
 
 
-@lru_cache(maxsize=MAX_HELD)
+@lru_cache(maxsize=_MAX_DIGESTS)
 def _digest(name: str) -> int:
     """A number for a name, never 0, which means nobody."""
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) | 1

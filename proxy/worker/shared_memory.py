@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from proxy.worker.shared_counters import SharedCounters, SharedLock
+from proxy.worker.shared_counters import SharedCounters, SharedLock, numbers_of
 
 # The master makes it of this size: two numbers, the rules with their path and keys, one line of text, what was
 # learnt of the models, and the counters.
@@ -24,7 +24,7 @@ from proxy.worker.shared_counters import SharedCounters, SharedLock
 # a reload tells that it needs a new one.
 SIZE = 48 * 1024 * 1024
 
-# Native order and alignment: a number is written in one go.
+# Native order and alignment.
 _NUMBER = struct.Struct("Q")
 # How often the master asked for the file to be read, and the last of those that was done.
 _REQUESTED, _ACKNOWLEDGED = 0, 8
@@ -53,6 +53,7 @@ class Memory:
 
     def __init__(self, fd: int | None = None) -> None:
         self._map = mmap.mmap(-1 if fd is None else fd, SIZE)
+        self._numbers = numbers_of(self._map)
         self._rules = _Cell(self._map, _RULES, _MAX_RULES)
         self._error = _Cell(self._map, _ERROR, _MAX_ERROR)
         self._lessons = _Cell(self._map, _LESSONS, _MAX_LESSONS)
@@ -110,7 +111,7 @@ class Memory:
 
     def acknowledge_reload(self, requested: int) -> None:
         """The file was read for the reload of this number; only while `locked`."""
-        _NUMBER.pack_into(self._map, _ACKNOWLEDGED, requested)
+        self._numbers[_ACKNOWLEDGED // _NUMBER.size] = requested
 
     def _number(self, offset: int) -> int:
         number: int = _NUMBER.unpack_from(self._map, offset)[0]
@@ -125,6 +126,7 @@ class _Cell:
 
     def __init__(self, memory: mmap.mmap, offset: int, capacity: int) -> None:
         self._map = memory
+        self._numbers = numbers_of(memory)
         self._offset = offset
         self._capacity = capacity
 
@@ -158,7 +160,7 @@ class _Cell:
         self._map[start : start + len(data)] = data
         _NUMBER.pack_into(self._map, at + _DIGEST, len(data))
         self._map[at : at + _DIGEST] = _digest(number, data)
-        _NUMBER.pack_into(self._map, self._offset, number)
+        self._numbers[self._offset // _NUMBER.size] = number
 
     def _half(self, number: int) -> int:
         return self._offset + _NUMBER.size + (number % 2) * (_DIGEST + _NUMBER.size + self._capacity)

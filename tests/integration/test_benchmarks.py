@@ -297,6 +297,22 @@ def test_a_round_is_at_least_one() -> None:
         against.rounds("0")
 
 
+def test_answers_at_once_are_told_in_times_of_as_many_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the pairs' ratios the median counts, and not that of the medians."""
+    seconds, at_once = iter((0.050, 0.100, 0.060)), iter((40.0, 90.0, 66.0))
+
+    def loaded(*asked: Any, parallel: int) -> dict[str, Any]:
+        assert asked[1:] == (50, {}, "--whole")
+        if parallel:
+            return {"seconds": next(seconds), "first_ms": 0.5, "first_p99_ms": 9.0}
+        return {"seconds": 1.0, "first_ms": 9.0, "first_p99_ms": next(at_once)}
+
+    monkeypatch.setattr(measure, "_load", loaded)
+    figures = measure.burst(Target("x", 1), Sizes(bursts=3))
+    expected = {"burst.p99_ms": 66.0, "burst.times": 0.9, "burst.medians": 66.0 / 25}
+    assert figures == pytest.approx(expected)
+
+
 def test_only_the_rows_that_are_asked_for_are_measured() -> None:
     column = held.Column("proxy", _nowhere, held.Measured(("text",), whole=True, bursts=True))
     running = [(column, Target("x", 1))]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.worker.shared_counters import MAX_NAME, MAX_ROWS, SharedCounters
+from proxy.worker.shared_counters import MAX_HELD, MAX_NAME, MAX_ROWS, SharedCounters
 from tests.unit.worker.test_shared_counters import _counters, _fd  # noqa: F401
 
 # A worker: does what is told on its standard input, and says when it is done.
@@ -163,19 +163,70 @@ def test_what_has_no_limit_is_counted_though_others_hold_the_lock(counters: Shar
     assert worker.do('[counters.held(name) for name in ("streams", "key a", "key b", "key c")]') == "[0, 1, 2, 3]"
 
 
+def test_what_comes_last_into_a_row_is_counted(counters: SharedCounters, worker: Worker) -> None:
+    assert all(counters.acquire_slots(f"key {number}", 1) for number in range(MAX_HELD - 1))
+    counters.count_under_way("streams", 1)
+    counters.count_under_way("streams", 1)
+    assert worker.do('counters.held("streams")') == "2"
+
+
+def test_who_counts_without_a_lock_shows_no_number_that_never_was(counters: SharedCounters, worker: Worker) -> None:
+    counters.count_under_way("streams", 5)
+    end = threading.Event()
+
+    def count() -> None:
+        while not end.is_set():
+            counters.count_under_way("streams", 1)
+            counters.count_under_way("streams", -1)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        seen = worker.do('{counters.held("streams") for _ in range(200_000)}')
+    finally:
+        end.set()
+        thread.join()
+    assert set(eval(seen)) <= {5, 6}
+
+
+def test_a_worker_that_finds_its_row_late_has_all_in_it(
+    counters: SharedCounters, worker: Worker, second: Worker
+) -> None:
+    assert worker.do(f"[counters._lock_row(row) for row in range({MAX_ROWS})] and 1") == "1"
+    counters.count_under_way("streams", 2)
+    counters.count_under_way("streams", 1)
+    assert counters.held("streams") == 3 and second.do('counters.held("streams")') == "0"
+    worker.kill()
+    counters.add({"a": 1})
+    assert second.do('counters.held("streams")') == "3"
+    counters.count_under_way("streams", 1)
+    assert second.do('counters.held("streams")') == "4"
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads that are made to give way within each step."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless")
 def test_threads_that_count_without_a_limit_lose_nothing(counters: SharedCounters, worker: Worker) -> None:
     def count() -> None:
-        for _ in range(300):
+        for number in range(5000):
             counters.count_under_way("streams", 1)
-            counters.acquire_slots("key", 1)
-            counters.acquire_slots("key", -1)
+            if number % 20 == 0:
+                counters.acquire_slots("key", 1)
+                counters.acquire_slots("key", -1)
 
     threads = [threading.Thread(target=count) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert worker.do('counters.held("streams"), counters.held("key")') == "(1200, 0)"
+    assert worker.do('counters.held("streams"), counters.held("key")') == "(20000, 0)"
 
 
 def test_no_more_than_the_limit_is_let_in_whichever_worker_it_comes_to(

@@ -233,3 +233,21 @@ def test_a_forced_call_changes_the_grammar_of_the_text_alone() -> None:
     forced = with_forced(usual, "read")
     assert [*forced] == [*usual]
     assert [mode for mode in forced if forced[mode] is not usual[mode]] == [TEXT]
+
+
+@pytest.mark.parametrize("forced", ["", "read"])
+@pytest.mark.parametrize("json_reply", [False, True])
+def test_what_begins_with_no_call_is_asked_of_no_parser(json_reply: bool, forced: str) -> None:
+    """The first two bytes of a reply tell it, or the one that has come."""
+    found = grammars(json_reply=json_reply, raw_text=False)
+    if forced:
+        found = with_forced(found, forced)
+    grammar, tools = found[TEXT], offered(function("read", {"path": {}}), function("über", {}))
+
+    def is_passed(here: bytes) -> bool:
+        return grammar.next_first(0, here, tools) == len(grammar.first)
+
+    assert all(map(is_passed, (b"So", b"xx", b"0x", b"rx", b"\xc3\xb6")))
+    assert not any(map(is_passed, (b" ", b"\n\n", b"<t")))
+    names = (b"{", b"r", b"re", b"\xc3", b"\xc3\xbc", b"fu")
+    assert [*map(is_passed, names)] == [json_reply and not forced] * len(names)

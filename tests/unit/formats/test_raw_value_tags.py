@@ -136,3 +136,10 @@ def test_what_a_value_shows_behind_a_call_with_two_readings_is_no_call(family: s
     written = RENDERERS[family].render(calls)
     for cut in all_cuts(written, 2):
         assert scan(cut, new_scanner(TOOLS)).parsed in ([], calls)
+
+
+def test_a_carriage_return_alone_behind_an_opening_tag_ends_no_call() -> None:
+    """Where the reply ends it is no half of a line end that a value may begin with."""
+    begun = "<tool_call>\n<function=edit_text>\n<parameter=old>\n<parameter=path>\n\r\n</function>"
+    for end in ("", "\r", "\n", "\r\n", " "):
+        found(text := f"{begun}<parameter=x><parameter=y>{end}", [], text)

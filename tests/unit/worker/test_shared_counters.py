@@ -101,12 +101,23 @@ def test_names_that_come_and_go_push_out_the_idle_ones_only() -> None:
         assert all(counters.rate_limit(name, 1, now + 60) for name in ["busy", *names])
 
 
-def test_a_row_that_is_full_counts_no_more_of_what_comes_late() -> None:
+def test_what_finds_no_room_in_a_row_is_written_into_no_other() -> None:
     counters = alone()
     assert all(counters.acquire_slots(f"key {number}", 1) for number in range(MAX_HELD))
     counters.count_under_way("streams", 1)
     counters.count_under_way("streams", 1)
     assert counters.held("streams") == 2 and counters.held(f"key {MAX_HELD - 1}") == 1
+    next_row = counters._row_at(1)
+    assert bytes(counters._map[next_row : next_row + 64]) == bytes(64)
+
+
+def test_what_is_given_back_too_often_is_nothing_and_harms_no_other_count() -> None:
+    counters = alone()
+    for _ in range(2):
+        counters.count_under_way("streams", -1)
+        assert counters.held("streams") == 0 and counters.acquire_slots("key", 1)
+    counters.count_under_way("streams", 1)
+    assert counters.held("streams") == 1 and counters.held("key") == 2
 
 
 def test_a_deadlock_that_the_kernel_only_sees_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
