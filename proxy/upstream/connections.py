@@ -24,14 +24,17 @@ import urllib3
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.util.connection import allowed_gai_family
 from urllib3.util.ssl_match_hostname import CertificateError
 
 # A path may name a model, and so there may be many.
 _MAX_TARGETS = 64
 # Servers whose addresses are known.
 _MAX_ADDRESSES = 64
-# The names of this machine itself (RFC 6761, 6.3).
-_LOCALHOST = frozenset(("localhost", "localhost."))
+# The one name that always means this machine itself (RFC 6761, 6.3), and its addresses by port, which stay what they
+# are.
+_LOCALHOST = "localhost"
+_of_localhost: dict[int, tuple[_Address, ...]] = {}
 _NON_BLOCKING = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
 # A body over this leaves by itself: to put it behind its head would copy it.
 _MAX_JOINED = 64 * 1024
@@ -84,17 +87,41 @@ class _Address(NamedTuple):
 
 
 @lru_cache(maxsize=_MAX_ADDRESSES)
-def _addresses(host: str, port: int) -> tuple[_Address, ...]:
-    """The address that a host is written as, or those of this machine, which stay what they are; none for another name.
-    To look up what needs it not took a third of the time of a connection, and gave the interpreter's lock away.
+def _address(host: str, port: int) -> _Address | None:
+    """The address that a host is written as; None for a name. To look up what is none took a third of the time of a
+    connection, and gave the interpreter's lock away.
     """
-    flags = 0 if host.lower() in _LOCALHOST else socket.AI_NUMERICHOST
     try:
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=flags)
+        [found, *_] = _looked_up(host.strip("[]"), port, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
+        return None
+    return found
+
+
+def _addresses(host: str, port: int, waiting: Waiting) -> tuple[_Address, ...]:
+    """The addresses of a host that need not be looked up for each connection; none for a name that must."""
+    address = _address(host, port)
+    if address is not None:
+        return (address,)
+    if host.lower() != _LOCALHOST:
         return ()
+    known = _of_localhost.get(port)
+    if known is None:
+        waiting.begins()
+        try:
+            known = _looked_up(host, port, family=allowed_gai_family())
+        except OSError:
+            return ()
+        if len(_of_localhost) < _MAX_ADDRESSES:
+            _of_localhost[port] = known
+    return known
+
+
+def _looked_up(host: str, port: int, *, family: int = 0, flags: int = 0) -> tuple[_Address, ...]:
+    """The addresses of a host, in the system's order. Raises OSError, and UnicodeError for what is no name."""
+    found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=flags)
     # As a plain number: a member of an enum is looked up each time.
-    return tuple(dict.fromkeys(_Address(int(family), place) for family, _, _, _, place in found))
+    return tuple(dict.fromkeys(_Address(int(kind), place) for kind, _, _, _, place in found))
 
 
 def _connected_to_any(
@@ -139,8 +166,8 @@ def _await_connection(sock: socket.socket, waiting: Waiting) -> None:
 
 class _OneRequest:
     """What makes a connection of urllib3's one for a single request: `waiting` says for how long it is waited for, and
-    `send_timeout` for how long the server may take none of the request. A server that is named by its address, or is on
-    this machine, is not looked up; the socket does not block when all is sent.
+    `send_timeout` for how long the server may take none of the request. A server that is named by its address, or
+    `localhost`, is not looked up each time; the socket does not block when all is sent.
     """
 
     tls: bool
@@ -162,7 +189,7 @@ class _OneRequest:
         return sock
 
     def _open_socket(self) -> socket.socket:
-        addresses = _addresses(self._dns_host, self.port)
+        addresses = _addresses(self._dns_host, self.port, self.waiting)
         if not addresses:
             self.waiting.begins()
             of_a_name: socket.socket = super()._new_conn()  # type: ignore[misc]
@@ -173,6 +200,8 @@ class _OneRequest:
         except TimeoutError as error:
             raise urllib3.exceptions.ConnectTimeoutError(this, "connecting timed out") from error
         except OSError as error:
+            # The next one looks again, if that was the reason.
+            _of_localhost.pop(self.port, None)
             raise urllib3.exceptions.NewConnectionError(this, f"no connection: {error}") from error
 
     def _send(self, head: bytes, body: bytes) -> None:

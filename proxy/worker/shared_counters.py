@@ -57,8 +57,8 @@ _FIRST_ROW = 1024
 
 
 def numbers_of(memory: mmap.mmap) -> memoryview[int]:
-    """A memory as numbers of eight bytes, each of which is written in one go: `struct` writes nothing but zeros first,
-    and who reads without a lock would see them.
+    """A memory as numbers of eight bytes. What is written by this is written in one go: `struct` writes nothing but
+    zeros first, and who reads without a lock would see them.
     """
     return memoryview(memory).cast("Q")
 
@@ -137,7 +137,7 @@ class SharedCounters:
     def count_under_way(self, name: str, more: int) -> None:
         """Count `more` of `name`, or less, as under way at this worker; there is no limit.
 
-        No other worker is waited for once the number is in this one's row, where it stays.
+        No other worker is waited for once this one has such a number in its row, where it stays.
         """
         which = _digest(name)
         with self._writing:
@@ -233,6 +233,8 @@ class SharedCounters:
         """Write what this worker has under way into its row, which it takes if it has none; only within both locks."""
         if self._row is None:
             self._row = self._take_row()
+            # Its counters are those of the row from now on.
+            self._own = None
         if self._row is None:
             return  # more workers than there are rows: this one counts for itself alone
         pairs = array("Q", [number for pair in self._held.items() for number in pair][: 2 * MAX_HELD])
@@ -269,7 +271,7 @@ class SharedCounters:
         return self._offset + _ROWS + _NUMBER.size + row * _ROW
 
     def _total(self, which: int) -> int:
-        """The sum over all rows whose workers live."""
+        """The sum over all rows; one whose worker is dead is emptied."""
         total = self._held.get(which, 0)
         for row in range(self._number(self._offset + _ROWS)):
             at = self._row_at(row)
@@ -278,7 +280,9 @@ class SharedCounters:
                 continue
             numbers = array("Q", self._map[at + 8 : at + 8 + 16 * pairs])
             held = sum(count for key, count in zip(numbers[::2], numbers[1::2], strict=True) if key == which)
-            if held and not self._is_dead(row):
+            if held and self._is_dead(row):
+                self._write_number(at, 0)
+            else:
                 total += held
         return total
 

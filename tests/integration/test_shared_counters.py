@@ -203,6 +203,16 @@ def test_a_worker_that_finds_its_row_late_has_all_in_it(
     assert second.do('counters.held("streams")') == "4"
 
 
+def test_a_worker_that_finds_its_row_late_counts_in_it(counters: SharedCounters, worker: Worker) -> None:
+    assert worker.do(f"[counters._lock_row(row) for row in range({MAX_ROWS})] and 1") == "1"
+    counters.add({"a": 1})
+    worker.kill()
+    counters.count_under_way("streams", 1)
+    counters.add({"a": 2})
+    assert counters.values() == {"a": 3} and counters._row is not None
+    assert counters._values(counters._row)[0] == 2
+
+
 @pytest.fixture
 def restless() -> Iterator[None]:
     """Threads that are made to give way within each step."""

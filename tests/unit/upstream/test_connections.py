@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 
 import pytest
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from proxy.upstream.connections import _addresses, _hand_over, _head
+from proxy.upstream import connections
+from proxy.upstream.connections import USUAL, Waiting, _addresses, _hand_over, _head, _of_localhost
 
 LINE = b"POST /v1/chat/completions HTTP/1.1\r\n"
 OWN = b"Host: server:8000\r\n"
@@ -90,28 +92,55 @@ def test_a_server_is_named_without_the_port_that_is_usual(
     ],
 )
 def test_an_address_is_not_looked_up(host: str, family: int, place: tuple[object, ...]) -> None:
-    assert _addresses(host, 80) == ((family, place),)
+    assert _addresses(host, 80, USUAL) == ((family, place),)
 
 
 @pytest.mark.parametrize("host", ["a.example", "a" * 64, "a..b", "300.1.1.1", "::g", "", "\u00e4", "a.localhost"])
 def test_a_name_is_no_address(host: str) -> None:
-    assert _addresses(host, 80) == ()
+    assert _addresses(host, 80, USUAL) == ()
 
 
-@pytest.mark.parametrize("host", ["localhost", "LocalHost", "localhost."])
-def test_this_machine_is_looked_up_once(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+LOCAL = (socket.AF_INET6, ("::1", 81, 0, 0)), (socket.AF_INET, ("127.0.0.1", 81))
+
+
+@pytest.fixture
+def looked_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[object, ...]]]:
+    """What was asked of the system, which knows one name alone."""
     asked = list[tuple[object, ...]]()
-    own = (socket.AF_INET6, ("::1", 81, 0, 0)), (socket.AF_INET, ("127.0.0.1", 81))
 
-    def getaddrinfo(*arguments: object, **_: object) -> list[object]:
-        asked.append(arguments)
-        return [(family, socket.SOCK_STREAM, 6, "", place) for family, place in (*own, own[1])]
+    def getaddrinfo(host: str, port: int, *more: object, flags: int) -> list[object]:
+        if flags:
+            raise OSError
+        asked.append((host, port, *more))
+        return [(family, socket.SOCK_STREAM, 6, "", place) for family, place in (*LOCAL, LOCAL[1])]
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    _addresses.cache_clear()
-    try:
-        found = [_addresses(host, 81) for _ in range(3)]
-    finally:
-        _addresses.cache_clear()
-    assert found == [own] * 3
-    assert asked == [(host, 81)]
+    monkeypatch.setattr(connections, "allowed_gai_family", lambda: socket.AF_INET)
+    _of_localhost.clear()
+    yield asked
+    _of_localhost.clear()
+
+
+@pytest.mark.parametrize("host", ["localhost", "LocalHost"])
+def test_this_machine_is_looked_up_once_and_that_is_said_before(
+    host: str, looked_up: list[tuple[object, ...]]
+) -> None:
+    """Only in the families that the machine can use."""
+    said: list[int] = []
+    found = [_addresses(host, 81, Waiting(begins=lambda: said.append(len(looked_up)))) for _ in range(3)]
+    assert found == [LOCAL] * 3
+    assert looked_up == [(host, 81, socket.AF_INET, socket.SOCK_STREAM)] and said == [0]
+
+
+def test_what_could_not_be_looked_up_is_looked_up_again(
+    looked_up: list[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = socket.getaddrinfo
+
+    def fail(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    assert _addresses("localhost", 81, USUAL) == ()
+    monkeypatch.setattr(socket, "getaddrinfo", known)
+    assert _addresses("localhost", 81, USUAL) == LOCAL and len(looked_up) == 1
