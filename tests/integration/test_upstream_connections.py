@@ -12,7 +12,21 @@ from urllib3.connection import HTTPConnection
 from proxy.upstream.connections import Connections, Waiting
 
 pytestmark = pytest.mark.once
-HOSTS = ("127.0.0.1", "localhost")
+NAME = "model.example"
+HOSTS = ("127.0.0.1", "localhost", NAME)
+
+
+@pytest.fixture(autouse=True)
+def _named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a server of this name, on this machine."""
+    known = socket.getaddrinfo
+
+    def getaddrinfo(host: str, port: int, *more: int, **named: int) -> list[object]:
+        if named.get("flags"):
+            return [*known(host, port, *more, **named)]
+        return [*known("127.0.0.1" if host == NAME else host, port, *more, **named)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
 @pytest.fixture(name="listener")
@@ -37,14 +51,17 @@ def test_a_request_goes_to_a_server_at_once_and_in_one_go(host: str, listener: s
         assert head.endswith(b"\r\n\r\n{}")
 
 
-def test_an_address_is_not_looked_up(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_is_not_looked_up_nor_is_this_machine(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("it is looked up")
 
     monkeypatch.setattr("urllib3.util.connection.create_connection", fail)
     with pytest.raises(AssertionError):
-        opened("localhost", listener.getsockname()[1])
-    opened("127.0.0.1", listener.getsockname()[1]).close()
+        opened(NAME, listener.getsockname()[1])
+    for host in ("127.0.0.1", "localhost"):
+        opened(host, listener.getsockname()[1]).close()
 
 
 @pytest.mark.parametrize("host", HOSTS)
