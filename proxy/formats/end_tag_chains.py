@@ -20,7 +20,6 @@ from proxy.formats.markers import MARKER_CLOSERS, MARKER_OPENERS, WRAPPER_KINDS
 from proxy.formats.terminators import CALL_KINDS, TURN_ENDS, VALUE_KINDS, blanks, closes, turn_ends
 from proxy.formats.xml_tags import NO_TAG, tag, tag_ahead
 from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing
-from proxy.parsing.literal_table import literal_table
 from proxy.transitions import QuickEnum
 
 # End tags of one chain that are looked at.
@@ -232,11 +231,11 @@ def wrapper_marks(cursor: Cursor, ends: tuple[bytes, ...] = (b"</tool_call>",)) 
 
 
 class KnownTags:
-    """Tags that are always written alike, and what each of them is; `table` is that of their texts."""
+    """Tags that are always written alike, and what each of them is."""
 
-    def __init__(self, marks: Mapping[bytes, Mark], table: Literals | None = None) -> None:
+    def __init__(self, marks: Mapping[bytes, Mark]) -> None:
         self._marks = marks
-        self._table = literal_table(tuple(marks)) if table is None else table
+        self._table = Literals(marks)
 
     def read(self, cursor: Cursor) -> Parsing[Mark | None]:
         """Read one that stands here."""

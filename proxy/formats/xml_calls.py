@@ -26,7 +26,7 @@ from proxy.formats.raw_values import RawText, RawValues
 from proxy.formats.terminators import CALL_KINDS, VALUE_KINDS, ends_here
 from proxy.formats.xml_elements import element_value, inner_keys, shows_element
 from proxy.formats.xml_tags import NO_TAG, SEPARATOR, Tag, tag, tag_ahead, tag_or_none
-from proxy.parsing.cursor import Cursor, Literals, NotACall, Parsing, RawCall, Truncated, ValueGoesOn
+from proxy.parsing.cursor import Cursor, NotACall, Parsing, RawCall, Truncated, ValueGoesOn
 from proxy.tools.toolset import Tool
 
 PARAMETER_KINDS = VALUE_KINDS
@@ -238,13 +238,10 @@ def _named_markup(cursor: Cursor, raw: RawValues, place: _ValuePlace, given: Col
     known = KnownTags({**outside.marks, **dict.fromkeys(opener.ends, Mark(Level.VALUE, True))})
 
     def read(cursor: Cursor) -> Parsing[Mark | None]:
-        mark = yield from known.read(cursor)
+        mark = (yield from known.read(cursor)) or (yield from outside.read_opener(cursor))
         if mark is not None:
             return mark
         found = yield from tag_or_none(cursor)
-        if outside.is_opener(found):
-            yield from tag(cursor)
-            return Mark(Level.CALL, False)
         if not found.names(PARAMETER_KINDS):
             return None
         if set(found.ends).isdisjoint(opener.ends):
@@ -270,18 +267,10 @@ def _element_markup(cursor: Cursor, place: _ValuePlace, key: str) -> Markup:
     marks = {f"{separator}</{name}>".encode(): Mark(Level.VALUE, True, name) for name in keys}
     marks |= {f"{separator}<{name}>".encode(): Mark(Level.VALUE, False, name, name) for name in keys}
     marks |= {end: Mark(Level.VALUE, True, key) for end in place.opener.ends}
-    known_marks = {**outside.marks, **marks}
-    # A table for this value alone: there are as many as tools and their properties.
-    known = KnownTags(known_marks, Literals(tuple(known_marks)))
+    known = KnownTags({**outside.marks, **marks})
 
     def read(cursor: Cursor) -> Parsing[Mark | None]:
-        mark = yield from known.read(cursor)
-        if mark is not None:
-            return mark
-        if not outside.is_opener((yield from tag_or_none(cursor))):
-            return None
-        yield from tag(cursor)
-        return Mark(Level.CALL, False)
+        return (yield from known.read(cursor)) or (yield from outside.read_opener(cursor))
 
     return Markup(
         (*marks, *outside.literals),
@@ -305,7 +294,14 @@ class _Outside:
         self.marks = {**wrappers, **dict.fromkeys(call.ends, Mark(Level.CALL, True))}
         self.literals = (*call.ends, *_begins(call.ends), *wrappers)
 
-    def is_opener(self, found: Tag) -> bool:
+    def read_opener(self, cursor: Cursor) -> Parsing[Mark | None]:
+        """Read the opening tag of another call, if one stands here."""
+        if not self._is_opener((yield from tag_or_none(cursor))):
+            return None
+        yield from tag(cursor)
+        return Mark(Level.CALL, False)
+
+    def _is_opener(self, found: Tag) -> bool:
         """Whether a tag begins another call, spelled like this one."""
         if found.closing:
             return False

@@ -99,21 +99,19 @@ def _address(host: str, port: int) -> _Address | None:
 
 
 def _addresses(host: str, port: int, waiting: Waiting) -> tuple[_Address, ...]:
-    """The addresses of a host that need not be looked up for each connection; none for a name that must."""
+    """The addresses of a host, one at least. Only a name is looked up, for each connection, and `localhost` once.
+
+    Raises OSError, and UnicodeError for what is no name.
+    """
     address = _address(host, port)
     if address is not None:
         return (address,)
-    if host.lower() != _LOCALHOST:
-        return ()
-    known = _of_localhost.get(port)
+    known = _of_localhost.get(port) if host == _LOCALHOST else None
     if known is None:
         waiting.begins()
-        try:
-            known = _looked_up(host, port, family=allowed_gai_family())
-        except OSError:
-            return ()
-        if len(_of_localhost) < _MAX_ADDRESSES:
-            _of_localhost[port] = known
+        known = _looked_up(host, port, family=allowed_gai_family())
+    if host == _LOCALHOST and len(_of_localhost) < _MAX_ADDRESSES:
+        _of_localhost[port] = known
     return known
 
 
@@ -166,8 +164,7 @@ def _await_connection(sock: socket.socket, waiting: Waiting) -> None:
 
 class _OneRequest:
     """What makes a connection of urllib3's one for a single request: `waiting` says for how long it is waited for, and
-    `send_timeout` for how long the server may take none of the request. A server that is named by its address, or
-    `localhost`, is not looked up each time; the socket does not block when all is sent.
+    `send_timeout` for how long the server may take none of the request. The socket does not block when all is sent.
     """
 
     tls: bool
@@ -189,17 +186,13 @@ class _OneRequest:
         return sock
 
     def _open_socket(self) -> socket.socket:
-        addresses = _addresses(self._dns_host, self.port, self.waiting)
-        if not addresses:
-            self.waiting.begins()
-            of_a_name: socket.socket = super()._new_conn()  # type: ignore[misc]
-            return of_a_name
         this: Any = self
         try:
+            addresses = _addresses(self._dns_host, self.port, self.waiting)
             return _connected_to_any(addresses, self.waiting, self.socket_options or ())
         except TimeoutError as error:
             raise urllib3.exceptions.ConnectTimeoutError(this, "connecting timed out") from error
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             # The next one looks again, if that was the reason.
             _of_localhost.pop(self.port, None)
             raise urllib3.exceptions.NewConnectionError(this, f"no connection: {error}") from error

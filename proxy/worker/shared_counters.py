@@ -121,33 +121,30 @@ class SharedCounters:
     def acquire_slots(self, name: str, more: int, limit: int = 0) -> bool:
         """Take `more` slots of `name` for this worker; a negative number gives slots back.
 
-        Returns False, and takes none, if all workers together would then hold more than `limit`; 0 is no limit.
+        Returns False, and takes none, if all workers together would then hold more than `limit`; 0 is no limit, and no
+        other worker is waited for if this one has the name in its row.
         """
         which = _digest(name)
+        if not limit and self._change_held(which, more):
+            return True
         with self._lock:
             if limit and self._total(which) + more > limit:
                 return False
             with self._writing:
-                self._held[which] = self._held.get(which, 0) + more
-                if self._held[which] <= 0:
-                    del self._held[which]
+                self._held[which] = max(0, self._held.get(which, 0) + more)
                 self._write_row()
             return True
 
-    def count_under_way(self, name: str, more: int) -> None:
-        """Count `more` of `name`, or less, as under way at this worker; there is no limit.
-
-        No other worker is waited for once this one has such a number in its row, where it stays.
-        """
-        which = _digest(name)
+    def _change_held(self, which: int, more: int) -> bool:
+        """Change what this worker holds of a name, in its row alone; False if it is not there."""
         with self._writing:
-            if which in self._held and self._row is not None:
-                self._held[which] = max(0, self._held[which] + more)
-                self._write_held(self._row, which)
-                return
-        with self._lock, self._writing:
-            self._held[which] = max(0, self._held.get(which, 0) + more)
-            self._write_row()
+            if which not in self._held or self._row is None:
+                return False
+            self._held[which] = max(0, self._held[which] + more)
+            place = next(number for number, each in enumerate(self._held) if each == which)
+            if place < MAX_HELD:
+                self._write_number(self._row_at(self._row) + 8 + 16 * place + 8, self._held[which])
+            return True
 
     def held(self, name: str) -> int:
         """The number of `name` that the workers that live have under way, all together."""
@@ -237,16 +234,11 @@ class SharedCounters:
             self._own = None
         if self._row is None:
             return  # more workers than there are rows: this one counts for itself alone
+        self._held = {which: number for which, number in self._held.items() if number}
         pairs = array("Q", [number for pair in self._held.items() for number in pair][: 2 * MAX_HELD])
         at = self._row_at(self._row)
         self._map[at + 8 : at + 8 + 8 * len(pairs)] = pairs.tobytes()
         self._write_number(at, len(pairs) // 2)
-
-    def _write_held(self, row: int, which: int) -> None:
-        """Write one number of this worker's row anew."""
-        place = next(number for number, each in enumerate(self._held) if each == which)
-        if place < MAX_HELD:
-            self._write_number(self._row_at(row) + 8 + 16 * place + 8, self._held[which])
 
     def _take_row(self) -> int | None:
         """A row that no worker holds; it is this one's until its process ends."""

@@ -94,13 +94,13 @@ class WorkerState:
             if self._streams >= limit:
                 raise Unavailable(f"this proxy has {limit} streams already (max_streams); try again in a moment")
             self._streams += 1
-        self.memory.counters.count_under_way(STREAMS, 1)
+        self.memory.counters.acquire_slots(STREAMS, 1)
 
     def return_stream(self) -> None:
         """A stream has ended that `take_stream` let in."""
         with self._lock:
             self._streams -= 1
-        self.memory.counters.count_under_way(STREAMS, -1)
+        self.memory.counters.acquire_slots(STREAMS, -1)
 
     def current(self) -> Snapshot:
         """The snapshot for a request that begins now: what another worker has published is taken first."""

@@ -218,11 +218,12 @@ def test_before_anything_is_waited_for_it_is_said() -> None:
 def test_it_is_said_before_a_name_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
 
-    def look_up(*_: object, **__: object) -> None:
-        said.append("looked up")
+    def look_up(*_: object, flags: int) -> None:
+        if not flags:
+            said.append("looked up")
         raise OSError
 
-    monkeypatch.setattr("urllib3.util.connection.create_connection", look_up)
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
     with pytest.raises(UpstreamUnreachable):
         ModelServer(ServerOptions("http://model.invalid:1")).open(
             "GET", "/x", {}, waiting=Waiting(begins=lambda: said.append("waits"))

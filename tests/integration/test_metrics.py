@@ -20,7 +20,7 @@ from proxy.worker.metrics import STREAMS, RequestSample, count
 from proxy.worker.shared_counters import SIZE, SharedCounters
 fd = int(sys.argv[1])
 counters = SharedCounters(mmap.mmap(fd, SIZE), 0, fd)
-counters.count_under_way(STREAMS, 2)
+counters.acquire_slots(STREAMS, 2)
 times = EventTimes()
 times.gap.add(0.2)
 times.gap.add(0.3)

@@ -148,36 +148,36 @@ def test_what_a_dead_worker_had_under_way_is_not_counted(
 
 def test_what_has_no_limit_is_counted_though_others_hold_the_lock(counters: SharedCounters, worker: Worker) -> None:
     assert counters.acquire_slots("key a", 1, 9) and counters.acquire_slots("key b", 2, 9)
-    counters.count_under_way("streams", 1)
+    counters.acquire_slots("streams", 1)
     assert worker.do('counters.acquire_slots("key a", 1, 9) and counters._lock.__enter__()') == "None"
-    counters.count_under_way("streams", 2)
-    counters.count_under_way("streams", -1)
+    counters.acquire_slots("streams", 2)
+    counters.acquire_slots("streams", -1)
     assert worker.do("counters._lock.__exit__()") == "None"
     assert worker.do('[counters.held(name) for name in ("streams", "key a", "key b")]') == "[2, 2, 2]"
     # Its place in the row is another one now, and then it is nothing.
     assert counters.acquire_slots("key a", -1) and counters.acquire_slots("key c", 4, 9)
-    counters.count_under_way("streams", -1)
+    counters.acquire_slots("streams", -1)
     assert worker.do('[counters.held(name) for name in ("streams", "key a", "key b", "key c")]') == "[1, 1, 2, 4]"
-    counters.count_under_way("streams", -1)
+    counters.acquire_slots("streams", -1)
     assert counters.acquire_slots("key c", -1)
     assert worker.do('[counters.held(name) for name in ("streams", "key a", "key b", "key c")]') == "[0, 1, 2, 3]"
 
 
 def test_what_comes_last_into_a_row_is_counted(counters: SharedCounters, worker: Worker) -> None:
     assert all(counters.acquire_slots(f"key {number}", 1) for number in range(MAX_HELD - 1))
-    counters.count_under_way("streams", 1)
-    counters.count_under_way("streams", 1)
+    counters.acquire_slots("streams", 1)
+    counters.acquire_slots("streams", 1)
     assert worker.do('counters.held("streams")') == "2"
 
 
 def test_who_counts_without_a_lock_shows_no_number_that_never_was(counters: SharedCounters, worker: Worker) -> None:
-    counters.count_under_way("streams", 5)
+    counters.acquire_slots("streams", 5)
     end = threading.Event()
 
     def count() -> None:
         while not end.is_set():
-            counters.count_under_way("streams", 1)
-            counters.count_under_way("streams", -1)
+            counters.acquire_slots("streams", 1)
+            counters.acquire_slots("streams", -1)
 
     thread = threading.Thread(target=count)
     thread.start()
@@ -193,13 +193,13 @@ def test_a_worker_that_finds_its_row_late_has_all_in_it(
     counters: SharedCounters, worker: Worker, second: Worker
 ) -> None:
     assert worker.do(f"[counters._lock_row(row) for row in range({MAX_ROWS})] and 1") == "1"
-    counters.count_under_way("streams", 2)
-    counters.count_under_way("streams", 1)
+    counters.acquire_slots("streams", 2)
+    counters.acquire_slots("streams", 1)
     assert counters.held("streams") == 3 and second.do('counters.held("streams")') == "0"
     worker.kill()
     counters.add({"a": 1})
     assert second.do('counters.held("streams")') == "3"
-    counters.count_under_way("streams", 1)
+    counters.acquire_slots("streams", 1)
     assert second.do('counters.held("streams")') == "4"
 
 
@@ -207,7 +207,7 @@ def test_a_worker_that_finds_its_row_late_counts_in_it(counters: SharedCounters,
     assert worker.do(f"[counters._lock_row(row) for row in range({MAX_ROWS})] and 1") == "1"
     counters.add({"a": 1})
     worker.kill()
-    counters.count_under_way("streams", 1)
+    counters.acquire_slots("streams", 1)
     counters.add({"a": 2})
     assert counters.values() == {"a": 3} and counters._row is not None
     assert counters._values(counters._row)[0] == 2
@@ -226,7 +226,7 @@ def restless() -> Iterator[None]:
 def test_threads_that_count_without_a_limit_lose_nothing(counters: SharedCounters, worker: Worker) -> None:
     def count() -> None:
         for number in range(5000):
-            counters.count_under_way("streams", 1)
+            counters.acquire_slots("streams", 1)
             if number % 20 == 0:
                 counters.acquire_slots("key", 1)
                 counters.acquire_slots("key", -1)

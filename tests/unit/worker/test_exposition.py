@@ -31,9 +31,9 @@ def test_before_the_first_request_there_is_a_valid_answer(counters: SharedCounte
 
 
 def test_streams_that_are_under_way_are_shown(counters: SharedCounters) -> None:
-    counters.count_under_way(STREAMS, 3)
+    counters.acquire_slots(STREAMS, 3)
     assert value(samples(counters), "active_streams") == 3
-    counters.count_under_way(STREAMS, -3)
+    counters.acquire_slots(STREAMS, -3)
     assert value(samples(counters), "active_streams") == 0
 
 

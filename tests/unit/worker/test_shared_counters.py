@@ -104,8 +104,8 @@ def test_names_that_come_and_go_push_out_the_idle_ones_only() -> None:
 def test_what_finds_no_room_in_a_row_is_written_into_no_other() -> None:
     counters = alone()
     assert all(counters.acquire_slots(f"key {number}", 1) for number in range(MAX_HELD))
-    counters.count_under_way("streams", 1)
-    counters.count_under_way("streams", 1)
+    counters.acquire_slots("streams", 1)
+    counters.acquire_slots("streams", 1)
     assert counters.held("streams") == 2 and counters.held(f"key {MAX_HELD - 1}") == 1
     next_row = counters._row_at(1)
     assert bytes(counters._map[next_row : next_row + 64]) == bytes(64)
@@ -114,9 +114,9 @@ def test_what_finds_no_room_in_a_row_is_written_into_no_other() -> None:
 def test_what_is_given_back_too_often_is_nothing_and_harms_no_other_count() -> None:
     counters = alone()
     for _ in range(2):
-        counters.count_under_way("streams", -1)
+        counters.acquire_slots("streams", -1)
         assert counters.held("streams") == 0 and counters.acquire_slots("key", 1)
-    counters.count_under_way("streams", 1)
+    counters.acquire_slots("streams", 1)
     assert counters.held("streams") == 1 and counters.held("key") == 2
 
 
