@@ -1,8 +1,7 @@
 # make demo    agents' requests without and with the proxy, in front of a real model server
 # make test    everything that must hold: ruff, mypy, pytest
 #              on Python 3.11, and on 3.12 and 3.13 where they are installed
-# make quick   ruff, types and the unit tests of what changed
-# make check   one Python, all tests but the long ones
+# make quick   ruff, mypy and the tests not marked slow
 # make lint    ruff, mypy and the direction of imports alone
 # make bench   the benchmarks, about twenty minutes
 # make faults  all that goes wrong at the model server, at the client and around the proxy: the long ones too
@@ -47,8 +46,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # That the benchmarks run is a test like others; what they measure counts where they have the machine to themselves.
 ALL := -m 'not heavy'
-SHORT := -m 'not benchmarks and not heavy and not long'
-EACH := -m 'not benchmarks and not heavy and not long and not once'
+QUICK := -m 'not benchmarks and not heavy and not slow'
+EACH := -m 'not benchmarks and not heavy and not slow and not once'
 # Where another Python can make a difference: its JSON, literals, patterns, sockets, threads and processes. What is made
 # of them, engine, dialects and formats, is the same; the corpus and the recordings go through all of it.
 RUNNING := app client client_socket cli end_to_end gunicorn_conf healing passthrough pump reload responses_store \
@@ -62,7 +61,7 @@ CORES := $(shell nproc 2>/dev/null || echo 2)
 BY_FILE := --maxprocesses 5 --dist loadfile --no-loadscope-reorder
 TOGETHER := --numprocesses $(shell expr $(CORES) + 2) $(BY_FILE)
 
-.PHONY: demo test all quick check short others lint bench faults soak agents vllm docs package clean deploy rollback deploy-test cluster-test lock audit
+.PHONY: demo test all quick others lint bench faults soak agents vllm docs package clean deploy rollback deploy-test cluster-test lock audit
 
 demo: .venv/demo.stamp
 	$(BIN)/python -m tests.demo
@@ -75,15 +74,9 @@ all: .venv/collected.stamp
 	$(BIN)/python -m pytest $(ALL) $(TOGETHER)
 
 quick: .venv/test.stamp
-	@files=$$($(BIN)/python -m tests.changed --python); [ -z "$$files" ] || $(BIN)/python -m ruff check $$files
+	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
-	$(BIN)/python -m pytest -q -x $(SHORT) $(TOGETHER) $$($(BIN)/python -m tests.changed)
-
-check: .venv/test.stamp
-	$(MAKE) --no-print-directory --jobs 2 lint short
-
-short: .venv/collected.stamp
-	$(BIN)/python -m pytest -q $(SHORT) $(TOGETHER)
+	$(BIN)/python -m pytest -q $(QUICK) $(TOGETHER)
 
 # Each version once; a name that does not run (a shim of pyenv's) is none. They run beside each other and, in a process
 # each, beside the tests that wait, and each is told when it is at its end. Assertions stay as they are: to make each tell

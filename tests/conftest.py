@@ -26,7 +26,6 @@ from proxy.config.api_keys import Keys
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.web.app import make_app
-from tests import long
 from tests.real.llama import LlamaServer
 from tests.real.processes import ROOT, answers, free_port
 from tests.support import fork_server
@@ -46,11 +45,8 @@ _SETTINGS_OF_THE_MACHINE = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Processes take files of tests in the order of the folders, but for one; the long tests are marked."""
+    """Run the files in the order of their folders, but the longest one first."""
     items.sort(key=lambda item: not item.path.is_relative_to(FIRST))
-    for item in items:
-        if item.nodeid.partition("[")[0] in long.names():
-            item.add_marker("long")
 
 
 def pytest_collection_finish() -> None:

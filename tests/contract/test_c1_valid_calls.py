@@ -105,6 +105,7 @@ def check(schema: dict[str, Any], cut: list[str], way: str) -> None:
     assert {repair.id for repair in engine.audit} <= ({"text_call", "finish"} if way == "in text" else set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_each_call_of_the_corpus_leaves_as_it_came(way: str) -> None:
     rng = random.Random(4)

@@ -88,6 +88,7 @@ def test_prose_that_mentions_markers_hardly_waits(row: Row) -> None:
         assert fed - let_go <= MAX_WAITING
 
 
+@pytest.mark.slow
 @each_case("row", ROWS, ids=row_id)
 def test_what_is_no_call_passes_the_engine_unchanged(row: Row) -> None:
     """C1, C4: the client has the text that the server sent, no call, and the finish as it was."""

@@ -191,6 +191,7 @@ def comparable(name: str, arguments: object) -> tuple[str, str]:
 QUIET = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", RENDERERS)
 @settings(max_examples=10, derandomize=True, suppress_health_check=QUIET)
 @given(request_=requests(), lead=st.sampled_from(LEADS), rng=st.randoms(use_true_random=False))

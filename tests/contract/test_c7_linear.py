@@ -436,11 +436,13 @@ PLACED = (
 FILLERS = (" ", "\n", " \n", "a", "é", "🙂", "\\", ">", "```\n", "[TOOL_CALLS]now")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fragment", [*dict.fromkeys([*OPENERS, *CLOSERS, *END_OF_TURN, *FRAGMENTS])], ids=repr)
 def test_a_fragment_again_and_again(fragment: str) -> None:
     assert_linear(FRAMES["text"], fragment)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("fragment", ["[TOOL_CALLS][", "<tool_call>[", '<tool_call>{"name": '])
 def test_a_text_without_a_line_end_is_not_gone_over_to_its_end_from_each_opener(fragment: str, cut: int) -> None:
@@ -448,6 +450,7 @@ def test_a_text_without_a_line_end_is_not_gone_over_to_its_end_from_each_opener(
     assert steps(text, cut, EACH * len(text)) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frame", FRAMES)
 @pytest.mark.parametrize("filler", FILLERS, ids=repr)
 def test_much_of_the_same_in_a_value(frame: str, filler: str) -> None:
@@ -455,6 +458,7 @@ def test_much_of_the_same_in_a_value(frame: str, filler: str) -> None:
     assert_linear(FRAMES[frame], filler)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frame, fragment", PLACED)
 def test_a_fragment_in_its_place(frame: str, fragment: str) -> None:
     # What goes over a text again does so with each piece.

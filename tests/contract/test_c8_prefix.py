@@ -223,6 +223,7 @@ def test_the_same_request_goes_up_as_the_same_bytes_whatever_came_between() -> N
         assert body == before
 
 
+@pytest.mark.slow
 def test_another_process_with_another_seed_of_hashes_sends_the_same_bytes() -> None:
     """Every worker, and each host beside it."""
     code = "from tests.contract.test_c8_prefix import digest; print(digest())"

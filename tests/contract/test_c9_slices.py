@@ -191,6 +191,7 @@ PATIENT = settings(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", DAMAGE)
 @PATIENT
 @given(data=st.data(), seed=st.integers(0, 10_000), more=st.sampled_from(sorted(DAMAGE)), stopped=st.booleans())

@@ -97,6 +97,7 @@ def is_refused(name: str, text: str) -> bool:
     return (got.text, got.calls) == (f"{name}{text}", [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inner", INNER)
 def test_marks_without_a_backslash_are_the_strings_own(inner: str) -> None:
     for name, values in (
@@ -143,6 +144,7 @@ def test_what_can_be_read_in_two_ways_is_refused(name: str, text: str) -> None:
 LOOKS_LIKE_AN_END = ('",}', '", }', '",\n}\n', '" } ', '"},', '", }{', '"}]')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", LOOKS_LIKE_AN_END)
 @pytest.mark.parametrize("behind", [" -l", ' | wc "-l', "} c"])
 def test_what_looks_like_the_end_of_an_object_is_none_if_a_string_goes_on_behind_it(end: str, behind: str) -> None:

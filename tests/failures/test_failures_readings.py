@@ -35,6 +35,7 @@ STRING_PLACES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [*OBJECTS, *ARRAYS])
 @pytest.mark.parametrize(("name", "before", "behind"), STRING_PLACES)
 def test_nothing_that_stands_for_a_string_is_closed(name: str, before: str, behind: str, value: str) -> None:
@@ -108,6 +109,7 @@ NUMBERS: ToolSet = offered(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "nan", "inf", "-inf"])
 @pytest.mark.parametrize("key", ["text", "ratio", "maybe", "free", "rows"])
 def test_a_word_that_is_no_number_in_json_leaves_no_reading(key: str, word: str) -> None:
@@ -191,6 +193,7 @@ WINDOWS = (
 COMMANDS = ('dir "{}"', '"{}"', 'copy "a b" {} /y', 'type "{}" > "x y"')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", WINDOWS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_path_with_single_backslashes_in_a_string_without_any_leaves_no_reading(command: str, path: str) -> None:

@@ -144,6 +144,7 @@ def calls_in(message: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(block["name"], block["input"]) for block in message["content"] if block["type"] == "tool_use"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", test_recordings.STREAMS)
 def test_a_recorded_chat_stream_leaves_as_one_of_the_api(name: str) -> None:
     """F93: strictly, with the calls and the words that a chat client has, the same at every cut."""

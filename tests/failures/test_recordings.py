@@ -175,6 +175,7 @@ def quiet(event: sse.ServerSentEvent) -> bool:
     return not any(choice["delta"].get("tool_calls") for choice in body.get("choices") or [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STREAMS)
 def test_every_cut_of_a_recorded_stream_gives_the_same_bytes(name: str) -> None:
     data = (FOLDER / name).read_bytes()

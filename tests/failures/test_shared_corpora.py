@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,11 +65,6 @@ def test_the_corpora_are_here() -> None:
     assert ROWS, f"no corpora in {FOLDER}: set {VARIABLE} to the folder that holds `corpora/*.jsonl`"
     assert [id for id, count in Counter(row["id"] for row in ROWS).items() if count > 1] == []
     assert EXCEPTIONS.keys() <= {row["id"] for row in ROWS}
-
-
-def test_the_documentation_lists_the_exceptions() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "formats.md").read_text("utf-8")
-    assert {*re.findall(r"`(llamacpp-[0-9]+)`", text)} == EXCEPTIONS.keys()
 
 
 @each_case("row", WITH_TOOLS)

@@ -29,6 +29,7 @@ def _there() -> None:
     pytest.skip(f"there are no templates in {FOLDER}")
 
 
+@pytest.mark.slow
 def test_nearly_every_try_arrives_with_nothing_lost() -> None:
     found = [*tries(through)]
     assert share(found) >= LEAST

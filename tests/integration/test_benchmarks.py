@@ -28,6 +28,7 @@ from benchmarks.write_call import ROWS
 from tests.real.processes import ROOT
 
 
+@pytest.mark.slow
 @pytest.mark.benchmarks
 def test_one_run_measures_direct_nginx_and_proxy() -> None:
     """Every answer through every target was right, and each of the figures is there."""
@@ -404,6 +405,7 @@ def test_the_scanner_is_measured_with_every_text() -> None:
     assert all(bound.what in done.stdout for bound in BOUNDS)
 
 
+@pytest.mark.slow
 @pytest.mark.benchmarks
 def test_hostile_text_is_measured_by_kind() -> None:
     """None of it holds a call, and each kind has its speed."""

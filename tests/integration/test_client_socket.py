@@ -145,6 +145,7 @@ def test_a_client_that_takes_slowly_is_not_one_that_takes_nothing() -> None:
         assert bytes(came) == data and given_back
 
 
+@pytest.mark.slow
 def test_a_client_that_takes_a_little_each_time_is_served_for_as_long_as_it_does() -> None:
     """Its kernel tells of room in steps of half its buffer: with a tiny one they are small."""
     idle = 3.0

@@ -254,6 +254,7 @@ class TestProcesses:
 class TestThroughTheProxy:
     """The whole demo, as `make demo` runs it."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("upstream", ["real", "replay"])
     def test_every_agent_gets_what_its_model_meant(self, upstream: str) -> None:
         """It ends well and in time, and names the server it stands on."""

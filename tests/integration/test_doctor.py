@@ -22,7 +22,6 @@ from proxy.doctor.syntaxes import SYNTAXES
 from proxy.doctor.table import PROBES
 from proxy.upstream.client import ModelServer as Upstream
 from proxy.upstream.client import ServerOptions
-from tests.real.processes import ROOT
 from tests.support.model_server import Behaviour, Message, ModelServer, Refused, Result, ordinary, refusal
 from tests.support.scripted import DONE, PATIENCE
 from tests.support.worker_state import read_rules
@@ -485,6 +484,7 @@ CASES: Mapping[str, Case] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_found_is_what_is_there(name: str) -> None:
     chosen = CASES[name]
@@ -698,14 +698,6 @@ def test_what_comes_behind_the_end_of_the_time_is_not_examined() -> None:
     assert f"\nthe time was over: {report.unexamined} probes were not made; --minutes N gives it longer\n" in text
     assert as_json(report)["syntaxes"] == {} and "in each syntax:" not in text
     assert "the rules need no entry" not in text and as_json(report)["unexamined"] == len(PROBES) - 3
-
-
-def test_the_page_names_every_probe() -> None:
-    """docs/doctor.md says how each one looks; the shapes of conversations share a line."""
-    page = (ROOT / "docs/doctor.md").read_text("utf-8")
-    titles = [probe.title for probe in PROBES if not probe.id.startswith("template_")]
-    assert [title for title in (*titles, "the template: a developer message") if f"| {title} |" not in page] == []
-    assert len(PROBES) - len(titles) == 11, "the page says how many shapes there are"
 
 
 # What is said of a server without a fault; of the shapes of conversations all but the arguments that are no JSON.

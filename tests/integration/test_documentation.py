@@ -62,6 +62,7 @@ def test_the_site_builds_strictly(tmp_path: Path, made: dict[str, str]) -> None:
     assert "vllm-tool-proxy launch claude" in unescape(re.sub(r"<[^>]+>", "", first))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("link", "word"),
     [

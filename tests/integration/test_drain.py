@@ -76,6 +76,7 @@ def serving(stack: ExitStack, *scripts: list[Action]) -> Upstream:
     return upstream
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda each: each.name)
 def test_streams_that_still_run_end_in_their_dialects_error(proxy: Start, number: signal.Signals) -> None:
     """In each dialect, in the middle of a text and of a call: four of one worker."""
@@ -117,6 +118,7 @@ def test_a_stream_that_ends_in_time_is_not_touched(proxy: Start) -> None:
         assert data.endswith(DONE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [CHAT, MESSAGES])
 def test_an_answer_that_is_waited_for_is_refused_with_a_status(proxy: Start, path: str) -> None:
     gate = Gate()

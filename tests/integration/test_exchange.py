@@ -101,6 +101,7 @@ def ending() -> Script:
     return [chunked(finish()), chunked(DONE), LAST]
 
 
+@pytest.mark.slow
 def test_the_first_text_is_not_delayed(inside: Inside) -> None:
     """It is there before the model server says more; how soon is for the benchmarks to say."""
     with Upstream() as server:

@@ -323,6 +323,7 @@ def judge_broken(given: Answer, status: int = 502) -> Told:
     return told
 
 
+@pytest.mark.slow
 @EACH
 @table(MOMENTS)
 def test_u10_it_stalls(hasty: Bench, dialect: Dialect, fault: tuple[Faulty, bool]) -> None:
@@ -796,6 +797,7 @@ def test_k2_it_does_not_read(benches: Benches, dialect: Dialect, streamed: bool)
     assert most - before < (40e6 if streamed else 300e6)
 
 
+@pytest.mark.slow
 @EACH
 @table(HALVES)
 def test_k3_what_is_never_finished_holds_up_nobody(benches: Benches, dialect: Dialect, fault: bytes) -> None:
@@ -1037,6 +1039,7 @@ def test_k5_a_call_that_is_hard_to_read(usual: Bench, dialect: Dialect, streamed
         assert len(told.whole_calls) == len(told.calls) and told.finish == ("calls" if told.calls else "stop")
 
 
+@pytest.mark.slow
 @EACH
 @table({name: half for name, half in HALVES.items() if b"\r\n\r\n" in half})
 def test_k6_its_body_does_not_come(benches: Benches, dialect: Dialect, fault: bytes) -> None:
@@ -1076,6 +1079,7 @@ def test_k7_it_is_a_web_page(usual: Bench, dialect: Dialect, streamed: bool, fau
 # Around the proxy.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "numbers",
     [
@@ -1129,6 +1133,7 @@ def test_p1_its_worker_is_killed(proxy: Start) -> None:
         assert bench.proxy.health()["worker"] != worker and serves(bench)
 
 
+@pytest.mark.slow
 def test_p2_broken_code_or_rules_are_found_before_a_reload_and_broken_rules_stop_nobody(tmp_path: Path) -> None:
     folder, rules = tmp_path / "release", tmp_path / "rules.yaml"
     shutil.copytree(ROOT / "proxy", folder / "proxy", ignore=shutil.ignore_patterns("__pycache__"))
@@ -1150,6 +1155,7 @@ def test_p2_broken_code_or_rules_are_found_before_a_reload_and_broken_rules_stop
         assert bench.proxy.health()["worker"] == health["worker"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["full", "closed", "nobody reads"])
 def test_p3_its_log_cannot_be_written(kind: str) -> None:
     with ExitStack() as stack:
@@ -1204,6 +1210,7 @@ def test_p4_1000_idle_streams(proxy: Start, dialect: Dialect) -> None:
     assert rss <= 150e6 and first < PATIENCE
 
 
+@pytest.mark.slow
 @EACH
 @MODES
 def test_p5_all_threads_are_busy(benches: Benches, dialect: Dialect, streamed: bool) -> None:

@@ -53,6 +53,7 @@ def in_translations(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | N
     return [(each.calls, each.text, each.finish) for each in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dress", DRESSES)
 @pytest.mark.parametrize("form", FORMS)
 def test_each_form_as_the_whole_reply_is_its_call_in_both_fronts(form: str, dress: str) -> None:
@@ -170,6 +171,7 @@ def test_forms_of_other_suites_are_their_calls_in_both_fronts(name: str) -> None
         assert (seen[0], seen[1].strip(), seen[2]) == (calls, left, "tool_calls")
 
 
+@pytest.mark.slow
 @each_case("row", corpus.ROWS, ids=[row["id"] for row in corpus.ROWS])
 def test_each_reply_of_the_corpus_is_in_all_dialects_what_it_is_in_chat(row: corpus.Row) -> None:
     """Streamed and whole; `streamed` and `whole` compare them, and read strictly."""

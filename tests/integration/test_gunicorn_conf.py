@@ -144,6 +144,7 @@ def spent(process: subprocess.Popen[str]) -> float:
     return sum(sum(each.cpu_times()[:2]) for each in family)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HT"], ids=["first", "later"])
 @pytest.mark.parametrize("gone", [True, False])
 def test_the_end_of_a_client_in_the_middle_of_a_head_costs_nothing(tmp_path: Path, sent: bytes, gone: bool) -> None:
@@ -289,6 +290,7 @@ def test_a_client_that_still_sends_gets_its_answer_to_the_end(tmp_path: Path) ->
         assert answer.endswith(b"[30, 30]\r\n0\r\n\r\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
 def test_silent_and_kept_connections_do_not_hold_up_the_end(tmp_path: Path, number: signal.Signals) -> None:
     with ExitStack() as stack:

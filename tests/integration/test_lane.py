@@ -172,6 +172,7 @@ LIES: dict[str, list[Action]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*HONEST, *OTHERS, *LIES])
 def test_the_same_leaves_with_and_without_a_lane(inside: Inside, name: str) -> None:
     script = {**HONEST, **OTHERS, **LIES}[name]

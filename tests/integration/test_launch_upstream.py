@@ -164,6 +164,7 @@ def test_an_order_to_end_ends_the_agent_and_the_proxy(server: Upstream, home: Pa
     assert not answers(f"{url}/health")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_an_order_to_end_before_the_agent_is_there_leaves_no_proxy(home: Path, number: signal.Signals) -> None:
     """The proxy asks its model server, which says nothing, so that the agent is not started yet."""

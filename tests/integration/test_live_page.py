@@ -609,6 +609,7 @@ def is_turned_off(page: Page) -> None:
     page.worker.snapshot = dataclasses.replace(snapshot, settings=dataclasses.replace(snapshot.settings, no_ui=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", [leaves, has_another_key, is_turned_off])
 def test_an_open_page_is_told_no_more_once_it_may_not_look(server: Upstream, changed: Callable[[Page], None]) -> None:
     with live_page(server.url, keys=admin("secret")) as page:

@@ -104,6 +104,7 @@ def test_a_repair_is_shown_before_and_after_with_what_differs_marked(page: Page)
     expect(number.first.locator(".sides pre")).to_have_count(2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "parts"),
     [
@@ -150,6 +151,7 @@ def test_a_request_is_saved_as_a_capture(page: Page, tmp_path: Path) -> None:
     assert b"notes.md" in captured.body and captured.complete
 
 
+@pytest.mark.slow
 def test_it_is_told_of_what_happens_while_it_is_open(chromium: Browser, tmp_path: Path) -> None:
     with site(tmp_path) as one, opened(chromium, one.url) as page:
         expect(page.locator("#requests-empty")).to_be_visible()
@@ -171,6 +173,7 @@ def test_it_is_told_of_what_happens_while_it_is_open(chromium: Browser, tmp_path
         expect(page.locator("#story-body summary")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_what_another_ring_had_goes_with_it(chromium: Browser, tmp_path: Path) -> None:
     """The ring of a single worker is in its memory."""
     with site(tmp_path) as one, opened(chromium, one.url) as page:
@@ -186,6 +189,7 @@ def test_what_another_ring_had_goes_with_it(chromium: Browser, tmp_path: Path) -
         expect(page.locator("#connection")).to_have_text("connected")
 
 
+@pytest.mark.slow
 def test_what_was_open_and_focused_stays_so_when_something_comes(chromium: Browser, tmp_path: Path) -> None:
     with site(tmp_path) as one:
         one.play(said("a"), said("b"))
@@ -220,6 +224,7 @@ def test_all_of_it_can_be_used_by_the_keyboard(page: Page) -> None:
     expect(button).to_be_focused()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_at_each_width_nothing_is_cut_off(chromium: Browser, shown: Site, width: int) -> None:
     with opened(chromium, shown.url, width=width) as page:
@@ -233,6 +238,7 @@ def test_at_each_width_nothing_is_cut_off(chromium: Browser, shown: Site, width:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [320, 1280])
 def test_axe_finds_nothing_serious(chromium: Browser, shown: Site, dark: bool, width: int) -> None:
@@ -283,6 +289,7 @@ def harmful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield one
 
 
+@pytest.mark.slow
 def test_what_a_model_or_a_client_writes_does_nothing(chromium: Browser, harmful: Site) -> None:
     with opened(chromium, "about:blank") as page:
         complaints = watched(page, harmful.url)
@@ -353,6 +360,7 @@ def test_its_policy_lets_no_script_run_that_is_not_its_own(page: Page) -> None:
 # Signing in.
 
 
+@pytest.mark.slow
 def test_with_a_key_a_browser_signs_in_and_out(chromium: Browser, tmp_path: Path) -> None:
     (tmp_path / "key").write_text(KEY)
     with site(tmp_path, "--admin-key-file", str(tmp_path / "key")) as one, opened(chromium, one.url) as page:
@@ -378,6 +386,7 @@ def test_with_a_key_a_browser_signs_in_and_out(chromium: Browser, tmp_path: Path
         assert page.context.cookies() == []
 
 
+@pytest.mark.slow
 def test_another_sites_page_can_do_nothing_with_the_cookie(chromium: Browser, tmp_path: Path) -> None:
     """A page on another port of this machine, which is the same site to a browser: the cookie would go with it."""
     (tmp_path / "key").write_text(KEY)

@@ -123,6 +123,7 @@ def test_a_page_shows_what_all_workers_do(
     assert (tmp_path / FILE_NAME).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_the_page_works_again_after_its_file_has_broken(
     proxy: Start, server: Upstream, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -156,6 +157,7 @@ def shown(proxy: Proxy, clients: Clients, is_there: Callable[[dict[str, Any]], b
         assert time.monotonic() < deadline, told
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_an_open_page_holds_up_no_worker_that_ends(
     proxy: Start, server: Upstream, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -121,6 +121,7 @@ def serving(
         stop(process)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("close", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)], ids=str)
 def test_with_closed_standard_streams_it_serves(close: tuple[int, ...]) -> None:
     with serving(stderr=subprocess.DEVNULL, close=close) as (process, port):
@@ -140,6 +141,7 @@ def ask_often(port: int, count: int) -> None:
             assert client.getresponse().read()
 
 
+@pytest.mark.slow
 def test_a_log_that_nobody_reads_stops_neither_requests_nor_a_reload_nor_the_end() -> None:
     with pipe() as (_, write), serving(stderr=write) as (process, port):
         ask_often(port, 50)
@@ -164,6 +166,7 @@ def fill(write: int) -> None:
     os.set_blocking(write, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("warns", [True, False])
 def test_with_a_pipe_that_is_full_before_it_begins_it_serves(tmp_path: Path, warns: bool) -> None:
     """The command's own warnings, gunicorn's first line and all others are lost."""
@@ -199,6 +202,7 @@ def test_what_is_said_before_it_becomes_gunicorn_is_not_lost() -> None:
     assert b"cannot be reached" in said.partition(b"Starting gunicorn")[0]
 
 
+@pytest.mark.slow
 def test_lines_that_were_lost_before_a_reload_are_told_behind_it() -> None:
     with pipe() as (end, write), serving(stderr=write) as (process, port):
         ask_often(port, 1500)
@@ -222,6 +226,7 @@ def test_lines_that_were_lost_before_a_reload_are_told_behind_it() -> None:
         process.send_signal(signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_lines_that_were_lost_are_counted_and_told() -> None:
     with pipe() as (end, write), serving(stderr=write) as (process, port):
         ask_often(port, 1500)

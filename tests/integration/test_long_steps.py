@@ -128,17 +128,20 @@ def gap_beside_requests(proxy: Start) -> tuple[float, float]:
         return readers.longest_gap(), took
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [unescaped, unclosed, hermes, hermes_at_once, openers])
 def test_no_stream_waits_for_anothers_100_kilobytes(proxy: Start, kind: Callable[[int], list[bytes]]) -> None:
     script = written(kind(100_000))
     assert is_short(lambda: gap_beside(proxy, script))
 
 
+@pytest.mark.slow
 def test_no_stream_waits_for_the_repair_of_a_megabyte(proxy: Start) -> None:
     script = written(unescaped(1_000_000))
     assert is_short(lambda: gap_beside(proxy, script))
 
 
+@pytest.mark.slow
 def test_no_stream_waits_for_50_requests_that_come_at_once(proxy: Start) -> None:
     assert is_short(lambda: gap_beside_requests(proxy))
 

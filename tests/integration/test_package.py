@@ -62,6 +62,7 @@ def package_files() -> set[str]:
     return {path.relative_to(ROOT).as_posix() for path in files}
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_every_file_of_the_package_and_no_other(built: Built) -> None:
     """Data too: rules, assets of pages, texts of agents."""
     with zipfile.ZipFile(built.wheel) as wheel:
@@ -101,6 +102,7 @@ def test_a_step_that_fails_is_told(tmp_path: Path) -> None:
         check(Built(broken, broken), tmp_path)
 
 
+@pytest.mark.slow
 def test_the_installed_command_says_its_version(commands: Path, tmp_path: Path) -> None:
     assert ended(commands, tmp_path, "--version").stdout == f"{NAME} {__version__}\n"
 

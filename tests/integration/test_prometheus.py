@@ -85,6 +85,7 @@ def test_promtool_takes_the_alerts_and_their_tests() -> None:
     assert promtool("test", "rules", "alerts_test.yaml")[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [rule["alert"] for rule in alerts()])
 def test_each_alert_has_a_test_that_sees_it_gone(name: str, tmp_path: Path) -> None:
     """An alert that never fires, and one that always does, each fail the tests of the alerts."""
@@ -204,6 +205,7 @@ def requests_of_all_kinds(proxy: Proxy, server: Upstream) -> None:
     assert proxy.idle()
 
 
+@pytest.mark.slow
 def test_each_panel_has_data_in_a_real_prometheus(
     served_by_all_kinds: tuple[Proxy, Upstream], tmp_path: Path
 ) -> None:

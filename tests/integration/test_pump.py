@@ -134,6 +134,7 @@ def test_a_client_of_http_1_0_gets_the_stream_unframed_and_the_end_by_the_close(
     assert b"chunked" not in top and rest == ROLE + text("So") + finish() + DONE
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_client_that_stops_reading_is_no_matter_to_200_that_read(proxy: Start) -> None:
     """Its upstream is not read while it takes nothing (how long it may: tests/integration/test_slow_clients.py)."""
@@ -256,6 +257,7 @@ class BlackHole:
         self.end()
 
 
+@pytest.mark.slow
 def test_a_second_try_that_nobody_takes_is_no_matter_to_50_streams(proxy: Start, tmp_path: Path) -> None:
     """The heartbeat has gone out, so the stream is the pump's when the server refuses it."""
     rules = tmp_path / "rules.yaml"
@@ -286,6 +288,7 @@ def test_a_second_try_that_nobody_takes_is_waited_for_no_longer_than_any(proxy: 
         assert b"connect_timeout" in data and DONE not in data
 
 
+@pytest.mark.slow
 def test_a_locked_audit_file_is_no_matter_to_50_streams(proxy: Start, tmp_path: Path) -> None:
     """Each of 70 replies waits a second to write its repairs."""
     audit = tmp_path / "audit.jsonl"
@@ -308,6 +311,7 @@ def test_a_locked_audit_file_is_no_matter_to_50_streams(proxy: Start, tmp_path: 
         until(lambda: front.health()["active_requests"] == 50)
 
 
+@pytest.mark.slow
 def test_a_locked_store_is_no_matter_to_50_streams(proxy: Start, tmp_path: Path) -> None:
     """Each of 14 responses waits five seconds to be kept, and then has failed."""
     kept = tmp_path / "kept.db"
@@ -328,6 +332,7 @@ def test_a_locked_store_is_no_matter_to_50_streams(proxy: Start, tmp_path: Path)
             assert all(b"response.failed" in each.data for each in responses)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_2000_streams_opened_and_closed_in_random_order_leave_no_descriptor(proxy: Start) -> None:
     moments = random.Random(7)

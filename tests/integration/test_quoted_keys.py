@@ -185,6 +185,7 @@ def case(inside: Inside, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Ca
     return Case(inside, caplog, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("observe", [False, True], ids=["", "observe"])
 @pytest.mark.parametrize("script", ERRORS.values(), ids=ERRORS)
 @pytest.mark.parametrize("way", PATHS.values(), ids=PATHS)
@@ -271,6 +272,7 @@ PASSED_ERRORS = {
 ERROR_BODIES = pytest.mark.parametrize("data", PASSED_ERRORS.values(), ids=PASSED_ERRORS)
 
 
+@pytest.mark.slow
 @EACH_FORM
 @WAYS
 @ERROR_BODIES
@@ -288,6 +290,7 @@ PASSED_ANSWERS = {
 }
 
 
+@pytest.mark.slow
 @EACH_FORM
 @WAYS
 @pytest.mark.parametrize("data", PASSED_ANSWERS.values(), ids=PASSED_ANSWERS)
@@ -312,6 +315,7 @@ PASSED_EVENTS = {
 }
 
 
+@pytest.mark.slow
 @EACH_FORM
 @WAYS
 @pytest.mark.parametrize("odd", PASSED_EVENTS.values(), ids=PASSED_EVENTS)
@@ -331,6 +335,7 @@ PASSED_CHUNKS = {
 }
 
 
+@pytest.mark.slow
 @EACH_FORM
 @WAYS
 @pytest.mark.parametrize("said", PASSED_CHUNKS.values(), ids=PASSED_CHUNKS)
@@ -374,6 +379,7 @@ def with_key(data: bytes, form: str) -> bytes:
     return data.replace(b"KEY", form.encode())
 
 
+@pytest.mark.slow
 @EACH_FORM
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
@@ -388,6 +394,7 @@ def test_no_part_of_it_gets_out_of_any_event(
     assert response.status_code == 200 and b"So. " in response.data
 
 
+@pytest.mark.slow
 @EACH_FORM
 @pytest.mark.parametrize("said", SAID.values(), ids=SAID)
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
@@ -527,6 +534,7 @@ def test_what_comes_in_parts_is_cleaned_as_if_it_came_at_once(shape: Callable[[r
         assert found == redact(data, (KEY,)) and len(found) == len(data)
 
 
+@pytest.mark.slow
 def test_what_waits_of_parts_is_bounded() -> None:
     redactor, given = Redactor((KEY,)), 0
     for _ in range(300):
@@ -594,6 +602,7 @@ def unclosed(said: str, content: str = "a") -> bytes:
 REFUSAL = {"message": f'no {KEY}: "auto" tool choice requires --enable-auto-tool-choice', "type": "x", "code": 400}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [KEY, FORMS["some"], FORMS["all"]], ids=["plain", "some", "all"])
 @pytest.mark.parametrize("lines", ["text", "json"])
 def test_no_part_of_it_gets_into_what_a_running_proxy_writes(

@@ -215,6 +215,7 @@ def test_200_streams_go_on_with_what_they_began_with_while_rules_and_upstream_ch
         assert server.settled()
 
 
+@pytest.mark.slow
 def test_a_storm_of_reloads_from_8_threads_stops_nobody(two: Make) -> None:
     with Upstream(*[[answer(completion("a"))]] * 2000) as server:
         storm = two(server.url)
@@ -257,6 +258,7 @@ def test_the_successor_of_a_killed_worker_has_the_published_rules_and_not_the_fi
     assert {(health["max_tool_calls"], health["rules_error"]) for health in healths.values()} == {(2, None)}
 
 
+@pytest.mark.slow
 def test_a_hang_up_with_a_bad_file_brings_new_workers_with_the_rules_that_were_in_force(idle: Two) -> None:
     idle.says(2)
     assert idle.reload() == 200

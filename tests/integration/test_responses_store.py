@@ -175,6 +175,7 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
+@pytest.mark.slow
 def test_a_restart_keeps_it_and_two_workers_share_it(tmp_path: Path, stack: ExitStack) -> None:
     """Each worker has each response, and so has the next process."""
     flags = ("--workers", "2", "--store", str(tmp_path / "kept.db"))

@@ -83,6 +83,7 @@ def test_a_reload_takes_the_file_and_forgets_what_was_learnt_of_the_upstream(rul
     assert before.settings.heartbeat == 10.0 and before.parses("tiny")
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.usefixtures("master")
 def test_a_storm_of_reloads_ends_with_all_workers_at_what_the_file_said_last(rules: Path) -> None:

@@ -583,6 +583,7 @@ def test_a_format_that_says_types_writes_the_wrong_one_where_it_is_broken() -> N
 # The run.
 
 
+@pytest.mark.slow
 def test_a_run_counts_every_case_by_break_and_by_family(smoke: Any) -> None:
     assert smoke.total.verdicts.total() == SMOKE
     assert sum(count.verdicts.total() for count in smoke.breaks.values()) == SMOKE

@@ -107,6 +107,7 @@ def test_the_first_screen_says_that_the_agent_must_be_installed_and_how() -> Non
     assert f"`npm install -g {agent.package}@{agent.version}`" in screen
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_not_installed_is_told_with_the_line_that_installs_it(reader: Newcomer) -> None:
     agent = SETUPS["cline"]
     ended = reader.types(walks(README)["commands"][2].replace("claude", agent.name))
@@ -147,6 +148,7 @@ def test_the_launched_agent_has_its_model_call_a_tool(reader: Newcomer) -> None:
     assert (launched.status, launched.out) == (0, f"claude {CALLED}\n"), launched
 
 
+@pytest.mark.slow
 def test_a_proxy_that_stays_serves_more_than_one_agent(reader: Newcomer) -> None:
     serve, ready, setup = walks(README)["service"]
     assert serve.startswith("vllm-tool-proxy serve ")
@@ -177,6 +179,7 @@ WRITES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", [name for name in walks(SERVERS) if name != "vllm"])
 def test_the_quick_start_of_each_server(reader: Newcomer, server: str) -> None:
     """But for the URL, the server is llama.cpp for all of them: what it takes of each is another test's."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -76,18 +75,6 @@ def test_files_are_below_the_home_or_where_the_agents_own_variable_says(agent: A
         assert re.fullmatch(r"/home/u/\.[\w./-]+", file.path)
     if agent.name != "qwen":
         assert all(file.path.startswith("/else/where/") for file in other.files)
-
-
-@EVERY
-def test_the_page_says_of_each_what_is_written_and_where_it_is_from(agent: Agent) -> None:
-    page = (Path(__file__).parents[3] / "docs/agents.md").read_text(encoding="utf-8")
-    (line,) = (line for line in page.splitlines() if line.startswith(f"| `{agent.name}` | "))
-    configuration = agent.configure(replace(VALUES, home="~"))
-    for path in (*(file.path for file in configuration.files), configuration.written):
-        assert path in line
-    documented = f"; {agent.source.replace('https://', '')}, {agent.date} |"
-    word = "run in the tests" if agent.tested else "not run here"
-    assert (f"| run here, {agent.version} |" if agent.run_here else word + documented) in line
 
 
 def test_a_model_that_takes_pictures_is_told_so() -> None:

@@ -244,6 +244,7 @@ def test_twice_the_text_takes_about_twice_the_steps(unit: str, start: str) -> No
         assert twice < 3 * once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS, ids=repr)
 def test_a_long_text_is_read_or_refused(unit: str) -> None:
     """C7: also what one search goes over, of which the steps say nothing."""

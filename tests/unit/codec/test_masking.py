@@ -125,6 +125,7 @@ def test_an_escape_without_its_end_is_found_at_the_very_end() -> None:
 CJK = "\u94a5\u5319" * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secret", ['pass"w\\o/rd-1', "schlüssel-1234", CJK, "aaaaaaaa", "abcabcab", "a" * 3000])
 def test_odd_secrets_are_found_in_what_json_writes(secret: str) -> None:
     once, twice = json.dumps(secret), json.dumps(json.dumps(secret))
@@ -258,6 +259,7 @@ def test_in_parts_it_is_as_at_once(shape: Callable[[random.Random], bytes], secr
         assert masked(random_cut(data, rng), mask_of(secret)) == mask_of(secret).whole(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [b"\\", b"\\\\u0061", rb"\u00", rb"\/", b"a", rb"\u0061", b"%", b"%61", b"%25", b"&", b"&#", b"&#97;", b"&amp;"],
@@ -298,6 +300,7 @@ def test_a_body_is_searched_to_its_end(form: str, slices: int, behind: int, monk
     searched(form, SLICE, slices, behind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slices, behind", PLACES)
 def test_a_large_body_is_searched_to_its_end(slices: int, behind: int) -> None:
     searched(FORMS["both"], 2**20, slices, behind)

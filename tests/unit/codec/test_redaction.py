@@ -138,6 +138,7 @@ def test_a_recording_holds_no_secret_and_stays(path: object) -> None:
 BEGIN = b"-----BEGIN PRIVATE " + b"KEY-----"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [b"sk-", b"sk-" + b"a" * 15 + b" ", b"earer ", b"-----BEGIN ", BEGIN, BEGIN + b"\\" * 1000, b"xoxb-", b"ghp_"],

@@ -5,20 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from proxy.codec.json_text import JsonObject
 from proxy.config.rules import (
-    Compaction,
-    Grammars,
-    ReasoningField,
-    ReasoningHistory,
     Rules,
-    ServerTools,
-    Telling,
-    Thinking,
     parse_rules,
 )
 from proxy.config.tool_rules_parser import ACTIONS, CONDITIONS
@@ -53,23 +45,6 @@ def test_each_file_of_the_guide_loads(text: str) -> None:
 def test_each_example_of_the_guide_is_so(text: str, name: str, before: str, new_name: str, after: str) -> None:
     told, values = called(loaded(text).tools, name, json.loads(before))
     assert (told, json.dumps(values)) == (new_name, json.dumps(json.loads(after)))
-
-
-def test_the_guide_names_every_word_that_a_model_can_say() -> None:
-    said = {
-        "thinking": Thinking,
-        "reasoning_history": ReasoningHistory,
-        "server_tools": ServerTools,
-        "compaction": Compaction,
-        "grammars": Grammars,
-    }
-    for key, words in said.items():
-        assert f"| `{key}` | {', '.join(f'`{word}`' for word in get_args(words))} |" in GUIDE
-
-
-def test_the_guide_names_every_word_for_the_reasoning() -> None:
-    words = (*get_args(Telling), *get_args(ReasoningField))
-    assert f"| `reasoning` | {', '.join(f'`{word}`' for word in words)} |" in GUIDE
 
 
 def called(rules: tuple[ToolRule, ...], name: str, values: JsonObject) -> tuple[str, JsonObject]:

@@ -86,15 +86,6 @@ def test_syntaxes_with_the_same_fate_share_a_line() -> None:
     assert "in each syntax" not in "\n".join(lines(REPORT))
 
 
-def test_long_lines_are_broken_between_words_and_a_word_stays_whole() -> None:
-    flag = "--tool-call-parser-" + "x" * 120
-    shown = [*lines(replace(REPORT, findings=(replace(HARM, what="word " * 60, remedy=f"say {flag} or more"),)))]
-    assert flag in {line.strip() for line in shown}
-    assert all(len(line) <= 100 for line in shown if flag not in line)
-    at = shown.index("does harm:")
-    assert shown[at + 1].startswith("- word") and shown[at + 2].startswith("  word")
-
-
 def test_as_json_it_says_the_same_and_nothing_that_is_empty_of_a_finding() -> None:
     told = json.loads(json.dumps(as_json(replace(REPORT, trials={"one": Trial.READ}))))
     assert told["findings"][0] == {

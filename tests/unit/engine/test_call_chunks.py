@@ -84,6 +84,7 @@ CLEAN: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "values"), CLEAN, ids=str)
 @pytest.mark.parametrize("indent", [None, 1])
 def test_a_clean_call_leaves_as_the_very_bytes_at_every_cut(name: str, values: Any, indent: int | None) -> None:

@@ -70,6 +70,7 @@ def fails(error: Exception) -> None:
     raise error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
 @pytest.mark.parametrize("thoughts", [*given()])
 def test_its_stream_leaves_byte_for_byte(thoughts: Thoughts | None, field: str) -> None:

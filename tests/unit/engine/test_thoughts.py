@@ -343,6 +343,7 @@ def test_a_whole_answer_of_nothing_but_marks_says_nothing(text: str, tools: bool
     assert made["choices"][0]["message"] == {"role": "assistant", "content": None}
 
 
+@pytest.mark.slow
 @each_case("family", families())
 def test_a_thought_ends_where_it_is_closed_whatever_is_called_in_it(family: Family) -> None:
     """A call that is read to its end, or beyond what ends the thought, is none; the thought has ended all the same."""
@@ -360,6 +361,7 @@ def test_a_thought_ends_where_it_is_closed_whatever_is_called_in_it(family: Fami
 OPEN_CODE = ["Run `ls and see.\n", "So:\n```python\nx = 1\n", "```sh\nls\n``\n", "```sh\nls\n```\nIt's ``` then.\n"]
 
 
+@pytest.mark.slow
 @each_case("family", families())
 @pytest.mark.parametrize("code", OPEN_CODE)
 def test_a_thought_ends_behind_code_that_is_never_closed(family: Family, code: str) -> None:

@@ -99,6 +99,7 @@ def by_lane(engine: Engine, parts: Iterable[bytes]) -> tuple[bytes, tuple[Any, .
     return lane.passed, outcome(engine, lane.one, given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_corpora_and_recordings_are_the_same_by_the_lane(part: int) -> None:
     rng = random.Random(part)
@@ -240,6 +241,7 @@ def an_engine_that_tells(given: Thoughts, *, ordered: bool, tools: bool) -> Engi
     return Engine(Task(tools=offered() if tools else None, seed=SEED, ordered=ordered, thoughts=given))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ordered", [False, True], ids=["chat", "blocks"])
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @pytest.mark.parametrize("given", THOUGHTS, ids=["marked", "unknown", "in the prompt", "gpt-oss"])

@@ -245,6 +245,7 @@ def random_calls(form: str, count: int) -> Iterator[list[Call]]:
             yield calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", RENDERERS)
 def test_a_copy_is_no_call_however_the_result_shows_it(form: str) -> None:
     rng = random.Random(form)

@@ -78,6 +78,7 @@ def doubled(parts: Parts, times: int, gap: str, closed: int) -> str:
     return gap.join([*[opener] * times, inside, *([closer] * closed if closer else [])])
 
 
+@pytest.mark.slow
 @each_case("parts", WRAPPERS, ids=lambda parts: str(parts[0]))
 @TIMES
 @GAPS

@@ -70,6 +70,7 @@ def test_behind_a_value_that_may_be_cut_nothing_is_a_call(
     assert read(RENDERERS[family].render(calls)) in (calls, [])
 
 
+@pytest.mark.slow
 @KEYS
 @pytest.mark.parametrize("family", ["qwen3_coder", "seed_oss", *INVOKES])
 @pytest.mark.parametrize("indent", ["    ", "\t", " "])

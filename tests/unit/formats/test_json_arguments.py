@@ -63,6 +63,7 @@ def read(text: str, cuts: int = 2, tools: ToolSet = TOOLS) -> tuple[list[tuple[s
     return found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inner", INNER)
 @each_case("name", WRAPPERS)
 def test_marks_without_a_backslash_are_the_strings_own(name: str, inner: str) -> None:
@@ -186,6 +187,7 @@ def mended(way: str) -> Got:
     return argued("write", MENDED[way], cuts=2, tools=TOOLS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", MENDED)
 @each_case("name", WRAPPERS)
 def test_what_is_mended_in_a_structured_call_is_mended_in_each_family(name: str, way: str) -> None:

@@ -78,6 +78,7 @@ def shows_verbatim(call: str, name: str, decorated: str) -> bool:
     return any(call.strip() in text for text in texts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", RENDERERS)
 def test_what_differs_in_one_thing_is_no_copy(form: str) -> None:
     """However a result shows the other one, as a whole. Six families together are tried with every difference shown
@@ -111,6 +112,7 @@ def test_what_differs_in_one_thing_is_no_copy(form: str) -> None:
 SHOWN = ("cat -n", "indented", "quoted", "a diff in it", "CRLF", "JSON", "HTML")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DIFFERENCES)
 @pytest.mark.parametrize("form", TAGGED)
 def test_a_corrected_call_is_one_at_every_cut(form: str, kind: str) -> None:

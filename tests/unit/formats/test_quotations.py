@@ -108,6 +108,7 @@ def test_most_formats_have_a_wrapper_of_their_own() -> None:
     assert len(STRONG) >= 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", RENDERERS)
 def test_no_format_calls_from_within_a_quotation(form: str) -> None:
     """Cut once, or into small pieces, in turn."""
@@ -166,6 +167,7 @@ def test_a_quotation_that_ends_in_another_paragraph_is_none(name: str) -> None:
     assert scan([f"{before}{CALL}\n\n{after}"], new_scanner(TOOLS)).parsed == FOUND
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", STRONG)
 def test_a_stray_mark_takes_no_format_s_call(form: str) -> None:
     lead = RENDERERS[form].lead

@@ -98,6 +98,7 @@ def found_at_any_cut(text: str, expected: list[Call], left: str = "") -> None:
         assert (found.parsed, found.text.strip()) == (expected, left.strip())
 
 
+@pytest.mark.slow
 @each_case("family, key, text", SHOWN)
 def test_a_value_may_show_its_own_familys_markup(family: str, key: str, text: str) -> None:
     renderer = RENDERERS[family]
@@ -145,6 +146,7 @@ def without_end_tags(family: str, values: dict[str, Any], missing: tuple[int, ..
     return text
 
 
+@pytest.mark.slow
 @each_case("missing", MISSING, ids=repr)
 @pytest.mark.parametrize("kind", VALUES)
 @pytest.mark.parametrize("family", UNENDED)

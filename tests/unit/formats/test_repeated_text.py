@@ -85,6 +85,7 @@ def assert_the_same(text: str, *cuts: int, thoughts: Thoughts | None = None, wat
             assert passed == found(text, cut, thoughts, watched=watched)
 
 
+@pytest.mark.slow
 @each_case("fragment", EVERY, ids=repr)
 def test_each_fragment_again_and_again_and_then_a_call(fragment: str) -> None:
     run = fragment * (600 // len(fragment))

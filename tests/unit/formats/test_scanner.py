@@ -478,6 +478,7 @@ UNITS = [
 STARTS = ["", "<tool_call>\n<function=bash>\n<parameter=command>\n", '<tool_call>{"name": "bash", "arguments": {"x": "']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS, ids=repr)
 @pytest.mark.parametrize("start", STARTS, ids=["alone", "in tags", "in a string"])
 @pytest.mark.parametrize("cut", [1, 7, 1 << 20])

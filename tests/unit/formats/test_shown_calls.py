@@ -58,6 +58,7 @@ def broken(family: str, key: str, value: str) -> Iterator[str]:
         yield from (before + behind[:end] + piece + behind[end:] for piece in PIECES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_call_that_a_value_shows_never_leaves(family: str, key: str) -> None:

@@ -91,6 +91,7 @@ def called(text: str, *, stopped: bool = True, size: int = 0) -> list[tuple[str,
     return scan(cut, new_scanner(TOOLS), stopped=stopped).parsed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_call_that_a_text_shows_never_leaves(name: str) -> None:
     for other in dict.fromkeys((name, *OTHERS)):
@@ -104,6 +105,7 @@ def test_a_call_that_a_text_shows_never_leaves(name: str) -> None:
                     assert all(value in given.values() for _, given in found if isinstance(given, dict)), text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_cuts_do_not_matter(name: str) -> None:
     for value in values(name, name):

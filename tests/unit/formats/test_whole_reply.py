@@ -149,6 +149,7 @@ CALLS: list[tuple[str, Arguments]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dress", DRESSES)
 @each_case("form", FORMS)
 def test_each_form_in_each_dress_is_its_call_at_every_cut(form: str, dress: str) -> None:
@@ -432,6 +433,7 @@ def test_what_can_be_no_call_any_more_is_let_go(start: str) -> None:
     assert pieces and pieces[-1].end >= 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @settings(max_examples=12, derandomize=True, suppress_health_check=QUIET)
 @given(request_=requests(), dress=st.sampled_from(sorted(DRESSES)), rng=st.randoms(use_true_random=False))

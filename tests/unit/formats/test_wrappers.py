@@ -163,6 +163,7 @@ CLOSED: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLOSED)
 @pytest.mark.parametrize("stopped", [True, False], ids=["stopped", "cut off"])
 def test_wherever_a_wrapper_breaks_off_the_call_that_is_closed_is_kept(name: str, stopped: bool) -> None:

@@ -84,6 +84,7 @@ def test_what_is_always_in_force_and_what_is_off() -> None:
     assert in_force(["one_call"], [ALL]) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("healing", HEALINGS, ids=lambda healing: healing.id)
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(messages=CONVERSATIONS)

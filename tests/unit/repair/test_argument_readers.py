@@ -313,6 +313,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_text_takes_long(name: str) -> None:
     """C7: whatever a model writes."""

@@ -256,6 +256,7 @@ def damaged(value: Any, rng: random.Random) -> str:
     return json.dumps(new)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, derandomize=True)
 @given(TOOLS.flatmap(lambda kind: st.tuples(st.just(kind), kind.values)), st.randoms(use_true_random=False))
 def test_a_damaged_call_gets_better_at_every_cut_alike_or_stays(given_: tuple[Kind, Any], rng: random.Random) -> None:

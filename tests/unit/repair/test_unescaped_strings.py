@@ -286,6 +286,7 @@ def test_without_declared_keys_no_mark_is_a_strings_own() -> None:
 UNITS = ('"', '", ', '", "path": ', '", "x": ', '"}', '"}]', '"}, {"old": ', '"   ', "\\", '"""', "{", '{"a":', "'")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS)
 def test_c7_no_text_takes_long(unit: str) -> None:
     for head in ('{"path": "p", "content": "', '{"path": "p", "edits": [{"old": "', '{"path": '):

@@ -272,6 +272,7 @@ HOSTILE: dict[str, tuple[JsonObject, JsonObject]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_schema_takes_long_or_overflows_the_stack(name: str) -> None:
     schema, value = HOSTILE[name]

@@ -38,6 +38,7 @@ def read(data: bytes) -> list[Any]:
     return [(name, json.loads(said)) for name, said in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_corpora_and_recordings_are_the_same_by_the_lane(part: int) -> None:
     check_corpora(random.Random(part), streams()[2 * part :: 2 * PARTS], stream, read)
@@ -210,6 +211,7 @@ PIECES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counts", [True, False])
 @pytest.mark.parametrize("part", range(10))
 def test_calls_with_any_escapes_are_the_same_by_the_lane(part: int, counts: bool) -> None:

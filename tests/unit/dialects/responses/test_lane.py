@@ -31,6 +31,7 @@ def read(data: bytes) -> list[Any]:
     return [(name, json.loads(text)) for name, text in events(data)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_corpora_and_recordings_are_the_same_by_the_lane(part: int) -> None:
     check_corpora(random.Random(part), streams()[2 * part + 1 :: 2 * PARTS], stream, read)
