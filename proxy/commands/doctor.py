@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from proxy.commands.parse import printable
-from proxy.commands.parsers import Parser, add_rules, command_parser
+from proxy.commands.parsers import Parser, add_rules, command_parser, rules_flag
 from proxy.commands.terminal import progress
-from proxy.config.load import environment, key_files, load, working_folder
+from proxy.config.load import environment, key_files, load, user_rules, working_folder
 from proxy.config.rules import Rules
 from proxy.config.server_url import server_url
 from proxy.config.settings import Settings
@@ -36,8 +36,6 @@ _MOST_SECONDS = 3600.0
 _MINUTES = 5.0
 _MOST_MINUTES = 1440.0
 _CONNECT_SECONDS = 5.0
-# The rules file that `--write` makes where none is in force.
-_RULES_FILE = "rules.yaml"
 _ABOUT = """\
 Probes a live model server in about a minute, and in no more than --minutes, through no proxy, and says what it found:
 each defect with the harm that it does, what the proxy does about it, and the flag or the rule that mends it. It
@@ -54,8 +52,8 @@ def doctor_command(name: str, argv: Sequence[str]) -> int:
     options = _parser(name).parse_args(argv)
     env = environment()
     folder = working_folder(env)
-    settings, rules = load({} if options.rules is None else {"rules": options.rules}, env)
-    entry_path = _written_at(options, rules, folder)
+    settings, rules = load(rules_flag(options), env)
+    entry_path = _written_at(options, rules, folder, user_rules(env))
     report_path = _kept_at(options, rules, folder, entry_path)
     # The rules file is written where its name leads to; a report takes the place of its name.
     written_file = None if entry_path is None else Path(os.path.realpath(entry_path))
@@ -85,8 +83,8 @@ def _parser(name: str) -> Parser:
         metavar="FILE",
         nargs="?",
         const="",
-        help="put the model's entry into this rules file, with a backup beside it; without a name into the one in "
-        "force, or rules.yaml",
+        help="put the model's entry into this rules file and back the file up; without a name into the rules file in "
+        "force, or the user's: ~/.config/vllm-tool-proxy/rules.yaml",
     )
     parser.add_argument("--keep", metavar="PATH", help="keep the report there; without it beside the rules file")
     parser.add_argument("--key-env", metavar="NAME", help="the variable that holds the server's key")
@@ -133,15 +131,24 @@ def _key(options: argparse.Namespace, settings: Settings, env: dict[str, str]) -
     return key
 
 
-def _written_at(options: argparse.Namespace, rules: Rules, folder: Path) -> Path | None:
-    """The rules file that is written: the named one, else the one in force, else one in the working folder; None if
-    none is to be.
+def _written_at(options: argparse.Namespace, rules: Rules, folder: Path, own: Path | None) -> Path | None:
+    """Return the rules file to write, or None: the named one, the one in force, or `own`, the user's.
+
+    Creates the folder of the user's file. Raises RulesError if there is no file to write.
     """
     if options.write is None:
         return None
     if options.write:
         return folder / str(options.write)
-    return Path(rules.source) if os.path.isabs(rules.source) else folder / _RULES_FILE
+    if os.path.isabs(rules.source):
+        return Path(rules.source)
+    if own is None:
+        raise RulesError("--write: no rules file is in force, and HOME is not set; name a file")
+    try:
+        own.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RulesError(f"{own.parent}: cannot be created ({error.strerror}); name a file with --write") from error
+    return own
 
 
 def _kept_at(options: argparse.Namespace, rules: Rules, folder: Path, written: Path | None) -> Path | None:

@@ -11,18 +11,19 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlsplit
 
 from proxy import __file__ as _package_file
 from proxy import __version__
+from proxy.codec.display import printable
 from proxy.commands.banner import keys_there, show
 from proxy.commands.describe_rules import summary
 from proxy.commands.exit_status import Status
 from proxy.commands.parsers import NAME, settings_parser
 from proxy.config.api_keys import Keys
 from proxy.config.load import (
-    FOLDER_VARIABLE,
     RULES_VARIABLE,
     bind,
     check_files,
@@ -31,6 +32,7 @@ from proxy.config.load import (
     load,
     open_to_all,
     rules_text,
+    unread_rules,
     working_folder,
 )
 from proxy.config.migrations import migrate, removed_setting
@@ -72,17 +74,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     log_stream.install()
     try:
         words = sys.argv[1:] if argv is None else argv
+        env = environment()
+        _say_what_is_not_read(words, env)
         if words and words[0] in _COMMANDS:
             return _run(words[0], words[1:])
         command, flags = _arguments(words)
-        env = environment()
         cwd = working_folder(env)
         flags |= {name: str(cwd / flags[name]) for name in _PATHS if flags.get(name)}
         if flags.pop("migrate", ""):
             return _migrate(command, flags, env)
         settings, rules = load(flags, env)
-        handed_on = _handed_on(settings, rules, flags, {**env, FOLDER_VARIABLE: str(cwd)})
-        return _check(settings, rules) if command == "check" else _serve(settings, rules, handed_on)
+        handed_on = _handed_on(settings, rules, flags, env)
+        return _check(settings, rules) if command == "check" else _serve(settings, rules, handed_on, cwd)
     except RulesError as error:
         _say("error", error.message)
         return 2
@@ -96,6 +99,14 @@ def _run(command: str, words: Sequence[str]) -> int:
     module, name = _COMMANDS[command]
     run: Callable[[str, Sequence[str]], int] = getattr(importlib.import_module(module), name)
     return run(NAME, words)
+
+
+def _say_what_is_not_read(words: Sequence[str], env: Mapping[str, str]) -> None:
+    """Say that the `rules.yaml` of the working folder is not read, if it is a rules file and none was named."""
+    own = words[: words.index("--")] if "--" in words else words
+    named = any(word.partition("=")[0] in ("--rules", "-h", "--help", "--version") for word in own)
+    if not named and (path := unread_rules(env)):
+        _say("note", f"{printable(str(path), '?')} is not read; pass --rules rules.yaml to use it")
 
 
 def _open_standard_streams() -> None:
@@ -162,12 +173,12 @@ def _check(settings: Settings, rules: Rules) -> int:
     return 0
 
 
-def _serve(settings: Settings, rules: Rules, env: Mapping[str, str]) -> NoReturn:
+def _serve(settings: Settings, rules: Rules, env: Mapping[str, str], cwd: Path) -> NoReturn:
     if not _is_activated(env):
         _check_port(settings)
     keys = _check_surroundings(settings, rules)
     show(settings, rules, keys_there(keys))
-    folder = _package_folder(env[FOLDER_VARIABLE])
+    folder = _package_folder(str(cwd))
     command = _gunicorn(settings, folder)
     try:
         # gunicorn looks for modules in the folder that it starts in, too.

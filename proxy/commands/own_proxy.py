@@ -43,22 +43,26 @@ class RunningProxy:
 
 
 @contextlib.contextmanager
-def running_proxy(url: str, upstream: str, variables: Mapping[str, str], folder: Path) -> Iterator[RunningProxy]:
-    """While the block lasts a proxy for this model server listens: the one at `url` if that is for it and is there to
-    stay, else one of our own, at `url` or, where something else listens, at the next free port; its log is in `folder`.
+def running_proxy(
+    url: str, upstream: str, rules: str | None, variables: Mapping[str, str], folder: Path
+) -> Iterator[RunningProxy]:
+    """Run a proxy for the model server `upstream` inside the block.
 
-    Raises CommandError if it cannot be started.
+    A proxy that already listens at `url` for the same model server is used, unless another `launch` started it or
+    `rules` names a rules file. Otherwise one is started at `url`, or at the next free port if that is taken; its log is
+    in `folder`. Raises CommandError if it cannot be started.
     """
     host, port = _address_of(url)
     if _listens(host, port):
-        if _is_for(url, upstream) and not _is_of_a_launch(_log_of(folder, port)):
+        if rules is None and _is_for(url, upstream) and not _is_of_a_launch(_log_of(folder, port)):
             yield RunningProxy(url)
             return
         port = _free_port(host, port)
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     log = _log_of(folder, port)
     with _ending_in_order():
-        process = _started(["--upstream", upstream, "--host", host, "--port", str(port)], variables, log)
+        options = ["--upstream", upstream, "--host", host, "--port", str(port)]
+        process = _started([*options, *(() if rules is None else ("--rules", rules))], variables, log)
         try:
             _wait(process, host, port, log)
             yield RunningProxy(url, log)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from proxy.codec.json_access import as_list
 from proxy.codec.json_text import Json, load_json
-from proxy.commands.parsers import command_parser
+from proxy.commands.parsers import add_rules, command_parser, rules_flag
+from proxy.config.load import load
 from proxy.errors import RulesError
 from proxy.formats.grammar import grammars
 from proxy.formats.markers import OPENERS
@@ -38,10 +39,14 @@ def parse_command(name: str, argv: Sequence[str]) -> int:
         default="stop",
         help="why the reply ended (stop): what was cut off by its length is not completed",
     )
+    parser.add_argument("--model", default="", metavar="NAME", help="apply the rules for this model")
+    add_rules(parser)
     options = parser.parse_args(argv)
+    _, rules = load(rules_flag(options))
+    off = rules.policy(options.model).disabled_formats
     tools = _tools(options.tools)
     try:
-        lines = explained(_read(options.file), tools, stopped=options.finish == "stop")
+        lines = explained(_read(options.file), tools, stopped=options.finish == "stop", off=off)
         print("\n".join(printable(line, "\n\t") for line in lines), flush=True)
     except BrokenPipeError:
         sys.stderr.close()  # whoever read the lines has seen enough
@@ -57,10 +62,13 @@ def printable(text: str, keep: str = "") -> str:
     )
 
 
-def explained(text: str, tools: ToolSet, *, stopped: bool) -> Iterator[str]:
-    """Lines about a text: calls, what was refused, and the content that is left."""
+def explained(text: str, tools: ToolSet, *, stopped: bool, off: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Yield lines about a text: its calls, rejected text, and the content that is left.
+
+    `off` names the formats in which no calls are read.
+    """
     refused: list[RejectedSpan] = []
-    scanner = Scanner(tools, grammars(json_reply=False, raw_text=False), refused=refused)
+    scanner = Scanner(tools, grammars(json_reply=False, raw_text=False), off=off, refused=refused)
     pieces = (*scanner.feed(text), *scanner.finish(stopped=stopped))
     data = text.encode("utf-8", "surrogatepass")
     calls = [(span, call) for span in pieces if isinstance(span, CallSpan) for call in span.calls]

@@ -33,8 +33,8 @@ commands:
 """
 _ORDER = f"""\
 Each option's variable and default are in brackets. A flag wins over the variable, the variable over the line of the
-rules file's settings. The rules file is --rules, else {RULES_VARIABLE}, else ./rules.yaml, else
-/etc/{NAME}/rules.yaml, else the built-in one.
+rules file's settings. The rules file is the first of: --rules, {RULES_VARIABLE},
+$XDG_CONFIG_HOME/{NAME}/rules.yaml (~/.config without that variable), /etc/{NAME}/rules.yaml, the built-in file.
 """
 
 
@@ -58,8 +58,13 @@ def command_parser(name: str, command: str, about: str, epilog: str | None = Non
 
 
 def add_rules(parser: Parser) -> None:
-    """The option of a command that reads the rules as `serve` does."""
-    parser.add_argument("--rules", metavar="FILE", help="the rules file; without it the one that serve would take")
+    """Add `--rules`, for a command that reads the rules as `serve` does; `rules_flag` returns its value."""
+    parser.add_argument("--rules", metavar="FILE", help="the rules file; by default the one that `serve` reads")
+
+
+def rules_flag(options: argparse.Namespace) -> dict[str, str]:
+    """Return the flags for `load` that `--rules` stands for."""
+    return {} if options.rules is None else {"rules": options.rules}
 
 
 class _OneServer(argparse.Action):

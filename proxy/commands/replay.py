@@ -18,7 +18,7 @@ from proxy.codec import sse
 from proxy.codec.json_text import JsonObject
 from proxy.commands.capture_files import Total, files_of, is_folder, read_file
 from proxy.commands.parse import printable
-from proxy.commands.parsers import add_rules, command_parser
+from proxy.commands.parsers import add_rules, command_parser, rules_flag
 from proxy.commands.terminal import each
 from proxy.config.load import load
 from proxy.config.rules import Rules
@@ -79,7 +79,7 @@ def replay_command(name: str, argv: Sequence[str]) -> int:
     about = "take the answer for raw text, in which the proxy alone looks for calls (parse: proxy)"
     parser.add_argument("--raw-text", action="store_true", help=about)
     options = parser.parse_args(argv)
-    settings, rules = load({} if options.rules is None else {"rules": options.rules})
+    settings, rules = load(rules_flag(options))
     again = partial(replay, settings=settings, rules=rules, raw_text=options.raw_text)
     if len(options.captures) > 1 or is_folder(options.captures[0]):
         return _replay_many(name, files_of(options.captures), again)

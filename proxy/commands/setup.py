@@ -21,12 +21,11 @@ from proxy.commands.agent_files import AgentFiles
 from proxy.commands.exit_status import CommandError, Status
 from proxy.commands.own_proxy import run_agent, running_proxy
 from proxy.commands.parse import printable
-from proxy.commands.parsers import Parser, command_parser
+from proxy.commands.parsers import Parser, add_rules, command_parser, rules_flag
 from proxy.commands.proxy_facts import ProxyFacts, plain_url
-from proxy.config.load import environment
+from proxy.config.load import environment, load, own_url
 from proxy.server import log_stream
 
-_URL = "http://127.0.0.1:8003"
 _ABOUT = """\
 Asks the proxy for its models and prints what an agent must be told: its environment and its files. With --write the
 files are written, what they say of other things stays, and --undo restores what was there before.
@@ -51,13 +50,14 @@ _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class _CommandLine:
-    """The options of the command line; `variables` is the environment."""
+    """The options of the command line; `variables` is the environment, `rules` the value of `--rules`."""
 
     agent: Agent
     url: str
     model: str
     key_name: str
     variables: Mapping[str, str]
+    rules: str | None = None
 
     @property
     def home(self) -> Path:
@@ -124,7 +124,8 @@ def launch_command(name: str, argv: Sequence[str]) -> int:
 def _parser(name: str, command: str, about: str) -> Parser:
     parser = command_parser(name, command, about, _STATUS)
     parser.add_argument("agent", metavar="AGENT", choices=AGENTS, help=", ".join(AGENTS))
-    parser.add_argument("--url", default=_URL, metavar="URL", help=f"where the proxy is ({_URL})")
+    parser.add_argument("--url", metavar="URL", help="the proxy; by default where `serve` listens")
+    add_rules(parser)
     parser.add_argument("--model", default="", metavar="NAME", help="needed where the proxy has several")
     about_key = "the variable that holds the proxy's key, if it wants one; the key itself is written into no file"
     parser.add_argument("--key-env", default="", metavar="NAME", help=about_key)
@@ -132,7 +133,9 @@ def _parser(name: str, command: str, about: str) -> Parser:
 
 
 def _command_line(options: argparse.Namespace) -> _CommandLine:
-    return _CommandLine(AGENTS[options.agent], options.url, options.model, options.key_env, environment())
+    flags = rules_flag(options)
+    url = own_url(load(flags)[0]) if options.url is None else options.url
+    return _CommandLine(AGENTS[options.agent], url, options.model, options.key_env, environment(), flags.get("rules"))
 
 
 def _ended(name: str, step: Callable[[], int | None]) -> int:
@@ -285,7 +288,7 @@ def _launch(command_line: _CommandLine, words: Sequence[str]) -> None:
 def _launch_both(command_line: _CommandLine, upstream: str, words: Sequence[str]) -> int:
     """Run the agent to its end, and a proxy for this model server beside it; return the agent's exit status."""
     url = plain_url(command_line.url)
-    with running_proxy(url, upstream, command_line.variables, command_line.state) as running:
+    with running_proxy(url, upstream, command_line.rules, command_line.variables, command_line.state) as running:
         notice = f"a proxy for {upstream} listens at {url} already, and is used as it is"
         if running.log:
             at = "" if running.url == url else f" at {running.url}, as something else listens at {url},"

@@ -20,7 +20,7 @@ from proxy.codec.json_text import JsonObject, load_json
 from proxy.commands.parsers import command_parser
 from proxy.commands.terminal import has_rich
 from proxy.commands.top_view import Shown, lines
-from proxy.config.load import load
+from proxy.config.load import load, own_url
 from proxy.config.settings import Settings
 from proxy.config.validators import upstream_url
 from proxy.errors import LimitExceeded, RulesError
@@ -37,7 +37,6 @@ _EVENT_STREAM = "text/event-stream"
 _NO_PROXY = "--url names the proxy, not the model server"
 _MAX_ERROR = 65536
 _HASHED = "sha256:"
-_EVERY_ADDRESS = ("0.0.0.0", "::")
 
 
 def top_command(
@@ -50,7 +49,7 @@ def top_command(
     options = parser.parse_args(argv)
     stream = sys.stdout if stream is None else stream
     settings, _ = load()
-    url = _own_url(settings) if options.url is None else _checked(options.url)
+    url = own_url(settings) if options.url is None else _checked(options.url)
     show = _show_live if stream.isatty() and has_rich() else _show_once
     show(url, events(url, _key(options.key_file, settings)), stream)
     return 0
@@ -61,14 +60,6 @@ def _checked(url: str) -> str:
         return str(upstream_url(url))
     except ValueError as needed:
         raise RulesError(f"--url: this value cannot be used; it must be {needed}") from None
-
-
-def _own_url(settings: Settings) -> str:
-    """Where the proxy of these settings is, for a program on its machine."""
-    host = "127.0.0.1" if settings.host in _EVERY_ADDRESS else settings.host
-    if ":" in host:
-        host = f"[{host}]"
-    return f"http://{host}:{settings.port}"
 
 
 def _key(file: str | None, settings: Settings) -> str:

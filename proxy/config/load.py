@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import ssl
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -24,8 +26,6 @@ from proxy.errors import RulesError
 from proxy.formats.grammar import format_names
 
 RULES_VARIABLE = f"{PREFIX}RULES"
-# Set by `serve` for its workers, which run in another folder: where ./rules.yaml is looked for.
-FOLDER_VARIABLE = f"{PREFIX}FOLDER"
 # Set by each of gunicorn's workers: how it tells its streams to end.
 DRAIN_VARIABLE = f"{PREFIX}DRAIN"
 # The same for pages that only look on: they are told at once.
@@ -36,7 +36,10 @@ MEMORY_VARIABLE = f"{PREFIX}MEMORY"
 KEY_VARIABLE = f"{PREFIX}UPSTREAM_KEY"
 # Where systemd puts a unit's credentials.
 _CREDENTIALS = "CREDENTIALS_DIRECTORY"
-SYSTEM_RULES = Path("/etc/vllm-tool-proxy/rules.yaml")
+RULES_NAME = "rules.yaml"
+SYSTEM_RULES = Path("/etc/vllm-tool-proxy", RULES_NAME)
+# Top-level keys of a rules file, at the start of a line. Prometheus rules files, for example, have `groups:`.
+_OUR_KEYS = re.compile(rb"^(?:settings|models|tools|clients|aliases|families)\s*:", re.MULTILINE)
 BUILT_IN = "built-in"
 AUDIT_NAME = "vllm-tool-proxy-audit.jsonl"
 
@@ -55,12 +58,10 @@ def environment() -> dict[str, str]:
 
 
 def working_folder(env: Mapping[str, str]) -> Path:
-    """The folder that relative paths start from, spelled as the user sees it.
+    """Return the folder that relative paths start from, as the user spells it.
 
-    A symlink in it stays one: a deployment switches it, and a reload shall find the new release's files.
+    Symlinks are not resolved: a deployment switches them, and a reload must find the files of the new release.
     """
-    if FOLDER_VARIABLE in env:
-        return Path(env[FOLDER_VARIABLE])
     try:
         spelled = env.get("PWD", "")
         if os.path.isabs(spelled) and os.path.samefile(spelled, "."):
@@ -70,29 +71,67 @@ def working_folder(env: Mapping[str, str]) -> Path:
         return Path("/")
 
 
-def find_rules(flag: str | None, env: Mapping[str, str], cwd: Path) -> Path | None:
-    """The rules file in force: of the flag, the environment, `cwd`, the system; None is the built-in one.
+def find_rules(flag: str | None, env: Mapping[str, str]) -> Path | None:
+    """Return the rules file in force, or None for the built-in rules.
 
-    Raises RulesError if the one that was named is not there.
+    The first of: `--rules`, TOOL_PROXY_RULES, the user's file, the system's file. The working folder is never searched:
+    rules choose the server that receives prompts and keys, and rewrite tool calls, so a cloned repository must not
+    bring any. Raises RulesError if a named file does not exist.
     """
     named, source = flag, "--rules"
     if named is None:
         named, source = env.get(RULES_VARIABLE), RULES_VARIABLE
     if named is not None:
-        path = cwd / named
+        path = working_folder(env) / named
         if not named or not _exists(path):
             raise RulesError(f"{source}: there is no file {named!r}; give the path of a rules file")
         return path
-    return next(filter(_exists, (cwd / "rules.yaml", SYSTEM_RULES)), None)
+    own = user_rules(env)
+    if own is not None and _exists(own, closed=False):
+        return own
+    return SYSTEM_RULES if _exists(SYSTEM_RULES) else None
 
 
-def _exists(path: Path) -> bool:
-    """False only if there is nothing: what cannot be looked at may be there, and shall not be passed over."""
+def user_rules(env: Mapping[str, str]) -> Path | None:
+    """Return the path of the user's rules file, or None without a home folder (XDG Base Directory Specification)."""
+    folder = env.get("XDG_CONFIG_HOME", "")
+    if not os.path.isabs(folder):
+        if not os.path.isabs(env.get("HOME", "")):
+            return None
+        folder = os.path.join(env["HOME"], ".config")
+    return Path(folder, "vllm-tool-proxy", RULES_NAME)
+
+
+def unread_rules(env: Mapping[str, str]) -> Path | None:
+    """Return the `rules.yaml` of the working folder if it looks like a rules file of this proxy and is not in force.
+
+    For commands without `--rules`. Returns None if TOOL_PROXY_RULES names a file, and for a copy of the rules in force.
+    """
+    if RULES_VARIABLE in env:
+        return None
+    path = working_folder(env) / RULES_NAME
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return None
+        data = _read_text(path).data
+        in_force = rules_text({}, env)
+    except (OSError, RulesError):
+        return None
+    return path if _OUR_KEYS.search(data) and data != in_force.data else None
+
+
+def _exists(path: Path, *, closed: bool = True) -> bool:
+    """Return whether a file exists; raises RulesError if its folder cannot be searched.
+
+    With `closed=False` such a file does not exist: under ProtectHome= a service cannot search its user's home folder.
+    """
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
+        if isinstance(error, PermissionError) and not closed:
+            return False
         raise _unreadable(path, error) from None
     return True
 
@@ -105,7 +144,7 @@ def rules_text(flags: Mapping[str, str] | None = None, env: Mapping[str, str] | 
     """The text of the rules file in force, unparsed; raises RulesError if it cannot be read. For `load`."""
     flags = {} if flags is None else flags
     env = environment() if env is None else env
-    return _read_text(find_rules(flags.get("rules"), env, working_folder(env)))
+    return _read_text(find_rules(flags.get("rules"), env))
 
 
 def _read_text(path: Path | None) -> RulesText:
@@ -227,6 +266,13 @@ def bind(settings: Settings) -> str:
     return f"{settings.host}:{settings.port}"
 
 
+def own_url(settings: Settings) -> str:
+    """Return the proxy's URL for programs on this machine."""
+    if settings.host in ("0.0.0.0", "::"):
+        return f"http://127.0.0.1:{settings.port}"
+    return f"http://{bind(settings)}"
+
+
 def with_settings(rules: Rules, settings: Settings) -> Rules:
     """The rules with what the settings say of the calls."""
     return replace(
@@ -270,7 +316,7 @@ def _checked_file(rules: Rules) -> dict[str, Setting]:
 
 
 def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
-    inner = {FOLDER_VARIABLE, MEMORY_VARIABLE, DRAIN_VARIABLE, STOP_VARIABLE}
+    inner = {MEMORY_VARIABLE, DRAIN_VARIABLE, STOP_VARIABLE}
     known_variables = {RULES_VARIABLE, KEY_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
     for name in env:
         if name.startswith(PREFIX) and name not in known_variables:

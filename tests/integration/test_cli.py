@@ -263,10 +263,56 @@ def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(folder:
 
     assert port() == "8003"
     (folder / "rules.yaml").write_text("settings: {port: 3}\n")
-    assert port() == "3"
-    assert port(PROXY_PORT="4") == "4"
-    assert port(PROXY_PORT="4", TOOL_PROXY_PORT="5") == "5"
-    assert port("--port", "6", PROXY_PORT="4", TOOL_PROXY_PORT="5") == "6"
+    rules = ("--rules", "rules.yaml")
+    assert port(*rules) == "3"
+    assert port(*rules, PROXY_PORT="4") == "4"
+    assert port(*rules, PROXY_PORT="4", TOOL_PROXY_PORT="5") == "5"
+    assert port(*rules, "--port", "6", PROXY_PORT="4", TOOL_PROXY_PORT="5") == "6"
+
+
+# What each command needs to run in an empty folder, where nothing listens.
+COMMANDS = {
+    "check": (),
+    "parse": ("reply.txt", "--tools", "tools.json"),
+    "doctor": ("--upstream", "http://127.0.0.1:9"),
+    "setup": ("claude",),
+    "launch": ("claude",),
+    "replay": ("reply.txt",),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_command_reads_the_rules_of_the_working_folder(tmp_path: Path, name: str) -> None:
+    """A cloned repository must not choose the server that gets the prompts and the key, nor rewrite tool calls."""
+    (tmp_path / "reply.txt").write_text("hi")
+    (tmp_path / "tools.json").write_text('[{"name": "ls", "input_schema": {"type": "object"}}]')
+    (tmp_path / "rules.yaml").write_text("settings: {prot: 1}\n")
+    ran = command(name, *COMMANDS[name], cwd=tmp_path, PYTHONPATH=str(ROOT))
+    assert "prot" not in ran.stdout + ran.stderr
+    assert ran.stderr.count("rules.yaml is not read; pass --rules rules.yaml to use it\n") == 1
+    named = command(name, *COMMANDS[name], "--rules", "rules.yaml", cwd=tmp_path, PYTHONPATH=str(ROOT))
+    assert (named.returncode, "is not read" in named.stderr) == (2, False)
+    assert f"{tmp_path}/rules.yaml:1: there is no setting 'prot'" in named.stderr
+    (tmp_path / "rules.yaml").write_text("groups:\n  - name: alerts\n    rules: []\n")
+    assert "rules.yaml" not in command(name, *COMMANDS[name], cwd=tmp_path, PYTHONPATH=str(ROOT)).stderr
+
+
+def test_serve_does_not_read_the_rules_of_the_working_folder_and_names_the_file_in_force(
+    tmp_path: Path
+) -> None:
+    folder, start = release(tmp_path / "release"), tmp_path / "start"
+    start.mkdir()
+    (start / "rules.yaml").write_text("settings: {heartbeat: 3}\n")
+    own = tmp_path / "config" / "vllm-tool-proxy" / "rules.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("settings: {heartbeat: 5}\n")
+    for env, source, heartbeat in (({}, "built-in", 10.0), ({"XDG_CONFIG_HOME": str(own.parents[1])}, str(own), 5.0)):
+        port, log = free_port(), tmp_path / "log"
+        variables = {**env, "PYTHONPATH": str(folder)}
+        with serving(["serve", "--port", str(port)], start, log, **variables):
+            answered = until(port, "1.0")
+        assert (answered["source"], answered["heartbeat"]) == (source, heartbeat)
+        assert f"rules: {source} (" in log.read_text() and f"{start}/rules.yaml is not read" in log.read_text()
 
 
 def test_without_a_command_it_serves_with_the_earlier_systems_flags_and_warns_of_an_absent_upstream(
@@ -289,7 +335,8 @@ def test_a_switched_release_and_a_hang_up_bring_all_the_new_code_and_rules(tmp_p
     (new / "rules.yaml").write_text("settings: {heartbeat: 2, threads: 99}\n")
     current, port = tmp_path / "current", free_port()
     current.symlink_to("one")
-    with serving(["serve", "--port", str(port), "--threads", "4"], current, tmp_path / "log", PWD=str(current)) as main:
+    words = ["serve", "--port", str(port), "--threads", "4", "--rules", "rules.yaml"]
+    with serving(words, current, tmp_path / "log", PWD=str(current)) as main:
         first = until(port, "1.0")
         (tmp_path / "next").symlink_to("two")
         (tmp_path / "next").rename(current)
@@ -307,18 +354,19 @@ def test_a_switched_release_and_a_hang_up_bring_all_the_new_code_and_rules(tmp_p
 def test_rules_that_come_later_are_found_by_a_reload_where_serve_would_find_them(tmp_path: Path) -> None:
     folder, start, port = release(tmp_path / "release"), tmp_path / "start", free_port()
     start.mkdir()
-    # A file beside the code is not the one: the command was not started there.
-    (folder / "rules.yaml").write_text("settings: {heartbeat: 1}\n")
-    # Nor is a module in the folder where it was started.
+    # Modules in the folder where the command is started are not imported.
     (start / "proxy").mkdir()
     (start / "proxy" / "__init__.py").write_text("raise SystemExit('the wrong package')\n")
     (start / "json.py").write_text("raise SystemExit('the wrong module')\n")
     argv = [sys.executable, "-P", "-m", "proxy", "--port", str(port), "--threads", "4"]
     with (tmp_path / "log").open("wb") as stderr:
-        process = subprocess.Popen(argv, cwd=start, env=environ(PYTHONPATH=str(folder)), stderr=stderr)
+        variables = environ(PYTHONPATH=str(folder), HOME=str(tmp_path))
+        process = subprocess.Popen(argv, cwd=start, env=variables, stderr=stderr)
     try:
         assert until(port, "1.0")["source"] == "built-in"
-        (start / "rules.yaml").write_text("settings: {heartbeat: 3}\n")
+        rules = tmp_path / ".config" / "vllm-tool-proxy" / "rules.yaml"
+        rules.parent.mkdir(parents=True)
+        rules.write_text("settings: {heartbeat: 3}\n")
         process.send_signal(signal.SIGHUP)
         deadline = time.monotonic() + PATIENCE
         while asked(port)["heartbeat"] != 3.0:
@@ -390,7 +438,7 @@ def test_given_flags_go_to_the_workers_as_variables_and_gunicorns_own_variable_d
     monkeypatch.setenv("TOOL_PROXY_HEARTBEAT", "5")
     env = served("--rules", "r.yaml", "--verbose", "--heartbeat", "6", "--pass-through", "/a,/b").env
     assert "GUNICORN_CMD_ARGS" not in env and "TOOL_PROXY_MAX_CALLS" not in env
-    assert env["TOOL_PROXY_RULES"] == f"{tmp_path}/r.yaml" and env["TOOL_PROXY_FOLDER"] == str(tmp_path)
+    assert env["TOOL_PROXY_RULES"] == f"{tmp_path}/r.yaml"
     assert (env["TOOL_PROXY_VERBOSE"], env["TOOL_PROXY_HEARTBEAT"]) == ("true", "6")
     assert (env["TOOL_PROXY_WORKERS"], env["TOOL_PROXY_PASS_THROUGH"]) == ("3", "/a,/b")
     again, rules = config.load({}, env)

@@ -30,6 +30,7 @@ def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("TOOL_PROXY_")]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "none.yaml")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("PWD", str(tmp_path))
     monkeypatch.chdir(tmp_path)
 
@@ -179,8 +180,8 @@ def test_a_link_is_followed_to_the_file_that_is_written(tmp_path: Path, capsys: 
 
 
 def test_without_a_name_the_file_in_force_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where there is none, `rules.yaml` in the working folder, which is the one that `serve` would take."""
-    rules = tmp_path / "rules.yaml"
+    """If no file is in force, the user's file is created, so that `serve` reads it."""
+    rules = tmp_path / "config" / "vllm-tool-proxy" / "rules.yaml"
     with ModelServer(WRONG) as server:
         main(["doctor", "--upstream", server.url, "--write"])
         assert f"written: {rules} (there was none before)" in capsys.readouterr().out
@@ -216,11 +217,11 @@ def test_the_report_is_kept_beside_the_rules(tmp_path: Path, capsys: pytest.Capt
         main(["doctor", "--upstream", server.url])
         assert not (tmp_path / NAME).exists(), "there is no file of rules to keep it beside"
         (tmp_path / "rules.yaml").write_text(f"settings: {{upstream: '{server.url}'}}\n")
-        main(["doctor"])
+        main(["doctor", "--rules", "rules.yaml"])
         kept = read_kept(tmp_path / NAME)
         assert kept is not None and kept["url"] == server.url
         assert f"the report is kept in {tmp_path / NAME}" in capsys.readouterr().out
-        main(["doctor", "--keep", "there.json", "--json"])
+        main(["doctor", "--rules", "rules.yaml", "--keep", "there.json", "--json"])
         assert read_kept(tmp_path / "there.json") == json.loads(capsys.readouterr().out)
         assert main(["doctor", "--keep", "no/such/folder.json"]) == 2
 

@@ -29,11 +29,11 @@ def test_a_proxy_is_started_where_its_url_says(url: str, place: tuple[str, int])
     ["https://127.0.0.1:8003", "http://10.0.0.1:8003", "http://localhost.evil:1", "http://127.0.0.1/a", "http://[::2]:1"],
 )
 def test_on_another_machine_none_is_started(url: str, tmp_path: Path) -> None:
-    with pytest.raises(CommandError) as caught, running_proxy(url, "http://gpu:8000", {}, tmp_path / "state"):
+    with pytest.raises(CommandError) as caught, running_proxy(url, "http://gpu:8000", None, {}, tmp_path):
         pytest.fail("nothing runs")
     told = f"--upstream starts a proxy on this machine; {url} is not on it: leave one of the two out"
     assert (caught.value.status, str(caught.value)) == (Status.USAGE, told)
-    assert not (tmp_path / "state").exists()
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_each_port_has_a_log_which_is_begun_anew(tmp_path: Path) -> None:

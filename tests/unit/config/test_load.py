@@ -13,7 +13,7 @@ import pytest
 
 from proxy.config import load as config
 from proxy.config.api_keys import ClientKey, KeyFile, KeyFiles, Keys
-from proxy.config.load import find_rules, key_files, load, open_to_all, rules_text, working_folder
+from proxy.config.load import find_rules, key_files, load, open_to_all, rules_text, unread_rules, working_folder
 from proxy.config.settings import SPECS, Settings
 from proxy.errors import RulesError
 from tests.support.worker_state import read_rules
@@ -23,8 +23,9 @@ REPO = Path(__file__).parents[3]
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No rules file of this machine counts."""
+    """Hide the rules files of this machine; the system's file is `etc/rules.yaml` in the working folder."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "etc").mkdir()
     monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "etc" / "rules.yaml")
 
 
@@ -45,14 +46,14 @@ def test_without_anything_set_the_defaults_hold() -> None:
 
 def test_the_rules_file_with_its_settings_uncommented_says_the_defaults() -> None:
     text = re.sub(r"(?m)^  # ([a-z_]+: )", r"  \1", (REPO / "rules.yaml").read_text())
-    Path("rules.yaml").write_text(text)
+    Path("etc/rules.yaml").write_text(text)
     settings, rules = load({}, {})
     assert settings == Settings()
     assert set(rules.settings) == {each.name for each in SPECS}
 
 
 def test_a_flag_wins_over_the_environment_over_the_file_over_the_default() -> None:
-    Path("rules.yaml").write_text("settings: {port: 3, threads: 33, heartbeat: 3}\n")
+    Path("etc/rules.yaml").write_text("settings: {port: 3, threads: 33, heartbeat: 3}\n")
     env = {"TOOL_PROXY_PORT": "2", "TOOL_PROXY_THREADS": "22"}
     settings, _ = load({"port": "1"}, env)
     assert (settings.port, settings.threads, settings.heartbeat, settings.workers) == (1, 22, 3.0, 1)
@@ -96,14 +97,14 @@ def test_a_bad_value_of_an_alias_names_the_alias() -> None:
     ],
 )
 def test_a_bad_line_of_the_file_is_told_with_the_file(text: str, message: str, tmp_path: Path) -> None:
-    Path("rules.yaml").write_text(text)
+    Path("etc/rules.yaml").write_text(text)
     told = refused({}, {})
     assert told.startswith(str(tmp_path)) and message in told
 
 
 def test_the_earlier_systems_names_of_settings_are_taken_in_the_file() -> None:
     theirs = "buffer_timeout: 120, max_buffer_size: 1048576, detailed_logging: True, case_sensitive_tools: true"
-    Path("rules.yaml").write_text(f"settings: {{{theirs}}}")
+    Path("etc/rules.yaml").write_text(f"settings: {{{theirs}}}")
     settings, rules = load({}, {})
     assert (settings.hold_timeout, type(settings.hold_timeout), settings.max_held) == (120.0, float, 1048576)
     assert settings.detailed_logging and rules.policy("m").case_sensitive
@@ -119,7 +120,7 @@ def test_the_rules_know_what_the_settings_say_of_calls_wherever_they_are_set() -
 
 
 def test_a_bad_line_of_the_file_is_told_even_if_a_flag_hides_it() -> None:
-    Path("rules.yaml").write_text("settings: {port: 0}")
+    Path("etc/rules.yaml").write_text("settings: {port: 0}")
     assert "port: 0 cannot be used" in refused({"port": "1"}, {})
 
 
@@ -128,18 +129,67 @@ def test_a_misspelt_variable_is_told() -> None:
     assert message.startswith("TOOL_PROXY_PROT: there is no such variable; use TOOL_PROXY_PORT")
 
 
-def test_the_rules_file_is_the_flags_then_the_variables_then_here_then_the_systems(tmp_path: Path) -> None:
-    for name in ("flag.yaml", "env.yaml", "rules.yaml", "etc/rules.yaml"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("models: []\n")
-    env = {"TOOL_PROXY_RULES": "env.yaml"}
-    assert find_rules("flag.yaml", env, tmp_path) == tmp_path / "flag.yaml"
-    assert find_rules(None, env, tmp_path) == tmp_path / "env.yaml"
-    assert find_rules(None, {}, tmp_path) == tmp_path / "rules.yaml"
-    (tmp_path / "rules.yaml").unlink()
-    assert find_rules(None, {}, tmp_path) == tmp_path / "etc" / "rules.yaml"
-    (tmp_path / "etc" / "rules.yaml").unlink()
-    assert find_rules(None, {}, tmp_path) is None
+def write_rules(path: Path, text: str = "models: []\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_the_rules_file_is_the_flags_then_the_variables_then_the_users_then_the_systems(tmp_path: Path) -> None:
+    flag, variable = write_rules(tmp_path / "flag.yaml"), write_rules(tmp_path / "env.yaml")
+    own = write_rules(tmp_path / "config/vllm-tool-proxy/rules.yaml")
+    system = write_rules(tmp_path / "etc/rules.yaml")
+    env = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    assert find_rules("flag.yaml", {**env, "TOOL_PROXY_RULES": "env.yaml"}) == flag
+    assert find_rules(None, {**env, "TOOL_PROXY_RULES": "env.yaml"}) == variable
+    assert find_rules(None, env) == own
+    own.unlink()
+    assert find_rules(None, env) == system
+    system.unlink()
+    assert find_rules(None, env) is None
+
+
+@pytest.mark.parametrize(
+    ("env", "folder"),
+    [({"HOME": "HERE"}, ".config"), ({"HOME": "HERE", "XDG_CONFIG_HOME": "relative"}, ".config"), ({}, None)],
+)
+def test_the_users_rules_file_is_in_the_configuration_folder(
+    tmp_path: Path, env: dict[str, str], folder: str | None
+) -> None:
+    for place in (".config", "relative"):
+        write_rules(tmp_path / place / "vllm-tool-proxy/rules.yaml")
+    env = {name: value.replace("HERE", str(tmp_path)) for name, value in env.items()}
+    expected = None if folder is None else tmp_path / folder / "vllm-tool-proxy/rules.yaml"
+    assert find_rules(None, env) == expected
+
+
+def test_a_rules_file_in_the_working_folder_is_never_read(tmp_path: Path) -> None:
+    write_rules(tmp_path / "rules.yaml", "settings: {upstream: 'http://other'}\n")
+    settings, rules = load({}, {"PWD": str(tmp_path)})
+    assert (settings.upstream, rules.source) == ("http://127.0.0.1:8000", "built-in")
+    assert load({"rules": "rules.yaml"}, {})[0].upstream == "http://other"
+
+
+@pytest.mark.parametrize(
+    ("text", "noticed"),
+    [
+        ("settings: {port: 1}\n", True),
+        ("# ours\n\nmodels:\n  - match: '*'\n", True),
+        ("groups:\n  - name: alerts\n    rules: []\n", False),
+        ("[not yaml", False),
+        ((REPO / "rules.yaml").read_text(), False),
+    ],
+)
+def test_an_unread_rules_file_in_the_working_folder_is_noticed(tmp_path: Path, text: str, noticed: bool) -> None:
+    path = write_rules(tmp_path / "rules.yaml", text)
+    assert unread_rules({}) == (path if noticed else None)
+    assert unread_rules({"TOOL_PROXY_RULES": "rules.yaml"}) is None
+
+
+def test_what_is_not_a_regular_file_in_the_working_folder_is_passed_over(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rules.yaml")
+    assert unread_rules({}) is None
+    assert load({}, {})[1].source == "built-in"
 
 
 def test_a_named_file_that_is_missing_is_an_error() -> None:
@@ -151,24 +201,26 @@ def test_a_named_file_that_is_missing_is_an_error() -> None:
 def test_a_file_that_is_there_and_cannot_be_read_is_an_error_and_not_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "rules.yaml").symlink_to(tmp_path / "gone")
-    assert f"{tmp_path}/rules.yaml: cannot be read (No such file or directory)" in refused({}, {})
-    (tmp_path / "rules.yaml").unlink()
-    (tmp_path / "rules.yaml").mkdir()
+    system = tmp_path / "etc/rules.yaml"
+    system.symlink_to(tmp_path / "gone")
+    assert f"{system}: cannot be read (No such file or directory)" in refused({}, {})
+    system.unlink()
+    system.mkdir()
     assert "cannot be read (Is a directory)" in refused({}, {})
-    (tmp_path / "rules.yaml").rmdir()
+    system.rmdir()
 
     def denied(path: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "lstat", denied)
     assert "cannot be read (Permission denied)" in refused({}, {})
+    assert "/etc/" in refused({}, {"HOME": "/root"}), "a closed home folder has no rules file"
 
 
 def test_a_text_that_was_read_before_is_taken_instead_of_the_file(tmp_path: Path) -> None:
-    (tmp_path / "rules.yaml").write_text("settings: {heartbeat: 3}\n")
+    path = write_rules(tmp_path / "etc/rules.yaml", "settings: {heartbeat: 3}\n")
     text = rules_text({}, {})
-    (tmp_path / "rules.yaml").unlink()
+    path.unlink()
     settings, rules = load({}, {"TOOL_PROXY_THREADS": "7"}, text)
     assert (settings.heartbeat, settings.threads, rules.source) == (3.0, 7, text.source)
     assert load({}, {}, rules_text({}, {})) == load({}, {})
@@ -185,7 +237,7 @@ def test_a_text_that_was_read_before_is_taken_instead_of_the_file(tmp_path: Path
     ],
 )
 def test_detailed_logging_turns_the_audit_file_on_in_the_services_own_folder(told: str, path: str) -> None:
-    Path("rules.yaml").write_text(f"settings: {{{told}}}\n")
+    Path("etc/rules.yaml").write_text(f"settings: {{{told}}}\n")
     assert load({}, {"STATE_DIRECTORY": "/var/lib/a:/var/lib/b"})[0].audit_file == path
 
 
@@ -213,7 +265,6 @@ def test_the_working_folder_keeps_the_users_spelling(tmp_path: Path, monkeypatch
     assert working_folder({"PWD": spelled}) == Path(spelled)
     assert working_folder({"PWD": str(tmp_path)}) == tmp_path / "release"
     assert working_folder({"PWD": "."}) == working_folder({}) == tmp_path / "release"
-    assert working_folder({"PWD": spelled, "TOOL_PROXY_FOLDER": "/x"}) == Path("/x")
 
 
 def test_a_working_folder_that_is_gone_is_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

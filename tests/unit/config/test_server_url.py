@@ -51,7 +51,7 @@ def test_a_list_in_the_flag_or_the_variable_says_what_to_do_instead(text: str) -
 def test_a_list_in_the_file_names_its_line(value: str) -> None:
     Path("rules.yaml").write_text(f"settings:\n  upstream: {value}\n")
     with pytest.raises(RulesError) as caught:
-        load({}, {})
+        load({"rules": "rules.yaml"}, {})
     assert f"{Path.cwd()}/rules.yaml:2: settings.upstream as a list went in 0.2.0; " in caught.value.message
     assert f"; write {ONE_SERVER} (" in caught.value.message
 
