@@ -17,13 +17,13 @@ from proxy.config.api_keys import Keys
 from proxy.config.load import bind
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
-from proxy.exchange.routing import server_of
+from proxy.exchange.routing import keyless, server_of
 from proxy.web.routes import CHAT, MESSAGES, RESPONSES
 from proxy.worker.logging_setup import log_line
 
 NAME = "vllm-tool-proxy"
 # Facts that stand on one line of the log.
-_ON_ONE_LINE = (("listens on", "paths", "model servers"), ("rules", "keys"), ("writes", "limits", "observes"))
+_ON_ONE_LINE = (("listens on", "paths", "model servers"), ("rules", "keys", "no key for"), ("writes", "limits", "observes"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,8 @@ def facts(settings: Settings, rules: Rules, keys: KeysThere) -> dict[str, str]:
         "writes": "; ".join(_written(settings)) or "the log alone",
         "limits": _limits(settings),
     }
+    if without := [*keyless_entries(settings, rules)]:
+        texts["no key for"] = ", ".join(without)
     if settings.observe:
         texts["observes"] = "nothing is changed; the log says what would be done"
     return {name: plain(text) for name, text in texts.items()}
@@ -125,6 +127,12 @@ def _entries(rules: Rules) -> str:
         "clients": len(rules.clients),
     }
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "no entries"
+
+
+def keyless_entries(settings: Settings, rules: Rules) -> Iterator[str]:
+    """Yield each entry of `models` whose server gets no key, with its URL; each is safe to print."""
+    for entry in keyless(rules, settings):
+        yield plain(f"models {entry.match} at {entry.url}")
 
 
 def _keys(keys: KeysThere) -> str:

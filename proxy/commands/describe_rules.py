@@ -114,6 +114,8 @@ def _model(model: Model) -> Iterator[str]:
     yield from (f"{key} {word}" for key, word in words.items() if word)
     if model.url:
         yield f"at {_cut(model.url)}"
+    if model.key:
+        yield f"key {_plain(model.key)}"
     yield from _requests(model.requests)
     if model.off:
         yield f"no calls in {_cut(', '.join(map(_plain, sorted(model.off))))}"

@@ -60,7 +60,7 @@ def doctor_command(name: str, argv: Sequence[str]) -> int:
     _check_places([written_file, report_path if options.keep is not None else None])
     if entry_path is not None:
         rules = rules_in(entry_path)
-    ask = _asker(options, settings, env)
+    ask = _asker(options, settings, rules, env)
     try:
         with progress("doctor", len(PROBES)) as bar:
             report = examine(ask, options.model, rules, bar.step)
@@ -95,7 +95,7 @@ def _parser(name: str) -> Parser:
     return parser
 
 
-def _asker(options: argparse.Namespace, settings: Settings, env: dict[str, str]) -> Asker:
+def _asker(options: argparse.Namespace, settings: Settings, rules: Rules, env: dict[str, str]) -> Asker:
     url = settings.upstream
     if options.upstream is not None:
         try:
@@ -106,7 +106,7 @@ def _asker(options: argparse.Namespace, settings: Settings, env: dict[str, str])
     minutes = _number(options.minutes, "--minutes", "minutes", _MOST_MINUTES)
     connect = min(seconds, _CONNECT_SECONDS)
     server = ModelServer(ServerOptions(url, connect, seconds, settings.upstream_ca, settings.max_header))
-    return Asker(server, _key(options, settings, env), seconds, minutes * 60)
+    return Asker(server, _key(options, settings, rules, env), seconds, minutes * 60)
 
 
 def _number(text: str, option: str, unit: str, most: float) -> float:
@@ -119,10 +119,10 @@ def _number(text: str, option: str, unit: str, most: float) -> float:
     return number
 
 
-def _key(options: argparse.Namespace, settings: Settings, env: dict[str, str]) -> str:
+def _key(options: argparse.Namespace, settings: Settings, rules: Rules, env: dict[str, str]) -> str:
     """The server's key: of the named variable, else the one that the proxy itself would use."""
     if options.key_env is None:
-        return key_files(settings, env).read().upstream_key("", passed=False)
+        return key_files(settings, rules, env).read().upstream_key("", passed=False)
     key = env.get(options.key_env, "").strip()
     if not key:
         raise RulesError(f"--key-env: the variable {options.key_env!r} is not set; put the key into it")

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from proxy import __file__ as _package_file
 from proxy import __version__
 from proxy.codec.display import printable
-from proxy.commands.banner import keys_there, show
+from proxy.commands.banner import keyless_entries, keys_there, show
 from proxy.commands.describe_rules import summary
 from proxy.commands.exit_status import Status
 from proxy.commands.parsers import NAME, settings_parser
@@ -168,6 +168,8 @@ def _check(settings: Settings, rules: Rules) -> int:
         f"ok: {NAME} {__version__}, upstream {settings.upstream}, listening on {bind(settings)}, "
         f"rules {rules.source} (sha256 {rules.sha256[:12]})"
     )
+    for entry in keyless_entries(settings, rules):
+        print(f"no key for {entry} (set key_env, key_file or key: same)")
     for line in summary(rules):
         print(line)
     return 0
@@ -251,7 +253,7 @@ def _check_surroundings(settings: Settings, rules: Rules) -> Keys:
     cannot be used.
     """
     check_files(settings)
-    keys = key_files(settings, environment()).read()
+    keys = key_files(settings, rules, environment()).read()
     keys.check_clients(rules)
     if warning := open_to_all(settings, keys):
         _say("warning", warning)

@@ -11,7 +11,7 @@ import hmac
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TypeVar
@@ -118,13 +118,17 @@ class ClientKey:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """All keys in force. Without `clients` nobody needs a key; `upstream` goes to the model server, "" is none;
-    `admin` is the digest of the key of the admin paths, empty if there is none.
+    """The keys in force.
+
+    Without `clients`, no client needs a key. `upstream` is the key for the main model server, "" if there is none;
+    `named` are the keys for other servers, by the `key` of their entry in the rules. `admin` is the digest of the key
+    of the admin paths, empty if there is none.
     """
 
     clients: tuple[ClientKey, ...] = ()
     upstream: str = field(default="", repr=False)
     admin: bytes = field(default=b"", repr=False)
+    named: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def client(self, key: bytes) -> ClientKey:
         """The client of a key; raises Unauthorized. The time that it takes says nothing about the digests."""
@@ -173,11 +177,12 @@ class KeyFile:
 
 @dataclass(frozen=True, slots=True)
 class KeyFiles:
-    """The files that keys come from, unread; one that is not there is None."""
+    """The files that keys come from, unread; one that is not there is None. `named` are those of the rules' entries."""
 
     clients: KeyFile | None = None
     upstream: KeyFile | None = None
     admin: KeyFile | None = None
+    named: tuple[KeyFile, ...] = ()
 
     def read(self) -> Keys:
         """The keys; raises RulesError."""
@@ -185,13 +190,14 @@ class KeyFiles:
             clients=_parsed(self.clients, parse_clients, ()),
             upstream=_parsed(self.upstream, parse_secret, ""),
             admin=_parsed(self.admin, parse_admin, b""),
+            named={file.source: parse_secret(file.data, file.source) for file in self.named},
         )
 
     def to_bytes(self) -> tuple[bytes, ...]:
         """All of it as bytes, for `unpacked`."""
         return tuple(
             b"" if file is None else os.fsencode(file.source) + b"\0" + file.data
-            for file in (self.clients, self.upstream, self.admin)
+            for file in (self.clients, self.upstream, self.admin, *self.named)
         )
 
 
@@ -210,7 +216,8 @@ def keys_from_bytes(parts: Sequence[bytes]) -> KeyFiles:
             return None
         return KeyFile(data, os.fsdecode(source))
 
-    return KeyFiles(*map(file, parts))
+    clients, upstream, admin, *named = [*map(file, parts)] or [None, None, None]
+    return KeyFiles(clients, upstream, admin, tuple(filter(None, named)))
 
 
 def parse_clients(text: bytes, source: str) -> tuple[ClientKey, ...]:

@@ -217,10 +217,11 @@ def check_files(settings: Settings) -> None:
             ) from error
 
 
-def key_files(settings: Settings, env: Mapping[str, str]) -> KeyFiles:
-    """The files of the keys that are in force: each that a setting names, else the unit's credential; unread.
+def key_files(settings: Settings, rules: Rules, env: Mapping[str, str]) -> KeyFiles:
+    """Return the files of the keys in force, unread: those that settings name, or the unit's credentials.
 
-    The model server's key may be a variable instead. Raises RulesError for a file that cannot be read.
+    The model server's key, and those of the rules' entries, may be variables instead. Raises RulesError for a file that
+    cannot be read, and for a variable that is not set.
     """
     upstream = _key_file(settings.upstream_key_file, "upstream-key", env)
     if upstream is None and KEY_VARIABLE in env:
@@ -229,7 +230,18 @@ def key_files(settings: Settings, env: Mapping[str, str]) -> KeyFiles:
         clients=_key_file(settings.client_keys, "client-keys", env),
         upstream=upstream,
         admin=_key_file(settings.admin_key_file, "admin-key", env),
+        named=tuple(_named_key(source, env) for source in rules.key_sources),
     )
+
+
+def _named_key(source: str, env: Mapping[str, str]) -> KeyFile:
+    """Return the key of a rules' entry: of a variable (`$NAME`) or of a file."""
+    if not source.startswith("$"):
+        text = _read_text(Path(source))
+        return KeyFile(text.data, text.source)
+    if source[1:] not in env:
+        raise RulesError(f"key_env: the variable {source[1:]} is not set; set it in the environment of the proxy")
+    return KeyFile(os.fsencode(env[source[1:]]), source)
 
 
 def _key_file(named: str, credential: str, env: Mapping[str, str]) -> KeyFile | None:

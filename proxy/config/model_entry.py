@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from proxy.codec.json_text import JsonObject, dump_json, load_json
-from proxy.config.rules import Model
+from proxy.config.rules import SAME_KEY, Model
 
 # The keys of an entry whose attribute has another name.
 _ATTRIBUTES = {"upstream": "transport", "server": "server_kind"}
@@ -25,6 +25,9 @@ def entry_with(model: Model, name: str, healings: Iterable[str]) -> str:
         word = getattr(model, _ATTRIBUTES.get(key, key))
         if word:
             entry[key] = word
+    if model.key:
+        source = "key" if model.key == SAME_KEY else "key_env" if model.key.startswith("$") else "key_file"
+        entry[source] = model.key.removeprefix("$")
     if model.telling:
         entry["reasoning"] = model.telling
     entry |= _entry_words("formats", off=sorted(model.off))

@@ -58,11 +58,24 @@ _GRAMMARS: tuple[Grammars, ...] = get_args(Grammars)
 _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
 _SECTIONS = ("settings", "tools", "models", "families", "aliases", "clients")
 _MODEL_KEYS = (
-    *("match", "parse", "upstream", "server", "url", "formats", "ids", "arguments", "reasoning"),
+    *("match", "parse", "upstream", "server", "url", "key", "key_env", "key_file"),
+    *("formats", "ids", "arguments", "reasoning"),
     *("thinking", "reasoning_history", "server_tools", "compaction", "grammars", "family"),
     *("heal", "sampling", "tools", "retry", "broken_calls", "repetition"),
 )
 _CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "reasoning", "calls")
+# The value of `key` for an entry whose server gets the main server's key.
+SAME_KEY = "same"
+_KEY_SOURCES = {
+    "key": re.compile(SAME_KEY),
+    "key_env": re.compile("[A-Za-z_][A-Za-z0-9_]*"),
+    "key_file": re.compile("/.+"),
+}
+_KEY_VALUES = {
+    "key": "`same` (the key of the main server); use key_env or key_file for another key",
+    "key_env": "the name of an environment variable that holds the key",
+    "key_file": "the absolute path of a file that holds the key",
+}
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 # Without these an answer is none any more: to remove them is never what was meant.
 _NEEDED: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -127,8 +140,10 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One entry of `models`; None, or empty, where it says nothing. `off` are the formats that are off, `requests` is
-    what is changed in the requests for it.
+    """One entry of `models`; None or empty where it says nothing.
+
+    `key` names the key for its server: "same" (the main server's), "$NAME" (a variable) or an absolute path. `off` are
+    the formats that are off, `requests` is what is changed in its requests.
     """
 
     match: str
@@ -146,6 +161,7 @@ class Model:
     compaction: Compaction | None = None
     grammars: Grammars | None = None
     url: str = ""
+    key: str = ""
     family: str = ""
     requests: RequestRules = field(default_factory=RequestRules)
 
@@ -201,6 +217,11 @@ class Rules:
     def urls(self) -> tuple[str, ...]:
         """The URLs of the model servers that are named for models, each once."""
         return tuple(dict.fromkeys(model.url for model in self.models if model.url))
+
+    @property
+    def key_sources(self) -> tuple[str, ...]:
+        """The variables and files that entries name as the keys of their servers, each once."""
+        return tuple(dict.fromkeys(model.key for model in self.models if model.key not in ("", SAME_KEY)))
 
     def profile(self, model: str, client: str) -> Profile:
         """The profile of `model` (the first glob that matches) for `client` ("" or unknown: none in particular).
@@ -398,6 +419,7 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
         transport=_option(keys, "upstream", what, _TRANSPORTS),
         server_kind=_option(keys, "server", what, _SERVERS) or "",
         url=_url(keys["url"], f"url of {what}") if "url" in keys else "",
+        key=_key(keys, what),
         off=_off(keys["formats"], f"formats of {what}", formats) if "formats" in keys else frozenset(),
         ids=_option(keys, "ids", what, _ID_STYLES),
         arguments=_option(keys, "arguments", what, _TRANSPORTS),
@@ -420,6 +442,21 @@ def _url(node: Node, what: str) -> str:
         return server_url(text_of(node, what))
     except ValueError as needed:  # the value is not shown: there may be a password in it
         raise node_error(node, f"{what} must be {needed}; write one") from None
+
+
+def _key(keys: Mapping[str, Node], what: str) -> str:
+    """Return the source of an entry's key: `key: same`, `key_env: NAME` or `key_file: PATH`, at most one of them."""
+    named = [key for key in _KEY_SOURCES if key in keys]
+    if not named:
+        return ""
+    source, node = named[0], keys[named[0]]
+    if len(named) > 1:
+        raise node_error(node, f"{what} has {' and '.join(named)}; keep one of them")
+    text = text_of(node, f"{source} of {what}")
+    # The value is not shown: it may be the key itself.
+    if not _KEY_SOURCES[source].fullmatch(text):
+        raise node_error(node, f"{source} of {what} must be {_KEY_VALUES[source]}")
+    return f"${text}" if source == "key_env" else text
 
 
 def _off(node: Node, what: str, formats: Collection[str] | None) -> frozenset[str]:

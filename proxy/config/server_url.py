@@ -13,6 +13,12 @@ ONE_SERVER = (
 _URL = re.compile(r"[!-~]+")
 
 
+def origin(url: str) -> tuple[str, str, int]:
+    """Return scheme, host and port of a URL that `server_url` returned (RFC 6454)."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+
 def server_url(text: str) -> str:
     """The URL without `/v1` at its end; raises ValueError that says what is needed."""
     needed = ValueError("an http:// or https:// URL of a host, without user, query or fragment")

@@ -11,7 +11,9 @@ share (docs/scale.md):
 from __future__ import annotations
 
 from proxy.codec.json_text import JsonObject
-from proxy.config.rules import Model, Rules
+from proxy.config.api_keys import Keys
+from proxy.config.rules import SAME_KEY, Model, Rules
+from proxy.config.server_url import origin
 from proxy.config.settings import Settings
 from proxy.dialects.conversation_key import conversation_key
 
@@ -26,6 +28,25 @@ def choose_server(model: str | None, rules: Rules, settings: Settings) -> str:
 def server_of(entry: Model, settings: Settings) -> str:
     """The URL of the server for the models of an entry of the rules."""
     return entry.url or settings.upstream
+
+
+def keyless(rules: Rules, settings: Settings) -> tuple[Model, ...]:
+    """Return the entries that are on another server than the main one and name no key for it."""
+    return tuple(entry for entry in rules.models if not entry.key and not _is_main(entry, settings))
+
+
+def server_key(entry: Model, settings: Settings, keys: Keys, main: str) -> str:
+    """Return the key for the server of an entry, or "". `main` is the key that the main server gets.
+
+    A key goes only to the server that it was given for: another scheme, host or port gets the key that its entry names.
+    """
+    if entry.key and entry.key != SAME_KEY:
+        return keys.named.get(entry.key, "")
+    return main if entry.key or _is_main(entry, settings) else ""
+
+
+def _is_main(entry: Model, settings: Settings) -> bool:
+    return not entry.url or origin(entry.url) == origin(settings.upstream)
 
 
 def conversation_of(body: JsonObject) -> str:

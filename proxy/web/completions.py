@@ -213,7 +213,7 @@ def metrics() -> Response:
     from proxy.worker.exposition import CONTENT_TYPE, exposition  # noqa: PLC0415 (a start does without it)
 
     memory, snapshot = request_context().worker.memory, request_context().snapshot
-    models = snapshot.all_models(snapshot.keys.upstream)
+    models = snapshot.all_models()
     in_force = not memory.error()
     data = exposition(memory.counters, __version__, rules_in_force=in_force, models=models, log_lost=lost_lines())
     return Response(data, content_type=CONTENT_TYPE)

@@ -23,8 +23,9 @@ from proxy.healing.heal import HealPlan
 from proxy.upstream.answer_wait import HasDescriptor, HasTurn
 from proxy.upstream.client import ModelServer
 from proxy.web.fresh_ids import fresh_bytes
-from proxy.web.headers import JSON_TYPE
+from proxy.web.headers import JSON_TYPE, with_secret
 from proxy.web.routes import Route
+from proxy.worker.logging_setup import keep_secret
 from proxy.worker.snapshot import Snapshot
 from proxy.worker.state import WorkerState
 
@@ -117,6 +118,15 @@ class RequestContext:
     def dialect(self) -> str:
         """The route's dialect, for the log and the metrics; `own` where there is no route."""
         return "own" if self.route is None else self.route.dialect
+
+    def server_key(self, model: str | None) -> str:
+        """Return the key for the server of a model (None: the main server), or ""; no log or error shows it."""
+        key = self.snapshot.server_key(model, self.upstream_key)
+        request_secrets = with_secret(self.secrets, key)
+        if request_secrets is not self.secrets:
+            self.secrets = request_secrets
+            keep_secret(request_secrets)
+        return key
 
     def heal_plan(self, model: str) -> HealPlan:
         """The healings of requests for a model: by the rules, and by refusals."""

@@ -47,7 +47,7 @@ def models() -> Response:
     """`GET /v1/models` of a Messages client, the names of the rules behind those of the server."""
     ctx = request_context()
     query = {name: request.args.get(name, "") for name in ("limit", "before_id", "after_id")}
-    cards = _cards(model_server(ctx))
+    cards = _cards(ctx, None)
     cards = (*cards, *listed_aliases(cards, ctx.snapshot.rules))
     return json_response(dump_json(models_page(cards, **query)))
 
@@ -55,19 +55,17 @@ def models() -> Response:
 def openai_models() -> Response:
     """`GET /v1/models` of any other client, where the rules have names that are listed too."""
     ctx = request_context()
-    _, body = ask("GET", MODELS, None, model_server(ctx), _headers(ctx))
+    _, body = ask("GET", MODELS, None, model_server(ctx), _headers(ctx, None))
     return json_response(with_aliases(body, ctx.snapshot.rules))
 
 
 def model(name: str) -> Response:
     """`GET /v1/models/{id}` of a Messages client; a name that stands for another one is one too."""
     ctx = request_context()
-    usual = model_server(ctx)
-    cards = _cards(usual)
+    cards = _cards(ctx, None)
     served = served_name(name, cards, ctx.snapshot.rules)
-    server = model_server(ctx, served)
-    if server is not usual:
-        cards = _cards(server)
+    if model_server(ctx, served) is not model_server(ctx):
+        cards = _cards(ctx, served)
     card = next((card for card in cards if card.id == served), None)
     if card is None:
         raise NotFound(f"model: {name[:100]!r} is not served; GET {MODELS} lists what is")
@@ -75,12 +73,13 @@ def model(name: str) -> Response:
     return json_response(dump_json(model_info(card, name, efforts)))
 
 
-def _headers(ctx: RequestContext) -> dict[str, str]:
-    return upstream_headers(request.environ, "", ctx.id, ctx.upstream_key)
+def _headers(ctx: RequestContext, model: str | None) -> dict[str, str]:
+    return upstream_headers(request.environ, "", ctx.id, ctx.server_key(model))
 
 
-def _cards(server: ModelServer) -> tuple[ModelCard, ...]:
-    _, body = ask("GET", MODELS, None, server, _headers(request_context()))
+def _cards(ctx: RequestContext, model: str | None) -> tuple[ModelCard, ...]:
+    """Return the models of the server of `model`; None is the main server."""
+    _, body = ask("GET", MODELS, None, model_server(ctx, model), _headers(ctx, model))
     return read_cards(body)
 
 

@@ -34,8 +34,9 @@ class PassedBody:
         return body if isinstance(body, dict) else {}
 
     def model(self) -> str | None:
-        """The model that it names, if that decides where it goes."""
-        if not self._data or not self._ctx.snapshot.rules.urls:
+        """Return the model that the body names, if it decides the server or its key."""
+        rules = self._ctx.snapshot.rules
+        if not self._data or not (rules.urls or rules.key_sources):
             return None
         model = self._fields.get("model")
         return model if isinstance(model, str) else None
@@ -45,7 +46,8 @@ class PassedBody:
         ctx = self._ctx
         name = ctx.snapshot.settings.conversation_header
         own = {name: self._conversation()} if name else {}
-        return upstream_headers(environ, environ.get("CONTENT_TYPE", ""), ctx.id, ctx.upstream_key, own)
+        key = ctx.server_key(self.model())
+        return upstream_headers(environ, environ.get("CONTENT_TYPE", ""), ctx.id, key, own)
 
     def upward(self) -> bytes:
         """The bytes that go up: those that came, but a conversation whose tokens are counted is healed as that of a

@@ -94,11 +94,13 @@ class TranslatedRequest(Generic[_Made]):
 def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
     """A Chat Completions request; it is the internal one. An alias of the rules gives it another model."""
     body, raw = parse_body(ctx.body, ctx.snapshot.settings.max_depth), ctx.body
-    headers = conversation_headers(ctx, environ, body)
     model = body.get("model")
-    other = ctx.snapshot.rules.alias(model) if isinstance(model, str) else model
-    if other != model and not ctx.snapshot.settings.observe:
-        body["model"] = other
+    served = model
+    if isinstance(model, str) and not ctx.snapshot.settings.observe:
+        served = ctx.snapshot.rules.alias(model)
+    headers = conversation_headers(ctx, environ, body, as_text(served))
+    if served != model:
+        body["model"] = served
         raw = dump_request(body)
     chat = read_chat(raw, body)
     ctx.check_model(chat.model)
@@ -242,12 +244,12 @@ def translated(
     snapshot, model = ctx.snapshot, body.get("model")
     if not isinstance(model, str) or not model:
         raise BadRequest("model: the name of a model is required, as a string", "model")
-    headers = conversation_headers(ctx, environ, body)
     # A claude-* name means the only model of the settings' server; the rules may say where that one really is.
-    cards = snapshot.cards(headers, model_server(ctx))
+    cards = snapshot.cards(conversation_headers(ctx, environ, body, None), model_server(ctx))
     served = served_name(model, cards, snapshot.rules)
     ctx.check_model(served)
     profile, server = snapshot.profile(served, ctx.client), model_server(ctx, served)
+    headers = conversation_headers(ctx, environ, body, served)
     kind = profile.server_kind or snapshot.server_kind(headers, server)
     options = ModelOptions(
         model=served,
@@ -288,11 +290,16 @@ def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:
     return ctx.snapshot.server(choose_server(model, ctx.snapshot.rules, ctx.snapshot.settings))
 
 
-def conversation_headers(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -> dict[str, str]:
-    """The headers of all that goes up for a conversation, with the one that keeps it at one of several servers."""
+def conversation_headers(
+    ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject, model: str | None
+) -> dict[str, str]:
+    """Return the headers of a conversation's requests to the server of a model; None is the main server.
+
+    They include the header that keeps the conversation at one of several equal servers, and the server's key.
+    """
     name = ctx.snapshot.settings.conversation_header
     own = {name: conversation_of(body)} if name else {}
-    return upstream_headers(environ, JSON_TYPE, ctx.id, ctx.upstream_key, own)
+    return upstream_headers(environ, JSON_TYPE, ctx.id, ctx.server_key(model), own)
 
 
 def _chat_options(chat: ChatRequest, profile: Profile) -> ChatOptions:

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from proxy.config.api_keys import Keys
-from proxy.config.rules import Profile, Rules
+from proxy.config.rules import Model, Profile, Rules
 from proxy.config.settings import Settings
 from proxy.errors import UpstreamError
+from proxy.exchange.routing import server_key, server_of
 from proxy.limits import MAX_ANSWER
 from proxy.upstream.client import ModelServer, ServerOptions
 from proxy.upstream.model_list import ModelCard, kind_of, read_cards
@@ -77,6 +78,12 @@ class Snapshot:
         """The model server at a URL that `exchange.routing` chose."""
         return self.servers[url]
 
+    def server_key(self, model: str | None, main: str) -> str:
+        """Return the key for the server of a model, or ""; `main` is the key that the main server gets."""
+        if model is None:
+            return main
+        return server_key(self.rules.entry(model), self.settings, self.keys, main)
+
     def parses(self, model: str) -> bool:
         """True if the server showed that it cannot find this model's calls itself."""
         return model in self._proxied
@@ -99,11 +106,12 @@ class Snapshot:
         """The names of the models that the servers have said they have; nothing is asked. Empty: none has said so."""
         return frozenset(card.id for served in [*self._served.values()] for card in served.cards)
 
-    def all_models(self, key: str) -> frozenset[str]:
-        """The same; servers of which it is not known are asked, with this key if there is one."""
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        for server in self.servers.values():
-            self.cards(headers, server)
+    def all_models(self) -> frozenset[str]:
+        """Return the names of the models of all servers; servers that have not said so yet are asked."""
+        for entry in (Model("*"), *self.rules.models):
+            key = server_key(entry, self.settings, self.keys, self.keys.upstream)
+            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            self.cards(headers, self.server(server_of(entry, self.settings)))
         return self.known_models()
 
     def server_kind(self, headers: Mapping[str, str], server: ModelServer) -> str:

@@ -209,7 +209,7 @@ def publish(memory: Memory) -> None:
         text = rules_text()
         settings, rules = load(text=text)
         check_files(settings)
-        files = key_files(settings, environment())
+        files = key_files(settings, rules, environment())
         files.read().check_clients(rules)
     except RulesError as error:
         memory.fail(error.message)

@@ -17,6 +17,7 @@ from flask import Flask
 
 from proxy import __version__, gunicorn_conf
 from proxy.config.load import AUDIT_NAME, RULES_VARIABLE, RulesText, key_files, load
+from proxy.config.rules import Rules
 from proxy.config.settings import SPECS, Settings
 from proxy.server.client_socket import GRACE
 from proxy.web.app import make_app
@@ -262,7 +263,7 @@ def test_the_keys_have_the_names_by_which_the_proxy_looks_for_them(tmp_path: Pat
     text = (FOLDER / "deployment.yaml").read_text()
     for name in re.findall(r"--from-file=([a-z-]+)", text):
         (tmp_path / name).write_text("secret")
-    files = key_files(Settings(), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    files = key_files(Settings(), Rules(), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
     assert all((files.clients, files.upstream, files.admin))
 
 

@@ -13,6 +13,7 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
+from proxy.config.api_keys import Keys
 from tests.conftest import Inside, Start
 from tests.real.processes import free_port
 from tests.support.scripted import (
@@ -90,6 +91,88 @@ def keys_of(client: FlaskClient, server: Upstream, path: str, *bodies: dict[str,
     for body in bodies:
         assert client.post(path, json=body, **sent).status_code == 200
     return [seen.headers.get(KEY) for seen in server.seen]
+
+
+# The key.
+
+CLIENT_KEY = {"Authorization": "Bearer client", "x-api-key": "client"}
+
+
+def keys_at(server: Upstream) -> set[str | None]:
+    """The keys that the server was sent, None for a request without one; forget what it saw."""
+    found = {seen.headers.get("Authorization") for seen in server.received}
+    assert not any("client" in str(seen.headers.get("x-api-key")) for seen in server.received)
+    server.received.clear()
+    return found
+
+
+def ask_all(client: FlaskClient, model: str) -> None:
+    """Send a request of each kind for a model."""
+    asked = {
+        CHAT: chat(model=model),
+        MESSAGES: {**messages_body("a"), "model": model},
+        COUNT: {**messages_body("a"), "model": model},
+        "/v1/responses": {"model": model, "input": "a", "stream": True},
+        "/v1/completions": {"model": model, "prompt": "a"},
+    }
+    for path, body in asked.items():
+        assert client.post(path, json=body, headers=CLIENT_KEY).status_code == 200, path
+    assert client.get(f"/v1/models/{model}", headers={**CLIENT_KEY, "anthropic-version": "2023-06-01"}).status_code
+    assert client.get("/metrics").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("", {None}),
+        (", key: same", {"Bearer main"}),
+        (", key_env: OWN_KEY", {"Bearer own"}),
+        (", key_file: /keys/own", {"Bearer of-file"}),
+    ],
+)
+def test_another_server_is_sent_only_the_key_that_its_entry_names(
+    inside: Inside, two: list[Upstream], entry: str, expected: set[str | None]
+) -> None:
+    usual, own = two
+    keys = Keys(upstream="main", named={"$OWN_KEY": "own", "/keys/own": "of-file"})
+    client = inside(usual.url, f"models: [{{match: own, url: '{own.url}'{entry}}}]", keys)
+    ask_all(client, "own")
+    assert keys_at(own) == expected
+    assert keys_at(usual) <= {"Bearer main"}
+
+
+def test_another_server_is_not_sent_the_clients_key(inside: Inside, two: list[Upstream]) -> None:
+    """Without any key of the proxy's own, the main server is sent the client's."""
+    usual, own = two
+    client = inside(usual.url, f"models: [{{match: own, url: '{own.url}'}}]")
+    ask_all(client, "own")
+    assert keys_at(own) == {None}
+    ask_all(client, "tiny")
+    assert "Bearer client" in keys_at(usual) and keys_at(own) == set()
+    passed = inside(usual.url, f"models: [{{match: own, url: '{own.url}'}}]", Keys(upstream="main"), pass_auth=True)
+    ask_all(passed, "own")
+    assert keys_at(own) == {None}
+
+
+def test_another_path_of_the_main_server_is_sent_its_key(inside: Inside, two: list[Upstream]) -> None:
+    usual, _ = two
+    usual.paths = {f"/other{path}": script for path, script in usual.paths.items()} | usual.paths
+    client = inside(usual.url, f"models: [{{match: own, url: '{usual.url}/other'}}]", Keys(upstream="main"))
+    assert client.post(CHAT, json=chat(model="own")).status_code == 200
+    assert f"/other{CHAT}" in usual.asked
+    assert keys_at(usual) == {"Bearer main"}
+
+
+def test_an_answer_that_repeats_the_key_of_another_server_is_masked(
+    inside: Inside, two: list[Upstream], caplog: pytest.LogCaptureFixture
+) -> None:
+    usual, own = two
+    own.paths[CHAT] = [answer({"error": {"message": "the key secret-of-own is not known"}}, 401)]
+    keys = Keys(upstream="main", named={"$OWN_KEY": "secret-of-own"})
+    client = inside(usual.url, f"models: [{{match: own, url: '{own.url}', key_env: OWN_KEY}}]", keys)
+    response = client.post(CHAT, json=chat(model="own"))
+    assert response.status_code == 401 and b"secret-of-own" not in response.data
+    assert "secret-of-own" not in caplog.text
 
 
 # The header.

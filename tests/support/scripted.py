@@ -95,10 +95,11 @@ class Upstream:
     """A context manager: a server at `url` that answers the n-th request with the n-th script, over TLS with `tls`.
 
     `paths` are answered apart from the scripts, any number of times; a request that no script is left for gets 599.
-    What arrived is in `seen` (the scripted requests) and `asked` (the paths of the others).
+    `received` has all requests, `seen` those that a script answers, `asked` the paths of the others.
     """
 
     def __init__(self, *scripts: Script, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
+        self.received: list[Seen] = []
         self.seen: list[Seen] = []
         self.asked: list[str] = []
         self.paths: dict[str, Script] = {}
@@ -138,7 +139,7 @@ class Upstream:
         """Forget everything; answer the next requests so."""
         with self._arrived:
             self._scripts = list(scripts)
-            self.seen, self.asked, self.paths = [], [], {}
+            self.received, self.seen, self.asked, self.paths = [], [], [], {}
 
     def wait(self, count: int = 1) -> Seen:
         """The `count`-th scripted request, as soon as it is there."""
@@ -183,6 +184,7 @@ class Upstream:
 
     def _answer(self, sock: socket.socket, seen: Seen) -> None:
         with self._arrived:
+            self.received.append(seen)
             script = self.paths.get(seen.path)
             if script is not None:
                 self.asked.append(seen.path)

@@ -86,7 +86,8 @@ def test_in_the_log_it_is_a_few_plain_lines() -> None:
     assert len(lines) == 3
     assert lines[0].startswith(f"INFO vllm-tool-proxy {__version__} listens on: http://127.0.0.1:9; paths: /v1/chat/")
     assert lines[1] == (
-        f"INFO vllm-tool-proxy {__version__} rules: /etc/rules.yaml (3 models); keys: no client needs one"
+        f"INFO vllm-tool-proxy {__version__} rules: /etc/rules.yaml (3 models); keys: no client needs one; "
+        "no key for: models b* at http://10.0.0.2:8000, models c* at http://10.0.0.3:8000"
     )
     assert lines[2].startswith(f"INFO vllm-tool-proxy {__version__} writes: the log alone; limits: 1 worker, ")
 

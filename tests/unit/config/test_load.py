@@ -14,6 +14,7 @@ import pytest
 from proxy.config import load as config
 from proxy.config.api_keys import ClientKey, KeyFile, KeyFiles, Keys
 from proxy.config.load import find_rules, key_files, load, open_to_all, rules_text, unread_rules, working_folder
+from proxy.config.rules import Rules, parse_rules
 from proxy.config.settings import SPECS, Settings
 from proxy.errors import RulesError
 from tests.support.worker_state import read_rules
@@ -303,13 +304,14 @@ def write(path: Path, data: bytes) -> str:
 
 def test_each_key_comes_from_its_setting_else_from_the_units_credential(tmp_path: Path) -> None:
     env = {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")}
-    assert key_files(Settings(), {}) == key_files(Settings(), env) == KeyFiles()
+    assert key_files(Settings(), Rules(), {}) == key_files(Settings(), Rules(), env) == KeyFiles()
     names = ("client-keys", "upstream-key", "admin-key")
     given = [write(tmp_path / "credentials" / name, name.encode()) for name in names]
-    assert key_files(Settings(), env) == KeyFiles(*(KeyFile(Path(path).read_bytes(), path) for path in given))
+    clients, upstream, admin = (KeyFile(Path(path).read_bytes(), path) for path in given)
+    assert key_files(Settings(), Rules(), env) == KeyFiles(clients, upstream, admin)
     own = write(tmp_path / "own", b"own")
     for setting in ("client_keys", "upstream_key_file", "admin_key_file"):
-        found = key_files(settings_with(setting, own), env)
+        found = key_files(settings_with(setting, own), Rules(), env)
         assert [file.source if file else "" for file in (found.clients, found.upstream, found.admin)].count(own) == 1
 
 
@@ -319,9 +321,9 @@ def settings_with(name: str, value: Any) -> Settings:
 
 def test_the_model_servers_key_may_be_a_variable_and_nothing_else_that_shows(tmp_path: Path) -> None:
     env = {"TOOL_PROXY_UPSTREAM_KEY": "up"}
-    assert key_files(Settings(), env).read().upstream == "up"
+    assert key_files(Settings(), Rules(), env).read().upstream == "up"
     own = write(tmp_path / "own", b"own\n")
-    assert key_files(Settings(upstream_key_file=own), env).read().upstream == "own"
+    assert key_files(Settings(upstream_key_file=own), Rules(), env).read().upstream == "own"
     load({}, env)
     assert "upstream_key" not in {spec.name for spec in SPECS}
     assert "there is no setting" in refused({"rules": write(tmp_path / "r.yaml", b"settings: {upstream_key: x}")}, {})
@@ -330,7 +332,21 @@ def test_the_model_servers_key_may_be_a_variable_and_nothing_else_that_shows(tmp
 def test_a_file_of_keys_that_is_named_and_not_there_is_an_error(tmp_path: Path) -> None:
     for setting in ("client_keys", "upstream_key_file", "admin_key_file"):
         with pytest.raises(RulesError, match="cannot be read"):
-            key_files(settings_with(setting, str(tmp_path / "none")), {})
+            key_files(settings_with(setting, str(tmp_path / "none")), Rules(), {})
+
+
+def test_an_entry_names_the_key_of_its_server_by_a_variable_or_a_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "key", b"of-file\n")
+    text = f"models: [{{match: a, key_env: GPU_KEY}}, {{match: b, key_file: {path}}}, {{match: c, key: same}}]"
+    rules = parse_rules(text.encode(), "rules.yaml", read_rules(None))
+    assert key_files(Settings(), rules, {"GPU_KEY": "of-variable"}).read().named == {
+        "$GPU_KEY": "of-variable",
+        path: "of-file",
+    }
+    with pytest.raises(RulesError, match="the variable GPU_KEY is not set"):
+        key_files(Settings(), rules, {})
+    with pytest.raises(RulesError, match="GPU_KEY: this must be a key"):
+        key_files(Settings(), rules, {"GPU_KEY": "two words"}).read()
 
 
 @pytest.mark.parametrize("name", ["client_keys", "upstream_key_file", "admin_key_file"])

@@ -19,6 +19,8 @@ models:
   - match: m
     parse: proxy
     upstream: whole
+    url: http://other:8000
+    key_env: OTHER_KEY
     formats: {{off: [{FORMAT}]}}
     retry: 0
     broken_calls: retry

@@ -149,7 +149,7 @@ def test_the_rules_say_where_a_model_is(model: str | None, url: str) -> None:
 def test_a_conversation_has_a_header_that_its_turns_share() -> None:
     def key(*messages: Any, **settings: Any) -> str | None:
         ctx = context(CHAT, **settings)
-        return conversation_headers(ctx, {}, {"messages": [*messages]}).get("X-Conversation-Key")
+        return conversation_headers(ctx, {}, {"messages": [*messages]}, None).get("X-Conversation-Key")
 
     first = {"role": "user", "content": "a"}
     assert key(first) == key(first, {"role": "assistant", "content": "b"}) != key({"role": "user", "content": "c"})

@@ -28,7 +28,7 @@ BAD = "settings: {heartbeat: often}\n"
 def _rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The rules file in force, not there yet; no setting of this machine counts."""
     monkeypatch.setattr(config, "environment", lambda: {"PWD": str(tmp_path)})
-    monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "none")
+    monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "rules.yaml")
     monkeypatch.chdir(tmp_path)
     return tmp_path / "rules.yaml"
 
