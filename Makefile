@@ -118,6 +118,7 @@ soak: .venv/test.stamp
 TABLE = $(if $(AGENTS)$(ROWS),,--table docs/agents.md)
 agents: .venv/test.stamp
 	$(BIN)/python -m tests.agents $(TABLE)
+	$(BIN)/python -m tests.agents.traces
 
 # vLLM has a virtual environment of its own: .venv/vllm, or the folder that TOOL_PROXY_VLLM names.
 vllm: .venv/test.stamp

@@ -68,8 +68,8 @@ def _agents() -> Iterator[str]:
     yield "# Each agent's configuration\n"
     yield "Exactly what `vllm-tool-proxy setup AGENT` prints, and what `make agents` runs them with; here for a proxy"
     yield f"at `{EXAMPLE.url}` with the model `{EXAMPLE.model}` of {EXAMPLE.context} tokens."
-    yield "`setup AGENT --write` merges it with what is there, `launch AGENT` starts the agent with it;"
-    yield "[agents](../agents.md) has the details."
+    yield "`setup AGENT --write` merges it with what is there, `launch AGENT` gives it to the agent for one run without"
+    yield "writing a file of yours; [agents](../agents.md) has the details."
     for agent in AGENTS.values():
         yield from _agent(agent)
 
@@ -83,8 +83,8 @@ def _agent(agent: Agent) -> Iterator[str]:
 
 
 def command_for(agent: Agent, configuration: Configuration) -> str:
-    """What tells the agent of the proxy: it is launched, but for what is no program."""
-    if configuration.command:
+    """Return the command that points the agent at the proxy: `launch`, if it can be started for one run."""
+    if configuration.command and agent.launch:
         return f"vllm-tool-proxy launch {agent.name} --upstream http://127.0.0.1:8000"
     return f"vllm-tool-proxy setup {agent.name}"
 

@@ -14,28 +14,41 @@ _RIVALS = ("ANTHROPIC_API_KEY", *(f"CLAUDE_CODE_USE_{cloud}" for cloud in _CLOUD
 
 
 def _configure(values: Values) -> Configuration:
-    variables, helper, rivals = _variables(values), {}, _RIVALS
-    if values.key_name:
-        # The key itself stands in no file: this is a command that prints it. A token would win over it.
-        helper = {"apiKeyHelper": f'printf %s "${values.key_name}"'}
-        rivals = (*_RIVALS, _TOKEN)
-    else:
-        variables = {**variables, _TOKEN: NO_KEY}
+    variables, helper, rivals = _in_settings(values)
     path = values.place("CLAUDE_CONFIG_DIR", ".claude", "settings.json")
     settings: JsonObject = {"env": {**variables}, **helper}
-    # What its settings say wins over its environment, and what is empty there counts as not set.
-    winning = {"env": {**dict.fromkeys(rivals, ""), **variables}, **helper}
     return Configuration(
         command=("claude",),
-        environment={_TOKEN: values.key, **_variables(values)},
+        environment=_environment(values),
         unset=_RIVALS,
         files=(File(path, Format.JSON, settings, optional=True, without=tuple(("env", name) for name in rivals)),),
-        launched=("--settings", json.dumps(winning)),
     )
 
 
+def _launch(values: Values) -> Configuration:
+    """Settings on the command line win over every file of the user and the project, and files over the environment."""
+    variables, helper, rivals = _in_settings(values)
+    # An empty variable counts as not set.
+    winning = {"env": {**dict.fromkeys(rivals, ""), **variables}, **helper}
+    return Configuration(
+        command=("claude", "--settings", json.dumps(winning)), environment=_environment(values), unset=_RIVALS
+    )
+
+
+def _environment(values: Values) -> dict[str, str]:
+    return {_TOKEN: values.key, **_variables(values)}
+
+
+def _in_settings(values: Values) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
+    """Return the variables for its settings, the command that prints the key, and the variables that would win."""
+    if values.key_name:
+        # A token would win over the command.
+        return _variables(values), {"apiKeyHelper": f'printf %s "${values.key_name}"'}, (*_RIVALS, _TOKEN)
+    return {**_variables(values), _TOKEN: NO_KEY}, {}, _RIVALS
+
+
 def _variables(values: Values) -> dict[str, str]:
-    """The variables, but for the token."""
+    """Return the variables, except the token."""
     variables = {
         "ANTHROPIC_BASE_URL": values.url,
         "ANTHROPIC_MODEL": values.model,
@@ -61,6 +74,7 @@ CLAUDE = Agent(
     name="claude",
     title="Claude Code",
     configure=_configure,
+    launch=_launch,
     source="https://code.claude.com/docs/en/env-vars",
     date="2026-11-22",
     version="2.1.197",

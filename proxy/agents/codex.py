@@ -46,6 +46,27 @@ _LEVELS = {
 
 def _configure(values: Values) -> Configuration:
     catalog = values.place("CODEX_HOME", ".codex", CATALOG)
+    config = values.place("CODEX_HOME", ".codex", "config.toml")
+    return Configuration(
+        command=("codex",),
+        files=(
+            # Up to 0.133 the profile that it names wins over what is written; later ones do not start with it.
+            File(config, Format.TOML, _content(values, catalog), without=(("profile",),)),
+            File(catalog, Format.JSON, {"models": [_entry(values)]}, own=True),
+        ),
+    )
+
+
+def _launch(values: Values) -> Configuration:
+    """Options win over every file; only the catalog must be a file."""
+    content = _content(values, f"{values.folder}/{CATALOG}")
+    return Configuration(
+        command=("codex", *_options(content)), private={CATALOG: json.dumps({"models": [_entry(values)]})}
+    )
+
+
+def _content(values: Values, catalog: str) -> JsonObject:
+    """Return its settings; `catalog` is the path of the list of models."""
     provider: JsonObject = {
         "name": PROVIDER,
         "base_url": values.v1,
@@ -54,26 +75,16 @@ def _configure(values: Values) -> Configuration:
     }
     if values.key_name:
         provider["env_key"] = values.key_name
-    content: JsonObject = {
+    return {
         "model": values.model,
         "model_provider": PROVIDER,
         "model_catalog_json": catalog,
         "model_providers": {PROVIDER: provider},
     }
-    config = values.place("CODEX_HOME", ".codex", "config.toml")
-    return Configuration(
-        command=("codex",),
-        files=(
-            # Up to 0.133 the profile that it names wins over what is written; later ones do not start with it.
-            File(config, Format.TOML, content, without=(("profile",),)),
-            File(catalog, Format.JSON, {"models": [_entry(values)]}, own=True),
-        ),
-        launched=tuple(_options(content)),
-    )
 
 
 def _options(content: JsonObject, path: str = "") -> Iterator[str]:
-    """The content as options: they win over the file of a profile, and over the one of a project."""
+    """Yield the settings as options of the command line."""
     for key, value in content.items():
         if isinstance(value, dict):
             yield from _options(value, f"{path}{key}.")
@@ -118,6 +129,7 @@ CODEX = Agent(
     name="codex",
     title="Codex CLI",
     configure=_configure,
+    launch=_launch,
     source="https://developers.openai.com/codex/config-reference",
     date="2026-11-22",
     version="0.169.0",

@@ -38,6 +38,10 @@ class Format(Enum):
     YAML = "YAML"
 
 
+def _nothing(path: str) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Values:
     """The values for an agent's configuration.
@@ -46,6 +50,9 @@ class Values:
     `images`: it takes pictures. `efforts` are the words by which it can be told how much to think, from `none` to
     `xhigh`; none where it cannot be told. `key_name` is the environment variable that holds the proxy's key, empty if
     it wants none. `environment` is the one in which the agent will run.
+
+    For one run of the agent, `folder` is the path of a folder that exists only during that run, and `read` returns the
+    text of one of the user's files, empty where there is none.
     """
 
     url: str
@@ -56,6 +63,8 @@ class Values:
     efforts: tuple[str, ...] = ()
     home: str = "~"
     environment: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+    read: Callable[[str], str] = _nothing
 
     @property
     def v1(self) -> str:
@@ -134,8 +143,7 @@ class Configuration:
     Variables in `unset` would win over it. `first` is a command line that must have been run once; it writes the file
     `written`. `notes` are told to the person.
 
-    Started by `launch` an agent is given the words `launched` and the variables `launched_with` too: they win over what
-    its files say, those of the folder that it is started in among them.
+    `private` holds the files of `Values.folder` by name, and may hold KEY inside a JSON string. Only `launch` uses it.
     """
 
     command: tuple[str, ...] = ()
@@ -145,13 +153,16 @@ class Configuration:
     first: tuple[str, ...] = ()
     written: str = ""
     notes: tuple[str, ...] = ()
-    launched: tuple[str, ...] = ()
-    launched_with: Mapping[str, str] = field(default_factory=dict)
+    private: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
     """An agent that can be set up.
+
+    `configure` returns what the agent needs permanently, in the user's files. `launch` returns what it needs for one
+    run: a command line, an environment and private files, which win over the files of the user and of the project.
+    None: the agent cannot be configured without changing a file of the user.
 
     `version` is the one that was run here with this very configuration (`make agents`); empty: it was not. `source` is
     its documentation, as of `date`. `package` is its name on npm, empty if it is not there. `tested`: it is no program,
@@ -161,6 +172,7 @@ class Agent:
     name: str
     title: str
     configure: Callable[[Values], Configuration]
+    launch: Callable[[Values], Configuration] | None
     source: str
     date: str
     version: str = ""

@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 from proxy.agents.configuration import NO_KEY, PATIENCE, PROVIDER, Agent, Configuration, File, Format, Values
 from proxy.codec.json_text import JsonObject
 
+_PRIVATE = "config.yaml"
+
 
 def _continue(values: Values) -> Configuration:
+    usual: JsonObject = {"name": "Local", "version": "1.0.0", "schema": "v1"}
+    path = values.place("CONTINUE_GLOBAL_DIR", ".continue", "config.yaml")
+    notes = (f"Put the line {values.key_name}=KEY into .env beside it.",) if values.key_name else ()
+    file = File(path, Format.YAML, {"models": [_continues_model(values)]}, listed="models", usual=usual)
+    return Configuration(command=("cn",), files=(file,), notes=notes)
+
+
+def _launch_continue(values: Values) -> Configuration:
+    """It reads one configuration: a private one stands in for the user's. YAML reads JSON."""
+    content: JsonObject = {"name": "Local", "version": "1.0.0", "schema": "v1", "models": [_continues_model(values)]}
+    return Configuration(
+        command=("cn", "--config", f"{values.folder}/{_PRIVATE}"),
+        private={_PRIVATE: json.dumps(content)},
+        notes=(
+            "Continue reads a configuration of its own in this run: models, rules and MCP servers of yours are off",
+        ),
+    )
+
+
+def _continues_model(values: Values) -> JsonObject:
     options: JsonObject = {"maxTokens": values.output}
     if values.context is not None:
         options["contextLength"] = values.context
-    model: JsonObject = {
+    return {
         "name": PROVIDER,
         "provider": "openai",
         "model": values.model,
@@ -22,11 +47,6 @@ def _continue(values: Values) -> Configuration:
         # Seconds: it makes milliseconds of them itself.
         "requestOptions": {"timeout": PATIENCE},
     }
-    usual: JsonObject = {"name": "Local", "version": "1.0.0", "schema": "v1"}
-    path = values.place("CONTINUE_GLOBAL_DIR", ".continue", "config.yaml")
-    notes = (f"Put the line {values.key_name}=KEY into .env beside it.",) if values.key_name else ()
-    file = File(path, Format.YAML, {"models": [model]}, listed="models", usual=usual)
-    return Configuration(command=("cn",), files=(file,), notes=notes)
 
 
 def _zed(values: Values) -> Configuration:
@@ -60,18 +80,24 @@ def _zed(values: Values) -> Configuration:
 
 def _goose(values: Values) -> Configuration:
     where = {"OPENAI_HOST": values.url, "OPENAI_BASE_PATH": "v1/chat/completions"}
+    limits = {"OPENAI_TIMEOUT": PATIENCE, "GOOSE_CONTEXT_LIMIT": values.window}
     content: JsonObject = {
         "active_provider": "openai",
         "providers": {"openai": {"enabled": True, "model": values.model, "configured": True}},
         **where,
-        "OPENAI_TIMEOUT": PATIENCE,
-        "GOOSE_CONTEXT_LIMIT": values.window,
+        **limits,
     }
     path = values.place("XDG_CONFIG_HOME", ".config", "goose/config.yaml")
     return Configuration(
         command=("goose", "session"),
         # Its environment wins over its file.
-        environment={**where, "OPENAI_API_KEY": values.key, "GOOSE_PROVIDER": "openai", "GOOSE_MODEL": values.model},
+        environment={
+            **where,
+            **{name: str(number) for name, number in limits.items()},
+            "OPENAI_API_KEY": values.key,
+            "GOOSE_PROVIDER": "openai",
+            "GOOSE_MODEL": values.model,
+        },
         files=(File(path, Format.YAML, content),),
     )
 
@@ -91,14 +117,21 @@ def _sdk(values: Values) -> Configuration:
     )
 
 
-CONTINUE = Agent("continue", "Continue", _continue, "https://docs.continue.dev/reference", "2026-11-22")
-ZED = Agent("zed", "Zed", _zed, "https://zed.dev/docs/ai/use-api-access", "2026-11-22")
-GOOSE = Agent("goose", "goose", _goose, "https://goose-docs.ai/docs/guides/config-files", "2026-11-22")
+def _launch_sdk(values: Values) -> Configuration:
+    return replace(_sdk(values), notes=())
+
+
+CONTINUE = Agent(
+    "continue", "Continue", _continue, _launch_continue, "https://docs.continue.dev/reference", "2026-11-22"
+)
+ZED = Agent("zed", "Zed", _zed, None, "https://zed.dev/docs/ai/use-api-access", "2026-11-22")
+GOOSE = Agent("goose", "goose", _goose, _goose, "https://goose-docs.ai/docs/guides/config-files", "2026-11-22")
 # Those for Python are run in the tests.
 SDK = Agent(
     "sdk",
     "the SDKs of OpenAI and Anthropic",
     _sdk,
+    _launch_sdk,
     "https://github.com/openai/openai-python and https://github.com/anthropics/anthropic-sdk-python",
     "2026-11-26",
     tested=True,

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -85,8 +85,10 @@ def _ending_in_order() -> Iterator[None]:
         yield
 
 
-def run_agent(program: str, command: Sequence[str], variables: Mapping[str, str]) -> int:
+def run_agent(program: str, command: Sequence[str], variables: Mapping[str, str], held: Collection[int] = ()) -> int:
     """Run an agent to its end; return its exit status. Raises CommandError if it cannot be started.
+
+    The agent inherits the descriptors `held`.
 
     Ctrl-C and Ctrl-\\ of the terminal are the agent's, which gets them too; an order to end is handed on to it.
     """
@@ -106,7 +108,7 @@ def run_agent(program: str, command: Sequence[str], variables: Mapping[str, str]
         for number in (signal.SIGTERM, signal.SIGHUP):
             handlers.callback(signal.signal, number, signal.signal(number, hand_on))
         try:
-            process = subprocess.Popen([program, *command[1:]], env=dict(variables))
+            process = subprocess.Popen([program, *command[1:]], env=dict(variables), pass_fds=held)
         except OSError as error:
             raise CommandError(Status.NOT_INSTALLED, f"{program} cannot be started ({error.strerror})") from error
         agents.append(process)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shlex
@@ -12,16 +13,19 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
-from proxy.agents.configuration import KEY, Agent, Configuration, File, Values
+from proxy.agents.configuration import KEY, Agent, Configuration, Values
 from proxy.agents.known import AGENTS
 from proxy.agents.merging import dotted, merged
+from proxy.agents.spans import NotMergeableError
 from proxy.agents.web_proxy import past_web_proxy
 from proxy.commands.agent_files import AgentFiles
 from proxy.commands.exit_status import CommandError, Status
 from proxy.commands.own_proxy import run_agent, running_proxy
 from proxy.commands.parse import printable
 from proxy.commands.parsers import Parser, add_rules, command_parser, rules_flag
+from proxy.commands.private_folder import PrivateFolder
 from proxy.commands.proxy_facts import ProxyFacts, plain_url
 from proxy.config.load import environment, load, own_url
 from proxy.server import log_stream
@@ -31,10 +35,10 @@ Asks the proxy for its models and prints what an agent must be told: its environ
 files are written, what they say of other things stays, and --undo restores what was there before.
 """
 _LAUNCH = """\
-Starts an agent with the proxy as its model server. What its environment cannot say is written into its files, as
-`setup --write` does; `setup AGENT --undo` restores what was there before. With --upstream a proxy for that model
-server is started first, if none for it listens at --url, and stopped when the agent has ended; where something else
-listens there it is started at the next free port.
+Starts an agent with the proxy as its model server, for this run only: no file of yours is written. What flags and
+variables cannot say is in a private folder, which is removed when the agent exits. To configure an agent permanently,
+run `setup AGENT --write`. With --upstream, a proxy for that model server is started first, unless one listens at --url,
+and stopped when the agent exits. If something else listens at --url, the next free port is used.
 """
 _STATUS = """\
 exit status: 0 done; 1 a file cannot be merged, or was changed since; 2 something is missing in the command line, or a
@@ -156,12 +160,18 @@ def _print(lines: Iterator[str] | Sequence[str]) -> None:
 
 
 def _configured(command_line: _CommandLine) -> tuple[Values, Configuration]:
-    """Ask the proxy, and make the agent's configuration of what it says. Raises CommandError."""
+    """Ask the proxy, and return what the agent needs permanently. Raises CommandError."""
+    values = _asked(command_line)
+    return values, past_web_proxy(command_line.agent.configure(values), values)
+
+
+def _asked(command_line: _CommandLine) -> Values:
+    """Ask the proxy for the values of the agent's configuration. Raises CommandError."""
     url = plain_url(command_line.url)
     facts = ProxyFacts(url, command_line.key, command_line.key_name, command_line.variables.get("SSL_CERT_FILE", ""))
     facts.check()
     served = facts.served(command_line.model)
-    values = Values(
+    return Values(
         url,
         served.model,
         served.context,
@@ -171,7 +181,6 @@ def _configured(command_line: _CommandLine) -> tuple[Values, Configuration]:
         home=str(command_line.home),
         environment=command_line.variables,
     )
-    return values, past_web_proxy(command_line.agent.configure(values), values)
 
 
 def described(agent: Agent, values: Values, configuration: Configuration) -> Iterator[str]:
@@ -229,7 +238,7 @@ def _write(command_line: _CommandLine) -> None:
     """Write the agent's files, or let its own command do so."""
     values, configuration = _configured(command_line)
     _print([*_title(command_line.agent, values)])
-    _print(_settle(command_line, configuration, configuration.files))
+    _print(_settle(command_line, configuration))
     winning = [name for name in configuration.unset if command_line.variables.get(name)]
     if winning:
         _print([f"\n# what this shell says wins over it; `launch` starts the agent without\nunset {' '.join(winning)}"])
@@ -239,10 +248,10 @@ def _write(command_line: _CommandLine) -> None:
     _print([f"\n# {note}" for note in _notes(configuration, values)])
 
 
-def _settle(command_line: _CommandLine, configuration: Configuration, files: Sequence[File]) -> Iterator[str]:
-    """Write these files of the configuration, and run what must have been run once; give a line for each."""
+def _settle(command_line: _CommandLine, configuration: Configuration) -> Iterator[str]:
+    """Write the files of the configuration, and run the command that must have been run once. Yield a line for each."""
     store = command_line.files()
-    yield from store.write(files)
+    yield from store.write(configuration.files)
     if configuration.first:
         words = configuration.first
         program = _program(words[0], command_line)
@@ -277,16 +286,18 @@ def _run_first(program: str, words: Sequence[str], command_line: _CommandLine) -
 
 def _launch(command_line: _CommandLine, words: Sequence[str]) -> None:
     """Become the agent."""
-    program, command, variables = _prepared(command_line, words)
+    start = _prepared(command_line, words)
     log_stream.drain()  # what was said on standard error is written by a thread
     try:
-        os.execve(program, command, variables)
+        with start.folder.written(start.private):
+            os.execve(start.program, start.command, start.variables)
     except OSError as error:
-        raise CommandError(Status.NOT_INSTALLED, f"{program} cannot be started ({error.strerror})") from error
+        raise CommandError(Status.NOT_INSTALLED, f"{start.program} cannot be started ({error.strerror})") from error
 
 
 def _launch_both(command_line: _CommandLine, upstream: str, words: Sequence[str]) -> int:
     """Run the agent to its end, and a proxy for this model server beside it; return the agent's exit status."""
+    _for_one_run(command_line.agent)
     url = plain_url(command_line.url)
     with running_proxy(url, upstream, command_line.rules, command_line.variables, command_line.state) as running:
         notice = f"a proxy for {upstream} listens at {url} already, and is used as it is"
@@ -294,24 +305,62 @@ def _launch_both(command_line: _CommandLine, upstream: str, words: Sequence[str]
             at = "" if running.url == url else f" at {running.url}, as something else listens at {url},"
             notice = f"a proxy for {upstream} runs{at} as long as the agent; {running.log} is its log"
         print(printable(notice), file=sys.stderr, flush=True)
-        return run_agent(*_prepared(replace(command_line, url=running.url), words))
+        start = _prepared(replace(command_line, url=running.url), words)
+        with start.folder.written(start.private) as held:
+            return run_agent(start.program, start.command, start.variables, held)
 
 
-def _prepared(command_line: _CommandLine, words: Sequence[str]) -> tuple[str, list[str], dict[str, str]]:
-    """Write what the agent needs in files; return its program, its command line and its environment."""
-    _, configuration = _configured(command_line)
-    command = [*_filled(configuration.command, command_line), *configuration.launched, *words]
+def _for_one_run(agent: Agent) -> Callable[[Values], Configuration]:
+    """Return the function that configures the agent for one run. Raises CommandError if there is none."""
+    if agent.launch is None:
+        error_message = (
+            f"{agent.title} cannot be configured for one run only; `setup {agent.name} --write` configures it "
+            "permanently, and --undo restores its files"
+        )
+        raise CommandError(Status.USAGE, error_message)
+    return agent.launch
+
+
+class _Start(NamedTuple):
+    """All that is needed to start an agent. `private` is not written yet."""
+
+    program: str
+    command: list[str]
+    variables: dict[str, str]
+    folder: PrivateFolder
+    private: dict[str, str]
+
+
+def _prepared(command_line: _CommandLine, words: Sequence[str]) -> _Start:
+    """Ask the proxy, and configure the agent for this run. Raises CommandError."""
+    launch, folder = _for_one_run(command_line.agent), PrivateFolder()
+    values = replace(_asked(command_line), folder=str(folder.path), read=_text)
+    try:
+        configuration = launch(values)
+    except NotMergeableError as error:
+        error_message = f"{command_line.agent.title}'s settings for all users of this machine cannot be merged: {error}"
+        raise CommandError(Status.NOT_WRITTEN, error_message) from error
+    command = [*configuration.command, *words]
     if not command:
         error_message = f"{command_line.agent.name} is no program; give one behind --, which gets its variables"
         raise CommandError(Status.USAGE, error_message)
     program = _program(command[0], command_line)
-    needed = [file for file in configuration.files if not file.optional]
-    for line in _settle(command_line, configuration, needed):
-        print(printable(line), file=sys.stderr, flush=True)
-    variables = {name: value for name, value in command_line.variables.items() if name not in configuration.unset}
-    values = _filled(configuration.environment.values(), command_line)
-    environment_of_agent = dict(zip(configuration.environment, values, strict=True))
-    return program, command, {**variables, **environment_of_agent, **configuration.launched_with}
+    for note in configuration.notes:
+        print(printable(note), file=sys.stderr, flush=True)
+    own = {name: value for name, value in command_line.variables.items() if name not in configuration.unset}
+    given = past_web_proxy(configuration, values).environment
+    variables = dict(zip(given, _filled(given.values(), command_line), strict=True))
+    key = json.dumps(command_line.key)[1:-1]
+    private = {name: text.replace(KEY, key) if key else text for name, text in configuration.private.items()}
+    return _Start(program, command, {**own, **variables}, folder, private)
+
+
+def _text(path: str) -> str:
+    """Return the text of a file of the user; an empty one if it is not there or cannot be read."""
+    try:
+        return Path(path).read_text("utf-8") if Path(path).is_file() else ""
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _filled(words: Iterable[str], command_line: _CommandLine) -> list[str]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-from proxy.agents.configuration import PROVIDER
 from proxy.agents.openclaw import OPENCLAW as SETUP
-from tests.agents.agent import MODEL, Agent
+from tests.agents.agent import Agent
 
 _CONFIG = {"models": {"mode": "replace"}, "tools": {"exec": {"security": "full", "ask": "off"}}}
 
@@ -15,8 +14,8 @@ OPENCLAW = Agent(
     also="node-linux-{cpu}@24.21.0",
     folders=("node_modules/node-linux-{cpu}/bin", "node_modules/.bin"),
     arguments=(
-        *("agent", "exec", "{prompt}", "--cwd", "{project}", "--config", "{home}/.openclaw/openclaw.json"),
-        *("--model", f"{PROVIDER}/{MODEL}", "--no-auth-env-only", "--json", "--timeout", "{patience}"),
+        *("agent", "exec", "{prompt}", "--cwd", "{project}"),
+        *("--no-auth-env-only", "--json", "--timeout", "{patience}"),
     ),
     environment={"OPENCLAW_TELEMETRY": "0", "OPENCLAW_SKIP_UPDATE_CHECK": "1"},
     dialect="chat",

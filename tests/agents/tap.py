@@ -87,9 +87,13 @@ class Tap(Threaded[_Server]):
 
     def __init__(self, target: str) -> None:
         super().__init__(_Server(("127.0.0.1", 0), _Handler))
+        self._server.connections = []
+        self.turn(target)
+
+    def turn(self, target: str) -> None:
+        """Lead new connections to the server at `target`."""
         place = urlsplit(target)
         self._server.target = (place.hostname or "", place.port or 80)
-        self._server.connections = []
 
     def bodies(self) -> list[dict[str, Any]]:
         """Return the requests that asked the model something, in the order of their connections."""

@@ -106,7 +106,8 @@ def test_an_agents_configuration_is_the_one_that_setup_makes(made: dict[str, str
     section = made["generated/agents.md"].partition(f"\n## {agent.title}\n")[2].partition("\n## ")[0]
     configuration = agent.configure(EXAMPLE)
     command = section.partition("```sh\n")[2].splitlines()[0]
-    assert command.split()[:3] == ["vllm-tool-proxy", "launch" if configuration.command else "setup", agent.name]
+    launched = configuration.command and agent.launch
+    assert command.split()[:3] == ["vllm-tool-proxy", "launch" if launched else "setup", agent.name]
     for name in configuration.environment:
         assert f"export {name}=" in section
     for file in configuration.files:

@@ -11,7 +11,7 @@ COMMAND = {"type": "object", "properties": {"command": {"type": "string"}}, "req
 
 
 def main() -> None:
-    """Ask as Claude Code does, else print which files there are."""
+    """Ask as Claude Code does. Another agent prints what it was given, and which files are in its home."""
     name = Path(sys.argv[0]).name
     if name == "claude":
         variables, given = settings(sys.argv[1:])
@@ -19,7 +19,9 @@ def main() -> None:
     else:
         files = [path for path in sorted(Path.home().glob(".[!l]*/**/*.*")) if path.is_file()]
         told = [str(path.relative_to(Path.home())) for path in files]
-        print(name, *sys.argv[1:], json.dumps(told))
+        given = [os.environ.get(each, "") for each in ("OPENCODE_CONFIG_CONTENT", "OPENAI_BASE_URL")]
+        private = [Path(word).read_text() for word in sys.argv[1:] if word.startswith("/") and Path(word).is_file()]
+        print(name, *sys.argv[1:], *given, *private, json.dumps(told))
 
 
 def settings(words: list[str]) -> tuple[dict[str, str], list[str]]:

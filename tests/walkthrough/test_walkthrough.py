@@ -171,6 +171,7 @@ def test_a_proxy_that_stays_serves_more_than_one_agent(reader: Newcomer) -> None
         assert undone.status == 0 and not (reader.home / ".claude" / "settings.json").exists()
 
 
+# The files that `setup --write` writes, and `launch` does not.
 WRITES = {
     "codex": ".codex/config.toml",
     "opencode": ".config/opencode/opencode.json",
@@ -187,7 +188,8 @@ def test_the_quick_start_of_each_server(reader: Newcomer, server: str) -> None:
     agent = command.split()[2]
     launched = reader.types(command)
     assert launched.status == 0 and launched.out.startswith(f"{agent} "), launched
-    assert f'"{WRITES[agent]}"' in launched.out
+    assert "http://127.0.0.1:" in launched.out
+    assert f'"{WRITES[agent]}"' not in launched.out, "the user's own file is written"
 
 
 def test_the_quick_start_of_vllm_is_that_of_readme() -> None:

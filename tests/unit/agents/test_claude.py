@@ -10,7 +10,7 @@ import pytest
 from proxy.agents.claude import CLAUDE
 from proxy.agents.configuration import KEY, NO_KEY, Values
 from proxy.codec.json_access import as_object
-from tests.support.agent_values import KEYED, VALUES
+from tests.support.agent_values import KEYED, VALUES, launched
 
 
 def test_it_compacts_before_the_context_is_full() -> None:
@@ -45,6 +45,7 @@ def test_its_settings_say_what_its_environment_says() -> None:
     configuration = CLAUDE.configure(VALUES)
     (file,) = configuration.files
     assert file.optional and file.content == {"env": dict(configuration.environment)}
+    assert launched(CLAUDE, VALUES).environment == configuration.environment
     (file,) = CLAUDE.configure(KEYED).files
     assert file.content["apiKeyHelper"] == 'printf %s "$PROXY_KEY"'
     assert "ANTHROPIC_AUTH_TOKEN" not in json.dumps(file.content)
@@ -53,11 +54,12 @@ def test_its_settings_say_what_its_environment_says() -> None:
 @pytest.mark.parametrize("values", [VALUES, KEYED])
 def test_launched_it_has_settings_that_win_over_every_file(values: Values) -> None:
     """What is empty there counts as not set; a token would win over the command that prints the key."""
-    configuration = CLAUDE.configure(values)
-    (file,) = configuration.files
-    option, text = configuration.launched
+    configuration = launched(CLAUDE, values)
+    (file,) = CLAUDE.configure(values).files
+    program, option, text = configuration.command
     said = json.loads(text)
-    assert option == "--settings" and said.pop("env").items() >= file.content["env"].items()  # type: ignore[union-attr]
+    needed = as_object(file.content["env"])
+    assert (program, option) == ("claude", "--settings") and said.pop("env").items() >= needed.items()
     assert said == {key: value for key, value in file.content.items() if key != "env"}
     emptied = {name for name, value in json.loads(text)["env"].items() if not value}
     assert emptied == {name for _, name in file.without} >= {*configuration.unset}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from proxy.agents.cline import CLINE
 from proxy.agents.configuration import KEY, NO_KEY
-from tests.support.agent_values import KEYED, VALUES
+from tests.support.agent_values import FOLDER, KEYED, VALUES, launched
 
 
 def options(command: tuple[str, ...]) -> dict[str, str]:
@@ -25,6 +26,22 @@ def test_it_is_told_all_by_its_own_command_before_it_is_started() -> None:
 
 def test_the_key_stands_for_itself_until_the_command_is_run() -> None:
     assert options(CLINE.configure(KEYED).first)["-k"] == KEY
+
+
+def test_launched_its_providers_are_private_and_no_daemon_keeps_them() -> None:
+    for values, key in ((VALUES, NO_KEY), (KEYED, KEY)):
+        configuration = launched(CLINE, values)
+        ((name, text),) = configuration.private.items()
+        said = json.loads(text)
+        assert said["providers"][said["lastUsedProvider"]]["settings"] == {
+            **{"provider": "openai-compatible", "apiKey": key},
+            **{"model": VALUES.model, "baseUrl": VALUES.v1},
+        }
+        assert configuration.environment == {
+            "CLINE_PROVIDER_SETTINGS_PATH": f"{FOLDER}/{name}",
+            "CLINE_SESSION_BACKEND_MODE": "local",
+        }
+        assert (configuration.command, configuration.first) == (CLINE.configure(values).command, ())
 
 
 def test_what_its_command_writes_is_where_its_variable_says() -> None:

@@ -10,7 +10,7 @@ from proxy.agents.codex import CATALOG, CODEX
 from proxy.agents.configuration import PATIENCE, Format
 from proxy.agents.merging import merged
 from proxy.codec.json_access import as_object
-from tests.support.agent_values import KEYED, VALUES
+from tests.support.agent_values import FOLDER, KEYED, VALUES, launched
 
 
 def test_it_has_a_catalog_with_free_patches() -> None:
@@ -23,16 +23,18 @@ def test_it_has_a_catalog_with_free_patches() -> None:
 
 
 def test_launched_its_options_say_all_that_its_file_says() -> None:
-    """They win over the file of a project, which would win over its own."""
-    configuration = CODEX.configure(KEYED)
-    options = configuration.launched
-    assert {*options[::2]} == {"-c"}
-    assert tomllib.loads("\n".join(options[1::2])) == configuration.files[0].content
+    """They win over the file of a project, which would win over its own; the catalog is a private file."""
+    config, catalog = CODEX.configure(KEYED).files
+    configuration = launched(CODEX, KEYED)
+    program, *options = configuration.command
+    assert program == "codex" and {*options[::2]} == {"-c"}
+    assert tomllib.loads("\n".join(options[1::2])) == {**config.content, "model_catalog_json": f"{FOLDER}/{CATALOG}"}
+    assert json.loads(configuration.private[CATALOG]) == catalog.content
 
 
 def test_a_name_with_quotes_and_other_letters_stays_one_option() -> None:
     values = replace(VALUES, model='a "b" \\ ü')
-    options = CODEX.configure(values).launched
+    options = launched(CODEX, values).command[1:]
     assert tomllib.loads("\n".join(options[1::2]))["model"] == values.model
 
 

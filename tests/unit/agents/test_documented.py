@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
 from proxy.agents.configuration import KEY, NO_KEY, PATIENCE, PROVIDER, Agent, File, Values
 from proxy.agents.documented import CONTINUE, GOOSE, SDK, ZED
 from proxy.agents.merging import merged
-from tests.support.agent_values import KEYED, VALUES
+from tests.support.agent_values import FOLDER, KEYED, VALUES, launched
 
 
 def file_of(agent: Agent, values: Values = VALUES) -> File:
@@ -43,6 +44,19 @@ def test_continue_reads_a_key_from_its_secrets_and_the_person_is_told_where_they
     assert CONTINUE.configure(KEYED).notes == ("Put the line PROXY_KEY=KEY into .env beside it.",)
 
 
+def test_launched_continue_reads_a_private_configuration() -> None:
+    configuration = launched(CONTINUE, KEYED)
+    ((name, text),) = configuration.private.items()
+    assert configuration.command == ("cn", "--config", f"{FOLDER}/{name}")
+    said = yaml.safe_load(text)
+    assert said == {"name": "Local", "version": "1.0.0", "schema": "v1", "models": [continues_model(KEYED)]}
+    assert "MCP" in configuration.notes[0]
+
+
+def test_zed_reads_files_alone() -> None:
+    assert ZED.launch is None
+
+
 def test_continues_other_models_and_name_stay() -> None:
     mine = "name: Mine\nversion: 1.0.0\nschema: v1\nmodels:\n  - name: other\n    provider: ollama\n"
     text = merged(mine, file_of(CONTINUE))
@@ -66,8 +80,12 @@ def test_goose_is_told_by_its_environment_what_its_file_says() -> None:
     configuration = GOOSE.configure(KEYED)
     content = file_of(GOOSE, KEYED).content
     same = {name: value for name, value in configuration.environment.items() if name in content}
-    assert same == {"OPENAI_HOST": VALUES.url, "OPENAI_BASE_PATH": "v1/chat/completions"}
-    assert same.items() <= content.items()
+    assert same == {
+        **{"OPENAI_HOST": VALUES.url, "OPENAI_BASE_PATH": "v1/chat/completions"},
+        **{"OPENAI_TIMEOUT": str(PATIENCE), "GOOSE_CONTEXT_LIMIT": "65536"},
+    }
+    assert same == {name: str(content[name]) for name in same}
+    assert launched(GOOSE, KEYED).environment == configuration.environment
     assert (content["OPENAI_TIMEOUT"], content["GOOSE_CONTEXT_LIMIT"]) == (PATIENCE, 65536)
     assert configuration.environment["OPENAI_API_KEY"] == KEY
     assert content["active_provider"] == configuration.environment["GOOSE_PROVIDER"]

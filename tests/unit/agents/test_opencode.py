@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from proxy.agents.configuration import NO_KEY, PATIENCE, PROVIDER, Values
 from proxy.agents.opencode import OPENCODE
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject
-from tests.support.agent_values import KEYED, VALUES
+from tests.support.agent_values import KEYED, NO_TEXTS, VALUES, launched
 
 
 def provider(values: Values) -> JsonObject:
@@ -23,14 +27,28 @@ def test_both_its_models_are_the_one_of_the_provider() -> None:
     assert [*as_object(provider(VALUES)["models"])] == [VALUES.model]
 
 
-def test_what_wins_says_what_the_file_says() -> None:
-    configuration = OPENCODE.configure(KEYED)
-    winning = json.loads(configuration.launched_with["OPENCODE_CONFIG_CONTENT"])
-    options = winning["provider"][PROVIDER]["options"]
-    assert options == {"baseURL": VALUES.v1} and options.items() <= as_object(provider(KEYED)["options"]).items()
-    assert {key: configuration.files[0].content[key] for key in ("model", "small_model")} == {
-        key: winning[key] for key in winning if key != "provider"
-    }
+def winning(values: Values, texts: Mapping[str, str] = NO_TEXTS) -> Any:
+    """What its variable says."""
+    configuration = launched(OPENCODE, values, texts)
+    assert (configuration.command, configuration.private) == (("opencode",), {})
+    return json.loads(configuration.environment["OPENCODE_CONFIG_CONTENT"])
+
+
+def test_launched_its_variable_says_what_its_file_would_say_and_enables_no_other_provider() -> None:
+    (file,) = OPENCODE.configure(KEYED).files
+    said = winning(KEYED)
+    assert {key: said[key] for key in file.content} == file.content
+    assert said["enabled_providers"] == [PROVIDER]
+    assert {"build", "plan"} <= {*said["agent"]}
+    assert all(agent == {"model": f"{PROVIDER}/{VALUES.model}"} for agent in said["agent"].values())
+
+
+@pytest.mark.parametrize("name", ["opencode.json", "opencode.jsonc"])
+def test_launched_agents_with_a_model_of_their_own_have_the_proxy_s(name: str) -> None:
+    text = '{"agent": {"mine": {"model": "x/y"}, "other": {"prompt": "p"}}} // mine'
+    agents = winning(VALUES, {f"/home/u/.config/opencode/{name}": text})["agent"]
+    assert agents["mine"] == {"model": f"{PROVIDER}/{VALUES.model}"} and "other" not in agents
+    assert "build" in winning(VALUES, {f"/home/u/.config/opencode/{name}": "{"})["agent"]
 
 
 def test_a_key_is_read_from_its_variable_and_it_waits_in_milliseconds() -> None:
@@ -49,7 +67,8 @@ def test_what_the_user_s_own_variable_says_beside_it_stays() -> None:
     own = {"model": "other/m", "mcp": {"x": {}}, "provider": {PROVIDER: {"options": {"k": 1}}, "other": {}}}
     for given, kept in ((json.dumps(own), True), ("{", False), ("[]", False), ("", False)):
         values = replace(VALUES, environment={"OPENCODE_CONFIG_CONTENT": given})
-        said = json.loads(OPENCODE.configure(values).launched_with["OPENCODE_CONFIG_CONTENT"])
+        said = winning(values)
         assert said["model"] == f"{PROVIDER}/{VALUES.model}"
-        assert said["provider"][PROVIDER]["options"] == {**({"k": 1} if kept else {}), "baseURL": VALUES.v1}
+        options = as_object(provider(VALUES)["options"])
+        assert said["provider"][PROVIDER]["options"] == {**({"k": 1} if kept else {}), **options}
         assert ("mcp" in said, "other" in said["provider"]) == (kept, kept)

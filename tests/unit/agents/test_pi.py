@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 
 from proxy.agents.configuration import NO_KEY, PROVIDER
 from proxy.agents.pi import PI
 from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import JsonObject
-from tests.support.agent_values import KEYED, VALUES
+from tests.support.agent_values import FOLDER, KEYED, VALUES, launched
 
 
 def provider(content: JsonObject) -> JsonObject:
@@ -20,7 +22,16 @@ def test_what_is_chosen_is_a_model_of_a_provider_that_there_is() -> None:
     models, settings = (file.content for file in PI.configure(VALUES).files)
     assert settings["defaultProvider"] in as_object(models["providers"])
     assert settings["defaultModel"] in [model["id"] for model in objects_in(provider(models)["models"])]
-    assert PI.configure(VALUES).launched == ("--provider", PROVIDER, "--model", VALUES.model)
+
+
+def test_launched_it_loads_an_extension_that_says_what_its_file_would_say() -> None:
+    """Options choose among the providers; an extension defines one without a file of the user."""
+    for values in (VALUES, KEYED):
+        configuration = launched(PI, values)
+        command, ((name, text),) = configuration.command, configuration.private.items()
+        assert command == ("pi", "--extension", f"{FOLDER}/{name}", "--provider", PROVIDER, "--model", VALUES.model)
+        given = re.fullmatch(r"export default function \(pi\) \{\s+pi\.registerProvider\((.*)\);\s+\}\s+", text)
+        assert given and json.loads(f"[{given[1]}]") == [PROVIDER, provider(PI.configure(values).files[0].content)]
 
 
 def test_a_key_is_the_name_of_its_variable() -> None:
