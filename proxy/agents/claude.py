@@ -11,10 +11,16 @@ _TOKEN = "ANTHROPIC_AUTH_TOKEN"
 # Each of them wins over its base URL.
 _CLOUDS = ("BEDROCK", "VERTEX", "FOUNDRY", "ANTHROPIC_AWS", "MANTLE")
 _RIVALS = ("ANTHROPIC_API_KEY", *(f"CLAUDE_CODE_USE_{cloud}" for cloud in _CLOUDS))
+# For a model that it does not know, 2.1.197 sends 5,900 characters of instructions and short descriptions of its tools.
+# With "0" it sends all 26,600 characters and the full descriptions, as it does for claude-sonnet-4-5.
+_SHORT_PROMPT = "CLAUDE_CODE_SIMPLE_SYSTEM_PROMPT"
+# Tokens of context from which the full instructions and descriptions, about 27,000 tokens, leave room for the work.
+_ROOM_FOR_FULL_PROMPT = 49152
 
 
 def _configure(values: Values) -> Configuration:
     variables, helper, rivals = _in_settings(values)
+    variables |= _prompt(values)
     path = values.place("CLAUDE_CONFIG_DIR", ".claude", "settings.json")
     settings: JsonObject = {"env": {**variables}, **helper}
     return Configuration(
@@ -36,7 +42,7 @@ def _launch(values: Values) -> Configuration:
 
 
 def _environment(values: Values) -> dict[str, str]:
-    return {_TOKEN: values.key, **_variables(values)}
+    return {_TOKEN: values.key, **_variables(values), **_prompt(values)}
 
 
 def _in_settings(values: Values) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
@@ -47,8 +53,16 @@ def _in_settings(values: Values) -> tuple[dict[str, str], dict[str, str], tuple[
     return {**_variables(values), _TOKEN: NO_KEY}, {}, _RIVALS
 
 
+def _prompt(values: Values) -> dict[str, str]:
+    """Return the variable that asks for the full instructions, unless the user has set it or the context is small."""
+    own = values.environment.get(_SHORT_PROMPT)
+    if own:
+        return {_SHORT_PROMPT: own}
+    return {_SHORT_PROMPT: "0"} if values.context is None or values.context >= _ROOM_FOR_FULL_PROMPT else {}
+
+
 def _variables(values: Values) -> dict[str, str]:
-    """Return the variables, except the token."""
+    """Return the variables, except the token and those that the user may choose."""
     variables = {
         "ANTHROPIC_BASE_URL": values.url,
         "ANTHROPIC_MODEL": values.model,

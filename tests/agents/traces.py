@@ -4,7 +4,8 @@ Each agent runs in a home with a user's own configuration, which points at anoth
 would win over the proxy's, and with a user's credentials. It is started without the proxy, and by `launch`: to its end,
 until Ctrl-C, and until SIGKILL while the model server is silent. What must hold:
 
-- `launch` leads every request to the proxy, in spite of the user's and the project's files;
+- `launch` leads every request to the proxy, in spite of the user's and the project's files, and Claude Code's requests
+  have all its instructions;
 - files that the agent does not write when it is started without the proxy are the same before and after, to the byte;
 - the configuration keys that `setup` would set are the same before and after, in every file, or what the agent itself
   writes there when it is started without the proxy;
@@ -51,6 +52,8 @@ from tests.support.scripted import Act, Upstream, answer
 ENDINGS = ("its end", "Ctrl-C", "SIGKILL")
 SECONDS = 240  # for one run of an agent
 SECONDS_TO_END = 30  # for an agent that was told to end
+# Claude Code's short instructions have fewer characters than this, and all of them have more.
+INSTRUCTIONS = 20_000
 LIMIT = 30 * 60  # for all runs of an agent
 _SECRET = "sk-secret-of-the-user"
 _MODEL: dict[str, Json] = {"id": MODEL, "name": MODEL, "input": ["text"], "contextWindow": CONTEXT, "maxTokens": 8192}
@@ -289,6 +292,9 @@ class Bench:
         other = self.own if through else self.front
         if len(other.bodies()) > before[other]:
             yield f"{len(other.bodies()) - before[other]} requests went past it"
+        if through and self.agent.dialect == "messages":
+            sizes = {len(json.dumps(body.get("system", ""))) for body in self.front.bodies() if body.get("tools")}
+            yield from (f"{size} characters of instructions are not all" for size in sizes if size < INSTRUCTIONS)
 
     def _do(self, place: Path, how: str, asked: Tap, before: int, *, through: bool) -> str:
         """Start the agent, end it, and return what it printed."""

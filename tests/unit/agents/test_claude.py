@@ -12,6 +12,8 @@ from proxy.agents.configuration import KEY, NO_KEY, Values
 from proxy.codec.json_access import as_object
 from tests.support.agent_values import KEYED, VALUES, launched
 
+SHORT_PROMPT = "CLAUDE_CODE_SIMPLE_SYSTEM_PROMPT"
+
 
 def test_it_compacts_before_the_context_is_full() -> None:
     environment = CLAUDE.configure(VALUES).environment
@@ -41,6 +43,23 @@ def test_a_token_stands_in_the_file_only_where_no_key_is_wanted() -> None:
     assert ("env", "ANTHROPIC_AUTH_TOKEN") not in free.files[0].without
 
 
+@pytest.mark.parametrize(("context", "said"), [(None, "0"), (65536, "0"), (49152, "0"), (49151, None), (8192, None)])
+def test_it_sends_all_its_instructions_where_the_context_has_room_for_them(
+    context: int | None, said: str | None
+) -> None:
+    for configure in (CLAUDE.configure, CLAUDE.launch):
+        assert configure is not None
+        assert configure(replace(VALUES, context=context)).environment.get(SHORT_PROMPT) == said
+
+
+def test_the_user_chooses_how_long_its_instructions_are() -> None:
+    """In the environment, or in settings, which win over it: the option that wins over settings leaves it out."""
+    own = replace(VALUES, environment={SHORT_PROMPT: "1"})
+    assert launched(CLAUDE, own).environment[SHORT_PROMPT] == "1"
+    assert CLAUDE.configure(own).environment[SHORT_PROMPT] == "1"
+    assert SHORT_PROMPT not in launched(CLAUDE, VALUES).command[-1]
+
+
 def test_its_settings_say_what_its_environment_says() -> None:
     configuration = CLAUDE.configure(VALUES)
     (file,) = configuration.files
@@ -58,7 +77,7 @@ def test_launched_it_has_settings_that_win_over_every_file(values: Values) -> No
     (file,) = CLAUDE.configure(values).files
     program, option, text = configuration.command
     said = json.loads(text)
-    needed = as_object(file.content["env"])
+    needed = {name: value for name, value in as_object(file.content["env"]).items() if name != SHORT_PROMPT}
     assert (program, option) == ("claude", "--settings") and said.pop("env").items() >= needed.items()
     assert said == {key: value for key, value in file.content.items() if key != "env"}
     emptied = {name for name, value in json.loads(text)["env"].items() if not value}
