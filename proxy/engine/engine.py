@@ -140,6 +140,11 @@ class Engine:
         broken = [choice.broken_call for choice in self._choices.values()]
         return broken[0] if len(broken) == 1 else None
 
+    @property
+    def ends_in_thought(self) -> bool:
+        """Return whether a choice is in reasoning that was separated from its text."""
+        return any(choice.scanner.marks.closer for choice in self._choices.values())
+
     def feed(self, chunk: Chunk) -> tuple[Event, ...]:
         """Take one upstream chunk; give what it decides."""
         events = self._feed(chunk)

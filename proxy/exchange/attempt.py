@@ -495,5 +495,6 @@ class Attempt:
             reply = answer_as_stream(answer, engine, dialect.writer(expand=True), *listeners)
         else:
             reply = answer_as_answer(body, answer, engine, dialect, *listeners)
-        self.silence = why_again(content, self.handover.tokens, engine.broken_call)
+        tokens, in_thought = self.handover.tokens, engine.ends_in_thought
+        self.silence = why_again(content, tokens, engine.broken_call, in_thought=in_thought)
         return reply

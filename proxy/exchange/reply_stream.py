@@ -332,7 +332,8 @@ class StreamReply:
         self._content.observe(events)
         if self._state in MAY_END:
             self._move(ReplyStep.END)
-            self.silence = why_again(self._content, EarlierTry(self._usage).tokens, self._engine.broken_call)
+            tokens, engine = EarlierTry(self._usage).tokens, self._engine
+            self.silence = why_again(self._content, tokens, engine.broken_call, in_thought=engine.ends_in_thought)
         if self.withheld:
             return self._without_end(events)
         return events

@@ -55,14 +55,20 @@ def _is_prefilled(body: JsonObject) -> bool:
     return bool(messages) and as_object(messages[-1]).get("role") == "assistant"
 
 
-def why_again(content: ReplyContent, tokens: int, broken: Text | None = None) -> Why | None:
-    """Why a reply that has ended, with a `broken` call if with one, is worth one more try, or None."""
+def why_again(
+    content: ReplyContent, tokens: int, broken: Text | None = None, *, in_thought: bool = False
+) -> Why | None:
+    """Return why a reply that has ended is worth one more try, or None.
+
+    `broken` is the unreadable call with which the reply ended, and `in_thought` says that it ended in reasoning that
+    the engine separated from the text. Reasoning that is never closed may contain the answer, so it is sent once.
+    """
     if broken is not None:
         return Why.BROKEN if content.ended_by_itself() else None
     if not content.ended_without_answer():
         return None
     if content.level is ContentLevel.THOUGHT:
-        return Why.THOUGHT
+        return None if in_thought or content.open_thought else Why.THOUGHT
     if content.used_without_a_word(tokens):
         return Why.SWALLOWED
     return Why.EMPTY

@@ -131,6 +131,41 @@ def test_where_the_proxy_parses_a_known_family_is_told_apart(inside: Inside, str
     assert found == ("", "<think>a</think>Hello.", [], "stop")
 
 
+OPEN = "<think>\nThe user says hi. Hello!"
+OPEN_RULES = {
+    "": OPEN,
+    SPLIT: "The user says hi. Hello!",
+    PROMPTED: "The user says hi. Hello!",
+    'models:\n  - {match: "*", parse: proxy, server: vllm, family: qwen3}\n': "The user says hi. Hello!",
+}
+
+
+@pytest.mark.parametrize("front", [CHAT, MESSAGES, RESPONSES])
+@pytest.mark.parametrize("size", [0, 1, 3, 7, 99])
+@pytest.mark.parametrize("rules", OPEN_RULES)
+def test_reasoning_that_is_never_closed_is_sent_once(inside: Inside, rules: str, size: int, front: str) -> None:
+    """The answer may be in it: a second reply would say it again, behind the text that has left."""
+    script = stream(ROLE, *pieces(OPEN, size), finish(), DONE) if size else [answer(completion(OPEN))]
+    with Upstream(script, script) as server:
+        server.paths |= {"/v1/models": MODELS, "/tokenize": [answer({}, 404)]}
+        client, streamed = inside(server.url, rules), size > 0
+        if front == CHAT:
+            data = client.post(CHAT, json=chat(stream=streamed, tools=[WRITE_FILE])).data
+            message = json.loads(data)["choices"][0]["message"] if not streamed else None
+            got = received(data)[0] if streamed else None
+            whole = (message.get("reasoning_content", ""), message["content"] or "") if message else ()
+            assert ((got.reasoning, got.text) if got else whole) == ((OPEN_RULES[rules], "") if rules else ("", OPEN))
+        elif front == MESSAGES:
+            body = {"model": "tiny", "max_tokens": 99, "tools": [TOOL], "messages": [{"role": "user", "content": "Hi"}]}
+            data = client.post(MESSAGES, json={**body, "stream": streamed}).data
+            (block,) = (check_stream if streamed else check_message)(data)["content"]
+            assert (block["type"], block["thinking"]) == ("thinking", "The user says hi. Hello!")
+        else:
+            made = response_of(client.post(RESPONSES, json=ask(tools=[RESPONSES_TOOL], stream=streamed)))
+            assert items_of(made) == [("reasoning", "The user says hi. Hello!")]
+        assert len(server.seen) == 1
+
+
 def test_the_client_has_thoughts_under_the_name_that_it_reads(inside: Inside) -> None:
     rules = f"{SPLIT}clients:\n  a: {{reasoning: reasoning}}\n"
     for streamed in (True, False):
@@ -331,7 +366,7 @@ def test_the_thoughts_of_both_tries_are_counted(inside: Inside, streamed: bool) 
         return stream(ROLE, text(said), finish(), usage, DONE) if streamed else [answer(completion(said, usage=USED))]
 
     rules = SPLIT.replace("}", ", retry: 1}")
-    replies = [told("<think>a"), [answer({"count": 2})], told("<think>b</think>Hi."), [answer({"count": 5})]]
+    replies = [told("<think>a</think>"), [answer({"count": 2})], told("<think>b</think>Hi."), [answer({"count": 5})]]
     with Upstream(*replies) as server:
         server.paths["/v1/models"] = MODELS
         asked = {"stream": True, "stream_options": {"include_usage": True}} if streamed else {"stream": False}
