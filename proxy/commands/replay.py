@@ -160,14 +160,15 @@ def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bo
     )
     raw_text = raw_text or captured.raw_text
     parse = "proxy" if raw_text else profile.parse
-    family_thoughts = _thoughts(captured, thoughts_of(chat.body, family_of(chat.model, profile.family)))
+    family = family_of(chat.model, captured.family or profile.family)
+    family_thoughts = _thoughts(captured, thoughts_of(chat.body, family))
     task = make_task(
         chat,
         rules.policy(chat.model),
         seed=_SEED,
         raw_text=raw_text,
         ordered=captured.ordered,
-        thoughts=thoughts_in_text(family_thoughts, chat.model, profile, parse, blocks=captured.ordered),
+        thoughts=thoughts_in_text(family_thoughts, profile, parse, blocks=captured.ordered),
         max_held=settings.max_held,
         max_calls=settings.max_calls,
     )

@@ -11,7 +11,7 @@ from proxy.doctor.prompts import Fate, Prompts
 from proxy.doctor.reply import Reply
 from proxy.doctor.syntaxes import TOOL, Trial, Written, written_in
 from proxy.thinking.families import Family, family_of
-from proxy.upstream.model_list import ModelCard
+from proxy.upstream.model_list import ABOUT, ModelCard, distinct_models, loaded, read_about
 
 # Servers that take a template's variables, and `skip_special_tokens`.
 _TAKES_KWARGS = ("vllm", "sglang", "llamacpp")
@@ -38,7 +38,7 @@ class Examination:
     fates: dict[str, tuple[Fate, str]] = field(default_factory=dict)
     # What became of a call in each syntax.
     trials: dict[str, Trial] = field(default_factory=dict)
-    # The family that the rules say the model is of; without one its name tells.
+    # The family that the rules name for the model, "" if they name none.
     named_family: str = ""
     _replies: dict[tuple[str, str, bool], Reply] = field(default_factory=dict)
     _plain: Reply | None = None
@@ -46,8 +46,10 @@ class Examination:
 
     @property
     def family(self) -> Family | None:
-        """The family of thinking models that it is of, by the rules or by its name."""
-        return family_of(self.model, self.named_family)
+        """Return the model's family by the rules, its name, or what the server shows of it."""
+        about = self.answers.get(ABOUT.get(self.kind, ""))
+        shown = () if about is None or len(distinct_models(self.cards)) > 1 else read_about(about.body)
+        return family_of(self.model, self.named_family, (*loaded(self.model, self.cards), *shown))
 
     @property
     def prompts(self) -> Prompts:

@@ -61,7 +61,8 @@ class Captured:
 
     `raw_text`: the proxy alone parsed; `complete`: the body ended properly; `truncated`: it was too long to be kept.
     `made` is what became of it (`exchange/reply_record.py`), None where that is not recorded; `client`, `ordered`,
-    `begun` and `unknown` are as in `Capture` and its thoughts, the last two None where nothing is said of them.
+    `begun`, `unknown` and `family` are as in `Capture` and its thoughts; `begun` and `unknown` are None where they are
+    not recorded.
     `healing` is what was healed in the request (`exchange/healing_record.py`), None where that is not recorded.
     """
 
@@ -77,6 +78,7 @@ class Captured:
     ordered: bool = False
     begun: str | None = None
     unknown: bool | None = None
+    family: str = ""
     healing: JsonObject | None = None
 
     @property
@@ -265,6 +267,7 @@ def read_capture(data: bytes, source: str) -> Captured:
         ordered=about.get("ordered") is True,
         begun=begun if isinstance(begun, str) else None,
         unknown=unknown if isinstance(unknown, bool) else None,
+        family=as_text(thoughts.get("family")),
         healing=healing if isinstance(healing, dict) else None,
     )
 
@@ -300,7 +303,7 @@ def request_facts(
     request: ChatRequest, *, raw_text: bool, client: str, ordered: bool, thoughts: Thoughts
 ) -> JsonObject:
     """The members of a capture that describe a request: what the engine needs of it, and was told beside it."""
-    begun: JsonObject = {"begun": thoughts.begun, "unknown": thoughts.unknown}
+    begun: JsonObject = {"begun": thoughts.begun, "unknown": thoughts.unknown, "family": thoughts.family}
     about = {**_about(request), "raw_text": raw_text}
     return {**about, "client": client, "ordered": ordered, "thoughts": begun}
 

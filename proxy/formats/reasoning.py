@@ -8,7 +8,7 @@ Only if a reply is nothing but reasoning that never ends, a call in a wrapper at
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from proxy.formats.unwrapped import rest_of_calls
@@ -82,15 +82,17 @@ def shown(opener: str, *closers: str) -> ReasoningMarkers:
 
 @dataclass(frozen=True, slots=True)
 class Thoughts:
-    """How the thoughts in a reply's text are told from the rest of it, where the proxy does that.
+    """How reasoning is separated from the text of a reply, where the proxy does that.
 
-    `markers` are those of the model's family. `begun` is the opener with which the prompt ends, if it opens a thought;
-    `unknown` if it may do so: then the text before the first closer is said to have been a thought once that comes.
+    `markers` are those of the model's family, whose name is `family`, or "" if it is not known. `begun` is the opener
+    with which the prompt ends, if it opens reasoning. `unknown`: it may do so; the text before the first closer then
+    counts as reasoning once that comes.
     """
 
     markers: tuple[ReasoningMarkers, ...] = REASONING_MARKERS
     begun: str = ""
     unknown: bool = False
+    family: str = field(default="", compare=False)
 
 
 # Reasoning of which a server stripped the tokens (F11): what follows is the header of the next message.

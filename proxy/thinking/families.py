@@ -1,13 +1,15 @@
-"""Facts of thinking models by family: one row each.
+"""Facts of thinking models by family, one row each, and how a model's family is found.
 
-How thoughts are marked in the text, whether the chat template opens them in the prompt, by which word thinking is
-switched and how much of it is asked for, and in which fields the template takes earlier thoughts back. The names are
-those that model servers use; the first row that fits counts.
+A row says how reasoning is marked in the text, whether the chat template opens it in the prompt, how thinking is
+switched and how much of it is requested, and in which fields the template reads earlier reasoning. `family_of` finds
+the row by the rules, the served name, and what the model server shows of the model, in this order. Where none of them
+tells, only the marks of the reply itself remain (`thinking/splitting.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -19,6 +21,10 @@ from proxy.formats import reasoning
 from proxy.formats.reasoning import ReasoningMarkers, shown
 
 _LONG_NAME = 256
+# A file or revision in a model's folder is at most two levels below the folder with its name:
+# `models--Qwen--Qwen3-8B/snapshots/0123abc`.
+_LEVELS = 3
+_SLASHES = re.compile(r"[/\\]+")
 # Thoughts among the parts of the content: `{"type": "thinking", "thinking": "…"}`.
 PARTS = "parts"
 
@@ -63,18 +69,30 @@ class Efforts:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One family. `fields` are those in which its template reads earlier thoughts, the best one first; `alone`: it
-    takes no text beside a thought and a call.
+    """One family.
+
+    `match` are globs for the names of its models. `template` are texts that all occur in its chat template, compared
+    without white space; empty if unknown. In both, the first row that fits counts. `fields` are those in which its
+    template reads earlier reasoning, the best one first. `alone`: it takes no text next to reasoning and a call.
     """
 
     name: str
     match: tuple[str, ...]
+    template: tuple[str, ...] = field(default=(), kw_only=True)
     markers: tuple[ReasoningMarkers, ...] = (reasoning.THINK,)
     prompt: Prompt = field(default_factory=Prompt)
     switch: Switch | None = None
     efforts: Efforts | None = None
     fields: tuple[str, ...] = ()
     alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Something that a model server shows of a model: a name or path of what it loaded, or the chat template."""
+
+    name: str = ""
+    template: str = ""
 
 
 _RESPONSE = shown("<|START_RESPONSE|>", "<|END_RESPONSE|>")
@@ -105,6 +123,7 @@ FAMILIES = (
         efforts=Efforts("reasoning_effort", _words("low", "medium", "high", "high", none="low"), top=True),
         fields=("thinking",),
         alone=True,
+        template=("<|channel|>analysis<|message|>",),
     ),
     Family(
         "kimi-k3",
@@ -114,13 +133,37 @@ FAMILIES = (
         _THINKING,
         Efforts("thinking_effort", _words("low", "high", "high", "max")),
         _BOTH,
+        template=("'<|open|>'", "thinking_effort"),
     ),
     Family("kimi-k2.5", ("*kimi-k2.[5-9]*",), prompt=_ON, switch=_THINKING, fields=_CONTENT),
-    Family("kimi-k2-thinking", ("*kimi-k2-thinking*",), fields=_CONTENT),
-    Family("deepseek-r1-distill", ("*deepseek-r1-distill*",), prompt=Prompt(Opens.YES, unsaid=Opens.UNKNOWN)),
-    Family("deepseek-r1", ("*deepseek-r1*",), prompt=_ALWAYS),
-    Family("deepseek-v3.1", ("*deepseek-v3.1*",), prompt=_ASKED, switch=_EITHER),
-    Family("deepseek", ("*deepseek-v3.[2-9]*", "*deepseek-v4*"), prompt=_ASKED, switch=_EITHER, fields=_CONTENT),
+    Family(
+        "kimi-k2-thinking",
+        ("*kimi-k2-thinking*",),
+        fields=_CONTENT,
+        template=("<think>", "<|im_assistant|>assistant<|im_middle|>{%-endif-%}"),
+    ),
+    Family(
+        "deepseek-r1-distill",
+        ("*deepseek-r1-distill*",),
+        prompt=Prompt(Opens.YES, unsaid=Opens.UNKNOWN),
+        template=("<｜Assistant｜><think>\\n", "ifnotenable_thinking"),
+    ),
+    Family("deepseek-r1", ("*deepseek-r1*",), prompt=_ALWAYS, template=("<｜Assistant｜><think>\\n",)),
+    Family(
+        "deepseek-v3.1",
+        ("*deepseek-v3.1*",),
+        prompt=_ASKED,
+        switch=_EITHER,
+        template=("<｜Assistant｜>", "<think></think>", "ifnotthinking"),
+    ),
+    Family(
+        "deepseek",
+        ("*deepseek-v3.[2-9]*", "*deepseek-v4*"),
+        prompt=_ASKED,
+        switch=_EITHER,
+        fields=_CONTENT,
+        template=("<｜Assistant｜>", "thinking_start_token"),
+    ),
     Family(
         "minimax-m3",
         ("*minimax-m3*",),
@@ -128,27 +171,127 @@ FAMILIES = (
         _ASKED,
         Switch("thinking_mode", "enabled", "disabled"),
         fields=_CONTENT,
+        template=("<mm:think>",),
     ),
-    Family("minimax-m2", ("*minimax-m2*",), prompt=_ALWAYS, fields=_CONTENT),
-    Family("qwen3-thinking", ("*qwen3*thinking*", "*qwq*"), prompt=_ALWAYS, fields=_CONTENT),
+    Family(
+        "minimax-m2",
+        ("*minimax-m2*",),
+        prompt=_ALWAYS,
+        fields=_CONTENT,
+        template=("]~b]ai", "<think>"),
+    ),
+    Family(
+        "step",
+        ("*step-3*", "*step3*"),
+        prompt=_ALWAYS,
+        fields=_CONTENT,
+        template=("<|im_start|>tool_response", "{{-'<|im_start|>assistant\\n<think>\\n'}}"),
+    ),
+    Family(
+        "qwen3-thinking",
+        ("*qwen3*thinking*", "*qwq*"),
+        prompt=_ALWAYS,
+        fields=_CONTENT,
+        template=("{{-'<|im_start|>assistant\\n<think>\\n'}}",),
+    ),
     # The smallest ones think only where they are asked to.
-    Family("qwen3.5-small", ("*qwen3.5-0.8b*", "*qwen3.5-2b*"), prompt=_ASKED, switch=_ENABLE, fields=_CONTENT),
-    Family("qwen3.5", ("*qwen3.[5-9]*",), prompt=_ON, switch=_ENABLE, fields=_CONTENT),
-    Family("qwen3", ("*qwen3-[0-9]*b*",), switch=_ENABLE, fields=_CONTENT),
-    Family("glm-4.7", ("*glm-4.[7-9]*", "*glm-5*"), prompt=_ON, switch=_ENABLE, fields=_CONTENT),
-    Family("glm-4.5", ("*glm-4.[56]*",), switch=_ENABLE, fields=_CONTENT),
-    Family("gemma-4", ("*gemma-4*",), (reasoning.GEMMA,), switch=_ENABLE, fields=_BOTH),
-    Family("seed-oss", ("*seed-oss*",), (reasoning.SEED_THINK,), fields=_CONTENT),
-    Family("mistral", ("*magistral*", "*ministral*reasoning*"), (reasoning.MISTRAL,), fields=(PARTS,)),
-    Family("step", ("*step-3*", "*step3*"), prompt=_ALWAYS, fields=_CONTENT),
-    Family("nemotron-nano-v2", ("*nemotron-nano*v2*",), prompt=_MAYBE),
+    Family(
+        "qwen3.5-small",
+        ("*qwen3.5-0.8b*", "*qwen3.5-2b*"),
+        prompt=_ASKED,
+        switch=_ENABLE,
+        fields=_CONTENT,
+        template=("enable_thinkingistrue%}{{-'<think>\\n'}}{%-else%}{{-'<think>\\n\\n</think>",),
+    ),
+    Family(
+        "qwen3.5",
+        ("*qwen3.[5-9]*",),
+        prompt=_ON,
+        switch=_ENABLE,
+        fields=_CONTENT,
+        template=("enable_thinkingisfalse%}{{-'<think>\\n\\n</think>\\n\\n'}}{%-else%}{{-'<think>\\n'}}",),
+    ),
+    Family(
+        "qwen3",
+        ("*qwen3-[0-9]*b*",),
+        switch=_ENABLE,
+        fields=_CONTENT,
+        template=("enable_thinkingisfalse%}{{-'<think>\\n\\n</think>\\n\\n'}}{%-endif%}",),
+    ),
+    Family(
+        "glm-4.7",
+        ("*glm-4.[7-9]*", "*glm-5*"),
+        prompt=_ON,
+        switch=_ENABLE,
+        fields=_CONTENT,
+        template=("[gMASK]<sop>", "else'<think>'"),
+    ),
+    Family(
+        "glm-4.5",
+        ("*glm-4.[56]*",),
+        switch=_ENABLE,
+        fields=_CONTENT,
+        template=("[gMASK]<sop>", "'\\n<think></think>'if"),
+    ),
+    Family(
+        "gemma-4", ("*gemma-4*",), (reasoning.GEMMA,), switch=_ENABLE, fields=_BOTH, template=("<|channel>thought",)
+    ),
+    Family("seed-oss", ("*seed-oss*",), (reasoning.SEED_THINK,), fields=_CONTENT, template=("<seed:think>",)),
+    Family(
+        "mistral",
+        ("*magistral*", "*ministral*reasoning*"),
+        (reasoning.MISTRAL,),
+        fields=(PARTS,),
+        template=("[THINK]",),
+    ),
+    Family(
+        "nemotron-nano-v2",
+        ("*nemotron-nano*v2*",),
+        prompt=_MAYBE,
+        template=("</TOOLCALL>", "ns.enable_thinking"),
+    ),
     Family("nemotron-3", ("*nemotron-3*",), prompt=_ON, switch=_ENABLE, fields=_CONTENT),
-    Family("bielik", ("*bielik*",), prompt=_ASKED, switch=_ENABLE, fields=_CONTENT),
-    Family("reka", ("*reka*",), prompt=_ASKED, switch=_ENABLE, fields=_CONTENT),
-    Family("spark", ("*spark*2.5*",), prompt=_ON, switch=_ENABLE, fields=_CONTENT),
-    Family("ling-3", ("*ling-3*",), prompt=_ON, switch=_ENABLE, fields=_CONTENT),
-    Family("minicpm5", ("*minicpm5*",), prompt=_ASKED, switch=_ENABLE, fields=_CONTENT),
-    Family("laguna", ("*laguna*",), prompt=_ASKED, switch=_ENABLE, fields=_BOTH),
+    Family(
+        "bielik",
+        ("*bielik*",),
+        prompt=_ASKED,
+        switch=_ENABLE,
+        fields=_CONTENT,
+        template=("<|function_output|>", "<think>"),
+    ),
+    Family("reka", ("*reka*",), prompt=_ASKED, switch=_ENABLE, fields=_CONTENT, template=('"assistant:<think>\\n"',)),
+    Family(
+        "spark",
+        ("*spark*2.5*",),
+        prompt=_ON,
+        switch=_ENABLE,
+        fields=_CONTENT,
+        template=("<|Bot|>", "<think>"),
+    ),
+    Family(
+        "ling-3",
+        ("*ling-3*",),
+        prompt=_ON,
+        switch=_ENABLE,
+        fields=_CONTENT,
+        template=("<role>ASSISTANT</role>", "thinking_option"),
+    ),
+    Family(
+        "minicpm5",
+        ("*minicpm5*",),
+        prompt=_ASKED,
+        switch=_ENABLE,
+        fields=_CONTENT,
+        template=("{%-elifenable_thinkingistrue%}{{-'<think>\\n'}}{%-endif%}",),
+    ),
+    Family(
+        "laguna",
+        ("*laguna*",),
+        prompt=_ASKED,
+        switch=_ENABLE,
+        fields=_BOTH,
+        template=('{{-"<assistant>\\n"-}}', "'<think>'"),
+    ),
     Family(
         "hy3",
         ("*hy3*", "*hunyuan-3*"),
@@ -158,6 +301,7 @@ FAMILIES = (
             "reasoning_effort", _words("low", "low", "high", "high", none="no_think", minimal="no_think", on="high")
         ),
         fields=_BOTH,
+        template=("'<think{}>'",),
     ),
     Family(
         "hunyuan-a13b",
@@ -170,6 +314,7 @@ FAMILIES = (
         ("*command-r7b*", "*command-a-03*", "*command-a-vision*", "*command-a-translate*"),
         (reasoning.COHERE, _RESPONSE),
         switch=_ENABLE,
+        template=("<|START_THINKING|>", "enable_thinking"),
     ),
     Family(
         "cohere",
@@ -178,16 +323,18 @@ FAMILIES = (
         _ON,
         Switch("reasoning"),
         fields=("reasoning", "reasoning_content", "thinking"),
+        template=("<|START_THINKING|>",),
     ),
-    Family("apertus", ("*apertus*",), (reasoning.APERTUS,), switch=_ENABLE),
-    Family("apriel", ("*apriel*",), (_APRIEL,), _ALWAYS, fields=_CONTENT),
-    Family("lfm2.5", ("*lfm2.5*",), fields=("thinking",)),
+    Family("apertus", ("*apertus*",), (reasoning.APERTUS,), switch=_ENABLE, template=("<|inner_prefix|>",)),
+    Family("apriel", ("*apriel*",), (_APRIEL,), _ALWAYS, fields=_CONTENT, template=("Herearemyreasoningsteps:",)),
+    Family("lfm2.5", ("*lfm2.5*",), fields=("thinking",), template=('"<think>"+message.thinking',)),
     Family(
         "solar",
         ("*solar-open*",),
         (*reasoning.SOLAR, shown("<|begin|>assistant<|content|>", "<|end|>"), shown("<|content|>", "<|end|>")),
         efforts=Efforts("reasoning_effort", _words("low", "medium", "high", "high", none="minimal", minimal="minimal")),
         fields=("reasoning",),
+        template=("<|begin|>assistant<|think|>",),
     ),
     Family(
         "muse",
@@ -199,6 +346,7 @@ FAMILIES = (
             shown(" to=user<|message|>", "<|eom|>", "<|eot|>"),
         ),
         fields=_CONTENT,
+        template=("assistantto=self<|message|>",),
     ),
     Family(
         "inkling",
@@ -209,13 +357,15 @@ FAMILIES = (
             shown("<|content_text|>", "<|end_message|>"),
         ),
         fields=_CONTENT,
+        template=("<|content_thinking|>",),
     ),
-    Family("plamo-3", ("*plamo*3*",), (reasoning.PLAMO,), fields=_CONTENT),
+    Family("plamo-3", ("*plamo*3*",), (reasoning.PLAMO,), fields=_CONTENT, template=("plamo:begin_think",)),
     Family(
         "granite-3",
         ("*granite-3*",),
         (reasoning.THINK, _XML_RESPONSE),
         switch=_THINKING,
+        template=("<think></think>andwriteyourresponsebetween<response></response>",),
     ),
     Family("ernie", ("*ernie*thinking*",), (reasoning.THINK, _XML_RESPONSE), _MAYBE, fields=_CONTENT),
     Family("exaone-4", ("*exaone-4*",), prompt=_ASKED, switch=_ENABLE),
@@ -228,20 +378,45 @@ FAMILIES = (
 NAMES = tuple(family.name for family in FAMILIES)
 
 
-def family_of(model: str, name: str = "") -> Family | None:
-    """The family of a model, by the `name` that the rules give for it, else by the model's own; None if unknown."""
-    if name:
-        return next((family for family in FAMILIES if family.name == name), None)
-    written = model.lower()
-    # What clients write is kept no longer than this.
-    if len(written) > _LONG_NAME:
-        return _find_family(written)
-    return _known_family(written)
+def family_of(model: str, named: str = "", shown: Iterable[Shown] = ()) -> Family | None:
+    """Return the family of a model, or None if nothing tells it.
+
+    The family that the rules name for it comes first (`named`), then the name under which it is served, then what its
+    server shows of it, in the order given. `shown` is read only as far as needed, so it may ask the server.
+    """
+    if named:
+        return next((family for family in FAMILIES if family.name == named), None)
+    family = _by_name(model)
+    if family is not None:
+        return family
+    found = (_by_name(each.name) or _by_template(each.template) for each in shown)
+    return next(filter(None, found), None)
 
 
-def _find_family(model: str) -> Family | None:
-    return next((family for family in FAMILIES if any(fnmatchcase(model, glob) for glob in family.match)), None)
+def _by_name(name: str) -> Family | None:
+    """Return the family of a name or path. The part nearest to its end that is a name of a family counts."""
+    # Clients choose the names, so long ones are not kept.
+    if len(name) > _LONG_NAME:
+        return _find_by_name(name)
+    return _known_by_name(name)
 
 
-# It is asked several times with each request, mostly for the same few.
-_known_family = lru_cache(maxsize=256)(_find_family)
+def _find_by_name(name: str) -> Family | None:
+    parts = [part for part in _SLASHES.split(name.lower()) if part][-_LEVELS:]
+    return next(filter(None, map(_match, reversed(parts))), None)
+
+
+def _match(part: str) -> Family | None:
+    return next((family for family in FAMILIES if any(fnmatchcase(part, glob) for glob in family.match)), None)
+
+
+# A request asks several times, and most requests are for the same few models.
+_known_by_name = lru_cache(maxsize=256)(_find_by_name)
+
+
+@lru_cache(maxsize=8)
+def _by_template(template: str) -> Family | None:
+    """Return the family of a chat template."""
+    text = "".join(template.split())
+    known = (family for family in FAMILIES if family.template)
+    return next((family for family in known if all(part in text for part in family.template)), None)

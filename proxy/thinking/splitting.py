@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject
-from proxy.formats.reasoning import ALL_MARKERS, Thoughts
-from proxy.thinking.families import Family, Opens
+from proxy.formats.reasoning import ALL_MARKERS, REASONING_MARKERS, Thoughts
+from proxy.thinking.families import FAMILIES, Family, Opens
 
 # The fields in which clients say what the whole reply must look like: vLLM, llama.cpp, SGLang.
 _GRAMMARS = (
     *("structured_outputs", "guided_json", "guided_regex", "guided_grammar", "guided_choice"),
     *("grammar", "json_schema", "regex", "ebnf"),
 )
+_OF_FAMILIES = {marker.opener: marker for family in FAMILIES for marker in family.markers if "<|" in marker.opener}
+# What the reply itself can show where the model's family is not known. Of the marks that only some families write,
+# those with special tokens count: a text may well begin with `<answer>`.
+SHOWN_BY_REPLY = Thoughts(tuple({**_OF_FAMILIES, **{marker.opener: marker for marker in REASONING_MARKERS}}.values()))
 
 
 def thoughts_of(body: JsonObject, family: Family | None) -> Thoughts:
@@ -22,7 +26,7 @@ def thoughts_of(body: JsonObject, family: Family | None) -> Thoughts:
     if opens is Opens.YES and (_goes_on(body) or _is_guided(body)):
         opens = Opens.UNKNOWN
     begun = family.markers[0].opener if opens is Opens.YES else ""
-    return Thoughts(family.markers, begun, unknown=opens is Opens.UNKNOWN)
+    return Thoughts(family.markers, begun, unknown=opens is Opens.UNKNOWN, family=family.name)
 
 
 def _opens(family: Family, on: bool | None) -> Opens:

@@ -1,26 +1,30 @@
 """The models that the upstream says it serves, and the name under which a Messages client's model is asked of it.
 
 Sans-IO. The cards are those of an OpenAI `GET /v1/models`: `id`, `owned_by`, `created`, and on vLLM and SGLang `root`,
-`parent` and `max_model_len`; llama-server has its context in `meta.n_ctx`.
+`parent` and `max_model_len`; llama-server has its context in `meta.n_ctx`. What the list does not say of the loaded
+model, llama-server and SGLang say at a path of their own (`ABOUT`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from proxy.codec.display import cut, printable
-from proxy.codec.json_access import as_list
+from proxy.codec.json_access import as_list, as_object, as_text
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.config.rules import Rules
 from proxy.errors import NotFound
+from proxy.thinking.families import Shown
 
 # The names by which Claude Code and its kin ask when nothing else is set.
 CLAUDE = "claude-"
 _RULE = 'aliases: {"claude-*": NAME}'
 # What model servers call themselves in `owned_by`.
 _OWNERS = {"vllm": "vllm", "sglang": "sglang", "lmdeploy": "lmdeploy", "llamacpp": "llamacpp", "llama.cpp": "llamacpp"}
+# Where a kind of server says the path of its model and, if it shows one, the chat template.
+ABOUT = {"llamacpp": "/props", "sglang": "/get_model_info"}
 _LISTED = 10
 _SHOWN = 100
 # Claude Code takes no other names out of a gateway's list (`CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY`).
@@ -168,6 +172,30 @@ def distinct_models(cards: Sequence[ModelCard]) -> list[str]:
         if not card.parent:
             first.setdefault(card.root or card.id, card.id)
     return list(first.values())
+
+
+def loaded(model: str, cards: Sequence[ModelCard]) -> Iterator[Shown]:
+    """Yield what the list says was loaded under a name: its root and, for a LoRA adapter, the base model.
+
+    A server of a single model answers with it whatever the request calls it.
+    """
+    by_id = {card.id: card for card in cards}
+    if model not in by_id and len(distinct_models(cards)) == 1:
+        model = distinct_models(cards)[0]
+    for name in (model, by_id[model].parent if model in by_id else ""):
+        yield Shown(name)
+        if name in by_id:
+            yield Shown(by_id[name].root)
+
+
+def read_about(body: bytes) -> tuple[Shown, ...]:
+    """Read the answer of a path of `ABOUT`: the model's path, then its chat template; empty if it says neither."""
+    try:
+        answer = as_object(load_json(body))
+    except ValueError:
+        return ()
+    path, template = as_text(answer.get("model_path")), as_text(answer.get("chat_template"))
+    return (Shown(path), Shown(template=template)) if path or template else ()
 
 
 def _several(name: str, models: Sequence[str]) -> str:

@@ -347,7 +347,7 @@ class _Engines:
         limits = {"max_held": settings.max_held, "max_calls": settings.max_calls}
         ordered = not prepared.dialect.verbatim  # the blocks of Messages
         parse = "proxy" if raw_text else self.parse
-        apart = thoughts_in_text(prepared.thoughts, chat.model, prepared.profile, parse, blocks=ordered)
+        apart = thoughts_in_text(prepared.thoughts, prepared.profile, parse, blocks=ordered)
         policy = self.snapshot.rules.policy(chat.model)
         task = make_task(chat, policy, seed=self.seed, raw_text=raw_text, ordered=ordered, thoughts=apart, **limits)
         if forced:

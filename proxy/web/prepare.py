@@ -30,7 +30,7 @@ from proxy.formats.reasoning import Thoughts
 from proxy.healing.heal import Healed, heal_request
 from proxy.healing.parameters import Sampling
 from proxy.healing.table import WANTS_REASONING
-from proxy.thinking.families import family_of
+from proxy.thinking.families import Family
 from proxy.thinking.history import field_back
 from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import served_name
@@ -108,15 +108,16 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
     dialect, server = ChatDialect(_chat_options(chat, profile)), model_server(ctx, chat.model)
     if ctx.snapshot.settings.observe:
         return PreparedRequest(chat, profile, dialect, server, headers)
-    chat, thoughts = _thinking(ctx, chat, profile, as_text(model))
+    family = ctx.snapshot.family(chat.model, profile, headers, server)
+    chat, thoughts = _thinking(ctx, chat, profile, family, as_text(model))
     return PreparedRequest(chat, profile, dialect, server, headers, thoughts)
 
 
 def _thinking(
-    ctx: RequestContext, chat: ChatRequest, profile: Profile, requested: str
+    ctx: RequestContext, chat: ChatRequest, profile: Profile, family: Family | None, requested: str
 ) -> tuple[ChatRequest, Thoughts]:
-    """A chat request in the words of the model's family, and the thoughts in the text of its reply."""
-    rewritten = with_thinking(chat.body, ctx.snapshot.rules, profile, model=chat.model, requested=requested)
+    """Return a chat request in the words of the model's family, and how reasoning is marked in its reply."""
+    rewritten = with_thinking(chat.body, ctx.snapshot.rules, profile, family, requested=requested)
     ctx.outcome.translate_request(rewritten.audit)
     if rewritten.changed:
         chat = replace(chat, raw=dump_request(rewritten.body), body=rewritten.body)
@@ -251,28 +252,29 @@ def translated(
     profile, server = snapshot.profile(served, ctx.client), model_server(ctx, served)
     headers = conversation_headers(ctx, environ, body, served)
     kind = profile.server_kind or snapshot.server_kind(headers, server)
+    family = snapshot.family(served, profile, headers, server)
     options = ModelOptions(
         model=served,
         server_kind=kind,
-        thinking=switch_of(snapshot.rules, profile, served),
-        reasoning_history=_reasoning_history(ctx, served, profile),
+        thinking=switch_of(snapshot.rules, profile, served, family),
+        reasoning_history=_reasoning_history(ctx, served, profile, family),
         server_tools=profile.server_tools or "",
         compaction=profile.compaction,
         grammars=profile.grammars,
     )
     context = next((card.max_len for card in cards if card.id == served), None)
     translation = translate_body(body, options)
-    rewritten = with_thinking(translation.body, snapshot.rules, profile, model=served, requested=model)
+    rewritten = with_thinking(translation.body, snapshot.rules, profile, family, requested=model)
     audit = (*translation.dropped, *rewritten.audit)
     return TranslatedRequest(
         translation, rewritten.body, audit, profile, server, kind, headers, context, rewritten.thoughts
     )
 
 
-def _reasoning_history(ctx: RequestContext, model: str, profile: Profile) -> str:
+def _reasoning_history(ctx: RequestContext, model: str, profile: Profile, family: Family | None) -> str:
     """Where a translated client's earlier thinking goes (F74)."""
     wants_reasoning = WANTS_REASONING in ctx.heal_plan(model).ids
-    return field_back(profile.reasoning_history, family_of(model, profile.family), wanted=wants_reasoning)
+    return field_back(profile.reasoning_history, family, wanted=wants_reasoning)
 
 
 def healed_conversation(ctx: RequestContext, chat: JsonObject) -> Healed:

@@ -6,23 +6,27 @@ from proxy.codec.json_text import JsonObject
 from proxy.config.rules import Parse, Profile, Rules
 from proxy.dialects.model_options import OWN_WORDS
 from proxy.formats.reasoning import Thoughts
-from proxy.thinking.families import family_of
+from proxy.thinking.families import Family
 from proxy.thinking.request import ThinkingRequest, ThinkingRules, think
+from proxy.thinking.splitting import SHOWN_BY_REPLY
 from proxy.thinking.switches import effort_words
 
 
-def with_thinking(body: JsonObject, rules: Rules, profile: Profile, *, model: str, requested: str) -> ThinkingRequest:
-    """A request in the words of its model's family; `requested` is the client's name for the model."""
-    family = family_of(model, profile.family)
+def with_thinking(
+    body: JsonObject, rules: Rules, profile: Profile, family: Family | None, *, requested: str
+) -> ThinkingRequest:
+    """Return a request in the words of its model's family. `requested` is the client's name for the model."""
     suffix = rules.thinking_suffix(requested)
     return think(body, ThinkingRules(family, profile.thinking, profile.reasoning_history, suffix))
 
 
-def switch_of(rules: Rules, profile: Profile, model: str) -> str:
-    """The switch by which what a translated client says of thinking reaches the model: what the rules name, or, where
-    they say nothing, one that becomes the family's own. A family with words for the effort has more than a switch says.
+def switch_of(rules: Rules, profile: Profile, model: str, family: Family | None) -> str:
+    """Return the switch by which a translated client's thinking settings reach the model.
+
+    It is what the rules name or, where they say nothing, one that becomes the family's own. A family with words for
+    the effort takes more than a switch says.
     """
-    family, named = family_of(model, profile.family), rules.entry(model).thinking
+    named = rules.entry(model).thinking
     if family is None or named == "none":
         return profile.thinking
     if family.efforts is not None and not (family.efforts.top and named):
@@ -32,21 +36,22 @@ def switch_of(rules: Rules, profile: Profile, model: str) -> str:
     return "enable_thinking"
 
 
-def efforts_of(rules: Rules, profile: Profile, model: str) -> tuple[str, ...]:
-    """The words by which a model can be told how much to think; none where it cannot be told, or a rule forbids it."""
+def efforts_of(rules: Rules, model: str, family: Family | None) -> tuple[str, ...]:
+    """Return the words that set the model's effort; none if it cannot be set, or a rule forbids it."""
     if rules.entry(model).thinking == "none":
         return ()
-    return effort_words(family_of(model, profile.family))
+    return effort_words(family)
 
 
-def thoughts_in_text(own: Thoughts, model: str, profile: Profile, parse: Parse, *, blocks: bool) -> Thoughts | None:
-    """The thoughts that are told from the text of a reply, `own` as the family has them; None if none are. `parse`
-    says who looks for calls in it. A client that has thoughts in `blocks` of their own gets those that the reply itself
-    marks in any case.
+def thoughts_in_text(own: Thoughts, profile: Profile, parse: Parse, *, blocks: bool) -> Thoughts | None:
+    """Return how reasoning is separated from the text of a reply, or None if it is not.
+
+    `own` is the way of the model's family, and `parse` says who looks for calls in the text. Where the proxy does and
+    the family is not known, the reply itself must show its reasoning. A client with `blocks` of reasoning gets what the
+    reply marks in any case.
     """
-    split = profile.telling == "split"
-    if profile.telling == "auto":
-        split = parse == "proxy" and family_of(model, profile.family) is not None
-    if split:
+    if profile.telling == "split":
         return own
+    if profile.telling == "auto" and parse == "proxy":
+        return own if own.family else SHOWN_BY_REPLY
     return Thoughts() if blocks else None

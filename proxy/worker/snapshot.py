@@ -8,7 +8,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from proxy.config.api_keys import Keys
@@ -17,8 +17,9 @@ from proxy.config.settings import Settings
 from proxy.errors import UpstreamError
 from proxy.exchange.routing import server_key, server_of
 from proxy.limits import MAX_ANSWER
+from proxy.thinking.families import Family, Shown, family_of
 from proxy.upstream.client import ModelServer, ServerOptions
-from proxy.upstream.model_list import ModelCard, kind_of, read_cards
+from proxy.upstream.model_list import ABOUT, ModelCard, distinct_models, kind_of, loaded, read_about, read_cards
 from proxy.upstream.paths import HEALTH, MODELS
 from proxy.upstream.responses import fetch
 from proxy.worker.audit_log import AuditFile
@@ -28,9 +29,12 @@ log = logging.getLogger("proxy")
 READY_SECONDS = 1.0
 READY_CACHED = 2.0
 _CARDS_SECONDS = 2.0
+_CARDS_AGAIN = 1.0
 _CARDS_CACHED = 300.0
 _CARDS_FAILED = 10.0
 _NO_KEY = (401, 403)
+# Bytes of what a server says of its model: most of it is the chat template.
+_MAX_ABOUT = 1024 * 1024
 _MAX_REMEMBERED = 1024
 
 
@@ -44,11 +48,18 @@ class _Known:
 
 @dataclass(slots=True)
 class _Served:
-    """The models that a server serves, and until when (`time.monotonic`) that holds. One thread asks, the others wait.
+    """What a server says of its models, and until when (`time.monotonic`) its list holds.
+
+    One thread asks; the others get the last answer, or wait if there is none. `refused` is the key with which the
+    server would not answer. `about` is what the server says at a path of its own (`model_list.ABOUT`), asked at most
+    once for each list: `about_due` until then.
     """
 
     cards: tuple[ModelCard, ...] = ()
     until: float = 0.0
+    refused: str | None = None
+    about: tuple[Shown, ...] = ()
+    about_due: bool = False
     asking: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -95,12 +106,41 @@ class Snapshot:
         log.warning("the model server cannot parse the calls of model %r; the proxy does it from now on", model[:100])
 
     def cards(self, headers: Mapping[str, str], server: ModelServer) -> tuple[ModelCard, ...]:
-        """The models of a server; empty if it does not say. `headers` are to ask with."""
+        """Return the models of a server, asked with these headers; empty if it does not say."""
         served = self._served.setdefault(server.target.url, _Served())
-        with served.asking:
-            if time.monotonic() >= served.until:
-                _ask_cards(served, server, headers)
-            return served.cards
+        if _is_due(served, headers) and served.asking.acquire(blocking=not served.cards):
+            try:
+                if _is_due(served, headers):
+                    _ask_cards(served, server, headers)
+            finally:
+                served.asking.release()
+        return served.cards
+
+    def family(
+        self, model: str, profile: Profile, headers: Mapping[str, str], server: ModelServer
+    ) -> Family | None:
+        """Return the family of a model, for which its server is asked only if neither rules nor name tell it."""
+        return family_of(model, profile.family, self._shown(model, profile.server_kind, headers, server))
+
+    def _shown(self, model: str, kind: str, headers: Mapping[str, str], server: ModelServer) -> Iterator[Shown]:
+        """Yield what a server shows of a model: what its list says first, then what it says at a path of its own."""
+        cards = self.cards(headers, server)
+        yield from loaded(model, cards)
+        path = ABOUT.get(kind or kind_of(cards), "")
+        # A server of several models says it of one that is not named.
+        if path and len(distinct_models(cards)) == 1:
+            yield from self._about(path, headers, server)
+
+    def _about(self, path: str, headers: Mapping[str, str], server: ModelServer) -> tuple[Shown, ...]:
+        """Return what a server says at a path of its own; the list has been asked for before."""
+        served = self._served[server.target.url]
+        if served.about_due and served.asking.acquire(blocking=not served.about):
+            try:
+                if served.about_due:
+                    _ask_about(served, path, server, headers)
+            finally:
+                served.asking.release()
+        return served.about
 
     def known_models(self) -> frozenset[str]:
         """The names of the models that the servers have said they have; nothing is asked. Empty: none has said so."""
@@ -136,12 +176,37 @@ def _ask_cards(served: _Served, server: ModelServer, headers: Mapping[str, str])
     status = 0
     cards: tuple[ModelCard, ...] = ()
     with contextlib.suppress(UpstreamError):
-        status, body = fetch(server, MODELS, headers, _CARDS_SECONDS, MAX_ANSWER)
+        status, body = fetch(server, MODELS, headers, _seconds(served), MAX_ANSWER)
         cards = read_cards(body)
     served.cards = cards or served.cards  # a server that is busy is still what it was
-    # A key that is refused says nothing of the server: the next client may ask at once.
-    if status not in _NO_KEY:
-        served.until = time.monotonic() + (_CARDS_CACHED if cards else _CARDS_FAILED)
+    served.about_due = bool(cards)
+    # A refused key says nothing of the server: a client with another one may ask at once.
+    served.refused = _key(headers) if status in _NO_KEY else None
+    served.until = time.monotonic() + (_CARDS_CACHED if cards else _CARDS_FAILED)
+
+
+def _ask_about(served: _Served, path: str, server: ModelServer, headers: Mapping[str, str]) -> None:
+    """Ask a server what it says at a path of its own, and note it; the caller holds `served.asking`."""
+    served.about_due = False
+    with contextlib.suppress(UpstreamError):
+        _, body = fetch(server, path, headers, _seconds(served), _MAX_ABOUT)
+        served.about = read_about(body) or served.about
+
+
+def _is_due(served: _Served, headers: Mapping[str, str]) -> bool:
+    """Return whether it is time to ask for the list with these headers."""
+    if time.monotonic() >= served.until:
+        return True
+    return served.refused is not None and served.refused != _key(headers)
+
+
+def _key(headers: Mapping[str, str]) -> str:
+    return headers.get("Authorization", "")
+
+
+def _seconds(served: _Served) -> float:
+    """Return how long the server may take while a request waits: less once it has been asked."""
+    return _CARDS_AGAIN if served.until else _CARDS_SECONDS
 
 
 def is_ready(server: ModelServer) -> bool:

@@ -82,7 +82,7 @@ def test_a_stream_is_captured_as_the_very_bytes_that_came(inside: Inside, tmp_pa
         "raw_text": False,
         "client": "",
         "ordered": False,
-        "thoughts": {"begun": "", "unknown": True},
+        "thoughts": {"begun": "", "unknown": True, "family": ""},
         "made": {
             "choices": [{"index": 0, "text": "Hé", "reasoning": "", "calls": [], "finish": "stop"}],
             "repairs": [],

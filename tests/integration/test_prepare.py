@@ -109,7 +109,7 @@ def test_a_key_that_is_refused_is_not_the_next_client_s_matter(inside: Inside) -
         client = inside(server.url)
         message(client.post(MESSAGES, json=ask(stream=False)))
         server.paths[MODELS] = cards("tiny")
-        message(client.post(MESSAGES, json=ask(stream=False)))
+        message(client.post(MESSAGES, json=ask(stream=False), headers={"X-Api-Key": "another"}))
         assert [seen.json["model"] for seen in server.seen] == ["claude-x", "tiny"]
 
 

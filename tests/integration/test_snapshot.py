@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from proxy.config.rules import Profile
 from proxy.config.settings import Settings
+from proxy.thinking.families import family_of
 from proxy.upstream.model_list import ModelCard
 from proxy.worker import snapshot as module
 from proxy.worker.snapshot import READY_CACHED, Snapshot, make_snapshot
@@ -139,6 +141,110 @@ def test_a_known_kind_is_asked_once_and_a_failure_again_soon(clock: SimpleNamesp
         clock.now += 200
         assert kind_of(known) == "vllm"
         assert len(server.seen) == 2
+
+
+def family_in(known: Snapshot, model: str = "local-model", kind: str = "", **headers: str) -> str:
+    server = known.server(known.settings.upstream)
+    family = known.family(model, Profile(server_kind=kind), headers, server)
+    return family.name if family is not None else ""
+
+
+def listing(*cards: dict[str, Any]) -> Script:
+    return [answer({"object": "list", "data": [*cards]})]
+
+
+LLAMA = {"id": "local-model", "owned_by": "llamacpp"}
+VLLM = {"id": "local-model", "owned_by": "vllm"}
+FOUND = {
+    "root": ([{**VLLM, "root": "/models/Qwen3-8B"}], {}, "qwen3"),
+    "another name of the only model": ([{**VLLM, "id": "other", "root": "/models/Qwen3-8B"}], {}, "qwen3"),
+    "one of several": ([{**VLLM, "root": "openai/gpt-oss-20b"}, {"id": "b", "root": "Qwen3-8B"}], {}, "gpt-oss"),
+    "the base of an adapter": (
+        [{"id": "base", "root": "/m/GLM-4.6"}, {**VLLM, "root": "/adapters/mine", "parent": "base"}],
+        {},
+        "glm-4.5",
+    ),
+    "a root that says nothing": ([{**VLLM, "root": "/data/model"}], {}, ""),
+    "no root": ([VLLM], {}, ""),
+    "the path in /props": ([LLAMA], {"model_path": "/models/Qwen3-8B-Q4_K_M.gguf", "chat_template": "x"}, "qwen3"),
+    "the template in /props": (
+        [LLAMA],
+        {"model_path": "/m/model.gguf", "chat_template": "{{ '<mm:think>' }}"},
+        "minimax-m3",
+    ),
+    "/props of several models": ([LLAMA, {**LLAMA, "id": "b"}], {"model_path": "/models/Qwen3-8B"}, ""),
+    "no /props": ([LLAMA], {}, ""),
+    "SGLang": ([{**VLLM, "owned_by": "sglang", "root": "local-model"}], {"model_path": "Qwen/Qwen3-8B"}, "qwen3"),
+}
+
+
+@pytest.mark.parametrize("case", FOUND)
+def test_the_family_of_an_alias_is_what_the_server_shows(case: str) -> None:
+    cards, about, family = FOUND[case]
+    with Upstream() as server:
+        script = [answer(about)] if about else [answer({"detail": "Not Found"}, 404)]
+        server.paths |= {"/v1/models": listing(*cards), "/props": script, "/get_model_info": script}
+        assert family_in(snapshot(server.url)) == family
+        assert server.asked.count("/v1/models") == 1
+
+
+def test_a_name_or_a_rule_that_tells_the_family_asks_nothing() -> None:
+    with Upstream() as server:
+        known = snapshot(server.url)
+        assert family_in(known, "Qwen/Qwen3-8B") == "qwen3"
+        assert known.family("m", Profile(family="gpt-oss"), {}, known.server(server.url)) is family_of("gpt-oss")
+        assert server.seen == [] and server.asked == []
+
+
+@pytest.mark.parametrize("about", [[answer({"model_path": "/m/Qwen3-8B"})], [answer({}, 404)], [Act.CLOSE]])
+def test_what_a_server_says_elsewhere_is_asked_once_for_each_list(clock: SimpleNamespace, about: Script) -> None:
+    with Upstream() as server:
+        server.paths |= {"/v1/models": listing(LLAMA), "/props": about}
+        known = snapshot(server.url)
+        for _ in range(3):
+            family_in(known)
+            clock.now += 60
+        assert server.asked == ["/v1/models", "/props"]
+        clock.now += 301
+        family_in(known)
+        assert server.asked == ["/v1/models", "/props"] * 2
+
+
+def test_a_family_stays_known_while_the_server_does_not_answer(clock: SimpleNamespace) -> None:
+    with Upstream() as server:
+        server.paths |= {"/v1/models": listing(LLAMA), "/props": [answer({"model_path": "/m/Qwen3-8B"})]}
+        known = snapshot(server.url)
+        assert family_in(known) == "qwen3"
+        server.paths |= {"/v1/models": [Act.CLOSE], "/props": [Act.CLOSE]}
+        for _ in range(3):
+            clock.now += 301
+            assert family_in(known) == "qwen3"
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_key_that_is_refused_is_not_tried_with_each_request(clock: SimpleNamespace, status: int) -> None:
+    with Upstream() as server:
+        server.paths["/v1/models"] = [answer({"error": "Unauthorized"}, status)]
+        known = snapshot(server.url)
+        for _ in range(5):
+            assert family_in(known, Authorization="Bearer a") == ""
+        assert len(server.asked) == 1
+
+
+def test_while_one_request_asks_again_the_others_do_not_wait(clock: SimpleNamespace) -> None:
+    with Upstream() as server:
+        server.paths["/v1/models"] = listing({**VLLM, "root": "Qwen3-8B"})
+        known = snapshot(server.url)
+        assert family_in(known) == "qwen3"
+        gate = server.gate()
+        server.paths["/v1/models"] = [gate, *listing({**VLLM, "root": "gpt-oss-20b"})]
+        clock.now += 301
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(family_in, known)
+            gate.wait()
+            assert [family_in(known) for _ in range(3)] == ["qwen3"] * 3
+            gate.open()
+            assert first.result() in ("gpt-oss", "qwen3")
 
 
 @pytest.mark.parametrize("status,ready", [(200, True), (404, True), (401, True), (503, False), (500, False)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +13,11 @@ import anthropic
 import openai
 import pytest
 
+from proxy.commands.replay import replay
+from proxy.config.rules import parse_rules
+from proxy.config.settings import Settings
+from proxy.exchange.capture import read_capture
+from proxy.thinking.families import FAMILIES, Family, Opens, family_of
 from tests.conftest import Inside, Proxy, start
 from tests.real.llama import LlamaServer
 from tests.support.chat_templates import FOLDER, render
@@ -24,6 +30,7 @@ from tests.support.scripted import (
     PATIENCE,
     ROLE,
     WRITE_FILE,
+    Act,
     Upstream,
     answer,
     chat,
@@ -34,6 +41,7 @@ from tests.support.scripted import (
     stream,
     text,
 )
+from tests.support.worker_state import read_rules
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "b"}}\n</tool_call>'
@@ -128,7 +136,7 @@ def test_where_the_proxy_parses_a_known_family_is_told_apart(inside: Inside, str
     found, asked = in_chat(inside, rules, "<think>a</think>Hello.", streamed=streamed)
     assert found == ("a", "Hello.", [], "stop") and asked["tool_choice"] == "none"
     found, _ = in_chat(inside, rules.replace(", family: qwen3", ""), "<think>a</think>Hello.", streamed=streamed)
-    assert found == ("", "<think>a</think>Hello.", [], "stop")
+    assert found == ("a", "Hello.", [], "stop"), "the reply shows it"
 
 
 OPEN = "<think>\nThe user says hi. Hello!"
@@ -164,6 +172,94 @@ def test_reasoning_that_is_never_closed_is_sent_once(inside: Inside, rules: str,
             made = response_of(client.post(RESPONSES, json=ask(tools=[RESPONSES_TOOL], stream=streamed)))
             assert items_of(made) == [("reasoning", "The user says hi. Hello!")]
         assert len(server.seen) == 1
+
+
+def name_of(family: Family) -> str:
+    """Return a name under which a server has a model of the family."""
+    return re.sub(r"\[(.)[^]]*\]", r"\1", family.match[0]).strip("*").replace("*", "-")
+
+
+ROOTS = {
+    "a name": "org/{0}",
+    "a local path": "/models/{0}",
+    "a path in the hub's cache": "/hub/models--org--{0}/snapshots/0123456789abcdef",
+    "missing": "",
+}
+PARSED = 'models:\n  - {match: "*", parse: proxy, server: vllm}\n'
+
+
+@pytest.mark.parametrize("root", ROOTS)
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_reasoning_under_an_alias_is_that_of_the_family(inside: Inside, family: Family, root: str) -> None:
+    """By the root; without one only a reply that begins with the opening mark shows it."""
+    assert family_of(name_of(family)) is family
+    opener, (closer, *_) = family.markers[0].opener, family.markers[0].closers
+    opened = family.prompt.unsaid is Opens.YES
+    said = f"{'' if opened else opener}Hm.{closer}Hello."
+    told = ("Hm.", "Hello.") if root != "missing" or not opened else ("", said)
+    card = {"id": "tiny", "object": "model", "owned_by": "vllm", "root": ROOTS[root].format(name_of(family)) or None}
+    for streamed in (True, False):
+        with Upstream(serving(said, streamed=streamed)) as server:
+            server.paths["/v1/models"] = [answer({"object": "list", "data": [card]})]
+            response = inside(server.url, PARSED).post(CHAT, json=chat(stream=streamed, tools=[WRITE_FILE]))
+        if streamed:
+            got = received(response.data)[0]
+            assert (got.reasoning, got.text) == told
+        else:
+            message = json.loads(response.data)["choices"][0]["message"]
+            assert (message.get("reasoning_content", ""), message["content"]) == told
+
+
+PLAIN = ["Hello.", "The tag <think> opens it.</think>", "a</think>b", "<answer>a</answer>", "<response>a</response>"]
+PLAIN += ["Here are my reasoning steps:\nNone.", "`<think>` it", "> <think>a</think>", "<thinking>a</thinking>b"]
+
+
+@pytest.mark.parametrize("said", PLAIN)
+def test_a_reply_of_an_unknown_model_that_opens_no_reasoning_is_unchanged(inside: Inside, said: str) -> None:
+    """C1: a whole answer byte for byte, the text of a stream without loss."""
+    for streamed in (True, False):
+        script = serving(said, streamed=streamed)
+        with Upstream(script) as server:
+            data = inside(server.url, PARSED).post(CHAT, json=chat(stream=streamed, tools=[WRITE_FILE])).data
+        if streamed:
+            assert received(data)[0].text == said and not received(data)[0].reasoning
+        else:
+            assert json.loads(data) == completion(said)
+
+
+def test_a_request_under_an_alias_is_in_the_words_of_the_family(inside: Inside) -> None:
+    """In all three dialects, and the model server is asked once for all of them."""
+    card = {"id": "tiny", "object": "model", "owned_by": "vllm", "root": "/models/Kimi-K3"}
+    with Upstream(*[[answer(completion("a"))]] * 3) as server:
+        server.paths["/v1/models"] = [answer({"object": "list", "data": [card]})]
+        client = inside(server.url)
+        client.post(CHAT, json=chat(stream=False, reasoning_effort="low"))
+        effort = {"output_config": {"effort": "low"}, "max_tokens": 9}
+        client.post(MESSAGES, json={"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], **effort})
+        client.post(RESPONSES, json=ask(stream=False, reasoning={"effort": "low"}))
+        asked = [json.loads(seen.body)["chat_template_kwargs"]["thinking_effort"] for seen in server.seen]
+        assert asked == ["low"] * 3 and server.asked == ["/v1/models"]
+
+
+def test_a_capture_knows_the_family_that_the_server_has_shown(inside: Inside, tmp_path: Path) -> None:
+    """Replayed without a server it comes to the same: the prompt has opened the reasoning."""
+    card = {"id": "tiny", "object": "model", "owned_by": "vllm", "root": "/models/Qwen3.5-9B"}
+    with Upstream(serving("Hm.</think>Hello.", streamed=True)) as server:
+        server.paths["/v1/models"] = [answer({"object": "list", "data": [card]})]
+        inside(server.url, PARSED, capture=str(tmp_path)).post(CHAT, json=chat(tools=[WRITE_FILE]))
+    (file,) = tmp_path.iterdir()
+    captured = read_capture(file.read_bytes(), "a")
+    rules = parse_rules(PARSED.encode(), "r.yaml", read_rules(None))
+    got = received(replay(captured, Settings(), rules).data)[0]
+    assert (captured.family, got.reasoning, got.text) == ("qwen3.5", "Hm.", "Hello.")
+
+
+def test_a_server_that_does_not_list_its_models_fails_no_request(inside: Inside) -> None:
+    for script in ([Act.CLOSE], [answer({}, 500)], [answer(b"<html>")]):
+        with Upstream([answer(completion("Hi."))]) as server:
+            server.paths |= {"/v1/models": script, "/props": script}
+            response = inside(server.url).post(CHAT, json=chat(stream=False))
+        assert response.status_code == 200 and json.loads(response.data) == completion("Hi.")
 
 
 def test_the_client_has_thoughts_under_the_name_that_it_reads(inside: Inside) -> None:

@@ -68,7 +68,8 @@ class Answer:
 @dataclass
 class Server:
     """A model server that gives these answers, one after the other; `asked` are the bodies that went up, `seen` the
-    method, the path and the headers of each. Whoever asks for its `models` is told them beside all else, if it has any.
+    method, the path and the headers of each. Its `models` are listed whenever they are asked for; the proxy's own
+    question about a model that it forwards a request for gets no list if there are none.
     """
 
     answers: list[Answer | Exception]
@@ -80,7 +81,8 @@ class Server:
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, waiting: Waiting = USUAL
     ) -> Answer:
         """The next answer."""
-        if path == MODELS and self.models:
+        asked_for_a_request = headers.get("Content-Type") == JSON
+        if path == MODELS and (self.models or asked_for_a_request):
             cards = [{"id": name, "object": "model", "owned_by": "vllm"} for name in self.models]
             return Answer([json.dumps({"object": "list", "data": cards}).encode()], JSON)
         self.asked.append(body or b"")

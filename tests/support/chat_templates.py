@@ -163,6 +163,11 @@ def templates() -> tuple[ChatTemplate, ...]:
     return tuple(_named(path.stem) for path in sorted(FOLDER.glob("*.jinja")))
 
 
+def sources() -> dict[str, str]:
+    """Return the text of each template of the shared folder by its name."""
+    return {path.stem: path.read_text("utf-8") for path in sorted(FOLDER.glob("*.jinja"))}
+
+
 @cache
 def _named(name: str) -> ChatTemplate:
     source = (FOLDER / f"{name}.jinja").read_text("utf-8")

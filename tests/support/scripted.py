@@ -87,6 +87,12 @@ class Seen:
         self.closed.set()
 
 
+def _is_question(seen: Seen) -> bool:
+    """Return whether the proxy asks about a model: with the headers of the request that it is about to forward."""
+    about_models = seen.line.startswith("GET ") and seen.path in ("/v1/models", "/props", "/get_model_info")
+    return about_models and seen.headers["Content-Type"] == "application/json"
+
+
 class _Gone(Exception):
     """The other side closed."""
 
@@ -95,7 +101,9 @@ class Upstream:
     """A context manager: a server at `url` that answers the n-th request with the n-th script, over TLS with `tls`.
 
     `paths` are answered apart from the scripts, any number of times; a request that no script is left for gets 599.
-    `received` has all requests, `seen` those that a script answers, `asked` the paths of the others.
+    `received` has all requests, `seen` those that a script answers, `asked` the paths of the others. The proxy's own
+    questions about a model, asked for a request that it forwards, get 404 and are in `received` alone, unless `paths`
+    answers them.
     """
 
     def __init__(self, *scripts: Script, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
@@ -186,7 +194,9 @@ class Upstream:
         with self._arrived:
             self.received.append(seen)
             script = self.paths.get(seen.path)
-            if script is not None:
+            if script is None and _is_question(seen):
+                script = (head(404, {"Content-Length": "0"}),)
+            elif script is not None:
                 self.asked.append(seen.path)
             else:
                 self.seen.append(seen)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from proxy.codec.json_text import JsonObject
 from proxy.formats.reasoning import ALL_MARKERS, Thoughts
-from proxy.thinking.families import FAMILIES, NAMES, Family, Opens, family_of
+from proxy.thinking.families import FAMILIES, NAMES, Family, Opens, Shown, family_of
 from proxy.thinking.splitting import is_on, thoughts_of
 from proxy.thinking.switches import switched
-from tests.support.chat_templates import FOLDER, render
+from tests.support.chat_templates import FOLDER, render, sources
 from tests.support.each_case import each_case
 
 # The templates of families that think, with a name under which a server has such a model.
@@ -105,6 +106,53 @@ def test_names_are_told_as_servers_have_them() -> None:
         family = family_of(name)
         assert (family.name if family else None) == wanted, name
     assert family_of("my-model", "qwen3") is known("qwen3")
+
+
+PATHS = ["{0}", "org/{0}", "/models/{0}", "/models/{0}/", "D:\\\\models\\\\{0}", "/data/{0}/weights/model.gguf"]
+PATHS += ["/hub/models--org--{0}/snapshots/0123456789abcdef"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_family_is_found_in_a_path(path: str) -> None:
+    for name, family in (("Qwen3-8B", "qwen3"), ("gpt-oss-20b", "gpt-oss"), ("GLM-4.7-Flash", "glm-4.7")):
+        assert family_of("local-model", shown=[Shown(path.format(name))]) is known(family)
+        assert family_of(path.format(name)) is known(family)
+
+
+def test_the_end_of_a_path_counts_before_its_folders() -> None:
+    assert family_of("m", shown=[Shown("/models/gpt-oss-and-others/Qwen3-8B")]) is known("qwen3")
+    assert family_of("m", shown=[Shown("/gpt-oss/a/b/c/llama-3.1-8b")]) is None
+
+
+def test_the_first_source_that_tells_the_family_counts_and_no_later_one_is_asked() -> None:
+    def shown(*names: str) -> Iterator[Shown]:
+        yield from map(Shown, names)
+        raise AssertionError("one more source was asked")
+
+    assert family_of("Qwen3-8B", "gpt-oss", shown()) is known("gpt-oss")
+    assert family_of("Qwen3-8B", shown=shown()) is known("qwen3")
+    assert family_of("m", shown=shown("", "/data", "glm-4.6")) is known("glm-4.5")
+
+
+@needed
+def test_a_chat_template_tells_its_family_and_no_other() -> None:
+    found = {name: family_of("m", shown=[Shown(template=source)]) for name, source in sources().items()}
+    told = {name: family.name for name, family in found.items() if family is not None}
+    of_their_own = {"NVIDIA-Nemotron-Nano-v2": "nemotron-nano-v2", "ibm-granite-granite-3.3-2B-Instruct": "granite-3"}
+    assert told == {**TEMPLATES, **of_their_own}
+
+
+QWEN = "{%- if add_generation_prompt %}\n {{- '<|im_start|>assistant\\n' }}\n {%- if enable_thinking is defined and "
+ENDINGS = {
+    "enable_thinking is false %}\n        {{- '<think>\\n\\n</think>\\n\\n' }}\n    {%- endif %}": "qwen3",
+    "enable_thinking is false %}\n {{- '<think>\\n\\n</think>\\n\\n' }}\n {%- else %} {{- '<think>\\n' }}": "qwen3.5",
+    "enable_thinking is true %}\n {{- '<think>\\n' }}{%- else %}{{- '<think>\\n\\n</think>\\n\\n' }}": "qwen3.5-small",
+}
+
+
+def test_templates_that_differ_only_in_how_they_end_are_told_apart() -> None:
+    for ending, family in ENDINGS.items():
+        assert family_of("m", shown=[Shown(template=f"{QWEN}{ending}")]) is known(family)
 
 
 def test_each_family_is_there_once_and_closes_what_it_opens() -> None:

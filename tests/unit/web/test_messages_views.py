@@ -85,7 +85,7 @@ def test_other_clients_have_the_names_of_the_rules_too(inside: Inside, monkeypat
 def test_a_model_is_there_under_each_of_its_names(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, name: str, status: int
 ) -> None:
-    answering(monkeypatch, listed("tiny", "large"))
+    answering(monkeypatch, *[listed("tiny", "large")] * 2)
     answer = inside(URL, ALIAS).get(f"{MODELS}/{name}", headers=VERSION)
     assert answer.status_code == status
     if status == 200:
@@ -102,7 +102,7 @@ def test_a_model_says_how_much_it_can_be_told_to_think_under_each_of_its_names(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, name: str, entry: str, efforts: list[str]
 ) -> None:
     """By its family in the rules, where its name does not tell it."""
-    answering(monkeypatch, listed("tiny", "large"))
+    answering(monkeypatch, *[listed("tiny", "large")] * 2)
     told_of = inside(URL, ALIAS + entry).get(f"{MODELS}/{name}", headers=VERSION).get_json()
     assert told_of is not None and (told_of["display_name"], told_of["efforts"]) == ("tiny", efforts)
 

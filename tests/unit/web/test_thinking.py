@@ -16,11 +16,14 @@ from proxy.dialects.messages.request import translate as of_messages
 from proxy.dialects.model_options import OWN_WORDS, ModelOptions
 from proxy.dialects.responses.request import translate as of_responses
 from proxy.formats.reasoning import Thoughts
+from proxy.thinking.families import family_of
+from proxy.thinking.splitting import SHOWN_BY_REPLY
 from proxy.web.thinking import efforts_of, switch_of, thoughts_in_text, with_thinking
 
 BODY: JsonObject = {"model": "m", "messages": []}
 OFF: JsonObject = {"chat_template_kwargs": {"enable_thinking": False}}
 GIVEN = Thoughts(begun="<think>")
+KNOWN = Thoughts(begun="<think>", family="qwen3.5")
 BUILT_IN = parse_rules((Path(__file__).parents[3] / "rules.yaml").read_bytes(), "built-in")
 ASKED: dict[str, Any] = {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
 HY3, KIMI, SOLAR = "tencent/Hy3", "moonshotai/Kimi-K3", "upstage/solar-open-100b"
@@ -37,9 +40,10 @@ def told(
 ) -> JsonObject:
     """What goes up of it: the fields beside the model, the messages and their bound."""
     profile = given.profile(model, "")
-    options = ModelOptions(model=model, thinking=switch_of(given, profile, model), server_kind=server)
+    family = family_of(model, profile.family)
+    options = ModelOptions(model=model, thinking=switch_of(given, profile, model, family), server_kind=server)
     made = translate({"model": model, **body}, options).body
-    up = with_thinking(made, given, profile, model=model, requested=model).body
+    up = with_thinking(made, given, profile, family, requested=model).body
     return {name: value for name, value in up.items() if name not in ("model", "messages", "max_tokens")}
 
 
@@ -106,7 +110,7 @@ def test_the_rules_can_turn_it_off_and_name_a_switch_of_a_family() -> None:
     assert responses("low", KIMI, rules_of_entry("thinking: none")) == {}
     assert responses("low", KIMI, rules_of_entry("arguments: live")) == kwargs(thinking_effort="low")
     mine = rules_of_entry("thinking: enable_thinking, family: kimi-k3")
-    assert switch_of(mine, mine.profile("mine", ""), "mine") == OWN_WORDS
+    assert switch_of(mine, mine.profile("mine", ""), "mine", family_of("", "kimi-k3")) == OWN_WORDS
 
 
 def test_a_beginning_that_llama_cpp_is_to_continue_switches_thinking_off_in_these_words_too() -> None:
@@ -120,21 +124,20 @@ def rules(text: str) -> Rules:
     return parse_rules(text.encode(), "r.yaml", Rules())
 
 
-def test_the_family_is_known_by_the_name_of_the_model_else_by_the_rules() -> None:
+def test_a_request_is_written_in_the_words_of_the_family() -> None:
     asked: JsonObject = {**BODY, "reasoning_effort": "none"}
-    for model, profile in (("qwen3-8b", Profile()), ("mine", Profile(family="qwen3"))):
-        made = with_thinking(asked, Rules(), profile, model=model, requested=model)
-        assert made.body["chat_template_kwargs"] == OFF["chat_template_kwargs"] and made.changed
-    made = with_thinking(asked, Rules(), Profile(), model="mine", requested="mine")
+    made = with_thinking(asked, Rules(), Profile(), family_of("qwen3-8b"), requested="mine")
+    assert made.body["chat_template_kwargs"] == OFF["chat_template_kwargs"] and made.changed
+    made = with_thinking(asked, Rules(), Profile(), None, requested="mine")
     assert (made.body, made.changed) == (asked, False)
 
 
 def test_a_suffix_counts_where_an_alias_takes_it() -> None:
     read = rules('aliases: {"*:nothink": "qwen3-8b"}')
-    made = with_thinking(BODY, read, Profile(), model="qwen3-8b", requested="any:nothink")
+    made = with_thinking(BODY, read, Profile(), family_of("qwen3-8b"), requested="any:nothink")
     assert made.body["chat_template_kwargs"] == OFF["chat_template_kwargs"]
     assert made.changed
-    made = with_thinking(BODY, read, Profile(), model="qwen3-8b", requested="any")
+    made = with_thinking(BODY, read, Profile(), family_of("qwen3-8b"), requested="any")
     assert (made.body, made.changed) == (BODY, False)
 
 
@@ -151,26 +154,28 @@ def test_a_suffix_counts_where_an_alias_takes_it() -> None:
 )
 def test_what_the_rules_name_is_the_switch_else_what_becomes_the_familys(model: str, text: str, switch: str) -> None:
     read = rules(text) if text else Rules()
-    assert switch_of(read, read.profile(model, ""), model) == switch
+    assert switch_of(read, read.profile(model, ""), model, family_of(model)) == switch
 
 
 @pytest.mark.parametrize(
-    ("telling", "model", "parse", "blocks", "told"),
+    ("telling", "own", "parse", "blocks", "told"),
     [
-        ("auto", "qwen3-8b", "proxy", False, GIVEN),
-        ("auto", "qwen3-8b", "server", False, None),
-        ("auto", "qwen3-8b", "server", True, Thoughts()),
-        ("auto", "unknown", "proxy", False, None),
-        ("auto", "unknown", "proxy", True, Thoughts()),
-        ("split", "unknown", "server", False, GIVEN),
-        ("server", "qwen3-8b", "proxy", False, None),
-        ("server", "qwen3-8b", "proxy", True, Thoughts()),
+        ("auto", KNOWN, "proxy", False, KNOWN),
+        ("auto", KNOWN, "server", False, None),
+        ("auto", KNOWN, "server", True, Thoughts()),
+        ("auto", GIVEN, "proxy", False, SHOWN_BY_REPLY),
+        ("auto", GIVEN, "proxy", True, SHOWN_BY_REPLY),
+        ("auto", GIVEN, "server", False, None),
+        ("split", GIVEN, "server", False, GIVEN),
+        ("server", KNOWN, "proxy", False, None),
+        ("server", KNOWN, "proxy", True, Thoughts()),
     ],
 )
-def test_thoughts_are_told_from_the_text_where_the_proxy_reads_it_and_knows_the_family(
-    telling: Any, model: str, parse: Parse, blocks: bool, told: Thoughts | None
+def test_reasoning_is_separated_where_the_proxy_reads_the_text(
+    telling: Any, own: Thoughts, parse: Parse, blocks: bool, told: Thoughts | None
 ) -> None:
-    assert thoughts_in_text(GIVEN, model, Profile(telling=telling), parse, blocks=blocks) == told
+    found = thoughts_in_text(own, Profile(telling=telling), parse, blocks=blocks)
+    assert found == told and (found is None or found.family == (told and told.family))
 
 
 @pytest.mark.parametrize(
@@ -187,4 +192,4 @@ def test_how_much_a_model_can_be_told_to_think_is_its_familys(
     model: str, entry: str, efforts: tuple[str, ...]
 ) -> None:
     rules = rules_of_entry(entry)
-    assert efforts_of(rules, rules.profile(model, ""), model) == efforts
+    assert efforts_of(rules, model, family_of(model, rules.profile(model, "").family)) == efforts
