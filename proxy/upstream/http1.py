@@ -21,6 +21,8 @@ _MAX_CHUNK_LINE = 1024
 _MAX_INTERIM = 16
 # `HTTP/1.1 200 OK`
 _STATUS_LINE = re.compile(rb"HTTP/1\.[^ ]* ([0-9]{3})")
+# The value of `Content-Length`. No body has more digits, and Python reads no integer of more than 4,300.
+_LENGTH = re.compile(r"[0-9]{1,18}")
 # `1a;name=value`, without what follows the size.
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
 # A chunk's size, as nearly all servers write it.
@@ -247,7 +249,7 @@ class ResponseDecoder:
             self._move(DecoderStep.HEAD_WITH_CHUNKS)
         elif length:
             value = length[0].strip()
-            if len(set(length)) > 1 or not (value.isascii() and value.isdigit()):
+            if len(set(length)) > 1 or not _LENGTH.fullmatch(value):
                 raise UpstreamBroken("the model server sent a Content-Length that is no length")
             self.length = self._remaining = int(value)
             self._move(DecoderStep.HEAD_WITH_LENGTH if self._remaining else DecoderStep.END)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import Front, Inside, Start
+from tests.faults.bench import MODELS
+from tests.support.dialects import DIALECTS, Dialect
 from tests.support.scripted import (
     DONE,
     LAST,
@@ -60,6 +62,17 @@ def test_a_length_beside_chunks_is_not_believed(front: Front) -> None:
     front.upstream.play([head(200, framing) + chunked(b"hello") + LAST])
     with Client.post(front.proxy.port, {"prompt": "x"}, "/v1/completions") as client, client.answer() as response:
         assert response.read() == b"hello"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+@pytest.mark.parametrize("length", ["7" * 5_000, "0" * 5_000 + "7", "1" * 19], ids=["long", "zeros", "19 digits"])
+def test_a_length_that_no_body_has_is_a_502(inside: Inside, dialect: Dialect, length: str) -> None:
+    """Python reads no integer of more than 4,300 digits."""
+    with Upstream([answer(completion("Hi"), headers={"Content-Length": length})]) as up:
+        up.paths["/v1/models"] = [MODELS]
+        response = inside(up.url).post(dialect.path, json=dialect.ask(streamed=False, tools=True))
+    assert response.status_code == 502
+    assert "Content-Length" in dialect.error(response.data, 502).words
 
 
 @pytest.mark.parametrize("reason", ["abort", "error"])
