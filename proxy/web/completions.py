@@ -157,6 +157,10 @@ def passed(path: str, model: str | None = None) -> Response:
     sized = [] if answer.length is None else [("Content-Length", str(answer.length))]
     masking = body_masking(mask_of(ctx.secrets), answer.status, call.header("Content-Type"), call.coding)
     response = Response(_sent(ctx, answer.parts, masking), answer.status, [*answer.headers, *sized])
+    if not call.header("Content-Type"):
+        # Flask's default is text/html, and a browser would guess.
+        del response.headers["Content-Type"]
+        response.headers["X-Content-Type-Options"] = "nosniff"
     response.call_on_close(call.close)
     return response
 

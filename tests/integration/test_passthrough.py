@@ -13,8 +13,8 @@ from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer as Caller
 from proxy.upstream.client import ServerOptions
 from proxy.upstream.passthrough import PassthroughResponse, pass_through
-from tests.conftest import Inside
-from tests.support.scripted import DONE, HELD, LAST, SSE, Act, Upstream, answer, chunked, head, text
+from tests.conftest import Front, Inside
+from tests.support.scripted import DONE, HELD, LAST, SSE, Act, Client, Upstream, answer, chunked, head, text
 
 
 @contextmanager
@@ -39,6 +39,24 @@ def test_only_headers_that_mean_something_behind_a_proxy_pass() -> None:
     with Upstream([answer(b"", headers={**kept, **dropped})]) as server, relayed(server) as passed:
         assert dict(passed.headers) == kept
         assert b"".join(passed.parts) == b""
+
+
+@pytest.mark.parametrize("status", [200, 404])
+def test_an_answer_without_a_type_gets_none(front: Front, status: int) -> None:
+    """A browser must not guess that a model's words are a page."""
+    body = b"<script>alert(1)</script>"
+    front.upstream.play([head(status, {"Content-Length": str(len(body))}) + body])
+    with Client.post(front.proxy.port, {"prompt": "x"}, "/v1/completions") as client, client.answer() as response:
+        assert (response.status, response.read()) == (status, body)
+        assert response.getheader("Content-Type") is None
+        assert response.getheader("X-Content-Type-Options") == "nosniff"
+
+
+def test_an_answer_with_a_type_keeps_it(front: Front) -> None:
+    front.upstream.play([answer(b"hi", headers={"Content-Type": "text/x-odd"})])
+    with Client.post(front.proxy.port, {"prompt": "x"}, "/v1/completions") as client, client.answer() as response:
+        assert response.getheader("Content-Type") == "text/x-odd"
+        assert response.getheader("X-Content-Type-Options") is None
 
 
 def test_an_answer_without_a_body_passes() -> None:
