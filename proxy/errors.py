@@ -17,7 +17,8 @@ exceptions to one of these, once.
     |   |-- UpstreamTimeout        504  no answer, or no bytes, for too long
     |   |   `-- UpstreamSlow       504  not even a connection
     |   |-- UpstreamBroken         502  it answered, and not by the protocol, or broke off
-    |   |   `-- LimitExceeded      502  it sent more than a named limit allows
+    |   |   |-- LimitExceeded      502  it sent more than a named limit allows
+    |   |   `-- UnreadableReply    502  a part of its reply is not what the API says
     |   `-- UpstreamRefused        its own status: it answered with an error
     |-- Unavailable                503  the proxy has no room, or is about to end; asking again helps
     |-- ClientGone                 499  nobody is left to tell
@@ -153,6 +154,16 @@ class LimitExceeded(UpstreamBroken):
     def __init__(self, limit: str, value: int) -> None:
         super().__init__(f"the model server sent more than is allowed: {limit} is {value}")
         self.limit = limit
+
+
+class UnreadableReply(UpstreamBroken):
+    """Text, reasoning or arguments may be in a part of the reply that cannot be read: `part` names it.
+
+    The reply ends here. Without that part, what follows would look like a complete reply with a hole in it.
+    """
+
+    def __init__(self, part: str) -> None:
+        super().__init__(f"the model server sent a reply that cannot be read: {part}")
 
 
 class UpstreamRefused(UpstreamError):

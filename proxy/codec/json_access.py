@@ -1,7 +1,7 @@
-"""Reading parsed JSON of which nobody knows the form: what is not of the kind that is asked for counts as empty.
+"""Access to parsed JSON of unknown shape: a value of another type than the one asked for counts as empty.
 
-`{"choices": null}`, `{"choices": {}}` and `{}` are the same to a reader that wants a list of choices. Where another
-form is an error, the reader checks it itself (`dialects/validation.py`).
+`{"usage": null}`, `{"usage": []}` and `{}` are the same to a reader that wants an object. Where another type is an
+error, the reader checks it itself: of requests `dialects/validation.py`, of replies `engine/choice_delta.py`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ def objects_in(value: Json) -> list[JsonObject]:
     if not isinstance(value, list):
         return []
     return [item for item in value if isinstance(item, dict)]
+
+
+def may_hold_text(value: Json) -> bool:
+    """Return whether a value of the wrong type may hold text: a string, a list or an object that is not empty."""
+    return isinstance(value, str | list | dict) and bool(value)
 
 
 def is_object_text(text: str) -> bool:

@@ -1,24 +1,30 @@
-"""JSON text: its readers and writers, and which is for what.
+"""JSON text: readers and writers, and which one to use.
 
-| function | lone surrogates | huge integers | duplicate keys | depth | used by |
+| function | lone surrogates | huge numbers | duplicate keys | depth | used for |
 | --- | --- | --- | --- | --- | --- |
-| `load_json` | taken | exact | the last counts | ValueError where Python's stack ends | requests, captures, answers |
-| `load_chunk` | taken | as floats beyond 64 bits | the last counts | the same | events of a stream, error bodies |
-| `load_prefix` | taken | exact | the last counts | the same | objects that stand behind each other |
-| `read_json` | taken | as written | refused, or `pairs` decides | MAX_DEPTH | a call's arguments |
+| `load_json` | accepted | integers exact | the last counts | ValueError where the stack ends | requests, captures |
+| `load_upstream` | accepted | integers exact, or null | the last counts | the same | answers of model servers |
+| `load_chunk` | accepted | floats beyond 64 bits, or null | the last counts | the same | events of a stream |
+| `load_prefix` | accepted | integers exact | the last counts | the same | objects that follow each other |
+| `read_json` | accepted | as written | refused, or `pairs` decides | MAX_DEPTH | a call's arguments |
 | `dump_json` | escaped | exact | | as deep as Python writes | chunks and answers of chat |
 | `dump_strict` | as U+FFFD | exact | | the same | what every client must be able to read: Messages |
-| `dump_request` | escaped | exact | | the same | a request's body on its way up, ASCII alone |
-| `dump` | escaped | as written | | ValueError where Python's stack ends | a call's arguments |
-| `dump_inner` | as they are | exact | | the same | what stands as a text in a request's body |
-| `canonical` | escaped | exact | the last counts | the text itself | to compare a call's arguments |
+| `dump_request` | escaped | exact | | the same | a request body sent upstream, ASCII only |
+| `dump` | escaped | as written | | ValueError where the stack ends | a call's arguments |
+| `dump_inner` | unchanged | exact | | the same | text within a request body |
+| `canonical` | escaped | exact | the last counts | the text itself | comparing a call's arguments |
 
-"As written": fractions and integers of 4,000 digits and more are `VerbatimNumber`s, so that 1.10 and 1e999 stay what
-they are. None of the readers takes NaN or Infinity, but `load_prefix` and `canonical`, whose values go nowhere. What is
-not quite JSON is read by `literals.read_literal`, and by `repair`. JSON files of people, with comments in them, are
+"As written": fractions and integers of 4,000 digits and more are `VerbatimNumber`s, so that 1.10 and 1e999 keep their
+digits.
+
+`load_upstream` and `load_chunk` read what lenient clients read: raw control characters in strings, a byte order mark,
+invalid UTF-8 as U+FFFD, and as null NaN, infinities and numbers that not every client can read (1e999, an integer of
+5,000 digits). They also return whether the data was strict; if it was not, it is written again before a client gets it.
+The other readers accept no NaN or Infinity, except `load_prefix` and `canonical`, whose values are not sent. Text that
+is not quite JSON is read by `literals.read_literal` and by `repair`. JSON files of people, which may hold comments, are
 read and edited in place by `agents/jsonc_text.py`.
 
-Python's own `json` stays where its errors count (`web/request_body.py` says where a body breaks off), its pairs
+Python's own `json` stays where its errors count (`web/request_body.py` reports where a body breaks off), its pairs
 (`config/api_keys.py`), in lines for people (the log, `check`, the entry of `config/model_entry.py`), in indented files
 for people (`agents`, which also writes the strings of TOML so; the record of `setup`, the report of `doctor`), in the
 forms of a secret (`codec/masking.py`), and in `server`, which imports nothing of the package.
@@ -98,19 +104,38 @@ def _has_long_integer(data: bytes) -> bool:
     return at >= 0
 
 
-def load_chunk(data: bytes) -> Json:
-    """Parse an event of a stream, fast; what orjson refuses, exactly. Raises ValueError if it is no JSON.
-
-    What is no UTF-8 is read as a client of the stream would (HTML standard, 9.2.6): with U+FFFD.
-    """
+def load_chunk(data: bytes) -> tuple[Json, bool]:
+    """Parse an event of a stream as `load_upstream` does, but faster: integers beyond 64 bits become floats."""
     try:
-        value: Json = orjson.loads(data)
+        return orjson.loads(data), True
     except orjson.JSONDecodeError:
+        return load_upstream(data)
+
+
+def load_upstream(data: bytes) -> tuple[Json, bool]:
+    """Parse JSON of a model server as leniently as its clients do.
+
+    Return the value and whether strict clients can read the data, too. Raise ValueError if not even lenient ones can.
+    """
+    if not _has_long_integer(data):
         try:
-            value = load_json(data)
-        except UnicodeDecodeError:
-            value = load_json(data.decode("utf-8", "replace"))
-    return value
+            return orjson.loads(data), True
+        except orjson.JSONDecodeError:
+            pass
+    encoding = json.detect_encoding(data)
+    is_strict = encoding == "utf-8"
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        # A client of a stream reads U+FFFD here (HTML standard, 9.2.6).
+        text, is_strict = data.decode(encoding, "replace"), False
+    try:
+        try:
+            return _STRICT.decode(text), is_strict
+        except ValueError:
+            return _LENIENT.decode(text), False
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def load_prefix(text: str, at: int) -> tuple[Json, int]:
@@ -267,8 +292,24 @@ def finite(text: str) -> float:
     return number
 
 
-# What `json.loads` would make anew for each text.
+def _null(word: str) -> None:
+    """Read NaN and infinities as null: JSON has no word for them."""
+
+
+def _float_or_null(text: str) -> float | None:
+    number = float(text)
+    return None if math.isinf(number) else number
+
+
+def _integer_or_null(text: str) -> int | None:
+    return int(text) if len(text) < _MAX_DIGITS else None
+
+
+# What `json.loads` would build again for each text.
 _STRICT = json.JSONDecoder(parse_constant=_refuse, parse_float=finite)
+_LENIENT = json.JSONDecoder(
+    parse_constant=_null, parse_float=_float_or_null, parse_int=_integer_or_null, strict=False
+)
 
 
 def dump_request(body: JsonObject) -> bytes:

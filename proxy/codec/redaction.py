@@ -95,7 +95,7 @@ def _clean_body(body: bytes, secrets: Secrets) -> bytes:
     if b"\\" not in body:
         return body
     try:
-        plain = dump_json(load_chunk(body))
+        plain = dump_json(load_chunk(body)[0])
     except ValueError:
         return body
     redacted = redact(plain, secrets)
@@ -208,7 +208,7 @@ class _Joined:
 def _inside(data: bytes | None, within: tuple[str, ...]) -> Json:
     """The value at a place of an event's body; None where there is none."""
     try:
-        body = load_chunk(data or b"null")
+        body, _ = load_chunk(data or b"null")
     except ValueError:
         return None
     for key in within:
@@ -243,7 +243,7 @@ def _rewritten(event: sse.ServerSentEvent, changes: list[tuple[_Path, str]]) -> 
     if not changes:
         return event.raw
     assert event.data is not None  # it held what changes
-    body = load_chunk(event.data)
+    body, _ = load_chunk(event.data)
     for path, text in changes:
         body = _replaced(body, path, text)
     return sse.encode(dump_json(body), event.name)

@@ -219,7 +219,7 @@ def is_error(data: bytes) -> bool:
     if _is_no_object(data):
         return True
     try:
-        body = load_chunk(data)
+        body, _ = load_chunk(data)
     except ValueError:
         return True
     if not isinstance(body, dict):

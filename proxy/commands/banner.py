@@ -23,7 +23,11 @@ from proxy.worker.logging_setup import log_line
 
 NAME = "vllm-tool-proxy"
 # Facts that stand on one line of the log.
-_ON_ONE_LINE = (("listens on", "paths", "model servers"), ("rules", "keys", "no key for"), ("writes", "limits", "observes"))
+_ON_ONE_LINE = (
+    ("listens on", "paths", "model servers"),
+    ("rules", "keys", "no key for"),
+    ("writes", "limits", "observes"),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from proxy.commands.terminal import each
 from proxy.config.load import load
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
-from proxy.dialects.chat.answer import ChatDialect, read_whole, says_nothing
+from proxy.dialects.chat.answer import ChatDialect, read_answer, read_whole, says_nothing
 from proxy.dialects.chat.client_view import ReplyView, view_reply
 from proxy.dialects.chat.writer import ChatOptions, error_body, new_writer
 from proxy.engine.engine import Engine
@@ -282,10 +282,10 @@ def _complete_answer(
 ) -> bytes:
     failure: ProxyError
     try:
-        answer = read_whole(captured.body)
+        answer, body = read_answer(captured.body)
         if captured.chat.stream:
             return answer_as_stream(answer, engine, new_writer(options, expand=True), record)
-        return answer_as_answer(captured.body, answer, engine, ChatDialect(options), record)
+        return answer_as_answer(body, answer, engine, ChatDialect(options), record)
     except ProxyError as error:
         failure = error
     except Exception as error:  # the outermost boundary of the engine

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 from proxy.codec.json_access import as_object, objects_in
-from proxy.codec.json_text import JsonObject, dump_json, dump_request, load_chunk
+from proxy.codec.json_text import JsonObject, dump_json, dump_request, load_upstream
 from proxy.upstream.paths import MESSAGES_COUNT_TOKENS, TOKENIZE
 
 CountMethod = Literal["tokenize", "count_tokens", "estimate"]
@@ -64,7 +64,7 @@ def _counted(upstream_post: Post, path: str, body: JsonObject, field: str) -> in
     if status != 200:
         return 0
     try:
-        number = as_object(load_chunk(data)).get(field)
+        number = as_object(load_upstream(data)[0]).get(field)
     except ValueError:
         return 0
     if type(number) is not int:

@@ -15,10 +15,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from proxy.codec.json_access import may_hold_text
 from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.engine.call_fields import ARGUMENTS, CallFields, other_fields
 from proxy.engine.events import CallArguments, CallOpened
-from proxy.errors import UpstreamBroken
+from proxy.errors import UnreadableReply
 
 _EVENT = "response.function_call_arguments."
 # Digits of an index that came as a string; no reply has so many calls.
@@ -49,26 +50,34 @@ class CallDelta:
 
 
 def read_deltas(delta: JsonObject) -> Iterator[CallDelta]:
-    """The pieces of calls in a chunk's `delta`, or in the message of a whole answer."""
+    """Yield the pieces of calls in a chunk's `delta`, or in the message of a whole answer.
+
+    Raise UnreadableReply for a piece whose name or arguments cannot be found.
+    """
     listed = delta.get("tool_calls")
-    for entry in _objects(listed):
-        yield _read(entry, complete=False)
     if listed:
+        for _, entry in _call_entries(listed):
+            yield _read(entry, complete=False)
         return  # some send it in both ways
     legacy = delta.get("function_call")
-    if isinstance(legacy, dict):
+    if may_hold_text(legacy):
         # {"function_call": {"name": "bash", "arguments": "{\"command\": \"ls\"}"}}
         yield _read({"function": legacy}, complete=False)
 
 
 def read_message_calls(message: JsonObject) -> Iterator[CallDelta]:
     """The calls of a whole `message` that a server adds to a chunk of a stream; their place is their index."""
+    for number, entry in _call_entries(message.get("tool_calls")):
+        yield _read({**entry, "index": number}, complete=True)
+
+
+def delta_of(message: JsonObject) -> JsonObject:
+    """Return a whole message as a delta that says all of it: its calls are counted by their places."""
     listed = message.get("tool_calls")
     if not isinstance(listed, list):
-        return
-    for number, entry in enumerate(listed):
-        if isinstance(entry, dict):
-            yield _read({**entry, "index": number}, complete=True)
+        return {**message}
+    calls = [{**call, "index": at} if isinstance(call, dict) else call for at, call in enumerate(listed)]
+    return {**message, "tool_calls": [*calls]}
 
 
 def read_responses_event(body: JsonObject) -> CallDelta | None:
@@ -95,10 +104,17 @@ def call_events(choice: int, delta: CallDelta) -> tuple[CallOpened | CallArgumen
     return (CallOpened(choice, index, delta.id or "", delta.name), arguments)
 
 
-def _objects(listed: Json) -> list[JsonObject]:
+def _call_entries(listed: Json) -> Iterator[tuple[int, JsonObject]]:
+    """Yield the entries of `tool_calls` with their places, without those that can say nothing."""
     if not isinstance(listed, list):
-        return []
-    return [entry for entry in listed if isinstance(entry, dict)]
+        if may_hold_text(listed):
+            raise UnreadableReply("`tool_calls` is not a list")
+        return
+    for number, entry in enumerate(listed):
+        if isinstance(entry, dict):
+            yield number, entry
+        elif may_hold_text(entry):
+            raise UnreadableReply("a tool call is not an object")
 
 
 def _read(entry: JsonObject, *, complete: bool) -> CallDelta:
@@ -131,6 +147,8 @@ def _read_next_fragment(entry: JsonObject) -> CallDelta | None:
 def _read_any(entry: JsonObject, *, complete: bool) -> CallDelta:
     function = entry.get("function")
     if not isinstance(function, dict):
+        if may_hold_text(function):
+            raise UnreadableReply("the `function` of a tool call is not an object")
         # {"index": 0, "name": "bash", "args": {"command": "ls"}}: no object around name and arguments.
         function = entry
     arguments = _arguments(function, entry)
@@ -207,4 +225,4 @@ def _text(value: Json) -> str:
     try:
         return dump_json(value).decode()
     except RecursionError:
-        raise UpstreamBroken("the arguments of a tool call are nested too deeply") from None
+        raise UnreadableReply("the arguments of a tool call are nested too deeply") from None

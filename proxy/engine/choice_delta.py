@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proxy.codec.json_access import may_hold_text
 from proxy.codec.json_text import Json, JsonObject
 from proxy.engine.call_delta import CallDelta, read_deltas, read_message_calls
 from proxy.engine.events import Reasoning, Text
+from proxy.errors import UnreadableReply
 
 # The words by which servers say that the model stopped by itself. Every other one says that the reply was cut, vLLM's
 # `repetition` too: it stays, and nothing is completed (contract C4).
@@ -24,11 +26,15 @@ def was_cut(finish: str | None) -> bool:
     return finish is not None and finish not in NATURAL
 
 
+# Fields of a delta that say something.
+_SAYS = ("content", "reasoning", "reasoning_content", "tool_calls", "function_call")
 # Fields of a delta, or of the entry around it, that say nothing where they are empty, and signs of life that some
 # servers send (F64).
 _NOTHING: tuple[Json, ...] = (None, "", [], {}, False)
 _SIGNS = frozenset(("tool_call_generating",))
 _NEVER_SAY_ANYTHING = frozenset(("index", "delta", *_SIGNS))
+# Types of content parts whose `text` is reasoning.
+_REASONING_PARTS = frozenset(("thinking", "reasoning", "reasoning_text"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +78,53 @@ class ChoiceDelta:
         return events
 
 
+def choice_entries(body: JsonObject) -> list[JsonObject]:
+    """Return the entries of a chunk's `choices`, without those that can say nothing.
+
+    Raise UnreadableReply if `choices` is not a list, an entry is not an object, or the chunk says something outside of
+    `choices`: `{"message": {"role": "assistant", "content": "Hi"}, "done": false}` is a chunk of another API.
+    """
+    choices = body.get("choices")
+    if choices is None:
+        _check_nothing_said(body)
+        return []
+    if not isinstance(choices, list):
+        raise UnreadableReply("`choices` is not a list")
+    entries: list[JsonObject] = []
+    for entry in choices:
+        if isinstance(entry, dict):
+            entries.append(entry)
+        elif may_hold_text(entry):
+            raise UnreadableReply("a choice is not an object")
+    return entries
+
+
+def _check_nothing_said(body: JsonObject) -> None:
+    for place in (body, body.get("delta"), body.get("message")):
+        if isinstance(place, dict) and any(place.get(name) for name in _SAYS):
+            raise UnreadableReply("content outside of `choices`")
+
+
 def read_choice(entry: JsonObject) -> ChoiceDelta:
-    """Read an entry of `choices`; what has the wrong type counts as not said (F64).
+    """Read an entry of `choices`.
+
+    A field of the wrong type that can hold no text counts as not said (F64). Raise UnreadableReply for any other, and
+    for a `content` that is neither a string nor null nor a list of parts.
 
     {"index": 0, "delta": {"content": "Let me look."}, "finish_reason": null}
-    {"index": 0, "delta": {}, "message": {"tool_calls": [...]}, "finish_reason": "tool_calls"}: the calls once more
+    {"index": 0, "delta": {}, "message": {"tool_calls": [...]}, "finish_reason": "tool_calls"}: the calls again
     """
     delta = entry.get("delta")
     if not isinstance(delta, dict):
+        if may_hold_text(delta):
+            raise UnreadableReply("`delta` is not an object")
         delta = {}
     content = delta.get("content")
-    if isinstance(content, list):
-        content = _joined(content)
-    reasoning = delta.get("reasoning") or delta.get("reasoning_content")
+    if content is None or isinstance(content, str):
+        text, thought = content or "", ""
+    else:
+        text, thought = _read_parts(content, "content")
+    reasoning = _text(delta.get("reasoning") or delta.get("reasoning_content"), "reasoning") + thought
     calls = tuple(read_deltas(delta))
     message = entry.get("message")
     if isinstance(message, dict):
@@ -94,8 +134,8 @@ def read_choice(entry: JsonObject) -> ChoiceDelta:
     if silent:
         silent = _says_nothing(entry, delta)
     return ChoiceDelta(
-        _text(content),
-        _text(reasoning),
+        text,
+        reasoning,
         calls,
         finish_of(entry),
         listed == [],
@@ -113,24 +153,54 @@ def text_alone(entry: Json) -> str:
     return ""
 
 
-def _text(value: Json) -> str:
+def _text(value: Json, name: str) -> str:
+    """Return a field as text, the texts of its parts joined."""
     if isinstance(value, str):
         return value
-    return ""
+    return "".join(_read_parts(value, name)) if may_hold_text(value) else ""
 
 
 def finish_of(entry: JsonObject) -> str | None:
-    """The finish reason of an entry, None if it has none."""
+    """Return the finish reason of an entry, None if it has none."""
     finish = entry.get("finish_reason")
     if isinstance(finish, str):
         return finish
+    if may_hold_text(finish):
+        raise UnreadableReply("`finish_reason` is not a string")
     return None
 
 
-def _joined(content: list[Json]) -> str:
-    """The text of a content in parts, as some servers answer: `[{"type": "text", "text": "Let me look."}]`."""
-    parts = (part for part in content if isinstance(part, dict))
-    return "".join(_text(part.get("text")) for part in parts if part.get("type") == "text")
+def _read_parts(parts: Json, name: str) -> tuple[str, str]:
+    """Return the text and the reasoning of content parts, as some servers send them; other kinds of parts are skipped.
+
+    [{"type": "text", "text": "Let me look."}]
+    [{"type": "thinking", "thinking": [{"type": "text", "text": "First"}]}]
+    """
+    if not isinstance(parts, list):
+        raise UnreadableReply(f"`{name}` is neither a string nor a list of parts")
+    texts: list[str] = []
+    thoughts: list[str] = []
+    for part in parts:
+        fields: Json = {"text": part} if isinstance(part, str) else part
+        if not isinstance(fields, dict):
+            if may_hold_text(fields):
+                raise UnreadableReply(f"a part of `{name}` is not an object")
+            continue
+        is_thought = fields.get("type") in _REASONING_PARTS
+        (thoughts if is_thought else texts).append(_part_text(fields.get("text"), name))
+        texts.append(_part_text(fields.get("refusal"), name))
+        thinking = fields.get("thinking")
+        for thought in thinking if isinstance(thinking, list) else (thinking,):
+            thoughts.append(_part_text(thought.get("text") if isinstance(thought, dict) else thought, name))
+    return "".join(texts), "".join(thoughts)
+
+
+def _part_text(text: Json, name: str) -> str:
+    if isinstance(text, str):
+        return text
+    if may_hold_text(text):
+        raise UnreadableReply(f"the text of a part of `{name}` is not a string")
+    return ""
 
 
 def _says_nothing(*objects: JsonObject) -> bool:

@@ -16,8 +16,8 @@ from proxy.codec.json_access import as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.engine.call_delta import read_responses_event
 from proxy.engine.choice import Choice
-from proxy.engine.choice_delta import ChoiceDelta, finish_of, read_choice, text_alone
-from proxy.engine.chunk_events import events_of
+from proxy.engine.choice_delta import ChoiceDelta, choice_entries, finish_of, read_choice, text_alone
+from proxy.engine.chunk_events import events_of, with_deltas
 from proxy.engine.events import (
     CallArguments,
     Chunk,
@@ -39,7 +39,7 @@ from proxy.engine.pending_call import CallLimits
 from proxy.engine.plain_choice import PlainChoice
 from proxy.engine.task import NewIds, Task
 from proxy.engine.thought_tokens import says_usage, with_thought_tokens
-from proxy.errors import UpstreamBroken, refusal
+from proxy.errors import UnreadableReply, UpstreamBroken, refusal
 from proxy.formats.broken_calls import UNWATCHED, BrokenCalls
 from proxy.formats.copied_calls import Copies
 from proxy.formats.grammar import REASONING, TEXT
@@ -155,36 +155,40 @@ class Engine:
         error = chunk.body.get("error")
         if error:
             return (*self.release(), _failed(error))
-        choices = chunk.body.get("choices")
-        if not isinstance(choices, list) or not choices:
-            return self._without_choices(chunk)
-        if self._passes or (not chunk.streamed and self._is_prose(choices)):
-            return self._unparsed(chunk, choices)
-        entries = [entry for entry in choices if isinstance(entry, dict)]
-        if len(choices) == 1:
-            return self._one_choice(chunk, *entries)
-        return self._several_choices(chunk, entries)
+        try:
+            entries = choice_entries(chunk.body)
+            if not chunk.body.get("choices"):
+                return self._without_choices(chunk)
+            if chunk.streamed and not self._finished:
+                chunk = with_deltas(chunk, entries)
+                entries = choice_entries(chunk.body)
+            if self._passes or (not chunk.streamed and self._is_prose(entries)):
+                return self._unparsed(chunk, entries)
+            deltas = [read_choice(entry) for entry in entries]
+        except UnreadableReply as unreadable:
+            return (*self.release(), Failed(unreadable))
+        if chunk.body["choices"] == entries[:1]:
+            return self._one_choice(chunk, entries[0], deltas[0])
+        return self._several_choices(chunk, entries, deltas)
 
-    def _one_choice(self, chunk: Chunk, *entries: JsonObject) -> tuple[Event, ...]:
-        """A chunk of one choice, as nearly all are; `entries` are none if that is no object."""
-        for entry in entries:
-            delta = read_choice(entry)
-            choice = self._choice_of(entry, chunk)
-            if delta.sign_of_life and chunk.streamed and not says_more_at_its_top(chunk):
-                # {"choices": [{"index": 0, "delta": {}, "finish_reason": null}]} ends clients' text parts (F64); the
-                # proxy has signs of life of its own.
-                return ()
-            return self._feed_choice(choice, chunk, delta, alone=chunk.streamed)
-        return ()
+    def _one_choice(self, chunk: Chunk, entry: JsonObject, delta: ChoiceDelta) -> tuple[Event, ...]:
+        """Take a chunk of one choice, as nearly all are."""
+        choice = self._choice_of(entry, chunk)
+        if delta.sign_of_life and chunk.streamed and not says_more_at_its_top(chunk):
+            # {"choices": [{"index": 0, "delta": {}, "finish_reason": null}]} ends clients' text parts (F64); the
+            # proxy has signs of life of its own.
+            return ()
+        return self._feed_choice(choice, chunk, delta, alone=chunk.streamed)
 
-    def _several_choices(self, chunk: Chunk, entries: list[JsonObject]) -> tuple[Event, ...]:
-        """A chunk of several choices: it leaves as it came if it says nothing but content, and none of that waits."""
+    def _several_choices(
+        self, chunk: Chunk, entries: list[JsonObject], deltas: list[ChoiceDelta]
+    ) -> tuple[Event, ...]:
+        """Take a chunk of several choices. It passes unchanged if it says nothing but content that need not wait."""
         events: list[Event] = []
         content: list[Text | Reasoning] = []
         may_pass = True
-        for number, entry in enumerate(entries):
+        for number, (entry, delta) in enumerate(zip(entries, deltas, strict=True)):
             part = chunk.part(entry, first=number == 0)
-            delta = read_choice(entry)
             choice = self._choice_of(entry, chunk)
             given = self._feed_choice(choice, part, delta, alone=False)
             events += given
@@ -211,11 +215,16 @@ class Engine:
         if text is None or self._finished[template.choice]:
             return None
         self._lessons = 0
+        try:
+            said = text.decode()
+        except UnicodeDecodeError:
+            # It is written again with U+FFFD.
+            return None
         choice = self._choices.get(template.choice)
         if choice is not None and not choice.fast_path(text, reasoning=template.reasoning):
             return None
         kind = Reasoning if template.reasoning else Text
-        return Unchanged(raw, (kind(template.choice, text.decode("utf-8", "replace")),))
+        return Unchanged(raw, (kind(template.choice, said),))
 
     def lane(self) -> Lane | None:
         """The lane on which events may pass now without being looked at one by one; None if none may."""
@@ -350,7 +359,7 @@ class Engine:
             return ()
         return (chunk.unchanged(events_of(chunk)),)
 
-    def _is_prose(self, choices: list[Json]) -> bool:
+    def _is_prose(self, choices: list[JsonObject]) -> bool:
         """True if the choices of a whole answer are one that says nothing but a text in which nothing begins. Where the
         model had to call a tool, or no tool is offered, it is not looked at.
         """
@@ -363,19 +372,19 @@ class Engine:
         grammar = task.grammars(task.thoughts)[TEXT]
         return grammar.is_prose(text.encode("utf-8", "surrogatepass"), task.tools)
 
-    def _unparsed(self, chunk: Chunk, choices: list[Json]) -> tuple[Event, ...]:
-        """What holds nothing that is looked for passes as it came; only the finish waits for the end of the body."""
+    def _unparsed(self, chunk: Chunk, choices: list[JsonObject]) -> tuple[Event, ...]:
+        """Pass a chunk in which nothing is looked for; only a finish waits for the end of the body."""
+        events = events_of(chunk)
         final = False
         for entry in choices:
-            if isinstance(entry, dict):
-                number = choice_number(entry.get("index"))
-                self._finished.setdefault(number, False)
-                if finish_of(entry) is not None:
-                    self._finished[number] = final = True
+            number = choice_number(entry.get("index"))
+            self._finished.setdefault(number, False)
+            if finish_of(entry) is not None:
+                self._finished[number] = final = True
         if final:
             self._trailing.append(chunk)
             return ()
-        return (chunk.unchanged(events_of(chunk)),)
+        return (chunk.unchanged(events),)
 
     def _choice_of(self, entry: JsonObject, chunk: Chunk) -> Choice:
         """The choice of an entry of a chunk's `choices`."""

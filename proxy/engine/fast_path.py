@@ -17,6 +17,8 @@ from proxy.engine.events import Chunk
 _KEYS = (b'"content":', b'"reasoning":', b'"reasoning_content":')
 _USAGE = b'"usage":{'
 _ARGUMENTS = b'"arguments":'
+# A text without anything that ends a string of JSON, is an escape, or must be one.
+_PLAIN = re.compile(rb'[^"\\\x00-\x1f]++')
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Template:
     counts: re.Pattern[bytes] | None = None
 
     def text(self, raw: bytes) -> bytes | None:
-        """The text of an event of this shape, or None if it has another one, or an empty text."""
+        """Return the text of an event of this shape; None for any other, and for a text that is empty or not plain."""
         end = len(raw)
         if self.counts is not None:
             end = raw.rfind(_USAGE) + len(_USAGE)
@@ -45,12 +47,9 @@ class Template:
             return None
         if end < len(self.before) + len(self.after):
             return None
-        text = raw[len(self.before) : end - len(self.after)]
-        if b'"' in text:
+        if not _PLAIN.fullmatch(raw, len(self.before), end - len(self.after)):
             return None
-        if b"\\" in text:
-            return None
-        return text or None
+        return raw[len(self.before) : end - len(self.after)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_json
 from proxy.codec.redaction import redact_error
 from proxy.dialects.base import Writer
-from proxy.dialects.chat.answer import read_whole, says_nothing
+from proxy.dialects.chat.answer import read_answer, read_whole, says_nothing
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
 from proxy.engine.events import Call, Text
@@ -437,7 +437,7 @@ class Attempt:
     def _complete_answer(self, body: bytes) -> bytes:
         """A whole answer: as the stream that the client asked for, or whole."""
         exchange, request = self._exchange, self._exchange.request
-        answer = read_whole(body)
+        answer, body = read_answer(body)
         self._swallowed = says_nothing(answer)
         self.handover = EarlierTry(as_object(answer.get("usage")))
         self._answer = answer

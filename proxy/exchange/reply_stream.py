@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 
 from proxy.codec import sse
-from proxy.codec.json_access import as_object
+from proxy.codec.json_access import as_object, may_hold_text
 from proxy.codec.json_text import JsonObject, dump_json, load_chunk
 from proxy.dialects.base import LaneTeller, Writer
 from proxy.dialects.chat.writer import DONE
@@ -23,7 +23,7 @@ from proxy.engine.events import (
 )
 from proxy.engine.held_lane import HeldLane
 from proxy.engine.lane import Lane
-from proxy.errors import InternalError, ProxyError, UpstreamBroken
+from proxy.errors import InternalError, ProxyError, UnreadableReply, UpstreamBroken
 from proxy.exchange.guided import events_instead
 from proxy.exchange.repetition import RepetitionWatch
 from proxy.exchange.reply_content import ContentLevel, ReplyContent
@@ -45,6 +45,30 @@ _ENDS_A_CALL = re.compile(rb'"name": ?"|"content": ?"[^"]')
 
 # Asked for with every event: a global name is found faster than a member of an enum.
 _READING, _PASSING = ReplyState.READING, ReplyState.PASSING
+
+
+def _read_event(event: sse.ServerSentEvent, data: bytes, *, last: bool) -> tuple[JsonObject, bytes]:
+    """Return the object of an event, empty if it says nothing, and the bytes that may pass for the event.
+
+    These are its own unless a strict client could not read them: `{"choices": [...], "logprobs": NaN}` is written
+    again. The `last` event lacked its blank line, so it may be cut. Raise UpstreamBroken if it cannot be read.
+    """
+    if not data.strip() and not last:
+        return {}, event.raw
+    raw = event.raw
+    try:
+        body, is_strict = load_chunk(data)
+        if not is_strict:
+            raw = sse.encode(dump_json(body), event.name)
+    except (ValueError, RecursionError):
+        if last:
+            raise UpstreamBroken("the model server's reply ended in the middle of an event") from None
+        raise UnreadableReply("an event is not JSON") from None
+    if isinstance(body, dict):
+        return body, raw
+    if isinstance(body, str | list) and any(map(may_hold_text, body)):
+        raise UnreadableReply("an event is not a JSON object")
+    return {}, raw
 
 
 def never_enough() -> bool:
@@ -402,20 +426,17 @@ class StreamReply:
             return self._written(self._crash(error))
         if passed is not None:
             return self._written((passed,))
-        return self._parsed(event.raw, event.data, last=last)
+        return self._parsed(event, event.data, last=last)
 
-    def _parsed(self, raw: bytes, data: bytes, *, last: bool) -> bytes:
-        """The same of an event that cannot leave without being parsed."""
-        sequence = self._unsent.keep(raw)
+    def _parsed(self, event: sse.ServerSentEvent, data: bytes, *, last: bool) -> bytes:
+        """Take an event that cannot leave without being parsed."""
         try:
-            body = load_chunk(data)
-        except ValueError:
-            body = None
-        if body is None and last:
-            self._break_off(UpstreamBroken("the model server's reply ended in the middle of an event"))
+            body, raw = _read_event(event, data, last=last)
+        except UpstreamBroken as error:
+            self._break_off(error)
             return b""
-        if not isinstance(body, dict):
-            # Not ours to understand; it passes.
+        sequence = self._unsent.keep(raw)
+        if not body:
             return self._written((Unchanged(raw, (), sequence),))
         self._look(body)
         chunk = Chunk(body, raw, sequence)

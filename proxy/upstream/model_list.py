@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from proxy.codec.display import cut, printable
 from proxy.codec.json_access import as_list, as_object, as_text
-from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
+from proxy.codec.json_text import Json, JsonObject, dump_json, load_upstream
 from proxy.config.rules import Rules
 from proxy.errors import NotFound
 from proxy.thinking.families import Shown
@@ -59,7 +59,7 @@ def read_cards(body: bytes) -> tuple[ModelCard, ...]:
     What is no card with an id is passed over, and a field that is not as it should be counts as missing.
     """
     try:
-        answer = load_json(body)
+        answer, _ = load_upstream(body)
     except ValueError:
         return ()
     entries = answer.get("data") if isinstance(answer, dict) else None
@@ -157,7 +157,7 @@ def with_aliases(body: bytes, rules: Rules) -> bytes:
     aliases = listed_aliases(read_cards(body), rules)
     if not aliases:
         return body
-    answer = load_json(body)
+    answer, _ = load_upstream(body)
     assert isinstance(answer, dict)  # there are cards in it
     entries = as_list(answer["data"])
     by_id = {entry.get("id"): entry for entry in entries if isinstance(entry, dict)}
@@ -191,7 +191,7 @@ def loaded(model: str, cards: Sequence[ModelCard]) -> Iterator[Shown]:
 def read_about(body: bytes) -> tuple[Shown, ...]:
     """Read the answer of a path of `ABOUT`: the model's path, then its chat template; empty if it says neither."""
     try:
-        answer = as_object(load_json(body))
+        answer = as_object(load_upstream(body))
     except ValueError:
         return ()
     path, template = as_text(answer.get("model_path")), as_text(answer.get("chat_template"))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Generator, Iterable, Mapping
 from http import HTTPStatus
 
-from proxy.codec.json_text import Json, load_json
+from proxy.codec.json_text import Json, dump_json, load_upstream
 from proxy.codec.masking import Secrets
 from proxy.codec.redaction import clean, redact
 from proxy.errors import ProxyError, UpstreamBroken, UpstreamRefused, UpstreamTimeout, refusal
@@ -61,8 +61,10 @@ def error_of_response(call: UpstreamCall, body: bytes, secrets: Secrets = ()) ->
 
 def _error_of(call: UpstreamCall, body: bytes, secrets: Secrets) -> UpstreamRefused:
     try:
-        parsed = load_json(body)
-    except ValueError:
+        parsed, is_strict = load_upstream(body)
+        if not is_strict:
+            body = dump_json(parsed)
+    except (ValueError, RecursionError):
         parsed = None
     if isinstance(parsed, dict):
         error = parsed.get("error")

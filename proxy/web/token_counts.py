@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from proxy.codec.json_access import as_list, as_object
-from proxy.codec.json_text import JsonObject, dump_request, load_json
+from proxy.codec.json_text import JsonObject, dump_request, load_upstream
 from proxy.errors import ProxyError
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer
@@ -35,6 +35,6 @@ def tokens_of(text: str, model: str, server: ModelServer, headers: Mapping[str, 
 
 def _count(data: bytes) -> int:
     """`{"count": 3}` of vLLM, `{"tokens": [1, 2, 3]}` of llama.cpp."""
-    answer = as_object(load_json(data))
+    answer = as_object(load_upstream(data)[0])
     count = answer.get("count")
     return count if type(count) is int else len(as_list(answer.get("tokens")))

@@ -117,8 +117,6 @@ FORMS: Mapping[str, list[bytes]] = {
     "empty events": [UTF8.replace(b"data: ", b"data:\n\ndata: ")],
 }
 ODD: Mapping[str, bytes] = {
-    "no JSON": b'data: {"choices": [\n\n',
-    "words": b"data: hello\n\n",
     "a number": b"data: 7\n\n",
     "null": b"data: null\n\n",
     "a list": b"data: []\n\n",
@@ -126,7 +124,7 @@ ODD: Mapping[str, bytes] = {
     "a named event": b"event: odd\ndata: {}\n\n",
     "NaN": b'data: {"choices": NaN}\n\n',
     "no choices": event({"choices": None}),
-    "a deep one": b"data: " + b"[" * 50_000 + b"\n\n",
+    "progress": b'data: {"choices": [], "prompt_progress": {"total": NaN}}\n\n',
 }
 
 

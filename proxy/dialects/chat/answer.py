@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from proxy.codec.json_access import as_object, objects_in
-from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
+from proxy.codec.json_text import Json, JsonObject, dump_json, load_upstream
 from proxy.config.rules import ReasoningField, StripFields
 from proxy.dialects.chat.writer import (
     APART,
@@ -22,7 +22,9 @@ from proxy.dialects.chat.writer import (
     new_writer,
     with_calls_as_text,
 )
+from proxy.engine.call_delta import delta_of
 from proxy.engine.call_fields import NO_FIELDS, CallFields, other_fields
+from proxy.engine.choice_delta import choice_entries, read_choice
 from proxy.engine.events import (
     CallArguments,
     CallOpened,
@@ -74,20 +76,31 @@ class _ChoiceContent:
 
 
 def read_whole(body: bytes) -> JsonObject:
-    """The parsed body of a whole answer; an error object in it is raised, and so is anything that is no answer."""
+    """Parse the body of a whole answer. Raise the error that it reports, and UpstreamBroken if it is not an answer."""
+    return read_answer(body)[0]
+
+
+def read_answer(body: bytes) -> tuple[JsonObject, bytes]:
+    """Return the parsed body as `read_whole` does, and the bytes that may pass for it.
+
+    These are its own unless a strict client could not read them: `{"choices": [...], "logprobs": NaN}` is written
+    again.
+    """
     try:
-        answer = load_json(body)
-    except ValueError:
-        raise UpstreamBroken("the model server's answer is no JSON") from None
+        answer, is_strict = load_upstream(body)
+        if not is_strict:
+            body = dump_json(answer)
+    except (ValueError, RecursionError):
+        raise UpstreamBroken("the model server's answer is not JSON") from None
     if not isinstance(answer, dict):
-        raise UpstreamBroken("the model server's answer is no JSON object")
+        raise UpstreamBroken("the model server's answer is not a JSON object")
     if answer.get("error"):
         raise refusal(answer["error"])
     if not isinstance(answer.get("choices"), list):
         raise UpstreamBroken("the model server's answer has no choices")
-    if not all(isinstance(entry.get("message"), dict) for entry in entries(answer)):
+    if not all(isinstance(entry.get("message"), dict) for entry in choice_entries(answer)):
         raise UpstreamBroken("the model server's answer has a choice without a message")
-    return answer
+    return answer, body
 
 
 def says_nothing(answer: JsonObject) -> bool:
@@ -106,12 +119,7 @@ def as_chunk(answer: JsonObject) -> Chunk:
     """
     choices: list[Json] = []
     for number, entry in enumerate(entries(answer)):
-        delta = dict(as_object(entry.get("message")))
-        calls = delta.get("tool_calls")
-        if isinstance(calls, list):
-            delta["tool_calls"] = [
-                {**call, "index": at} for at, call in enumerate(calls) if isinstance(call, dict)
-            ]
+        delta = delta_of(as_object(entry.get("message")))
         around = {name: value for name, value in entry.items() if name != "message"}
         choices.append({"finish_reason": None, **around, "index": number, "delta": delta})
     return Chunk({**answer, "choices": choices}, b"", streamed=False)
@@ -148,12 +156,11 @@ def _entry(entry: JsonObject, contents: dict[int, _ChoiceContent], number: int) 
     if not isinstance(message, dict):
         return entry
     changed = dict(message)
-    text, before = "".join(now.text), message.get("content")
-    if text != (before or "") and isinstance(before, str | None):
+    text, thoughts = "".join(now.text), "".join(now.thoughts)
+    if text != read_choice({"delta": message}).text:
         # Blanks around a call are no content.
         changed["content"] = text if text.strip() else None
-    thoughts = "".join(now.thoughts)
-    if thoughts not in ("", message.get("reasoning"), message.get("reasoning_content")):
+    if thoughts not in ("", read_choice({"delta": changed}).reasoning):
         changed[APART] = thoughts
     if now.calls != _calls_of_server(message.get("tool_calls")):
         changed.pop("tool_calls", None)

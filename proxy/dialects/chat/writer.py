@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from proxy.codec import sse
 from proxy.codec.json_access import as_object, objects_in
-from proxy.codec.json_text import Json, JsonObject, dump, dump_json, load_json
+from proxy.codec.json_text import Json, JsonObject, dump, dump_json, load_chunk, load_json
 from proxy.config.rules import ReasoningField, StripFields
 from proxy.engine.call_fields import NO_FIELDS
 from proxy.engine.events import (
@@ -405,7 +405,7 @@ def _read_event(raw: bytes) -> JsonObject:
     if not events:
         return {}
     try:
-        return as_object(load_json(events[0].data or b"null"))
+        return as_object(load_chunk(events[0].data or b"null")[0])
     except ValueError:
         return {}
 

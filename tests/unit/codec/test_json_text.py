@@ -21,6 +21,7 @@ from proxy.codec.json_text import (
     load_chunk,
     load_json,
     load_prefix,
+    load_upstream,
     read_json,
 )
 
@@ -31,7 +32,7 @@ Reader = Callable[[str], Json]
 
 
 def _load_chunk(text: str) -> Json:
-    return load_chunk(text.encode())
+    return load_chunk(text.encode())[0]
 
 
 def _load_prefix(text: str) -> Json:
@@ -48,6 +49,7 @@ READERS: dict[str, Reader] = {
     "load_json": load_json,
     "of bytes": _load_bytes,
     "load_chunk": _load_chunk,
+    "load_upstream": lambda text: load_upstream(text.encode())[0],
     "load_prefix": _load_prefix,
 }
 
@@ -131,7 +133,35 @@ def test_an_id_of_digits_is_no_reason_to_read_slowly(monkeypatch: pytest.MonkeyP
     }
 
 
-@pytest.mark.parametrize("name", ["load_json", "of bytes", "load_chunk", "read_json"])
+@pytest.mark.parametrize("load", [load_chunk, load_upstream])
+@pytest.mark.parametrize(
+    ("data", "written"),
+    [
+        (b'{"a": NaN, "b": [Infinity, -Infinity]}', b'{"a":null,"b":[null,null]}'),
+        (b'{"a": [1e999, -1E999, ' + b"7" * 5_000 + b"]}", b'{"a":[null,null,null]}'),
+        (b'{"a": "\x00\t\x1f"}', b'{"a":"\\u0000\\t\\u001f"}'),
+        (b'\xef\xbb\xbf{"a": 1}', b'{"a":1}'),
+        (b'{"a": "\xff"}', '{"a":"\ufffd"}'.encode()),
+        (b'{"a": "\xed\xa0\xbd"}', '{"a":"\ufffd\ufffd\ufffd"}'.encode()),
+    ],
+)
+def test_what_only_lenient_clients_read_is_written_for_all(
+    load: Callable[[bytes], tuple[Json, bool]], data: bytes, written: bytes
+) -> None:
+    value, is_strict = load(data)
+    assert (dump_json(value), dump_strict(value), is_strict) == (written, written, False)
+
+
+@pytest.mark.parametrize("load", [load_chunk, load_upstream])
+@pytest.mark.parametrize("data", [b"", b"oops", b'{"a": nan}', b'{"a": 1', b"{'a': 1}", b'["\t",' + b"[" * 9**6])
+def test_what_not_even_a_lenient_reader_reads_is_a_value_error(
+    load: Callable[[bytes], tuple[Json, bool]], data: bytes
+) -> None:
+    with pytest.raises(ValueError):
+        load(data)
+
+
+@pytest.mark.parametrize("name", ["load_json", "of bytes", "read_json"])
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "[-Infinity]"])
 def test_what_is_no_number_of_json_is_refused(name: str, text: str) -> None:
     with pytest.raises(ValueError, match="JSON"):

@@ -307,7 +307,7 @@ def test_after_an_error_nothing_follows() -> None:
         ([piece(0, "", "bash", "a")], False, "bash"),
         ([piece(0, "", "", "a")], True, ""),
         ([{"index": 0, "id": "a"}], True, ""),
-        ([{"index": 0, "function": "x"}], True, ""),
+        ([{"index": 0, "function": 7}], True, ""),
     ],
 )
 def test_what_was_never_opened_goes_back_to_text(deltas: list[dict[str, Any]], stopped: bool, text: str) -> None:
@@ -318,7 +318,7 @@ def test_what_was_never_opened_goes_back_to_text(deltas: list[dict[str, Any]], s
 
 
 def test_what_is_no_delta_is_skipped() -> None:
-    assert gatherer().feed(said(None, 7, "x", [])) == ()
+    assert gatherer().feed(said(None, 7, [])) == ()
 
 
 def test_more_calls_than_the_limit_are_an_error() -> None:

@@ -9,6 +9,7 @@ import pytest
 from proxy.engine.call_delta import CallDelta
 from proxy.engine.choice_delta import read_choice
 from proxy.engine.events import Reasoning, Text
+from proxy.errors import UnreadableReply
 from tests.support.helpers import delta
 
 
@@ -21,7 +22,15 @@ def test_text_reasoning_and_finish() -> None:
 
 def test_content_in_parts_is_their_text() -> None:
     parts: list[Any] = [{"type": "text", "text": "a"}, {"type": "thinking", "thinking": []}, {"type": "text"}, "b"]
-    assert read_choice(delta(content=[*parts, {"type": "text", "text": "c"}])).text == "ac"
+    assert read_choice(delta(content=[*parts, {"type": "text", "text": "c"}])).text == "abc"
+
+
+def test_reasoning_in_content_parts_is_reasoning() -> None:
+    """Mistral sends it so."""
+    thoughts = [{"type": "thinking", "thinking": [{"type": "text", "text": "a"}, "b"]}, {"thinking": "c"}]
+    said = read_choice(delta(content=[*thoughts, {"type": "reasoning", "text": "d"}, {"type": "text", "text": "e"}]))
+    assert (said.reasoning, said.text) == ("abcd", "e")
+    assert read_choice(delta(reasoning=[{"type": "text", "text": "a"}])).reasoning == "a"
 
 
 def test_the_other_name_of_the_reasoning_counts_where_the_first_is_empty() -> None:
@@ -36,16 +45,40 @@ def test_the_other_name_of_the_reasoning_counts_where_the_first_is_empty() -> No
     [
         {},
         {"delta": None},
-        {"delta": "text"},
         {"delta": []},
-        {"index": 0, "delta": {"content": ["a"], "reasoning": 5}, "finish_reason": 5},
-        {"delta": {"tool_calls": "x", "function_call": "y"}, "message": "z"},
+        {"index": 0, "delta": {"content": [], "reasoning": 5}, "finish_reason": 5},
+        {"delta": {"content": [None, {"type": "image"}], "reasoning": {}}},
+        {"delta": {"tool_calls": 5, "function_call": 5}, "message": "z"},
+        {"delta": {"tool_calls": [None, 5, []], "function_call": {}}},
     ],
     ids=str,
 )
-def test_what_has_the_wrong_type_is_not_said(entry: dict[str, Any]) -> None:
+def test_what_can_hold_no_text_is_not_said(entry: dict[str, Any]) -> None:
     said = read_choice(entry)
     assert (said.text, said.reasoning, said.finish, said.calls, said.content(0)) == ("", "", None, (), [])
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"delta": "text"},
+        {"delta": ["text"]},
+        *({"delta": {"content": content}} for content in ({}, {"text": "a"}, 5, False, [["a"]], [{"text": {"a": 1}}])),
+        {"delta": {"content": [{"thinking": {"text": ["a"]}}]}},
+        {"delta": {"content": "a", "reasoning": {"text": "a"}}},
+        {"delta": {}, "finish_reason": {"type": "length"}},
+        {"delta": {"tool_calls": "x"}},
+        {"delta": {"tool_calls": {"index": 0, "function": {"name": "f", "arguments": "{}"}}}},
+        {"delta": {"tool_calls": ["x"]}},
+        {"delta": {"tool_calls": [{"index": 0, "function": "f", "arguments": "{}"}]}},
+        {"delta": {"function_call": "f"}},
+        {"message": {"tool_calls": "x"}},
+    ],
+    ids=str,
+)
+def test_what_may_hold_text_and_cannot_be_read_is_an_error(entry: dict[str, Any]) -> None:
+    with pytest.raises(UnreadableReply):
+        read_choice(entry)
 
 
 @pytest.mark.parametrize(

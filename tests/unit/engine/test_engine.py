@@ -23,7 +23,7 @@ from proxy.engine.events import (
     Unchanged,
 )
 from proxy.engine.task import Task
-from proxy.errors import UpstreamBroken, UpstreamRefused
+from proxy.errors import UnreadableReply, UpstreamBroken, UpstreamRefused
 from proxy.tools.toolset import ToolSet
 from tests.support.helpers import (
     OFFERED,
@@ -403,18 +403,39 @@ def test_what_has_the_wrong_type_counts_as_not_said() -> None:
     for entry in (
         {},
         {"delta": None},
-        {"delta": "x"},
-        {"delta": {"content": ["a"], "reasoning": 7, "tool_calls": {}}, "finish_reason": 7},
+        {"delta": 7},
+        {"delta": {"content": [7], "reasoning": 7, "tool_calls": {}}, "finish_reason": 7},
     ):
         said = read_choice(entry)  # type: ignore[arg-type]
         assert (said.text, said.reasoning, said.calls, said.finish) == ("", "", (), None)
 
 
-@pytest.mark.parametrize("choices", [None, "x", [], {}, [None, 7]])
+@pytest.mark.parametrize("choices", [None, [], [None, 7]])
 @pytest.mark.parametrize("tools", [None, ToolSet(())])
 def test_chunks_without_usable_choices_do_not_break_the_reply(choices: Any, tools: ToolSet | None) -> None:
     odd = Chunk({"choices": choices}, b"data: odd\n\n")
     assert only(run([odd, says("a"), ends()], Engine(Task(tools=tools, seed=SEED)))).text == "a"
+
+
+@pytest.mark.parametrize("choices", ["x", {}, {"0": {"delta": {"content": "a"}}}, 7, ["x"], [["x"]]])
+@pytest.mark.parametrize("tools", [None, ToolSet(())])
+def test_choices_that_cannot_be_read_end_the_reply(choices: Any, tools: ToolSet | None) -> None:
+    odd = Chunk({"choices": choices}, b"data: odd\n\n")
+    events = Engine(Task(tools=tools, seed=SEED)).feed(odd)
+    assert isinstance(events[-1], Failed) and isinstance(events[-1].error, UnreadableReply)
+
+
+@pytest.mark.parametrize("place", [{"content": "a"}, {"message": {"content": "a"}}, {"delta": {"reasoning": "a"}}])
+def test_content_outside_of_the_choices_ends_the_reply(place: dict[str, Any]) -> None:
+    (event,) = new_engine().feed(Chunk(place, b"data: odd\n\n"))
+    assert isinstance(event, Failed) and isinstance(event.error, UnreadableReply)
+
+
+def test_what_is_held_leaves_before_the_error() -> None:
+    engine = new_engine()
+    assert engine.feed(says("<tool_call>")) == ()
+    *held, failed = engine.feed(chunk(delta(content={"a": 1})))
+    assert [*flat(held)] == [Text(0, "<tool_call>")] and isinstance(failed, Failed)
 
 
 def test_an_entry_without_a_usable_index_is_the_first_choice() -> None:

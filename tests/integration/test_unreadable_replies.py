@@ -1,0 +1,408 @@
+"""Replies of which a part is not strict JSON, or not what the API says: read in full, or ended in the API's error.
+
+A reply with a hole in it that looks complete is the worst of all: an agent writes `AAACCC` to a file where the model
+said `AAABBBCCC`, and nobody notices (contracts C4 and C5).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.conftest import Front, Inside
+from tests.faults.bench import MODELS
+from tests.support.dialects import DIALECTS, Dialect, Told, events
+from tests.support.each_case import each_case
+from tests.support.scripted import (
+    DONE,
+    LAST,
+    ROLE,
+    SSE,
+    Act,
+    Action,
+    Client,
+    Script,
+    Upstream,
+    answer,
+    arguments,
+    chunked,
+    completion,
+    delta,
+    event,
+    finish,
+    opened,
+    stream,
+    text,
+)
+
+EACH = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+DIGITS = b"7" * 5_000
+
+
+def _thought(said: str) -> bytes:
+    return delta({"reasoning_content": said})
+
+
+def _fragment(said: str) -> bytes:
+    return arguments(0, said)
+
+
+# A place of a reply: the events before it, an event with a text there, the events after it, what surrounds the text.
+OPEN = '{"path": "x", "content": "'
+HERMES = '<tool_call>\n{"name": "write_file", "arguments": ' + OPEN
+Place = tuple[list[bytes], Callable[[str], bytes], list[bytes], tuple[str, str]]
+PLACES: Mapping[str, Place] = {
+    "text": ([ROLE], text, [finish()], ("", "")),
+    "reasoning": ([ROLE], _thought, [text("So."), finish()], ("", "")),
+    "arguments": (
+        [ROLE, opened(0, "a", "write_file"), arguments(0, OPEN)],
+        _fragment,
+        [arguments(0, '"}'), finish("tool_calls")],
+        (OPEN, '"}'),
+    ),
+    "a call in the text": ([ROLE, text(HERMES)], text, [text('"}}\n</tool_call>'), finish()], (OPEN, '"}')),
+}
+
+
+def _said(place: str, told: Told, data: bytes) -> str:
+    """What a client has of this place of a stream."""
+    if place == "text" or (place == "a call in the text" and told.error):
+        return told.text
+    if place != "reasoning":
+        return told.calls[0][1] if told.calls else ""
+    return "".join(_thoughts(data))
+
+
+def _thoughts(data: bytes) -> Iterator[str]:
+    for said in events(data):
+        body = {} if said == "[DONE]" else json.loads(said)
+        for choice in body.get("choices") or ():
+            yield choice["delta"].get("reasoning_content") or ""
+        if body.get("type") == "content_block_delta":
+            yield body["delta"].get("thinking", "")
+        elif body.get("type") == "response.reasoning_text.delta":
+            yield body["delta"]
+
+
+def _in_text(written: bytes) -> Callable[[bytes], bytes]:
+    return lambda event: event.replace(b"BBB", b"B" + written + b"B")
+
+
+def _as_logprobs(written: bytes) -> Callable[[bytes], bytes]:
+    return lambda event: event.replace(b'"logprobs": null', b'"logprobs": {"content": [' + written + b"]}")
+
+
+# What is done to the event that says BBB, and what it says then.
+READ: Mapping[str, tuple[Callable[[bytes], bytes], str]] = {
+    "NaN": (_as_logprobs(b"NaN"), "BBB"),
+    "-Infinity": (_as_logprobs(b'{"logprob": -Infinity}'), "BBB"),
+    "5,000 digits": (_as_logprobs(DIGITS), "BBB"),
+    "an index of 5,000 digits": (lambda event: event.replace(b'"created": 1', b'"created": ' + DIGITS), "BBB"),
+    "beyond a float": (_as_logprobs(b"1e999"), "BBB"),
+    "a tab": (_in_text(b"\t"), "B\tB"),
+    "a control character": (_in_text(b"\x01"), "B\x01B"),
+    "a zero": (_in_text(b"\x00"), "B\x00B"),
+    "a line end": (_in_text(b"\ndata: "), "B\nB"),
+    "no UTF-8": (_in_text(b"\xff"), "B\ufffdB"),
+    "a byte order mark": (lambda event: event.replace(b"data: ", b"data: \xef\xbb\xbf"), "BBB"),
+    "a key twice": (lambda event: event.replace(b'"delta"', b'"delta": {"content": "no"}, "delta"'), "BBB"),
+}
+
+
+def _asked(inside: Inside, dialect: Dialect, script: Script, *, streamed: bool, tools: bool) -> Any:
+    with Upstream(script) as up:
+        up.paths["/v1/models"] = [MODELS]
+        response = inside(up.url).post(dialect.path, json=dialect.ask(streamed=streamed, tools=tools))
+        assert len(up.seen) == 1
+        return response
+
+
+@each_case("dialect,place,tools,fault", product(DIALECTS, PLACES, (True, False), READ), ids=str)
+def test_what_lenient_clients_read_is_read(
+    inside: Inside, *, dialect: str, place: str, tools: bool, fault: str
+) -> None:
+    """Nothing is dropped, and every client can read what it gets: `null`, and escapes."""
+    before, says, after, (_, behind) = PLACES[place]
+    change, said = READ[fault]
+    if behind and not tools:
+        return  # a call that was not offered is not repaired, and its arguments are text here
+    parts = [*[says("AAA")] * 4, change(says("BBB")), *[says("CCC")] * 4]
+    data = _asked(inside, DIALECTS[dialect], stream(*before, *parts, *after, DONE), streamed=True, tools=tools).data
+    for given in events(data):
+        assert given == "[DONE]" or orjson.loads(given)
+    told = DIALECTS[dialect].stream(data)
+    assert told.finish and not told.odd
+    whole = f"{'AAA' * 4}{said}{'CCC' * 4}"
+    got = _said(place, told, data)
+    if behind:
+        assert json.loads(got) == {"path": "x", "content": whole}
+    else:
+        assert got == whole
+
+
+PARTS = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "BBB"}]
+UNREADABLE: Mapping[str, bytes] = {
+    "words": b"data: oops\n\n",
+    "half of it": b'data: {"choices": [\n\n',
+    "a deep one": b"data: " + b"[" * 50_000 + b"\n\n",
+    "a line end in a string": b'data: {"choices": [{"index": 0, "delta": {"content": "B\nB"}}]}\n\n',
+    "a string": b'data: "BBB"\n\n',
+    "a list": event([{"choices": [{"index": 0, "delta": {"content": "BBB"}}]}]),
+    "choices: an object": event({"choices": {"0": {"delta": {"content": "BBB"}}}}),
+    "choices: a string": event({"choices": "BBB"}),
+    "choices: true": event({"choices": True}),
+    "a choice: a string": event({"choices": ["BBB"]}),
+    "no choices": event({"message": {"role": "assistant", "content": "BBB"}, "done": False}),
+    "no choices, content": event({"content": "BBB", "stop": False}),
+    "delta: a string": event({"choices": [{"index": 0, "delta": "BBB"}]}),
+    "content: an object": delta({"content": {"text": "BBB"}}),
+    "content: nothing in an object": delta({"content": {}}),
+    "content: a number": delta({"content": 7}),
+    "content: false": delta({"content": False}),
+    "content: a part that says an object": delta({"content": [{"type": "text", "text": {"value": "BBB"}}]}),
+    "reasoning: an object": delta({"reasoning": {"text": "BBB"}}),
+    "tool_calls: an object": delta({"tool_calls": {"index": 0, "function": {"arguments": "BBB"}}}),
+    "tool_calls: strings": delta({"tool_calls": ["BBB"]}),
+    "function: a string": delta({"tool_calls": [{"index": 0, "function": "BBB"}]}),
+    "function_call: a string": delta({"function_call": "BBB"}),
+    "finish_reason: an object": event({"choices": [{"index": 0, "delta": {}, "finish_reason": {"type": "length"}}]}),
+}
+
+
+@each_case("dialect,place,tools,fault", product(DIALECTS, PLACES, (True, False), UNREADABLE), ids=str)
+def test_what_cannot_be_read_ends_the_reply_in_an_error(
+    inside: Inside, *, dialect: str, place: str, tools: bool, fault: str
+) -> None:
+    """What came before it has left, what follows never does, and the model is not asked again."""
+    before, says, after, (around, _) = PLACES[place]
+    parts = [*[says("AAA")] * 4, UNREADABLE[fault], *[says("CCC")] * 4]
+    response = _asked(inside, DIALECTS[dialect], stream(*before, *parts, *after, DONE), streamed=True, tools=tools)
+    told = DIALECTS[dialect].stream(response.data)
+    assert told.failed and not told.whole_calls
+    held = HERMES if place == "a call in the text" else around
+    assert _said(place, told, response.data) == f"{held}{'AAA' * 4}"
+
+
+@EACH
+@pytest.mark.parametrize("fault", UNREADABLE)
+def test_a_reply_that_begins_so_is_a_502(inside: Inside, dialect: Dialect, fault: str) -> None:
+    script = stream(ROLE, UNREADABLE[fault], text("CCC"), finish(), DONE)
+    response = _asked(inside, dialect, script, streamed=True, tools=True)
+    assert response.status_code == 502
+    assert dialect.error(response.data, 502).failed
+
+
+PASS = {
+    "an empty event": b"data:\n\n",
+    "blanks": b"data:  \n\n",
+    "null": b"data: null\n\n",
+    "an empty object": b"data: {}\n\n",
+    "no choices": event({"object": "ping", "choices": None}),
+    "an empty list": event({"choices": [], "prompt_progress": {"total": 7}}),
+    "NaN for choices": b'data: {"choices": NaN}\n\n',
+    "empty of another type": event({"choices": [{"index": 0, "delta": {"reasoning": {}, "tool_calls": {}}}]}),
+}
+
+
+@EACH
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+@pytest.mark.parametrize("fault", PASS)
+def test_what_says_nothing_disturbs_nothing(inside: Inside, dialect: Dialect, tools: bool, fault: str) -> None:
+    script = stream(ROLE, text("AAA"), PASS[fault], text("CCC"), finish(), DONE)
+    told = dialect.stream(_asked(inside, dialect, script, streamed=True, tools=tools).data)
+    assert (told.text, told.finish) == ("AAACCC", "stop")
+
+
+@EACH
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+def test_content_parts_are_text_and_reasoning(inside: Inside, dialect: Dialect, streamed: bool) -> None:
+    """Mistral sends what its models think in them."""
+    said = {"role": "assistant", "content": [*PARTS, "CCC"]}
+    script: Script = stream(delta(said), finish(), DONE) if streamed else [answer(completion(said))]
+    response = _asked(inside, dialect, script, streamed=streamed, tools=True)
+    if dialect.name == "chat":  # it leaves as it came
+        assert all(word in response.data for word in (b"Hm.", b"BBB", b"CCC"))
+        return
+    told = dialect.stream(response.data) if streamed else dialect.whole(response.data)
+    assert (told.text, told.thoughts) == ("BBBCCC", True)
+
+
+CALL = {
+    "id": "a",
+    "type": "function",
+    "function": {"name": "write_file", "arguments": '{"path": "x", "content": "BBB"}'},
+}
+WHOLE_PLACES: Mapping[str, Mapping[str, Any]] = {
+    "text": {"role": "assistant", "content": "BBB"},
+    "reasoning": {"role": "assistant", "content": "So.", "reasoning_content": "BBB"},
+    "arguments": {"role": "assistant", "content": None, "tool_calls": [CALL]},
+}
+
+
+@each_case(
+    "dialect,place,streamed,tools,fault",
+    product(DIALECTS, WHOLE_PLACES, (True, False), (True, False), [name for name in READ if name != "a line end"]),
+    ids=str,
+)
+def test_a_whole_answer_that_lenient_clients_read_is_read(
+    inside: Inside, *, dialect: str, place: str, streamed: bool, tools: bool, fault: str
+) -> None:
+    change, said = READ[fault]
+    if place == "arguments" and said != "BBB" and not tools:
+        return  # it is not repaired
+    message = WHOLE_PLACES[place]
+    body = change(
+        b"data: " + json.dumps(completion(message, "tool_calls" if place == "arguments" else "stop")).encode()
+    )
+    script = [answer(body.removeprefix(b"data: "))]
+    response = _asked(inside, DIALECTS[dialect], script, streamed=streamed, tools=tools)
+    assert response.status_code == 200
+    if not streamed:
+        assert orjson.loads(response.data)
+    told = DIALECTS[dialect].stream(response.data) if streamed else DIALECTS[dialect].whole(response.data)
+    if place == "text":
+        assert told.text == said
+    elif place == "reasoning":
+        assert told.text == "So." and json.dumps(said)[1:-1].encode() in ascii_only(response.data)
+    else:
+        assert told.whole_calls == [("write_file", {"path": "x", "content": said})]
+
+
+def ascii_only(data: bytes) -> bytes:
+    """JSON text with every other character escaped."""
+    return data.decode().encode("ascii", "backslashreplace")
+
+
+@EACH
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+@pytest.mark.parametrize("place", WHOLE_PLACES)
+def test_a_whole_answer_in_one_event_is_read(inside: Inside, dialect: Dialect, tools: bool, place: str) -> None:
+    reason = "tool_calls" if place == "arguments" else "stop"
+    script = stream(event(completion(WHOLE_PLACES[place], reason)), DONE)
+    response = _asked(inside, dialect, script, streamed=True, tools=tools)
+    told = dialect.stream(response.data)
+    assert told.finish == ("calls" if place == "arguments" else "stop")
+    if place == "arguments":
+        assert told.whole_calls == [("write_file", {"path": "x", "content": "BBB"})]
+    else:
+        assert b"".join([told.text.encode(), *map(str.encode, _thoughts(response.data))]).endswith(b"BBB")
+
+
+def _whole(message: Any = None, **choice: Any) -> bytes:
+    return answer({"id": "c", "choices": [{"index": 0, "finish_reason": "stop", "message": message, **choice}]})
+
+
+WHOLE_UNREADABLE: Mapping[str, bytes] = {
+    "words": answer(b"oops"),
+    "a string": answer("BBB"),
+    "a list": answer([completion("BBB")]),
+    "choices: an object": answer({"choices": {"0": {"message": {"content": "BBB"}}}}),
+    "a choice: a string": answer({"choices": [*completion("AAA")["choices"], "BBB"]}),
+    "message: a string": _whole("BBB"),
+    "content: an object": _whole({"content": {"text": "BBB"}}),
+    "content: nothing in an object": _whole({"content": {}}),
+    "content: a number": _whole({"content": 7}),
+    "reasoning: an object": _whole({"content": "So.", "reasoning_content": {"text": "BBB"}}),
+    "tool_calls: an object": _whole({"content": "So.", "tool_calls": CALL}),
+    "tool_calls: strings": _whole({"content": "So.", "tool_calls": ["BBB"]}),
+    "function: a string": _whole({"content": "So.", "tool_calls": [{"id": "a", "function": "BBB"}]}),
+    "function_call: a string": _whole({"content": "So.", "function_call": "BBB"}),
+    "finish_reason: an object": _whole({"content": "So."}, finish_reason={"type": "length"}),
+}
+
+
+@EACH
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+@pytest.mark.parametrize("fault", WHOLE_UNREADABLE)
+def test_a_whole_answer_that_cannot_be_read_is_a_502(
+    inside: Inside, dialect: Dialect, streamed: bool, tools: bool, fault: str
+) -> None:
+    response = _asked(inside, dialect, [WHOLE_UNREADABLE[fault]], streamed=streamed, tools=tools)
+    assert response.status_code == 502
+    assert dialect.error(response.data, 502).failed
+
+
+def test_an_event_that_all_clients_read_leaves_as_it_came(inside: Inside) -> None:
+    """C1: only what a strict client could not read is written again."""
+    parts = [ROLE, text("AAA"), _as_logprobs(b"1.50")(text("BBB")), text("\ud83d"), text("CCC"), finish(), DONE]
+    given = _asked(inside, DIALECTS["chat"], stream(*parts), streamed=True, tools=True).data
+    assert given == b"".join(parts)
+
+
+@EACH
+@pytest.mark.parametrize("fault", ["words", "content: an object"])
+def test_the_model_server_is_closed_and_blamed(front: Front, dialect: Dialect, fault: str) -> None:
+    """It need not generate what nobody reads, and the log and the metrics do not say `ok`."""
+    gate = front.upstream.gate()
+    script: list[Action] = [
+        SSE,
+        *map(chunked, [ROLE, *[text("AAA ")] * 9]),
+        gate,
+        chunked(UNREADABLE[fault]),
+        Act.EXPECT_CLOSE,
+    ]
+    front.upstream.play(script)
+    front.upstream.paths["/v1/models"] = [MODELS]
+    broken = 'upstream_errors_total{kind="broken"}'
+    counted = _counted(front, broken)
+    ask = dialect.ask(streamed=True, tools=True)
+    with Client.post(front.proxy.port, ask, dialect.path) as client, client.answer() as response:
+        data = response.read1()
+        moment = time.monotonic()
+        gate.open()
+        data += response.read()
+    told = dialect.stream(data)
+    assert told.failed and told.text == "AAA " * 9
+    assert front.upstream.seen[0].gone_after(moment)
+    assert front.proxy.idle()
+    logged = [line for line in front.proxy.log.read_text().splitlines() if f"path={dialect.path} " in line]
+    assert "upstream=broken" in logged[-1] and "cannot be read" in logged[-1]
+    assert _counted(front, broken) == counted + 1
+
+
+def _counted(front: Front, name: str) -> float:
+    lines = front.proxy.get("/metrics")[2].decode().splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if name in line)
+
+
+@EACH
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("fault", READ)
+def test_a_stream_on_the_lane_is_read_too(front: Front, dialect: Dialect, place: str, fault: str) -> None:
+    """Events that pass after one pattern match: the pattern matches none that must be written again."""
+    before, says, after, (_, behind) = PLACES[place]
+    change, said = READ[fault]
+    gate = front.upstream.gate()
+    parts = [change(says("BBB")), *[says("CCC")] * 4]
+    script: list[Action] = [SSE, *map(chunked, [*before, *[says("AAA")] * 9]), gate]
+    for part in parts:
+        script += [0.01, chunked(part)]
+    front.upstream.play([*script, *map(chunked, [*after, DONE]), LAST])
+    front.upstream.paths["/v1/models"] = [MODELS]
+    ask = dialect.ask(streamed=True, tools=True)
+    with Client.post(front.proxy.port, ask, dialect.path) as client:
+        gate.wait()
+        gate.open()
+        with client.answer() as response:
+            data = response.read()
+    for given in events(data):
+        assert given == "[DONE]" or orjson.loads(given)
+    got = _said(place, dialect.stream(data), data)
+    whole = f"{'AAA' * 9}{said}{'CCC' * 4}"
+    assert (json.loads(got)["content"] if behind else got) == whole
+
+
+def test_an_error_that_only_lenient_clients_read_is_read(inside: Inside) -> None:
+    body = b'{"error": {"message": "too\tlong", "type": "BadRequestError", "code": 400, "limit": NaN}}'
+    response = _asked(inside, DIALECTS["chat"], [answer(body, 400)], streamed=True, tools=True)
+    assert response.status_code == 400
+    assert orjson.loads(response.data)["error"] == {
+        **{"message": "too\tlong", "type": "BadRequestError", "code": 400, "limit": None}
+    }
