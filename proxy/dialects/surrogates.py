@@ -1,6 +1,10 @@
-"""Lone surrogates in the arguments of a call: JSON can write them, and no strict reader takes them.
+"""Surrogates in what a model writes: the two halves of a character, which may arrive in two events.
 
-Source: RFC 8259, 8.2. In a dialect whose clients read arguments strictly they are written as U+FFFD.
+    {"delta": {"content": "\\ud83d"}}
+    {"delta": {"content": "\\ude00"}}
+
+JSON can write a half alone, and no strict reader accepts it (RFC 8259, 8.2). Where clients read strictly, a half whose
+other half never arrives is written as U+FFFD.
 """
 
 from __future__ import annotations
@@ -30,22 +34,52 @@ def may_hold_halves(texts: Iterable[bytes]) -> bool:
     return any(_NUMBERED in text for text in texts)
 
 
-class SurrogateFilter:
-    """JSON text in any cut to the same text without lone surrogates; equal results at every cut.
+class CharacterJoiner:
+    """Text in any cut to the same text in a cut that separates no character: a first half waits for the second."""
 
-    Only half an escape waits, and the first half of a pair.
+    __slots__ = ("half",)
+
+    def __init__(self) -> None:
+        self.half = ""
+
+    def feed(self, text: str) -> str:
+        """Take the next text; return it with the half that waited, and without a half at its end."""
+        if self.half or text[-1:] >= "\ud800":
+            text, self.half = _joined(self.half, text), ""
+            if "\ud800" <= text[-1:] <= "\udbff":
+                text, self.half = text[:-1], text[-1]
+        return text
+
+    def finish(self) -> str:
+        """Return the half that waits; no second one follows."""
+        half, self.half = self.half, ""
+        return half
+
+
+def _joined(half: str, text: str) -> str:
+    if half and "\udc00" <= text[:1] <= "\udfff":
+        return chr(0x10000 + ((ord(half) - 0xD800) << 10) + ord(text[0]) - 0xDC00) + text[1:]
+    return half + text
+
+
+class SurrogateFilter:
+    """JSON text in any cut to the same text without lone surrogates in escapes; equal results at every cut.
+
+    Only half an escape waits, and the first half of a pair, escaped (`\\ud83d`) or not.
     """
 
     def __init__(self) -> None:
         self._pending = ""
+        self._characters = CharacterJoiner()
 
     @property
     def empty(self) -> bool:
         """True if nothing waits."""
-        return not self._pending
+        return not self._pending and not self._characters.half
 
     def feed(self, text: str) -> str:
-        """Take the next text; give what is decided."""
+        """Take the next text; return what is decided."""
+        text = self._characters.feed(text)
         if not self._pending and "\\u" not in text and not text.endswith("\\"):
             return text
         decided: list[str] = []
@@ -72,11 +106,11 @@ class SurrogateFilter:
         return "".join(decided)
 
     def finish(self) -> str:
-        """The rest: what waited for the other half of a pair has none."""
+        """Return the rest: what waited for the other half of a pair has none."""
         rest, self._pending = self._pending, ""
         if _kind(rest[:_WHOLE]) is _Token.HIGH:
-            return _REPLACEMENT + rest[_WHOLE:]
-        return rest
+            rest = _REPLACEMENT + rest[_WHOLE:]
+        return rest + self._characters.finish()
 
 
 def _pair(high: str, low: str) -> str:

@@ -191,7 +191,7 @@ def loaded(model: str, cards: Sequence[ModelCard]) -> Iterator[Shown]:
 def read_about(body: bytes) -> tuple[Shown, ...]:
     """Read the answer of a path of `ABOUT`: the model's path, then its chat template; empty if it says neither."""
     try:
-        answer = as_object(load_upstream(body))
+        answer = as_object(load_upstream(body)[0])
     except ValueError:
         return ()
     path, template = as_text(answer.get("model_path")), as_text(answer.get("chat_template"))

@@ -399,6 +399,28 @@ def test_a_stream_on_the_lane_is_read_too(front: Front, dialect: Dialect, place:
     assert (json.loads(got)["content"] if behind else got) == whole
 
 
+@EACH
+@pytest.mark.parametrize("place", PLACES)
+def test_a_character_in_two_events_is_one(inside: Inside, dialect: Dialect, place: str) -> None:
+    """Its two surrogate halves, escaped, as a server writes it that sends each token by itself."""
+    before, says, after, (_, behind) = PLACES[place]
+    parts = [says("a"), says("b\ud83d"), says("\ude00c"), says("d"), says("\ud83d"), says("\ude00"), says("e")]
+    data = _asked(inside, dialect, stream(*before, *parts, *after, DONE), streamed=True, tools=True).data
+    got = _said(place, dialect.stream(data), data)
+    said = json.loads(got)["content"] if behind else got
+    assert said.encode("utf-16", "surrogatepass").decode("utf-16") == "ab\U0001f600cd\U0001f600e"
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_half_a_character_without_the_other_is_not_lost(inside: Inside, place: str) -> None:
+    before, says, after, (_, behind) = PLACES[place]
+    dialect = DIALECTS["messages"]
+    parts = [says("a\ud83d"), says("b\ud83d")]
+    data = _asked(inside, dialect, stream(*before, *parts, *after, DONE), streamed=True, tools=True).data
+    got = _said(place, dialect.stream(data), data)
+    assert (json.loads(got)["content"] if behind else got) == "a\ufffdb\ufffd"
+
+
 def test_an_error_that_only_lenient_clients_read_is_read(inside: Inside) -> None:
     body = b'{"error": {"message": "too\tlong", "type": "BadRequestError", "code": 400, "limit": NaN}}'
     response = _asked(inside, DIALECTS["chat"], [answer(body, 400)], streamed=True, tools=True)

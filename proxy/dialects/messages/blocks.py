@@ -18,7 +18,7 @@ from proxy.dialects.block_start import BlockStart, TextKind
 from proxy.dialects.first_choice import first_choice
 from proxy.dialects.messages.signature import FIELDS, Signature
 from proxy.dialects.messages.tool_ids import client_id
-from proxy.dialects.surrogates import SurrogateFilter
+from proxy.dialects.surrogates import CharacterJoiner, SurrogateFilter
 from proxy.engine.choice_delta import GAVE_UP, was_cut
 from proxy.engine.events import (
     CallArguments,
@@ -101,6 +101,7 @@ class Blocks:
         self._open: TextKind | None = None
         self._next = 0
         self._start_of_text = BlockStart()
+        self._characters = CharacterJoiner()
         self._signature = Signature()
         # The field in which the server says its thoughts.
         self._field = ""
@@ -268,9 +269,7 @@ class Blocks:
 
     def _text(self, kind: TextKind, text: str) -> list[JsonObject]:
         if self._open == kind:
-            if not text:
-                return []
-            return [self._text_delta(kind, text)]
+            return self._text_deltas(kind, self._characters.feed(text))
         text = self._start_of_text.take(kind, text)
         if not text:
             return []
@@ -281,11 +280,11 @@ class Blocks:
         else:
             self._signature = Signature()
             start = self._start({"type": "thinking", "thinking": "", "signature": ""})
-        return [*before, start, self._text_delta(kind, text)]
+        return [*before, start, *self._text_deltas(kind, self._characters.feed(text))]
 
     def goes_on(self, kind: TextKind) -> bool:
-        """True if the next text of this kind goes on the open block."""
-        return self._call is None and self._open == kind
+        """Return whether the next text of this kind continues the open block, and nothing else."""
+        return self._call is None and self._open == kind and not self._characters.half
 
     def call_goes_on(self, index: int) -> bool:
         """True if the next arguments of this call leave at once, as they are."""
@@ -313,10 +312,12 @@ class Blocks:
         """The next text of a thought."""
         self._signature.add(text)
 
-    def _text_delta(self, kind: TextKind, text: str) -> JsonObject:
+    def _text_deltas(self, kind: TextKind, text: str) -> list[JsonObject]:
+        if not text:
+            return []
         if kind == "thinking":
             self.sign(text)
-        return self.delta_of(kind, text)
+        return [self.delta_of(kind, text)]
 
     @property
     def _id(self) -> str:
@@ -337,10 +338,13 @@ class Blocks:
         was_open, self._open = self._open, None
         if was_open is None and self._call is None:
             return []
-        if was_open != "thinking":
+        if was_open is None:
             return [self._stop_block()]
+        rest = self._text_deltas(was_open, self._characters.finish())
+        if was_open == "text":
+            return [*rest, self._stop_block()]
         signature = self._signature.sign(self._field)
-        return [self._delta({"type": "signature_delta", "signature": signature}), self._stop_block()]
+        return [*rest, self._delta({"type": "signature_delta", "signature": signature}), self._stop_block()]
 
     def _started(self) -> list[JsonObject]:
         """The start of the message, once."""

@@ -12,7 +12,7 @@ from proxy.codec.json_text import Json, JsonObject, load_json
 from proxy.dialects.block_start import TextKind
 from proxy.dialects.responses.custom_input import CustomInput
 from proxy.dialects.responses.tools import Called, Kind
-from proxy.dialects.surrogates import SurrogateFilter
+from proxy.dialects.surrogates import CharacterJoiner, SurrogateFilter
 
 # What the ids of calls begin with.
 PREFIXES = {Kind.FUNCTION: "fc", Kind.CUSTOM: "ctc", Kind.SEARCH: "tsc"}
@@ -26,16 +26,7 @@ class TextItem:
     index: int
     id: str
     deltas: list[str] = field(default_factory=list)
-    # The first half of a character, as long as the second one has not come: `"\ud83d"`, then `"\ude00"`.
-    half: str = ""
-
-    def whole_characters(self, text: str) -> str:
-        """The next text with the half before it, without one at its end."""
-        text = self.half + text
-        self.half = ""
-        if "\ud800" <= text[-1:] <= "\udbff":
-            text, self.half = text[:-1], text[-1]
-        return text
+    characters: CharacterJoiner = field(default_factory=CharacterJoiner)
 
     @property
     def part(self) -> JsonObject:

@@ -168,7 +168,7 @@ class Output:
     def open_text(self, *, reasoning: bool) -> TextItem | None:
         """The item that the next text, or the next reasoning, goes on, if that is all that it does."""
         item = self._text
-        if item is None or item.half:
+        if item is None or item.characters.half:
             return None
         kind = "thinking" if reasoning else "text"
         return item if item.kind == kind else None
@@ -199,8 +199,7 @@ class Output:
         return [*before, added, part, *self._delta(opened, text)]
 
     def _delta(self, item: TextItem, text: str) -> list[JsonObject]:
-        if item.half or text[-1:] >= "\ud800":
-            text = item.whole_characters(text)
+        text = item.characters.feed(text)
         if not text:
             return []
         item.deltas.append(text)
@@ -212,9 +211,10 @@ class Output:
         if item is None:
             return []
         rest: list[JsonObject] = []
-        if item.half:
-            item.deltas.append(item.half)
-            rest = [delta_event(item, item.half)]
+        half = item.characters.finish()
+        if half:
+            item.deltas.append(half)
+            rest = [delta_event(item, half)]
         text = "".join(item.deltas)
         if item.kind == "thinking":
             done = self._of_item("response.reasoning_text.done", item, content_index=0, text=text)

@@ -1,10 +1,10 @@
-"""Lone surrogates in arguments: JSON can write them, and no strict reader takes them."""
+"""Surrogates: halves of a character that arrive in two events, and lone ones, which no strict reader accepts."""
 
 from __future__ import annotations
 
 import pytest
 
-from proxy.dialects.surrogates import SurrogateFilter
+from proxy.dialects.surrogates import CharacterJoiner, SurrogateFilter
 from tests.support.helpers import all_cuts
 
 CASES = {
@@ -26,6 +26,32 @@ CASES = {
     r"\uzzzz": r"\uzzzz",
     "": "",
 }
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["a \ud83d", "\ude00 b"], ["a ", "\U0001f600 b"]),
+        (["\ud83d", "", "\ude00"], ["", "", "\U0001f600"]),
+        (["a \ud83d", "b"], ["a ", "\ud83db"]),
+        (["\ud83d", "\ud83d", "\ude00"], ["", "\ud83d", "\U0001f600"]),
+        (["\ude00"], ["\ude00"]),
+        (["a", "b"], ["a", "b"]),
+    ],
+    ids=["in halves", "nothing between", "the other half never came", "two first", "the second half alone", "whole"],
+)
+def test_half_a_character_waits_for_the_other_half(given: list[str], told: list[str]) -> None:
+    characters, escapes = CharacterJoiner(), SurrogateFilter()
+    assert [characters.feed(text) for text in given] == told
+    assert [escapes.feed(text) for text in given] == told
+    assert (characters.finish(), escapes.finish(), escapes.empty) == ("", "", True)
+
+
+def test_a_half_that_waits_at_the_end_leaves() -> None:
+    escapes = SurrogateFilter()
+    assert escapes.feed("a\\\ud83d") == "a"
+    assert not escapes.empty
+    assert escapes.finish() == "\\\ud83d"
 
 
 def through(parts: list[str]) -> str:

@@ -18,22 +18,6 @@ def call(kind: Kind, *deltas: str, namespace: str = "") -> CallItem:
     return item
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        (["a \ud83d", "\ude00 b"], ["a ", "\ud83d\ude00 b"]),
-        (["\ud83d", "", "\ude00"], ["", "", "\ud83d\ude00"]),
-        (["a \ud83d", "b"], ["a ", "\ud83db"]),
-        (["\ude00"], ["\ude00"]),
-        (["a", "b"], ["a", "b"]),
-    ],
-    ids=["in halves", "nothing between", "the other half never came", "the second half alone", "whole"],
-)
-def test_half_a_character_waits_for_the_other_half(given: list[str], told: list[str]) -> None:
-    item = TextItem("text", 0, "msg_1")
-    assert [item.whole_characters(text) for text in given] == told
-
-
 def test_a_text_is_a_message_and_a_thought_is_reasoning() -> None:
     text, thought = TextItem("text", 0, "msg_1", ["Hel", "lo"]), TextItem("thinking", 0, "rs_1", ["hm"])
     assert text.part == {"type": "output_text", "text": "Hello", "annotations": [], "logprobs": []}
