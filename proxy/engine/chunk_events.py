@@ -25,7 +25,9 @@ def events_of(chunk: Chunk) -> tuple[ContentEvent, ...]:
 
 
 def with_deltas(chunk: Chunk, entries: Sequence[JsonObject]) -> Chunk:
-    """Return the first chunk of a stream with a delta for each whole message: some servers send all in one event.
+    """Return a chunk with a delta for each whole message: some servers send all of a stream in one event.
+
+    Only for the first chunk that says something; in later ones a message repeats what was said.
 
     {"object": "chat.completion", "choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]}
     """

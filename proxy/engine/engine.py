@@ -69,6 +69,8 @@ class Engine:
         self._lane: Lane | None = None
         self._held_shape: HeldShape | None = None
         self._lessons = 0
+        # Text, reasoning or a call has come.
+        self._spoke = False
         self._thought_tokens = 0
 
     @property
@@ -159,7 +161,7 @@ class Engine:
             entries = choice_entries(chunk.body)
             if not chunk.body.get("choices"):
                 return self._without_choices(chunk)
-            if chunk.streamed and not self._finished:
+            if chunk.streamed and not self._spoke:
                 chunk = with_deltas(chunk, entries)
                 entries = choice_entries(chunk.body)
             if self._passes or (not chunk.streamed and self._is_prose(entries)):
@@ -167,6 +169,7 @@ class Engine:
             deltas = [read_choice(entry) for entry in entries]
         except UnreadableReply as unreadable:
             return (*self.release(), Failed(unreadable))
+        self._spoke = self._spoke or any(delta.has_content or delta.calls for delta in deltas)
         if chunk.body["choices"] == entries[:1]:
             return self._one_choice(chunk, entries[0], deltas[0])
         return self._several_choices(chunk, entries, deltas)
@@ -375,6 +378,7 @@ class Engine:
     def _unparsed(self, chunk: Chunk, choices: list[JsonObject]) -> tuple[Event, ...]:
         """Pass a chunk in which nothing is looked for; only a finish waits for the end of the body."""
         events = events_of(chunk)
+        self._spoke = self._spoke or any(not isinstance(event, Finished | Usage) for event in events)
         final = False
         for entry in choices:
             number = choice_number(entry.get("index"))

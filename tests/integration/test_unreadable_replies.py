@@ -284,14 +284,23 @@ def ascii_only(data: bytes) -> bytes:
 @pytest.mark.parametrize("place", WHOLE_PLACES)
 def test_a_whole_answer_in_one_event_is_read(inside: Inside, dialect: Dialect, tools: bool, place: str) -> None:
     reason = "tool_calls" if place == "arguments" else "stop"
-    script = stream(event(completion(WHOLE_PLACES[place], reason)), DONE)
+    script = stream(ROLE, event(completion(WHOLE_PLACES[place], reason)), DONE)
     response = _asked(inside, dialect, script, streamed=True, tools=tools)
     told = dialect.stream(response.data)
     assert told.finish == ("calls" if place == "arguments" else "stop")
     if place == "arguments":
         assert told.whole_calls == [("write_file", {"path": "x", "content": "BBB"})]
     else:
-        assert b"".join([told.text.encode(), *map(str.encode, _thoughts(response.data))]).endswith(b"BBB")
+        said = [*_thoughts(response.data), "|", told.text]
+        assert "".join(said) == ("|BBB" if place == "text" else "BBB|So.")
+
+
+@pytest.mark.parametrize("name", ["messages", "responses"])
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+def test_a_whole_message_at_the_end_repeats_what_was_said(inside: Inside, name: str, tools: bool) -> None:
+    script = stream(ROLE, text("BBB"), event(completion("BBB")), DONE)
+    told = DIALECTS[name].stream(_asked(inside, DIALECTS[name], script, streamed=True, tools=tools).data)
+    assert (told.text, told.finish) == ("BBB", "stop")
 
 
 def _whole(message: Any = None, **choice: Any) -> bytes:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from proxy.codec import sse
 from proxy.codec.json_access import as_object, objects_in
-from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
+from proxy.codec.json_text import Json, JsonObject, dump_json, load_upstream
 from proxy.dialects.chat.writer import DONE, entries
 
 
@@ -91,7 +91,7 @@ def view_reply(data: bytes, *, streamed: bool) -> ReplyView:
 def _note(seen: ReplyView, data: bytes, place: str) -> None:
     """Add what one chunk or one answer says; what is no JSON object says nothing."""
     try:
-        body = as_object(load_json(data))
+        body = as_object(load_upstream(data)[0])
     except ValueError:
         return
     if body.get("error"):
