@@ -15,6 +15,7 @@
 # make rollback HOST=user@host  go back to the release before
 # make deploy-test  both of them, for real, on this machine
 # make cluster-test HAProxy, three proxies, two model servers: what 200 streams see when some of them fail
+# make conformance  the fixtures of canitoolcall through the proxy, by family; ARGS are further options
 # make package wheel and sdist in dist/, checked, and the wheel tried in an empty environment
 # make docs    the documentation site, in build/site; each link is checked
 # make lock    requirements.lock anew: the newest versions of all that the proxy needs, with digests
@@ -61,7 +62,7 @@ CORES := $(shell nproc 2>/dev/null || echo 2)
 BY_FILE := --maxprocesses 5 --dist loadfile --no-loadscope-reorder
 TOGETHER := --numprocesses $(shell expr $(CORES) + 2) $(BY_FILE)
 
-.PHONY: demo test all quick others lint bench faults soak agents vllm docs package clean deploy rollback deploy-test cluster-test lock audit
+.PHONY: demo test all quick others lint bench faults soak agents vllm conformance docs package clean deploy rollback deploy-test cluster-test lock audit
 
 demo: .venv/demo.stamp
 	$(BIN)/python -m tests.demo
@@ -125,6 +126,9 @@ vllm: .venv/test.stamp
 	$(BIN)/python -m tests.vllm
 	$(BIN)/python -m tests.vllm --doctor
 	$(BIN)/python -m tests.vllm --agents $(TABLE)
+
+conformance: .venv/test.stamp
+	$(BIN)/python -m tests.conformance $(ARGS)
 
 docs: .venv/docs.stamp
 	NO_MKDOCS_2_WARNING=1 .venv/docs/bin/python -m mkdocs build --strict --quiet
