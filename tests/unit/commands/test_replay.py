@@ -104,8 +104,8 @@ def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"complete": False}, "the capture ends before the reply did"),
         ({"complete": False, "truncated": True}, "the capture ends before the reply did"),
         ({"stream": False}, "answered with a stream that was not asked for"),
-        ({"content_type": "application/json"}, "is no JSON"),
-        ({"content_type": "application/json", "stream": False}, "is no JSON"),
+        ({"content_type": "application/json"}, "is not JSON"),
+        ({"content_type": "application/json", "stream": False}, "is not JSON"),
     ],
 )
 def test_what_cannot_be_finished_ends_in_its_error(about: dict[str, Any], error: str) -> None:
