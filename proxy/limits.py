@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# Bytes of an agent's configuration file that can be merged.
+MAX_AGENT_FILE = 4 * 1024 * 1024
 # Bytes of a request's body.
 MAX_BODY = 32 * 1024 * 1024
 # Bytes of the head of an upstream's answer, and of its trailers.

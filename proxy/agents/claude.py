@@ -14,8 +14,12 @@ _RIVALS = ("ANTHROPIC_API_KEY", *(f"CLAUDE_CODE_USE_{cloud}" for cloud in _CLOUD
 # For a model that it does not know, 2.1.197 sends 5,900 characters of instructions and short descriptions of its tools.
 # With "0" it sends all 26,600 characters and the full descriptions, as it does for claude-sonnet-4-5.
 _SHORT_PROMPT = "CLAUDE_CODE_SIMPLE_SYSTEM_PROMPT"
-# Tokens of context from which the full instructions and descriptions, about 27,000 tokens, leave room for the work.
-_ROOM_FOR_FULL_PROMPT = 49152
+# Tokens of context below which the full instructions and descriptions, about 27,000 tokens, leave little room.
+_SMALL = 49152
+_SMALL_NOTE = (
+    "Its instructions and tools take about 27,000 tokens. For a shorter version, about 17,500 tokens, set "
+    f"{_SHORT_PROMPT}=1 in your environment."
+)
 
 
 def _configure(values: Values) -> Configuration:
@@ -28,6 +32,7 @@ def _configure(values: Values) -> Configuration:
         environment=_environment(values),
         unset=_RIVALS,
         files=(File(path, Format.JSON, settings, optional=True, without=tuple(("env", name) for name in rivals)),),
+        notes=_notes(values),
     )
 
 
@@ -37,7 +42,10 @@ def _launch(values: Values) -> Configuration:
     # An empty variable counts as not set.
     winning = {"env": {**dict.fromkeys(rivals, ""), **variables}, **helper}
     return Configuration(
-        command=("claude", "--settings", json.dumps(winning)), environment=_environment(values), unset=_RIVALS
+        command=("claude", "--settings", json.dumps(winning)),
+        environment=_environment(values),
+        unset=_RIVALS,
+        notes=_notes(values),
     )
 
 
@@ -54,11 +62,13 @@ def _in_settings(values: Values) -> tuple[dict[str, str], dict[str, str], tuple[
 
 
 def _prompt(values: Values) -> dict[str, str]:
-    """Return the variable that asks for the full instructions, unless the user has set it or the context is small."""
-    own = values.environment.get(_SHORT_PROMPT)
-    if own:
-        return {_SHORT_PROMPT: own}
-    return {_SHORT_PROMPT: "0"} if values.context is None or values.context >= _ROOM_FOR_FULL_PROMPT else {}
+    """Return the variable that asks for the full instructions, or the value that the user has set."""
+    return {_SHORT_PROMPT: values.environment.get(_SHORT_PROMPT) or "0"}
+
+
+def _notes(values: Values) -> tuple[str, ...]:
+    is_small = values.context is not None and values.context < _SMALL
+    return (_SMALL_NOTE,) if is_small and _prompt(values)[_SHORT_PROMPT] == "0" else ()
 
 
 def _variables(values: Values) -> dict[str, str]:

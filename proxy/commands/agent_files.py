@@ -22,6 +22,7 @@ from proxy.agents.merging import dotted, in_the_way, merged, other_models
 from proxy.agents.spans import NotMergeableError
 from proxy.codec.json_text import load_json
 from proxy.commands.exit_status import CommandError, Status
+from proxy.limits import MAX_AGENT_FILE
 
 SUFFIX = ".before-vllm-tool-proxy"
 _FILE = 0o600
@@ -128,6 +129,8 @@ class AgentFiles:
     def _plan(self, file: File) -> tuple[bytes | None, bytes, str]:
         """The file's bytes now, those that it shall have, and a note on what is taken out of it."""
         before = _bytes(_real(file.path))
+        if before is not None and len(before) > MAX_AGENT_FILE:
+            raise _unmergeable(file, "it is larger than 4 MB")
         try:
             text = (before or b"").decode()
             removed = ", ".join(map(dotted, in_the_way(text, file)))

@@ -28,6 +28,7 @@ from proxy.commands.parsers import Parser, add_rules, command_parser, rules_flag
 from proxy.commands.private_folder import PrivateFolder
 from proxy.commands.proxy_facts import ProxyFacts, plain_url
 from proxy.config.load import environment, load, own_url
+from proxy.limits import MAX_AGENT_FILE
 from proxy.server import log_stream
 
 _ABOUT = """\
@@ -356,9 +357,14 @@ def _prepared(command_line: _CommandLine, words: Sequence[str]) -> _Start:
 
 
 def _text(path: str) -> str:
-    """Return the text of a file of the user; an empty one if it is not there or cannot be read."""
+    """Return the text of a file of the user, or "" if it cannot be read. Raises CommandError if it is too large."""
+    file = Path(path)
     try:
-        return Path(path).read_text("utf-8") if Path(path).is_file() else ""
+        if not file.is_file():
+            return ""
+        if file.stat().st_size > MAX_AGENT_FILE:
+            raise CommandError(Status.NOT_WRITTEN, f"{path} is larger than 4 MB, and cannot be merged")
+        return file.read_text("utf-8")
     except (OSError, UnicodeDecodeError):
         return ""
 

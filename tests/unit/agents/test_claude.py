@@ -43,13 +43,13 @@ def test_a_token_stands_in_the_file_only_where_no_key_is_wanted() -> None:
     assert ("env", "ANTHROPIC_AUTH_TOKEN") not in free.files[0].without
 
 
-@pytest.mark.parametrize(("context", "said"), [(None, "0"), (65536, "0"), (49152, "0"), (49151, None), (8192, None)])
-def test_it_sends_all_its_instructions_where_the_context_has_room_for_them(
-    context: int | None, said: str | None
-) -> None:
+@pytest.mark.parametrize(("context", "small"), [(None, False), (65536, False), (49152, False), (49151, True)])
+def test_it_sends_its_full_instructions_and_a_small_context_is_noted(context: int | None, small: bool) -> None:
     for configure in (CLAUDE.configure, CLAUDE.launch):
         assert configure is not None
-        assert configure(replace(VALUES, context=context)).environment.get(SHORT_PROMPT) == said
+        configuration = configure(replace(VALUES, context=context))
+        assert configuration.environment[SHORT_PROMPT] == "0"
+        assert any(SHORT_PROMPT in note for note in configuration.notes) is small
 
 
 def test_the_user_chooses_how_long_its_instructions_are() -> None:
