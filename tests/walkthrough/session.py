@@ -102,6 +102,7 @@ class Session:
             "models": {model: {"name": model, "tool_call": True, "limit": {"context": 32768, "output": 4096}}},
         }
         opencode = {
+            "$schema": "https://opencode.ai/config.json",  # OpenCode adds it to a file without it
             "model": f"mine/{model}",
             "small_model": f"mine/{model}",
             "autoupdate": False,
