@@ -27,14 +27,29 @@ _WORDS: dict[str, Json] = {
     "None": None,
 }
 _NUMBER = re.compile(r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
-_STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
-# What can end a string, by the mark that began it.
-_TYPOGRAPHIC = {mark: re.compile(r"[“”\\]") for mark in "“„‟"} | {"”": re.compile(r"[”\\]")}
+
+
+def _rest_of_string(closers: str) -> re.Pattern[str]:
+    """A pattern for a string after its opening mark; any of `closers` ends it."""
+    return re.compile(rf"[^{closers}\\]*+(?:\\.[^{closers}\\]*+)*+[{closers}]", re.DOTALL)
+
+
+# The rest of a string, by the mark that began it.
+_STRING = {mark: _rest_of_string(mark) for mark in "\"'"}
+_TYPOGRAPHIC = {mark: _rest_of_string("“”") for mark in "“„‟"} | {"”": _rest_of_string("”")}
 _ALL_STRINGS = {**_STRING, **_TYPOGRAPHIC}
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-_PYTHON_ESCAPES = {**_ESCAPES, "v": "\v", "a": "\a", "\n": ""}
+_SURE = ("\\", '"', "'", "/")
+_LETTERS = {**{mark: mark for mark in _SURE}, "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_PYTHON_LETTERS = {**_LETTERS, "v": "\v", "a": "\a", "\n": ""}
 _BARE_LINE_END = re.compile(r"(?<!\\)\n")
 _OCTAL = re.compile(r"[0-7]{1,3}")
+# Repetitions of one escape are one match, so that a long text of backslashes is read in a few steps. A repetition
+# before a digit may be a longer escape, and is matched again. (Not `*+`: Python before 3.11.5 loses its place there.)
+_REPEATED = r"(?:\1(?![0-9a-fA-F])){0,1000}"
+_ESCAPE = re.compile(rf"(\\(?:u[0-9a-fA-F]{{4}}|.?)){_REPEATED}", re.DOTALL)
+_PYTHON_ESCAPE = re.compile(
+    rf"(\\(?:[0-7]{{1,3}}|x[0-9a-fA-F]{{2}}|u[0-9a-fA-F]{{4}}|U[0-9a-fA-F]{{8}}|.?)){_REPEATED}", re.DOTALL
+)
 # The beginning of a path on Windows; the line end before it may be an escape.
 _LETTER = r"(?:(?<!\w)|(?<=\\[nrt]))[A-Za-z]:"
 _DRIVE = re.compile(rf"{_LETTER}\\")
@@ -43,11 +58,7 @@ _DRIVE_PATH = re.compile(rf"{_LETTER}\\(?:[bfnrt][\w$]|[bft]\\\w)")
 _SERVER_PATH = re.compile(r"""(?:^|(?<=[\s"'=(,])|(?<=\\[nrt]))\\\\[\w.$-]+\\(?=[\w$])""")
 # How far back the end of the value before a missing comma is looked for.
 _NEAR = 64
-_HEX = re.compile(r"u[0-9a-fA-F]{4}")
-_PYTHON_HEX = re.compile(r"x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}")
-_ESCAPED_AS_IT_IS = ("\\", '"', "'", "/")
 _IN_NESTED = re.compile(r"""["'{}\[\]]""")
-_STRING_REST = {mark: re.compile(rf"(?:[^{mark}\\]|\\.)*+{mark}", re.DOTALL) for mark in "\"'"}
 _CLOSERS = {"{": "}", "[": "]"}
 _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
@@ -102,8 +113,8 @@ def missing_closers(text: str) -> str:
     while match := _IN_NESTED.search(text, pos):
         pos = match.end()
         mark = match.group()
-        if mark in _STRING_REST:
-            end = _STRING_REST[mark].match(text, pos)
+        if mark in _STRING:
+            end = _STRING[mark].match(text, pos)
             if end is None:
                 return ""
             pos = end.end()
@@ -284,27 +295,13 @@ class _LiteralParser:
         raise ValueError("no value stands here")
 
     def _string(self, quote: str) -> str:
-        parts: list[str] = []
-        escapes: set[_Escape] = set()
-        # Python joins lines behind a backslash; who writes line ends without one may mean it as it stands.
-        continued = False
-        start = inside = self.pos + 1
-        while True:
-            match = self._strings[quote].search(self._text, start)
-            if not match:
-                raise ValueError("a string does not end")
-            parts.append(self._text[start : match.start()])
-            if match.group() != "\\":
-                self.pos = match.end()
-                _check_escapes(escapes, self._text[inside : match.start()])
-                if continued and _BARE_LINE_END.search(self._text, inside, match.start()):
-                    raise ValueError("a backslash at the end of a line can be read in two ways")
-                return _joined(parts)
-            start = match.end()
-            part, start = _escape(self._text, start, python=self._python or quote == "'")
-            continued = continued or not part
-            escapes.add(_kind_of_escape(part))
-            parts.append(part)
+        start = self.pos + 1
+        # Look for the end first: several readers try a text, and one that breaks off may be long.
+        rest = self._strings[quote].match(self._text, start)
+        if rest is None:
+            raise ValueError("a string does not end")
+        self.pos = rest.end()
+        return unescape(self._text[start : self.pos - 1], python=self._python or quote == "'")
 
 
 def _number(word: str) -> Json:
@@ -317,30 +314,41 @@ def _number(word: str) -> Json:
         return finite(word)
 
 
-def _escape(text: str, at: int, *, python: bool = False) -> tuple[str, int]:
-    """The character of the escape behind a backslash, and the place where it ends. What escapes nothing stays as it is:
-    in JSON `\\033` and `\\app` are no escapes, as they are in Python.
+def unescape(inside: str, *, python: bool = False) -> str:
+    """Return the value of a string from the text between its marks; marks without a backslash are kept.
+
+    What escapes nothing stays as it is: in JSON `\\033` and `\\app` are no escapes, as they are in Python. Raises
+    ValueError if the backslashes can be read in two ways.
     """
-    if python:
-        octal = _OCTAL.match(text, at)
-        if octal is not None:
-            return chr(int(octal.group(), 8)), octal.end()
-        return _escaped(text, at, _PYTHON_HEX, _PYTHON_ESCAPES)
-    return _escaped(text, at, _HEX, _ESCAPES)
+    if "\\" not in inside:
+        return _joined(inside)
+    meanings: dict[str, str] = {}
+
+    def decoded(match: re.Match[str]) -> str:
+        written, escape = match.group(0, 1)
+        meaning = meanings.get(escape)
+        if meaning is None:
+            meaning = meanings[escape] = _meaning(escape[1:], python=python)
+        return meaning * (len(written) // len(escape))
+
+    text = (_PYTHON_ESCAPE if python else _ESCAPE).sub(decoded, inside)
+    # Python joins lines after a backslash; who writes line ends without one may mean it as it stands.
+    if "" in meanings.values() and _BARE_LINE_END.search(inside):
+        raise ValueError("a backslash at the end of a line can be read in two ways")
+    _check_escapes({_kind_of_escape(meaning) for meaning in meanings.values()}, inside)
+    return _joined(text)
 
 
-def _escaped(text: str, at: int, hexadecimal: re.Pattern[str], letters: dict[str, str]) -> tuple[str, int]:
-    """The same by what stands for a character: digits behind a letter, and single letters."""
-    match = hexadecimal.match(text, at)
-    if match is not None:
-        return _character(match.group()), match.end()
-    letter = text[at : at + 1]
-    end = at + len(letter)
-    if letter in letters:
-        return letters[letter], end
-    if letter in _ESCAPED_AS_IT_IS:
-        return letter, end
-    return f"\\{letter}", end
+def _meaning(written: str, *, python: bool) -> str:
+    """Return what an escape stands for: a letter, or a number, after the backslash."""
+    letters = _PYTHON_LETTERS if python else _LETTERS
+    if written in letters:
+        return letters[written]
+    if python and _OCTAL.fullmatch(written):
+        return chr(int(written, 8))
+    if len(written) > 1:
+        return _character(written)
+    return f"\\{written}"
 
 
 def _character(escape: str) -> str:
@@ -349,21 +357,6 @@ def _character(escape: str) -> str:
     if code > sys.maxunicode:
         return f"\\{escape}"
     return chr(code)
-
-
-def unescape(inside: str) -> str:
-    """The value of a string of which this stands between its marks; marks without a backslash are its own."""
-    parts: list[str] = []
-    escapes: set[_Escape] = set()
-    start = 0
-    while (at := inside.find("\\", start)) >= 0:
-        parts.append(inside[start:at])
-        part, start = _escape(inside, at + 1)
-        escapes.add(_kind_of_escape(part))
-        parts.append(part)
-    parts.append(inside[start:])
-    _check_escapes(escapes, inside)
-    return _joined(parts)
 
 
 class _Escape(Enum):
@@ -379,7 +372,7 @@ class _Escape(Enum):
 
 def _kind_of_escape(part: str) -> _Escape:
     """The kind of an escape, by what it stands for."""
-    if part in _ESCAPED_AS_IT_IS:
+    if part in _SURE:
         return _Escape.SURE
     if part.startswith("\\"):
         return _Escape.NOTHING
@@ -404,6 +397,8 @@ def has_doubtful_path(written: str) -> bool:
     return bool(_DRIVE_PATH.search(written) or _SERVER_PATH.search(written))
 
 
-def _joined(parts: list[str]) -> str:
-    text = "".join(parts)
-    return _SURROGATES.sub(lambda pair: pair.group().encode("utf-16", "surrogatepass").decode("utf-16"), text)
+def _joined(text: str) -> str:
+    """Return the text with surrogate pairs, which escapes leave, as the characters that they encode."""
+    if not _SURROGATES.search(text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -21,8 +21,9 @@ from proxy.tools.validator import violations
 # The readers that read all of a text: nothing is left out, and nothing supplied.
 _READS_ALL = frozenset(("literals", "bare_keys", "lost_commas", "comments", "smart_quotes", "inner_quotes"))
 _MAX_READINGS = 6
-# Strings that end where a value or a key may end; what marks are left are those of strings that go on.
-_STRINGS = re.compile(r"""\"(?:[^"\\]|\\.)*+\"(?=\s*+(?:[,:}\]]|\Z))""", re.DOTALL)
+# Strings that end where a value or a key may end; the marks that are left are those of strings that go on. A string
+# that never ends is a group: it stays, in one match.
+_STRINGS = re.compile(r"""\"(?:[^"\\]|\\.)*+\"(?=\s*+(?:[,:}\]]|\Z))|(\"(?:[^"\\]|\\.)*+\\?\Z)""", re.DOTALL)
 # The end of one parameter and the beginning of the next, written into the first one's string.
 _END = "</parameter>"
 _RESIDUE = re.compile(r"</parameter>\s*<parameter=([^<>]{1,128})>\s*\Z")
@@ -71,7 +72,7 @@ def _read(text: str, tool: Tool) -> Json:
         for reading in islice(read_arguments(text, lists=lists, schema=tool.compiled), _MAX_READINGS):
             if _is_as_written(reading, tool):
                 return reading.values
-        kind = StringGoesOn if '"' in _STRINGS.sub("", text) else Unreadable
+        kind = StringGoesOn if '"' in _STRINGS.sub(r"\1", text) else Unreadable
         raise kind(f"the arguments cannot be read: {error}") from None
 
 

@@ -16,8 +16,8 @@ from proxy.codec.json_text import JsonObject, finite, is_deep, load_json
 from proxy.errors import BadRequest, BodyTooLarge, ProxyError, Unavailable
 from proxy.limits import MAX_DEPTH
 
-# Strings are passed over whole; what is left is looked at. Only for bodies that are refused anyway.
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]]|NaN|-?Infinity', re.DOTALL)
+# Strings are skipped whole, also one that never ends. Only for bodies that are refused anyway.
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]|NaN|-?Infinity', re.DOTALL)
 _LENGTH = re.compile("[0-9]+")
 # The codings of a body that is not compressed.
 _PLAIN = frozenset(("", "identity"))

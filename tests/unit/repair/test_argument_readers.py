@@ -309,6 +309,8 @@ HOSTILE = {
     "three marks": '{"a": """' + '""' * 100_000 + '"}',
     "encoded again and again": json.dumps(json.dumps(json.dumps(json.dumps('{"a": 1}')))),
     "2 MB": '{"a": "' + "x\n" * 1_000_000 + '"}</tool_call>',
+    "escaped marks that end within an escape": '"\\' * 150_001,
+    "the same in Python's marks": "'\\" * 150_001,
     "a number": '{"a": ' + "1" * 1_000_000 + "}",
 }
 

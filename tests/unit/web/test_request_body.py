@@ -26,6 +26,13 @@ def chunked(body: bytes) -> dict[str, Any]:
     return environ(body, **{"wsgi.input_terminated": True, "HTTP_TRANSFER_ENCODING": "chunked"})
 
 
+def test_a_body_that_is_refused_is_searched_once() -> None:
+    """C7: after a number that no reader takes, a string that never ends."""
+    raw = b"[" + b"1" * 5000 + b', "' + b'\\"' * 500_000
+    with over_soon(), pytest.raises(BadRequest):
+        parse_body(raw)
+
+
 @pytest.mark.parametrize("size", [0, 1, LIMIT])
 def test_a_body_is_read_whole_framed_either_way(size: int) -> None:
     body = b"x" * size

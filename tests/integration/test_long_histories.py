@@ -1,0 +1,118 @@
+"""Long texts in a history: whatever they hold, reading them takes time by their length (contract C7)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from tests.conftest import Inside
+from tests.support.dialects import DIALECTS
+from tests.support.scripted import Upstream, answer, completion
+
+pytestmark = pytest.mark.once
+
+# 1 MB takes a fifth of a second of a processor that has nothing else to do.
+SIZE = 1_000_000
+SECONDS = 2.0
+UNITS = {
+    "backslashes": "\\",
+    "pairs": "\\\\",
+    "letters": "\\n",
+    "no escapes": "\\[",
+    "half escapes": "\\u",
+    "surrogates": "\\ud83d",
+    "marks": '"',
+    "escaped marks": '"\\',
+    "Python's marks": "'\\",
+    "objects": '{"a":',
+    "brackets": "[",
+    "comments": "/*",
+    "tags": "<tool_call>",
+    "reasoning": "<think>",
+}
+ARGUMENTS: dict[str, Callable[[str], str]] = {
+    "alone": str,
+    "in JSON": lambda text: json.dumps({"path": "a", "content": text}),
+    "in a string": lambda text: f'{{"path": "a", "content": "{text}"}}',
+    "in a string that breaks off": lambda text: f'{{"path": "a", "content": "{text}',
+    "in Python": lambda text: f"{{'path': 'a', 'content': '{text}'}}",
+    "after an object": lambda text: f'{{"path": "a", "content": "b"}}{text}',
+}
+
+
+def chat(text: str, arguments: str = "{}", result: str = "done") -> dict[str, Any]:
+    """A chat history with these words of the model, a call and its result."""
+    call = {"id": "call_1", "type": "function", "function": {"name": "write_file", "arguments": arguments}}
+    messages = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": text, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": result},
+    ]
+    return DIALECTS["chat"].ask(streamed=False, tools=True, messages=messages)
+
+
+def messages(text: str, arguments: str = "{}", result: str = "done") -> dict[str, Any]:
+    """The same in Messages; arguments are an object there."""
+    call = {"type": "tool_use", "id": "toolu_1", "name": "write_file", "input": {"path": "a", "content": arguments}}
+    turns = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": [{"type": "text", "text": text}, call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": result}]},
+    ]
+    return DIALECTS["messages"].ask(streamed=False, tools=True, messages=turns)
+
+
+def responses(text: str, arguments: str = "{}", result: str = "done") -> dict[str, Any]:
+    """The same in Responses."""
+    items = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": text},
+        {"type": "function_call", "call_id": "call_1", "name": "write_file", "arguments": arguments},
+        {"type": "function_call_output", "call_id": "call_1", "output": result},
+    ]
+    return DIALECTS["responses"].ask(streamed=False, tools=True, input=items)
+
+
+HISTORIES = {"chat": chat, "messages": messages, "responses": responses}
+
+
+@pytest.fixture(scope="module", name="proxied")
+def _proxied() -> Iterator[tuple[FlaskClient, Upstream]]:
+    with Upstream() as server:
+        yield Inside()(server.url), server
+
+
+def seconds(proxied: tuple[FlaskClient, Upstream], dialect: str, body: dict[str, Any]) -> float:
+    """The processor time of this thread for a request, whose reply is a call, so that the history is looked through."""
+    client, server = proxied
+    said = '<tool_call>\n{"name": "write_file", "arguments": {"path": "b", "content": "c"}}\n</tool_call>'
+    server.paths = {"/v1/chat/completions": [answer(completion(said))]}
+    data = json.dumps(body).encode()
+    began = time.thread_time()
+    response = client.post(DIALECTS[dialect].path, data=data, content_type="application/json")
+    taken = time.thread_time() - began
+    assert response.status_code in (200, 400), response.data[:300]
+    return taken
+
+
+@pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
+@pytest.mark.parametrize("dialect", HISTORIES)
+def test_words_and_results_of_a_megabyte(proxied: tuple[FlaskClient, Upstream], dialect: str, unit: str) -> None:
+    text = unit * (SIZE // len(unit))
+    assert seconds(proxied, dialect, HISTORIES[dialect](text)) < SECONDS
+    assert seconds(proxied, dialect, HISTORIES[dialect]("So.", result=text)) < SECONDS
+
+
+@pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
+@pytest.mark.parametrize("form", ARGUMENTS.values(), ids=ARGUMENTS)
+@pytest.mark.parametrize("dialect", HISTORIES)
+def test_arguments_of_a_megabyte(
+    proxied: tuple[FlaskClient, Upstream], dialect: str, form: Callable[[str], str], unit: str
+) -> None:
+    arguments = form(unit * (SIZE // len(unit)))
+    assert seconds(proxied, dialect, HISTORIES[dialect]("So.", arguments)) < SECONDS
