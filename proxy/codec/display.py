@@ -1,11 +1,13 @@
 """Texts as people are shown them: short, and on one line.
 
-Others are shown in ways of their own: a client's words in an error of a dialect (`dialects/validation.py`: ASCII), the
+Other modules have ways of their own: a client's words in an error of a dialect (`dialects/validation.py`: ASCII), the
 fields of the access log (`web/access_log.py`: words or JSON), values in the audit (`worker/audit_log.py`: with their
-length where they are cut), lines of the log (`worker/logging_setup.py`: escaped, and without keys).
+length where they are cut), lines of the log (`worker/logging_setup.py`: without keys).
 """
 
 from __future__ import annotations
+
+import json
 
 
 def cut(text: str, most: int) -> str:
@@ -18,3 +20,13 @@ def printable(text: str, mark: str) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else mark for letter in text)
+
+
+def escaped(text: str) -> str:
+    """Return the text with each character that a terminal would act on, or not show, as JSON escapes it: `\\u202e`.
+
+    JSON stays the same JSON: such characters are in its strings only.
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)

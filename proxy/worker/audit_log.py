@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from proxy.audit_record import Repair
+from proxy.codec.display import escaped
 from proxy.codec.json_text import dump_json
 
 log = logging.getLogger("proxy")
@@ -52,8 +53,9 @@ class Audited:
 
 
 def lines(audited: Audited, when: float, clean: Callable[[str], str] = str) -> bytes:
-    """The records of one reply, each on a line of its own, at the time `when` (seconds since 1970); `clean` takes the
-    secrets out of a text.
+    """Return the records of one reply, one line each, at the time `when` (seconds since 1970).
+
+    `clean` takes the secrets out of a text. What a terminal would act on is escaped: people read the file with `tail`.
     """
 
     def shown(text: str) -> str:
@@ -68,20 +70,18 @@ def lines(audited: Audited, when: float, clean: Callable[[str], str] = str) -> b
         "client": audited.client,
         "observed": audited.observed,
     }
-    return b"".join(
-        dump_json(
-            {
-                **top,
-                "tool": shown(repair.tool),
-                "fix": repair.id,
-                "before": shown(repair.before),
-                "after": shown(repair.after),
-                "why": shown(repair.why),
-            }
-        )
-        + b"\n"
+    records = (
+        {
+            **top,
+            "tool": shown(repair.tool),
+            "fix": repair.id,
+            "before": shown(repair.before),
+            "after": shown(repair.after),
+            "why": shown(repair.why),
+        }
         for repair in islice(audited.repairs, MAX_RECORDS)
     )
+    return b"".join(escaped(dump_json(record).decode()).encode() + b"\n" for record in records)
 
 
 def _bounded(text: str, length: int) -> str:

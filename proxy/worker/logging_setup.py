@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TextIO
 
+from proxy.codec.display import escaped
 from proxy.codec.masking import Mask, mask_of
 from proxy.codec.redaction import redact
 from proxy.config.load import environment
@@ -185,10 +186,8 @@ def _traceback(record: logging.LogRecord) -> str:
 
 
 def plain(text: str) -> str:
-    """The text on one line, without what looks like a key; what cannot be printed is escaped."""
-    if not text.isprintable():
-        text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
-    return _redacted(text)
+    """Return the text on one line, without what looks like a key; what cannot be printed is escaped."""
+    return _redacted(escaped(text))
 
 
 def redact_gunicorn(record: logging.LogRecord) -> bool:

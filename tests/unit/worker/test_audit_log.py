@@ -70,6 +70,17 @@ def test_each_repair_has_a_line_whatever_is_in_it() -> None:
     assert [records[1][key] for key in ("model", "tool", "before", "after", "why")] == [odd] * 5
 
 
+def test_what_a_terminal_would_act_on_is_escaped() -> None:
+    odd = "a\u009b31mb\u202ec\u2028d\x7fe\u200bf\u2066g\U000e0041h\x1b[2J"
+    rule = Repair(f"rule:{odd}", odd, odd, odd, odd)
+    data = lines(Audited("r1", odd, odd, (rule,)), 0)
+    assert data.count(b"\n") == 1
+    assert data.decode().rstrip("\n").isprintable()
+    (record,) = parsed(data)
+    assert [record[key] for key in ("model", "client", "tool", "before", "after", "why")] == [odd] * 6
+    assert record["fix"] == f"rule:{odd}"
+
+
 def test_values_and_records_are_bounded_and_a_value_that_was_cut_says_so() -> None:
     whole, long = "x" * MAX_VALUE, "y" * (MAX_VALUE + 1)
     records = parsed(lines(Audited("r1", "m", "", (Repair("f", whole, long, ""),) * (MAX_RECORDS + 5)), 0))
