@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Bytes of an agent's configuration file that can be merged.
+# Bytes of an agent's configuration file that can be merged: each key is searched in all of it.
 MAX_AGENT_FILE = 4 * 1024 * 1024
 # Bytes of a request's body.
 MAX_BODY = 32 * 1024 * 1024

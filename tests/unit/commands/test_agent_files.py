@@ -135,6 +135,20 @@ def test_folders_in_which_the_agent_has_put_something_stay(home: Path) -> None:
     assert not (home / ".local").exists()
 
 
+def test_a_file_over_4_mb_is_refused_in_one_sentence(home: Path) -> None:
+    """To merge one of 20 MB took half a minute."""
+    file = made(home)
+    path = Path(file.path)
+    path.parent.mkdir()
+    path.write_text('{"a": [' + "1, " * 1_400_000 + "1]}")
+    before = tree(home)
+    error = failed(lambda: files(home).write([file, made(home, "second.json")]))
+    assert "larger than 4 MB" in str(error) and file.path in str(error)
+    assert tree(home) == before
+    path.write_text('{"a": "' + "x" * 4_100_000 + '"}')
+    assert files(home).write([file])
+
+
 def test_nothing_is_written_unless_all_can_be_merged(home: Path) -> None:
     (home / "bad.json").write_text("{'a': 1}")
     before = tree(home)
