@@ -21,6 +21,7 @@ exceptions to one of these, once.
     |   |   `-- UnreadableReply    502  a part of its reply is not what the API says
     |   `-- UpstreamRefused        its own status: it answered with an error
     |-- Unavailable                503  the proxy has no room, or is about to end; asking again helps
+    |-- Loop                       508  the proxy has asked itself
     |-- ClientGone                 499  nobody is left to tell
     |-- NotKept                    500  the file of the kept responses cannot be used
     |-- RulesError                 the rules file or a setting is not usable
@@ -200,6 +201,16 @@ class Unavailable(ProxyError):
     status = 503
     kind = "overloaded_error"
     retry_after = "2"
+
+
+class Loop(ProxyError):
+    """The request has passed through this proxy before: its upstream is the proxy itself, or leads back to it."""
+
+    status = 508
+    kind = "loop_detected"
+
+    def __init__(self) -> None:
+        super().__init__("the upstream of this proxy is this proxy")
 
 
 class ClientGone(ProxyError):

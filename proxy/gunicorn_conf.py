@@ -12,6 +12,7 @@ import gc
 import importlib.util
 import os
 import resource
+import secrets
 import selectors
 import signal
 import socket
@@ -154,9 +155,15 @@ DRAIN_VARIABLE = "TOOL_PROXY_DRAIN"
 STOP_VARIABLE = "TOOL_PROXY_STOP"
 
 
+# The pseudonym of the master and its workers in `Via`, by which they refuse their own requests. A master that another
+# one started (SIGUSR2) keeps it: both serve the same socket for a while.
+VIA_VARIABLE = "TOOL_PROXY_VIA"
+
+
 def on_starting(server: Any) -> None:
-    """Make the workers' memory, and take as many descriptors as are allowed (each stream needs two)."""
+    """Make the workers' memory and pseudonym, and take as many descriptors as are allowed (each stream needs two)."""
     _memory.descriptor(os.environ)
+    os.environ.setdefault(VIA_VARIABLE, secrets.token_hex(8))
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

@@ -22,9 +22,11 @@ from proxy.commands.banner import keyless_entries, keys_there, show
 from proxy.commands.describe_rules import summary
 from proxy.commands.exit_status import Status
 from proxy.commands.parsers import NAME, settings_parser
+from proxy.commands.surroundings import is_activated, refuse_own_address
 from proxy.config.api_keys import Keys
 from proxy.config.load import (
     RULES_VARIABLE,
+    VIA_VARIABLE,
     bind,
     check_files,
     environment,
@@ -84,6 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if flags.pop("migrate", ""):
             return _migrate(command, flags, env)
         settings, rules = load(flags, env)
+        refuse_own_address(settings, (settings.upstream, *rules.urls), env)
         handed_on = _handed_on(settings, rules, flags, env)
         return _check(settings, rules) if command == "check" else _serve(settings, rules, handed_on, cwd)
     except RulesError as error:
@@ -176,7 +179,7 @@ def _check(settings: Settings, rules: Rules) -> int:
 
 
 def _serve(settings: Settings, rules: Rules, env: Mapping[str, str], cwd: Path) -> NoReturn:
-    if not _is_activated(env):
+    if not is_activated(env):
         _check_port(settings)
     keys = _check_surroundings(settings, rules)
     show(settings, rules, keys_there(keys))
@@ -209,9 +212,10 @@ def _gunicorn(settings: Settings, folder: str) -> list[str]:
 def _handed_on(settings: Settings, rules: Rules, flags: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
     """The environment from which this release's workers and those of later reloads read the same settings.
 
-    What gunicorn itself was told stays as it is until a restart, whatever the rules file says then.
+    What gunicorn itself was told stays as it is until a restart, whatever the rules file says then. The pseudonym of
+    another proxy, of which this one may be a descendant, is dropped.
     """
-    handed = {name: value for name, value in env.items() if name != "GUNICORN_CMD_ARGS"}
+    handed = {name: value for name, value in env.items() if name not in ("GUNICORN_CMD_ARGS", VIA_VARIABLE)}
     values = {**flags, **{name: str(getattr(settings, name)) for name in _GUNICORNS}}
     handed.update({spec.variables[0]: values[spec.name] for spec in SPECS if spec.name in values})
     if os.path.isabs(rules.source):
@@ -229,11 +233,6 @@ def _package_folder(spelled: str) -> str:
         return spelled if os.path.samefile(folder, spelled) else folder
     except OSError:
         return folder
-
-
-def _is_activated(env: Mapping[str, str]) -> bool:
-    """True if systemd handed this process its sockets (sd_listen_fds(3)); exec keeps the process id."""
-    return env.get("LISTEN_PID") == str(os.getpid()) and env.get("LISTEN_FDS", "0") != "0"
 
 
 def _check_port(settings: Settings) -> None:

@@ -32,6 +32,8 @@ DRAIN_VARIABLE = f"{PREFIX}DRAIN"
 STOP_VARIABLE = f"{PREFIX}STOP"
 # Set by gunicorn's master for its workers: the memory that they share.
 MEMORY_VARIABLE = f"{PREFIX}MEMORY"
+# Set by gunicorn's master for its workers: the pseudonym by which they know a request of their own (`Via`).
+VIA_VARIABLE = f"{PREFIX}VIA"
 # The key for the model server. It is no setting: a flag shows in the list of processes, a rules file is handed around.
 KEY_VARIABLE = f"{PREFIX}UPSTREAM_KEY"
 # Where systemd puts a unit's credentials.
@@ -328,7 +330,7 @@ def _checked_file(rules: Rules) -> dict[str, Setting]:
 
 
 def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
-    inner = {MEMORY_VARIABLE, DRAIN_VARIABLE, STOP_VARIABLE}
+    inner = {MEMORY_VARIABLE, DRAIN_VARIABLE, STOP_VARIABLE, VIA_VARIABLE}
     known_variables = {RULES_VARIABLE, KEY_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
     for name in env:
         if name.startswith(PREFIX) and name not in known_variables:

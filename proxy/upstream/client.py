@@ -184,8 +184,9 @@ class UpstreamCall:
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """The model server: base URL without `/v1`, time limits in seconds, a CA file for https or an empty string, and how
-    many bytes the head of an answer may have.
+    """The model server: base URL without `/v1`, time limits in seconds, a CA file for https or an empty string, and the
+    maximum size of a response head in bytes. `via` is the proxy's pseudonym in the `Via` header; without one no entry
+    is added.
     """
 
     url: str
@@ -193,6 +194,7 @@ class ServerOptions:
     send_timeout: float = 60.0
     ca_file: str = ""
     max_header: int = MAX_HEAD
+    via: str = ""
 
 
 class ModelServer:
@@ -211,6 +213,9 @@ class ModelServer:
         made (nothing was sent), UpstreamTimeout or UpstreamBroken otherwise.
         """
         waiting = waiting._replace(seconds=min(waiting.seconds, self.target.connect_timeout))
+        if self.target.via:
+            entries = filter(None, (headers.get("Via"), f"1.1 {self.target.via}"))
+            headers = {**headers, "Via": ", ".join(entries)}
         try:
             connection = self._connections.request(method, path, headers, body, waiting)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:

@@ -10,7 +10,7 @@ from typing import Any
 
 from proxy.activity.activity import Activity
 from proxy.config.api_keys import ClientKey, TooMany, named_model
-from proxy.errors import BadRequest
+from proxy.errors import BadRequest, Loop
 from proxy.web.admin_access import check_admin, check_page
 from proxy.web.headers import credential, key_bytes
 from proxy.web.page_sessions import has_session
@@ -34,6 +34,13 @@ def check_target(environ: Mapping[str, Any]) -> None:
     if target == "*" and environ.get("REQUEST_METHOD") == "OPTIONS":
         return
     raise BadRequest("the target of the request must be a path; this is no proxy for other servers")
+
+
+def check_loop(environ: Mapping[str, Any], pseudonym: str) -> None:
+    """Raise Loop for a request with this proxy's own entry in `Via` (RFC 9110, 7.6.3): `1.1 PSEUDONYM`."""
+    entries = str(environ.get("HTTP_VIA", "")).split(",")
+    if pseudonym and any(pseudonym in entry.split()[1:2] for entry in entries):
+        raise Loop
 
 
 def authenticate(

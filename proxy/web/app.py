@@ -27,7 +27,7 @@ from proxy.errors import ClientGone, InternalError, MethodNotAllowed, NotFound, 
 from proxy.web import before_request as steps
 from proxy.web import completions as views
 from proxy.web import messages_views, responses_views, routes
-from proxy.web.access import check_target
+from proxy.web.access import check_loop, check_target
 from proxy.web.access_log import log_request, measure
 from proxy.web.activity_record import end_activity
 from proxy.web.context import ClientRequest, RequestContext, current_request, json_response, request_context
@@ -194,6 +194,7 @@ def _before_request(worker: WorkerState, page: LivePage | None) -> Response | No
     context.route = route = target.route
     if route is None:
         return None  # Flask raises it next
+    check_loop(environ, context.snapshot.via)
     try:
         identity = steps.authenticate(route, environ, context)
     except Unauthorized as error:

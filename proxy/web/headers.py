@@ -30,7 +30,7 @@ _LONG = 16
 # More than a client has any use for.
 _MAX_SECRETS = 16
 # What the same request will be told again: the SDKs read it from a header.
-_PERMANENT = frozenset((400, 401, 403, 404, 405, 413, 415, 422))
+_PERMANENT = frozenset((400, 401, 403, 404, 405, 413, 415, 422, 508))
 
 
 def upstream_headers(

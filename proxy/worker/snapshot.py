@@ -68,7 +68,8 @@ class Snapshot:
     """The settings, rules and keys of one generation. What is learnt under them is forgotten with them.
 
     `servers` are the model servers by their URLs: that of the settings first, then those that the rules name. Questions
-    about a server (`cards`, `server_kind`) ask it at most once in a while; they choose nothing.
+    about a server (`cards`, `server_kind`) ask it at most once in a while; they choose nothing. `via` is the proxy's
+    pseudonym in the `Via` header, which all of its workers share.
     """
 
     settings: Settings
@@ -76,6 +77,7 @@ class Snapshot:
     servers: Mapping[str, ModelServer]
     audit: AuditFile | None = None
     keys: Keys = field(default_factory=Keys)
+    via: str = ""
     _ready: _Known = field(default_factory=_Known)
     _asking: threading.Lock = field(default_factory=threading.Lock)
     _served: dict[str, _Served] = field(default_factory=dict)
@@ -219,16 +221,21 @@ def is_ready(server: ModelServer) -> bool:
     return status < 500
 
 
-def make_snapshot(settings: Settings, rules: Rules, keys: Keys | None = None) -> Snapshot:
+def make_snapshot(settings: Settings, rules: Rules, keys: Keys | None = None, via: str = "") -> Snapshot:
     """A new generation; nothing is asked of the model servers yet."""
     audit = AuditFile(settings.audit_file, settings.audit_max) if settings.audit_file else None
-    return Snapshot(settings, rules, _servers(settings, rules.urls), audit, keys or Keys())
+    return Snapshot(settings, rules, _servers(settings, rules.urls, via), audit, keys or Keys(), via)
 
 
-def _servers(settings: Settings, others: Iterable[str]) -> dict[str, ModelServer]:
+def _servers(settings: Settings, others: Iterable[str], via: str) -> dict[str, ModelServer]:
     """The model server of the settings and those of the rules, by their URLs."""
     options = ServerOptions(
-        settings.upstream, settings.connect_timeout, settings.send_timeout, settings.upstream_ca, settings.max_header
+        settings.upstream,
+        settings.connect_timeout,
+        settings.send_timeout,
+        settings.upstream_ca,
+        settings.max_header,
+        via,
     )
     urls = dict.fromkeys((settings.upstream, *others))
     return {url: ModelServer(replace(options, url=url)) for url in urls}

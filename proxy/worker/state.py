@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import threading
 import time
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from proxy.config.load import (
     DRAIN_VARIABLE,
     MEMORY_VARIABLE,
     STOP_VARIABLE,
+    VIA_VARIABLE,
     RulesText,
     check_files,
     environment,
@@ -128,7 +130,7 @@ class WorkerState:
             log.error("this worker keeps its rules: %s", error.message)
         else:
             adjust_logging(verbose=settings.verbose, json_lines=settings.log_format == "json")
-            self.snapshot = make_snapshot(settings, rules, keys)
+            self.snapshot = make_snapshot(settings, rules, keys, self.snapshot.via)
             announce(self.snapshot)
             log.info("rules in force: %s (sha256 %s)", rules.source, rules.sha256[:12])
         self.generation = last.generation
@@ -177,7 +179,9 @@ def start_worker() -> WorkerState:
     # The text before what is made of it: what is published meanwhile is taken at the first request.
     last = memory.published()
     settings, rules = load(text=RulesText(last.text, last.source))
-    snapshot = make_snapshot(settings, rules, keys_from_bytes(last.keys).read())
+    # Without gunicorn's master each worker has a pseudonym of its own.
+    via = environment().get(VIA_VARIABLE) or secrets.token_hex(8)
+    snapshot = make_snapshot(settings, rules, keys_from_bytes(last.keys).read(), via)
     return WorkerState(
         snapshot,
         memory,

@@ -234,11 +234,11 @@ def test_a_port_in_use_is_told_before_gunicorn_starts(folder: Path) -> None:
 
 
 def test_check_does_not_mind_a_port_in_use(folder: Path) -> None:
-    with listening() as port:
-        done = command("check", "--port", str(port), "--upstream", f"http://127.0.0.1:{port}/v1", cwd=folder)
+    with listening() as port, listening() as upstream:
+        done = command("check", "--port", str(port), "--upstream", f"http://127.0.0.1:{upstream}/v1", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(
-        f"ok: vllm-tool-proxy 1.0, upstream http://127.0.0.1:{port}, listening on 127.0.0.1:{port}, rules built-in"
+        f"ok: vllm-tool-proxy 1.0, upstream http://127.0.0.1:{upstream}, listening on 127.0.0.1:{port}, rules built-in"
     )
     assert '\ntools grep: if output_mode is none of "content", "files_with_matches", "count", set it to' in done.stdout
     assert done.stdout.endswith("\nclients codex: as the model\n")

@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import time
@@ -365,8 +366,9 @@ def test_only_listed_headers_go_up_and_the_host_is_the_model_servers(shared: Two
     seen = shared.upstream.wait()
     assert {name.lower() for name in seen.headers} == {
         *("host", "user-agent", "x-request-id", "content-type", "content-length", "accept-encoding", "authorization"),
-        *("anthropic-version", "openai-organization", "x-conversation-key"),
+        *("anthropic-version", "openai-organization", "x-conversation-key", "via"),
     }
+    assert re.fullmatch(r"1\.1 x, 1\.1 [0-9a-f]{16}", str(seen.headers["Via"]))
     assert seen.headers["Host"] == f"127.0.0.1:{shared.upstream.port}"
     assert seen.headers["Authorization"] == f"Bearer {UP}"
 

@@ -36,6 +36,7 @@ ERROR_TYPES: Mapping[int, str] = {
     500: "api_error",
     502: "api_error",
     504: "timeout_error",
+    508: "api_error",
     529: "overloaded_error",
 }
 STOP_REASONS = frozenset(get_args(api.StopReason))

@@ -36,7 +36,7 @@ _KINDS = {
 }
 # The statuses that this API has, and those of a front before it; a server that has no room says so by 503, this API by
 # 529. What is neither is a bad request, or a server that failed.
-_STATUSES = frozenset((*_KINDS, 405, 408, 500, 502))
+_STATUSES = frozenset((*_KINDS, 405, 408, 500, 502, 508))
 _NO_ROOM, _OVERLOADED = 503, 529
 
 

@@ -1,0 +1,200 @@
+"""A proxy never talks to itself: not at its start, and not by way of others (RFC 9110, 7.6.3)."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.commands import main as cli
+from tests.conftest import Inside, Proxy, Start, start
+from tests.integration.test_reload import parent
+from tests.real.processes import free_port
+from tests.support.bare import make_bare
+from tests.support.dialects import DIALECTS, Dialect
+from tests.support.model_server import Behaviour, ModelServer
+from tests.support.scripted import PATIENCE, Upstream, answer, completion
+
+pytestmark = pytest.mark.once
+
+SENTENCE = "the upstream of this proxy is this proxy"
+PSEUDONYM = re.compile(r"1\.1 [0-9a-f]{16}")
+
+
+def asked(
+    proxy: Proxy, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+) -> tuple[int, http.client.HTTPMessage, bytes]:
+    """Status, headers and body of an answer."""
+    with closing(http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=PATIENCE)) as client:
+        client.request(method, path, None if body is None else json.dumps(body), dict(headers or {}))
+        response = client.getresponse()
+        return response.status, response.headers, response.read()
+
+
+def served(proxy: Proxy) -> int:
+    """The requests that the log tells of, /health aside."""
+    lines = proxy.log.read_text().splitlines()
+    return sum(" status=" in line and "path=/health" not in line for line in lines)
+
+
+@pytest.fixture(scope="module", name="looped")
+def _looped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """A proxy with two workers whose rules name itself as its upstream since they were read again."""
+    folder = tmp_path_factory.mktemp("looped")
+    rules = folder / "rules.yaml"
+    rules.write_text("settings: {upstream: 'http://127.0.0.1:1'}\n")
+    with ExitStack() as stack:
+        proxy = start("", "--rules", str(rules), "--workers", "2", folder=folder, stack=stack)
+        rules.write_text(f"settings: {{upstream: '{proxy.url}', pass_through: [/v1/other]}}\n")
+        assert asked(proxy, "POST", "/_reload")[0] == 200
+        yield proxy
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+def test_a_request_of_its_own_is_refused_at_once(looped: Proxy, dialect: Dialect, streamed: bool) -> None:
+    before = served(looped)
+    status, headers, body = asked(looped, "POST", dialect.path, dialect.ask(streamed=streamed, tools=True))
+    assert status == 508
+    assert dialect.error(body, status).words == SENTENCE
+    assert headers["X-Should-Retry"] == "false"
+    deadline = time.monotonic() + PATIENCE
+    while served(looped) < before + 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    # The client's, its own, and for some dialects a question for the models before: whichever worker gets them.
+    assert served(looped) - before <= 4
+    assert SENTENCE in looped.log.read_text()
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/tiny", "/v1/other", "/for/openclaw/v1/models"])
+def test_what_passes_is_refused_too(looped: Proxy, path: str) -> None:
+    status, _, body = asked(looped, "GET", path)
+    assert (status, json.loads(body)["error"]["message"]) == (508, SENTENCE)
+
+
+def test_it_is_counted_and_its_upstream_is_not_ready(looped: Proxy) -> None:
+    assert asked(looped, "POST", "/v1/chat/completions", DIALECTS["chat"].ask(streamed=False, tools=False))[0] == 508
+    assert re.search(r'requests_total\{.*status="508".*\} [1-9]', asked(looped, "GET", "/metrics")[2].decode())
+    assert asked(looped, "GET", "/_ready")[0] == 503
+
+
+def test_two_proxies_that_point_at_each_other_are_told(proxy: Start, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("settings: {upstream: 'http://127.0.0.1:1'}\n")
+    one = proxy("", "--rules", str(rules))
+    other = proxy(one.url)
+    rules.write_text(f"settings: {{upstream: '{other.url}'}}\n")
+    assert asked(one, "POST", "/_reload")[0] == 200
+    for each in (one, other):
+        for dialect in DIALECTS.values():
+            status, _, body = asked(each, "POST", dialect.path, dialect.ask(streamed=True, tools=True))
+            assert (status, dialect.error(body, status).words) == (508, SENTENCE)
+
+
+def test_a_chain_of_two_proxies_works_and_keeps_the_entries_of_all(proxy: Start) -> None:
+    with Upstream([answer(completion("Hi"))]) as server:
+        behind = proxy(server.url)
+        before = proxy(behind.url)
+        body = DIALECTS["chat"].ask(streamed=False, tools=False)
+        assert asked(before, "POST", "/v1/chat/completions", body, {"Via": "1.0 fred (a, b), 1.1 p.example"})[0] == 200
+        via = str(server.seen[0].headers["Via"])
+    assert via.startswith("1.0 fred (a, b), 1.1 p.example, ")
+    ours = via.split(", ")[-2:]
+    assert all(PSEUDONYM.fullmatch(entry) for entry in ours) and len({*ours}) == 2
+    assert socket.gethostname() not in ours
+
+
+def test_all_that_is_sent_to_the_model_server_has_the_same_entry_also_after_a_reload(proxy: Start) -> None:
+    with ModelServer(Behaviour()) as server:
+        one = proxy(server.url, "--workers", "2")
+        master = parent(one.health()["worker"])
+        for _ in range(2):
+            old = one.health()["worker"]
+            for dialect in DIALECTS.values():
+                body = dialect.ask(streamed=False, tools=True) | {"model": server.behaviour.name}
+                assert asked(one, "POST", dialect.path, body)[0] == 200
+            asked(one, "POST", "/v1/messages/count_tokens", DIALECTS["messages"].ask(streamed=False, tools=False))
+            for path in ("/v1/models", "/_ready", "/metrics"):
+                asked(one, "GET", path)
+            asked(one, "GET", "/v1/models", headers={"Anthropic-Version": "2023-06-01"})
+            os.kill(master, signal.SIGHUP)
+            deadline = time.monotonic() + PATIENCE
+            with contextlib.suppress(OSError):
+                while one.health()["worker"] == old and time.monotonic() < deadline:
+                    time.sleep(0.05)
+        entries = {headers.get("Via") for headers in server.headers}
+        paths = {path for path, _ in server.asked}
+    assert {"/v1/models", "/v1/chat/completions", "/health"} <= paths
+    (entry,) = entries
+    assert entry is not None and PSEUDONYM.fullmatch(entry)
+
+
+def test_another_ones_entry_is_no_loop(inside: Inside) -> None:
+    with Upstream([answer({"data": []})]) as server:
+        response = inside(server.url).get("/v1/models", headers={"Via": "1.1 0123456789abcdef"})
+    assert response.status_code == 200
+
+
+def own_name() -> str:
+    """The machine's name if it has an address, else one that has."""
+    with contextlib.suppress(OSError):
+        socket.getaddrinfo(socket.gethostname(), 80, socket.AF_INET)
+        return socket.gethostname()
+    return "localhost"
+
+
+@pytest.mark.parametrize(
+    ("host", "upstream"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:PORT"),
+        ("127.0.0.1", "http://localhost:PORT/v1"),
+        ("127.0.0.1", "http://0.0.0.0:PORT"),
+        ("127.0.0.1", "http://[::ffff:127.0.0.1]:PORT"),
+        ("localhost", "https://127.0.0.1:PORT"),
+        ("0.0.0.0", "http://127.0.0.3:PORT"),
+        ("0.0.0.0", f"http://{own_name()}:PORT"),
+        ("::", "http://127.0.0.1:PORT"),
+    ],
+)
+def test_a_start_with_its_own_address_as_upstream_is_refused(
+    host: str, upstream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_bare(tmp_path, monkeypatch)
+    monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("it would have started"))
+    port = str(free_port())
+    url = upstream.replace("PORT", port)
+    rules = tmp_path / "own.yaml"
+    rules.write_text(f"models:\n  - match: 'a*'\n    url: {url}\n")
+    for command in ("serve", "check"):
+        for words in (["--upstream", url], ["--rules", str(rules)]):
+            assert cli.main([command, "--host", host, "--port", port, *words]) == 2
+            (line,) = capsys.readouterr().err.splitlines()
+            assert "error: upstream http" in line and port in line
+
+
+@pytest.mark.parametrize(
+    ("host", "upstream"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:1"),
+        ("127.0.0.1", "http://127.0.0.2:PORT"),
+        ("127.0.0.1", "http://nowhere.invalid:PORT"),
+        ("0.0.0.0", "http://192.0.2.1:PORT"),
+    ],
+)
+def test_another_address_is_taken(
+    host: str, upstream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_bare(tmp_path, monkeypatch)
+    words = ["check", "--host", host, "--port", "18023", "--upstream", upstream.replace("PORT", "18023")]
+    assert cli.main(words) == 0, capsys.readouterr().err
