@@ -130,6 +130,10 @@ HEAD_BYTES = int(os.environ.get("TOOL_PROXY_MAX_REQUEST_HEAD") or 16 * 1024)
 # Where there is no descriptor for one more connection, it is tried again after so long.
 FULL_SECONDS = 0.5
 
+# So many descriptors are left for the worker's own files. Each other one is a client's or a stream's to the model
+# server (limits.SPARE_DESCRIPTORS).
+SPARE_DESCRIPTORS = 32
+
 # What was not read of a request that is refused may take so long to come; then the connection is closed.
 UNREAD_SECONDS = 0.05
 
@@ -214,10 +218,15 @@ class Worker(ThreadWorker):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # A client may need a second descriptor, for its stream.
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if most != resource.RLIM_INFINITY:
+            self.worker_connections = min(self.worker_connections, max(most - SPARE_DESCRIPTORS, 8) // 2)
         self.cfg = _accepted.Settings(self.cfg)
         self._listeners: dict[Any, Any] = {}
         self._lingering = _waits.Lingering()
         self._incoming = _waits.Incoming(_requests, _clients.Refused, self._start, self._drop, self._refuse_head)
+        self._full: OSError | None = None
         self._full_until = self._beat_at = 0.0
         self._drain = self._stopping = -1
         self._drain_at = float("inf")
@@ -279,7 +288,7 @@ class Worker(ThreadWorker):
         """
         if enabled and time.monotonic() < self._full_until:
             return
-        if not enabled and self.alive and len(self._incoming):
+        if not enabled and self.alive and self._has_idle():
             return  # one of those gives way to each that comes
         super().set_accept_enabled(enabled)
         if enabled or self.alive:
@@ -292,23 +301,46 @@ class Worker(ThreadWorker):
             listener.close()
 
     def accept(self, listener: Any) -> None:
-        """Accept a connection; where there is no room for one more, one that is only awaited gives way.
-
-        Where there is no descriptor, later ones wait in the listener.
-        """
+        """Accept a connection; where there is no descriptor for it, it waits in the listener."""
         try:
             conn = self._listeners[listener].accept()
             self.nr_conns += 1
             self.enqueue_req(conn)
         except OSError as error:
             if error.errno in _NO_ROOM:
-                self.log.error("no connection can be accepted: %s", error)
-                super().set_accept_enabled(False)
-                self._full_until = time.monotonic() + FULL_SECONDS
+                self._full = error
             elif error.errno not in _NOT_THERE:
                 raise
-        if self.nr_conns > self.worker_connections:
-            self._incoming.give_way(self.poller)
+
+    def _make_room(self) -> None:
+        """Close connections that only wait, the idle ones first, where there is no room for one more.
+
+        It is called at the end of a round: what has come on a connection in that round is served.
+        """
+        full, self._full = self._full, None
+        if full is not None and not self._lingering.give_way(self.poller) and not self._close_idle():
+            self.log.error("no connection can be accepted: %s", full)
+            super().set_accept_enabled(False)
+            self._full_until = time.monotonic() + FULL_SECONDS
+        while self.nr_conns > self.worker_connections and self._close_idle():
+            pass
+        if self.alive and self._has_idle():
+            self.set_accept_enabled(True)
+
+    def _has_idle(self) -> bool:
+        """Return whether a connection may give way to one that comes."""
+        return bool(self.keepalived_conns or self.pending_conns or len(self._incoming))
+
+    def _close_idle(self) -> bool:
+        """Close one connection that only waits; return whether there was one."""
+        for waiting in (self.pending_conns, self.keepalived_conns):
+            # A thread adds a connection here before the poll has it.
+            if waiting and waiting[0].sock in self.poller.get_map():
+                conn = waiting.popleft()
+                self.poller.unregister(conn.sock)
+                self._drop(conn)
+                return True
+        return bool(self._incoming.give_way(self.poller))
 
     def notify(self) -> None:
         """Tell the master that the worker lives, now and then."""
@@ -321,6 +353,7 @@ class Worker(ThreadWorker):
         """One round of the loop. What goes wrong with one connection must not end the worker."""
         try:
             self._incoming.poll(self.poller, timeout, self._turns)
+            self._make_room()
         except Exception:
             self.log.exception("a connection could not be looked after")
             time.sleep(UNREAD_SECONDS)  # it may be there again at once

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 # Bytes of an agent's configuration file that can be merged: each key is searched in all of it.
 MAX_AGENT_FILE = 4 * 1024 * 1024
+# File descriptors that a worker's streams leave for clients: their errors, /health.
+SPARE_DESCRIPTORS = 32
 # Bytes of a request's body.
 MAX_BODY = 32 * 1024 * 1024
 # Bytes of the head of an upstream's answer, and of its trailers.

@@ -22,7 +22,7 @@ from proxy.commands.banner import keyless_entries, keys_there, show
 from proxy.commands.describe_rules import summary
 from proxy.commands.exit_status import Status
 from proxy.commands.parsers import NAME, settings_parser
-from proxy.commands.surroundings import is_activated, refuse_own_address
+from proxy.commands.surroundings import few_descriptors, is_activated, refuse_own_address
 from proxy.config.api_keys import Keys
 from proxy.config.load import (
     RULES_VARIABLE,
@@ -254,7 +254,7 @@ def _check_surroundings(settings: Settings, rules: Rules) -> Keys:
     check_files(settings)
     keys = key_files(settings, rules, environment()).read()
     keys.check_clients(rules)
-    if warning := open_to_all(settings, keys):
+    for warning in filter(None, (open_to_all(settings, keys), few_descriptors(settings))):
         _say("warning", warning)
     for url in dict.fromkeys((settings.upstream, *rules.urls)):
         _check_reachable(url)

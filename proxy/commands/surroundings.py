@@ -1,10 +1,11 @@
-"""The machine that the proxy starts on: its own addresses."""
+"""The machine that the proxy starts on: its own addresses, and the files that a process may open."""
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
 import os
+import resource
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,10 +13,13 @@ from urllib.parse import urlsplit
 
 from proxy.config.settings import Settings
 from proxy.errors import RulesError
+from proxy.limits import SPARE_DESCRIPTORS
 
 _Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
 # The first of the sockets that systemd hands over (sd_listen_fds(3)).
 _FIRST_SOCKET = 3
+# What a worker has open before its first request: the log, shared memory, the poll, pipes.
+_OWN_DESCRIPTORS = 32
 
 
 def is_activated(env: Mapping[str, str]) -> bool:
@@ -90,3 +94,18 @@ def _reaches(address: _Ip, listened: _Ip) -> bool:
     if listened.is_unspecified:
         return listened.version == 6 or address.version == 4
     return address == listened
+
+
+def few_descriptors(settings: Settings) -> str:
+    """Return a warning if a worker may open fewer files than `max_streams` needs, else "".
+
+    gunicorn's master raises the soft limit to the hard one (gunicorn_conf.py), so the hard one counts.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    streams = max(0, (most - SPARE_DESCRIPTORS - _OWN_DESCRIPTORS) // 2)
+    if most == resource.RLIM_INFINITY or streams >= settings.max_streams:
+        return ""
+    return (
+        f"a worker may open {most} files, which is enough for about {streams} streams at a time, and max_streams is "
+        f"{settings.max_streams}; raise the limit (LimitNOFILE= of the unit, ulimit -Hn), or lower --max-streams"
+    )

@@ -206,12 +206,14 @@ class Incoming:
         if conn.sock.taken >= owed and not self._waiting[conn][0].more:
             self._hand_over(poller, conn, refused)
 
-    def give_way(self, poller: selectors.BaseSelector) -> None:
-        """There is no room for a new connection: the one that has waited for longest is closed."""
+    def give_way(self, poller: selectors.BaseSelector) -> bool:
+        """Close the connection that has waited longest, to make room for a new one; return whether there was one."""
         oldest = next(iter(self._waiting), None)
-        if oldest is not None:
-            self._remove(poller, oldest)
-            self._drop(oldest)
+        if oldest is None:
+            return False
+        self._remove(poller, oldest)
+        self._drop(oldest)
+        return True
 
     def end_at(self, heads: float, bodies: float) -> None:
         """The worker stops: what is not here by then (`time.monotonic`) is not waited for."""
@@ -262,6 +264,14 @@ class Lingering:
         now = time.monotonic()
         while self._until and next(iter(self._until.values())) <= now:
             self._let_go(poller, next(iter(self._until)))
+
+    def give_way(self, poller: selectors.BaseSelector) -> bool:
+        """Close the connection that has lingered longest; return whether there was one."""
+        oldest = next(iter(self._until), None)
+        if oldest is None:
+            return False
+        self._let_go(poller, oldest)
+        return True
 
     def close_all(self) -> None:
         """The worker's end."""

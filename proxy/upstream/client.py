@@ -7,7 +7,9 @@ exception becomes one of `errors.py`, here and nowhere else.
 
 from __future__ import annotations
 
+import errno
 import re
+import resource
 import socket
 import ssl
 from collections.abc import Mapping
@@ -17,7 +19,7 @@ import requests
 import urllib3
 from urllib3.connection import HTTPConnection
 
-from proxy.errors import ProxyError, UpstreamBroken, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
+from proxy.errors import ProxyError, Unavailable, UpstreamBroken, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
 from proxy.limits import MAX_HEAD
 from proxy.upstream.connections import USUAL, WOULD_BLOCK, Connections, Waiting
 from proxy.upstream.http1 import ResponseDecoder
@@ -26,6 +28,8 @@ from proxy.upstream.http1 import ResponseDecoder
 _RECEIVE = 16 * 1024
 # At most this much is taken in one go, so that a fast upstream cannot keep a slow client's thread in here.
 _MAX_RECEIVED = 1024 * 1024
+# What the kernel says where this process, or the machine, has no file descriptor left.
+_NO_DESCRIPTOR = frozenset((errno.EMFILE, errno.ENFILE))
 # What a header's value may hold (RFC 9110, 5.5).
 _SENDABLE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
@@ -210,7 +214,8 @@ class ModelServer:
         """Connect and send; the answer is not waited for. `waiting`: its seconds count if they are fewer than usual.
 
         `path` is a constant of the proxy, never the client's. Raises UpstreamUnreachable if no connection could be
-        made (nothing was sent), UpstreamTimeout or UpstreamBroken otherwise.
+        made (nothing was sent), Unavailable if this process has no file descriptor for one, UpstreamTimeout or
+        UpstreamBroken otherwise.
         """
         waiting = waiting._replace(seconds=min(waiting.seconds, self.target.connect_timeout))
         if self.target.via:
@@ -229,6 +234,10 @@ class ModelServer:
     def _mapped(self, error: Exception) -> ProxyError:
         """The error of ours that a foreign exception stands for."""
         url, causes = self.target.url, _causes(error)
+        if any(isinstance(cause, OSError) and cause.errno in _NO_DESCRIPTOR for cause in causes):
+            most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            words = "no file descriptor is left for a connection to the model server"
+            return Unavailable(f"{words} (this proxy may open {most} files); try again in a moment")
         if any(_is_connect_timeout(cause) for cause in causes):
             return UpstreamSlow(f"no connection to the model server at {url} in time (connect_timeout)")
         if any(isinstance(cause, ssl.SSLError | urllib3.exceptions.SSLError) for cause in causes):

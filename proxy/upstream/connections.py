@@ -12,6 +12,7 @@ import errno
 import math
 import os
 import re
+import resource
 import select
 import socket
 import ssl
@@ -26,6 +27,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util.connection import allowed_gai_family
 from urllib3.util.ssl_match_hostname import CertificateError
+
+from proxy.limits import SPARE_DESCRIPTORS
 
 # A path may name a model, and so there may be many.
 _MAX_TARGETS = 64
@@ -137,6 +140,9 @@ def _connected(address: _Address, waiting: Waiting, options: Sequence[tuple[int,
     """A connection, whose socket does not block. Raises OSError, and TimeoutError of these."""
     sock = socket.socket(address.family, _NON_BLOCKING)
     try:
+        # The lowest free descriptor is taken, so its number tells how many are in use.
+        if sock.fileno() >= _most_descriptors():
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         for option in options:
             sock.setsockopt(*option)
         failure = sock.connect_ex(address.place)
@@ -149,6 +155,13 @@ def _connected(address: _Address, waiting: Waiting, options: Sequence[tuple[int,
         sock.close()
         raise
     return sock
+
+
+@lru_cache(maxsize=1)
+def _most_descriptors() -> float:
+    """Return the number of descriptors that connections to model servers may take: some are left for clients."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return math.inf if most == resource.RLIM_INFINITY else max(most - SPARE_DESCRIPTORS, most // 2)
 
 
 def _await_connection(sock: socket.socket, waiting: Waiting) -> None:

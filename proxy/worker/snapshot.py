@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from proxy.config.api_keys import Keys
 from proxy.config.rules import Model, Profile, Rules
 from proxy.config.settings import Settings
-from proxy.errors import UpstreamError
+from proxy.errors import Unavailable, UpstreamError
 from proxy.exchange.routing import server_key, server_of
 from proxy.limits import MAX_ANSWER
 from proxy.thinking.families import Family, Shown, family_of
@@ -177,7 +177,7 @@ def _ask_cards(served: _Served, server: ModelServer, headers: Mapping[str, str])
     """Ask a server for its models and note the answer; the caller holds `served.asking`."""
     status = 0
     cards: tuple[ModelCard, ...] = ()
-    with contextlib.suppress(UpstreamError):
+    with contextlib.suppress(UpstreamError, Unavailable):
         status, body = fetch(server, MODELS, headers, _seconds(served), MAX_ANSWER)
         cards = read_cards(body)
     served.cards = cards or served.cards  # a server that is busy is still what it was
