@@ -190,7 +190,7 @@ def _ask_cards(served: _Served, server: ModelServer, headers: Mapping[str, str])
 def _ask_about(served: _Served, path: str, server: ModelServer, headers: Mapping[str, str]) -> None:
     """Ask a server what it says at a path of its own, and note it; the caller holds `served.asking`."""
     served.about_due = False
-    with contextlib.suppress(UpstreamError):
+    with contextlib.suppress(UpstreamError, Unavailable):
         _, body = fetch(server, path, headers, _seconds(served), _MAX_ABOUT)
         served.about = read_about(body) or served.about
 
