@@ -157,7 +157,6 @@ def _connected(address: _Address, waiting: Waiting, options: Sequence[tuple[int,
     return sock
 
 
-@lru_cache(maxsize=1)
 def _most_descriptors() -> float:
     """Return the number of descriptors that connections to model servers may take: some are left for clients."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
