@@ -130,8 +130,8 @@ HEAD_BYTES = int(os.environ.get("TOOL_PROXY_MAX_REQUEST_HEAD") or 16 * 1024)
 # Where there is no descriptor for one more connection, it is tried again after so long.
 FULL_SECONDS = 0.5
 
-# So many descriptors are left for the worker's own files. Each other one is a client's or a stream's to the model
-# server (limits.SPARE_DESCRIPTORS).
+# Descriptors reserved for the worker's own files; clients and upstream streams share the rest
+# (limits.SPARE_DESCRIPTORS).
 SPARE_DESCRIPTORS = 32
 
 # What was not read of a request that is refused may take so long to come; then the connection is closed.
@@ -161,7 +161,7 @@ STOP_VARIABLE = "TOOL_PROXY_STOP"
 
 # The pseudonym of the master and its workers in `Via`, by which they refuse their own requests. A master that another
 # one started (SIGUSR2) keeps it: both serve the same socket for a while.
-VIA_VARIABLE = "TOOL_PROXY_VIA"
+VIA_VARIABLE = "VLLM_TOOL_PROXY_VIA"
 
 
 def on_starting(server: Any) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-# Bytes of an agent's configuration file that can be merged: each key is searched in all of it.
+# Largest configuration file of an agent to merge, in bytes. Merging searches the whole file once per key.
 MAX_AGENT_FILE = 4 * 1024 * 1024
-# File descriptors that a worker's streams leave for clients: their errors, /health.
+# File descriptors that upstream connections leave for clients: for errors and /health.
 SPARE_DESCRIPTORS = 32
 # Bytes of a request's body.
 MAX_BODY = 32 * 1024 * 1024

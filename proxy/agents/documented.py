@@ -26,7 +26,7 @@ def _launch_continue(values: Values) -> Configuration:
         command=("cn", "--config", f"{values.folder}/{_PRIVATE}"),
         private={_PRIVATE: json.dumps(content)},
         notes=(
-            "Continue reads a configuration of its own in this run: models, rules and MCP servers of yours are off",
+            "Continue uses a private configuration: your own models, rules and MCP servers are not loaded",
         ),
     )
 

@@ -43,7 +43,7 @@ def _launch(values: Values) -> Configuration:
         command=("openclaw",),
         environment={"OPENCLAW_CONFIG_PATH": f"{values.folder}/{_PRIVATE}", **({_ROOTS: roots} if roots else {})},
         private={_PRIVATE: json.dumps(content)},
-        notes=(f"{own}: this goes past the proxy in this run, too: {', '.join(left)}",) if left else (),
+        notes=(f"{own}: these models bypass the proxy in this run: {', '.join(left)}",) if left else (),
     )
 
 

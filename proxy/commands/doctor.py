@@ -18,7 +18,6 @@ from proxy.commands.parsers import Parser, add_rules, command_parser, rules_flag
 from proxy.commands.terminal import progress
 from proxy.config.load import environment, key_files, load, user_rules, working_folder
 from proxy.config.rules import Rules
-from proxy.config.server_url import server_url
 from proxy.config.settings import Settings
 from proxy.doctor.ask import Asker
 from proxy.doctor.doctor import examine
@@ -52,7 +51,10 @@ def doctor_command(name: str, argv: Sequence[str]) -> int:
     options = _parser(name).parse_args(argv)
     env = environment()
     folder = working_folder(env)
-    settings, rules = load(rules_flag(options), env)
+    flags = rules_flag(options)
+    if options.upstream is not None:
+        flags["upstream"] = options.upstream
+    settings, rules = load(flags, env)
     entry_path = _written_at(options, rules, folder, user_rules(env))
     report_path = _kept_at(options, rules, folder, entry_path)
     # The rules file is written where its name leads to; a report takes the place of its name.
@@ -96,16 +98,10 @@ def _parser(name: str) -> Parser:
 
 
 def _asker(options: argparse.Namespace, settings: Settings, rules: Rules, env: dict[str, str]) -> Asker:
-    url = settings.upstream
-    if options.upstream is not None:
-        try:
-            url = server_url(options.upstream)
-        except ValueError as needed:
-            raise RulesError(f"--upstream must be {needed}; write one") from None
     seconds = _number(options.timeout, "--timeout", "seconds", _MOST_SECONDS)
     minutes = _number(options.minutes, "--minutes", "minutes", _MOST_MINUTES)
     connect = min(seconds, _CONNECT_SECONDS)
-    server = ModelServer(ServerOptions(url, connect, seconds, settings.upstream_ca, settings.max_header))
+    server = ModelServer(ServerOptions(settings.upstream, connect, seconds, settings.upstream_ca, settings.max_header))
     return Asker(server, _key(options, settings, rules, env), seconds, minutes * 60)
 
 

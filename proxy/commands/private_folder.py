@@ -15,8 +15,8 @@ from proxy.commands.exit_status import CommandError, Status
 
 _FOLDER = 0o700
 _FILE = 0o600
-# Reads until no process holds the other end of its standard input. It is nobody's child: an agent may wait for all of
-# its own.
+# Reads until no process holds the other end of its standard input. It is reparented to init, because an agent may wait
+# for all of its children.
 _REMOVE_AT_THE_END = """\
 import os, shutil, sys
 if os.fork():

@@ -138,8 +138,11 @@ def _parser(name: str, command: str, about: str) -> Parser:
 
 
 def _command_line(options: argparse.Namespace) -> _CommandLine:
-    flags = rules_flag(options)
-    url = own_url(load(flags)[0]) if options.url is None else options.url
+    flags, url = rules_flag(options), options.url
+    if url is None:
+        settings, _ = load(flags)
+        # `launch --upstream` starts a proxy for this machine alone, whatever address the service listens on.
+        url = f"http://127.0.0.1:{settings.port}" if getattr(options, "upstream", "") else own_url(settings)
     return _CommandLine(AGENTS[options.agent], url, options.model, options.key_env, environment(), flags.get("rules"))
 
 

@@ -48,7 +48,7 @@ def _listening_on(settings: Settings, env: Mapping[str, str]) -> set[tuple[_Ip, 
         return {(_ip(place[0]), settings.port) for _, place in _looked_up(settings.host, settings.port, family)}
     found = set()
     for descriptor in range(_FIRST_SOCKET, _FIRST_SOCKET + int(env["LISTEN_FDS"])):
-        # What is no socket, gunicorn refuses.
+        # gunicorn rejects descriptors that are not sockets.
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as listener:
             if listener.family in (socket.AF_INET, socket.AF_INET6):
                 host, port = listener.getsockname()[:2]

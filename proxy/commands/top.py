@@ -17,7 +17,7 @@ import requests
 from proxy.codec import sse
 from proxy.codec.json_access import as_object, as_text
 from proxy.codec.json_text import JsonObject, load_json
-from proxy.commands.parsers import command_parser
+from proxy.commands.parsers import add_rules, command_parser, rules_flag
 from proxy.commands.terminal import has_rich
 from proxy.commands.top_view import Shown, lines
 from proxy.config.load import load, own_url
@@ -46,9 +46,10 @@ def top_command(
     parser = command_parser(name, "top", _ABOUT)
     parser.add_argument("--url", metavar="URL", help="where the proxy is; without it as settings and rules say")
     parser.add_argument("--key-file", metavar="FILE", help="file with the admin's key; without it admin_key_file's")
+    add_rules(parser)
     options = parser.parse_args(argv)
     stream = sys.stdout if stream is None else stream
-    settings, _ = load()
+    settings, _ = load(rules_flag(options))
     url = own_url(settings) if options.url is None else _checked(options.url)
     show = _show_live if stream.isatty() and has_rich() else _show_once
     show(url, events(url, _key(options.key_file, settings)), stream)

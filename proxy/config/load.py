@@ -20,6 +20,7 @@ from typing import Any
 from proxy.config.api_keys import KeyFile, KeyFiles, Keys
 from proxy.config.migrations import removed_setting
 from proxy.config.rules import Rules, Setting, parse_rules
+from proxy.config.server_url import origin
 from proxy.config.settings import PREFIX, SPECS, Settings, Spec
 from proxy.config.yaml_nodes import MAX_BYTES, nearest, shown
 from proxy.errors import RulesError
@@ -32,8 +33,11 @@ DRAIN_VARIABLE = f"{PREFIX}DRAIN"
 STOP_VARIABLE = f"{PREFIX}STOP"
 # Set by gunicorn's master for its workers: the memory that they share.
 MEMORY_VARIABLE = f"{PREFIX}MEMORY"
-# Set by gunicorn's master for its workers: the pseudonym by which they know a request of their own (`Via`).
-VIA_VARIABLE = f"{PREFIX}VIA"
+# Set by gunicorn's master for its workers: the pseudonym by which they know a request of their own (`Via`). Without the
+# prefix, a release that does not know it starts under a master that sets it.
+VIA_VARIABLE = "VLLM_TOOL_PROXY_VIA"
+# Set by masters of earlier commits, under which a reload starts workers of this one.
+_FORMER_VARIABLES = {f"{PREFIX}FOLDER"}
 # The key for the model server. It is no setting: a flag shows in the list of processes, a rules file is handed around.
 KEY_VARIABLE = f"{PREFIX}UPSTREAM_KEY"
 # Where systemd puts a unit's credentials.
@@ -107,7 +111,8 @@ def user_rules(env: Mapping[str, str]) -> Path | None:
 def unread_rules(env: Mapping[str, str]) -> Path | None:
     """Return the `rules.yaml` of the working folder if it looks like a rules file of this proxy and is not in force.
 
-    For commands without `--rules`. Returns None if TOOL_PROXY_RULES names a file, and for a copy of the rules in force.
+    For commands without `--rules`. Returns None if TOOL_PROXY_RULES names a file, and for a copy of the rules in force
+    or of the built-in rules.
     """
     if RULES_VARIABLE in env:
         return None
@@ -119,7 +124,8 @@ def unread_rules(env: Mapping[str, str]) -> Path | None:
         in_force = rules_text({}, env)
     except (OSError, RulesError):
         return None
-    return path if _OUR_KEYS.search(data) and data != in_force.data else None
+    is_copy = data in (in_force.data, builtin_text().data)
+    return path if _OUR_KEYS.search(data) and not is_copy else None
 
 
 def _exists(path: Path, *, closed: bool = True) -> bool:
@@ -199,7 +205,7 @@ def load(
     if text is None:
         text = rules_text(flags, env)
     rules = _parsed(text)
-    filed = _checked_file(rules)
+    filed = _without_another_servers_key(_checked_file(rules), flags, env)
     values: dict[str, Any] = {spec.name: _value(spec, flags, env, filed) for spec in SPECS}
     settings = _with_audit_file(Settings(**values), env)
     if settings.client and settings.client not in rules.clients:
@@ -239,8 +245,7 @@ def key_files(settings: Settings, rules: Rules, env: Mapping[str, str]) -> KeyFi
 def _named_key(source: str, env: Mapping[str, str]) -> KeyFile:
     """Return the key of a rules' entry: of a variable (`$NAME`) or of a file."""
     if not source.startswith("$"):
-        text = _read_text(Path(source))
-        return KeyFile(text.data, text.source)
+        return KeyFile(_read_text(Path(source)).data, source)
     if source[1:] not in env:
         raise RulesError(f"key_env: the variable {source[1:]} is not set; set it in the environment of the proxy")
     return KeyFile(os.fsencode(env[source[1:]]), source)
@@ -314,6 +319,21 @@ def _value(spec: Spec, flags: Mapping[str, str], env: Mapping[str, str], filed: 
     return filed.get(spec.name, spec.default)
 
 
+def _without_another_servers_key(
+    filed: Mapping[str, Setting], flags: Mapping[str, str], env: Mapping[str, str]
+) -> Mapping[str, Setting]:
+    """Drop the key of a rules file if a flag or a variable names another server than the file does.
+
+    The key was given for the server of the same file.
+    """
+    if not {"upstream", "upstream_key_file"} <= filed.keys():
+        return filed
+    (spec,) = (spec for spec in SPECS if spec.name == "upstream")
+    if origin(str(_value(spec, flags, env, filed))) == origin(str(filed["upstream"])):
+        return filed
+    return {name: value for name, value in filed.items() if name != "upstream_key_file"}
+
+
 def _checked_file(rules: Rules) -> dict[str, Setting]:
     """The file's settings, all of them checked, also those that a flag or a variable will hide."""
     specs = {key: spec for spec in SPECS for key in spec.keys}
@@ -330,7 +350,7 @@ def _checked_file(rules: Rules) -> dict[str, Setting]:
 
 
 def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
-    inner = {MEMORY_VARIABLE, DRAIN_VARIABLE, STOP_VARIABLE, VIA_VARIABLE}
+    inner = {MEMORY_VARIABLE, DRAIN_VARIABLE, STOP_VARIABLE, *_FORMER_VARIABLES}
     known_variables = {RULES_VARIABLE, KEY_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
     for name in env:
         if name.startswith(PREFIX) and name not in known_variables:

@@ -35,7 +35,7 @@ def may_hold_halves(texts: Iterable[bytes]) -> bool:
 
 
 class CharacterJoiner:
-    """Text in any cut to the same text in a cut that separates no character: a first half waits for the second."""
+    """Joins surrogate halves that arrive in separate events: a first half waits for the second."""
 
     __slots__ = ("half",)
 

@@ -72,7 +72,7 @@ def read_message_calls(message: JsonObject) -> Iterator[CallDelta]:
 
 
 def delta_of(message: JsonObject) -> JsonObject:
-    """Return a whole message as a delta that says all of it: its calls are counted by their places."""
+    """Return a whole message as one delta; its calls are numbered by position."""
     listed = message.get("tool_calls")
     if not isinstance(listed, list):
         return {**message}

@@ -33,7 +33,7 @@ def check_target(environ: Mapping[str, Any]) -> None:
         return
     if target == "*" and environ.get("REQUEST_METHOD") == "OPTIONS":
         return
-    raise BadRequest("the target of the request must be a path; this is no proxy for other servers")
+    raise BadRequest("the request target must be a path; absolute URLs are not supported")
 
 
 def check_loop(environ: Mapping[str, Any], pseudonym: str) -> None:

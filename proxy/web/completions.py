@@ -134,18 +134,18 @@ def _complete_answer(ctx: RequestContext, parts: Iterator[bytes]) -> Response:
 
 
 def passed(path: str, model: str | None = None) -> Response:
-    """A path that the upstream answers itself: request and answer go through untouched; `model` is one in the path."""
+    """Pass request and answer of a path that the upstream answers itself; `model` is the model in the path, if any."""
     request = current_request()
     ctx, settings = request.context, request.context.snapshot.settings
     timeouts = Timeouts(settings.header_timeout, settings.idle_timeout, total=settings.total_timeout)
     wait = AnswerWait(ctx.socket, timeouts, ctx.worker.drain, turn=ctx.turn)
     body = PassedBody(ctx, path)
-    headers = body.headers(request.environ)
+    model = model or body.model()
+    headers = body.headers(request.environ, model)
     data = body.upward() if ctx.body or ctx.method not in ("GET", "HEAD") else None
     wait.start_over()
     method = "GET" if ctx.method == "HEAD" else ctx.method
-    server = model_server(ctx, model or body.model())
-    call = server.open(method, path + _query(request), headers, data, wait.connecting())
+    call = model_server(ctx, model).open(method, path + _query(request), headers, data, wait.connecting())
     try:
         answer = pass_through(call, wait)
         if answer.status >= 400:

@@ -41,13 +41,15 @@ class PassedBody:
         model = self._fields.get("model")
         return model if isinstance(model, str) else None
 
-    def headers(self, environ: Mapping[str, Any]) -> dict[str, str]:
-        """The headers that it goes up with; that of the conversation where it has messages, or a text to complete."""
+    def headers(self, environ: Mapping[str, Any], model: str | None) -> dict[str, str]:
+        """Return the headers sent upstream, with the key for the server of `model`.
+
+        A body with messages, or a text to complete, has the header of its conversation.
+        """
         ctx = self._ctx
         name = ctx.snapshot.settings.conversation_header
         own = {name: self._conversation()} if name else {}
-        key = ctx.server_key(self.model())
-        return upstream_headers(environ, environ.get("CONTENT_TYPE", ""), ctx.id, key, own)
+        return upstream_headers(environ, environ.get("CONTENT_TYPE", ""), ctx.id, ctx.server_key(model), own)
 
     def upward(self) -> bytes:
         """The bytes that go up: those that came, but a conversation whose tokens are counted is healed as that of a

@@ -212,10 +212,10 @@ def _seconds(served: _Served) -> float:
 
 
 def is_ready(server: ModelServer) -> bool:
-    """True if a model server answers its health check."""
+    """Return whether a model server answers its health check."""
     try:
         status, _ = fetch(server, HEALTH, {}, READY_SECONDS)
-    except UpstreamError:
+    except (UpstreamError, Unavailable):
         return False
     # A server without that path, or one that wants a key for it, is there.
     return status < 500

@@ -106,6 +106,16 @@ def test_a_proxy_runs_as_long_as_the_agent(server: Upstream, home: Path) -> None
     assert "/v1/models" in log.read_text()
 
 
+def test_its_own_proxy_listens_on_this_machine_alone_whatever_the_rules_say(server: Upstream, home: Path) -> None:
+    """The port is that of the rules; another machine's rules file is read with `--rules`."""
+    port = free_port()
+    (home / "rules.yaml").write_text(f"settings: {{host: 192.0.2.5, port: {port}}}\n")
+    words = ("sdk", "--rules", "rules.yaml", "--upstream", server.url, "--", str(home / "asks"))
+    status, out, err = ended(home, *words)
+    assert (status, out) == (7, "200 []\n"), err
+    assert log_of(home, f"http://127.0.0.1:{port}").exists()
+
+
 def test_a_proxy_that_listens_already_is_used_and_goes_on(server: Upstream, home: Path, tmp_path: Path) -> None:
     with ExitStack() as stack:
         proxy = start(server.url, folder=tmp_path, stack=stack)

@@ -117,7 +117,8 @@ def ask_all(client: FlaskClient, model: str) -> None:
     }
     for path, body in asked.items():
         assert client.post(path, json=body, headers=CLIENT_KEY).status_code == 200, path
-    assert client.get(f"/v1/models/{model}", headers={**CLIENT_KEY, "anthropic-version": "2023-06-01"}).status_code
+    for version in ({}, {"anthropic-version": "2023-06-01"}):
+        assert client.get(f"/v1/models/{model}", headers={**CLIENT_KEY, **version}).status_code
     assert client.get("/metrics").status_code == 200
 
 

@@ -35,7 +35,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--upstream", "ftp://x"], "--upstream must be an http:// or https:// URL"),
+        (["--upstream", "ftp://x"], "--upstream: 'ftp://x' cannot be used; it must be an http:// or https:// URL"),
         (["--timeout", "0"], "--timeout must be a number of seconds"),
         (["--timeout", "soon"], "--timeout must be a number of seconds"),
         (["--minutes", "0"], "--minutes must be a number of minutes, up to 1440; write one"),

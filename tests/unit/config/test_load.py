@@ -13,7 +13,16 @@ import pytest
 
 from proxy.config import load as config
 from proxy.config.api_keys import ClientKey, KeyFile, KeyFiles, Keys
-from proxy.config.load import find_rules, key_files, load, open_to_all, rules_text, unread_rules, working_folder
+from proxy.config.load import (
+    VIA_VARIABLE,
+    find_rules,
+    key_files,
+    load,
+    open_to_all,
+    rules_text,
+    unread_rules,
+    working_folder,
+)
 from proxy.config.rules import Rules, parse_rules
 from proxy.config.settings import SPECS, Settings
 from proxy.errors import RulesError
@@ -123,6 +132,29 @@ def test_the_rules_know_what_the_settings_say_of_calls_wherever_they_are_set() -
 def test_a_bad_line_of_the_file_is_told_even_if_a_flag_hides_it() -> None:
     Path("etc/rules.yaml").write_text("settings: {port: 0}")
     assert "port: 0 cannot be used" in refused({"port": "1"}, {})
+
+
+@pytest.mark.parametrize(
+    ("flags", "env", "key"),
+    [
+        ({}, {}, "/keys/main"),
+        ({"upstream": "http://main:8000/v1"}, {}, "/keys/main"),
+        ({"upstream": "http://other:8000"}, {}, ""),
+        ({}, {"VLLM_URL": "http://other:8000"}, ""),
+        ({"upstream": "http://other:8000", "upstream_key_file": "/keys/other"}, {}, "/keys/other"),
+    ],
+)
+def test_the_key_of_a_rules_file_is_for_the_server_of_the_same_file(
+    flags: dict[str, str], env: dict[str, str], key: str
+) -> None:
+    Path("etc/rules.yaml").write_text("settings: {upstream: 'http://main:8000', upstream_key_file: /keys/main}")
+    assert load(flags, env)[0].upstream_key_file == key
+
+
+def test_the_variables_of_another_commits_master_are_no_error() -> None:
+    """A reload starts workers of the new code under the master of the old one."""
+    load({}, {"TOOL_PROXY_FOLDER": "/opt", VIA_VARIABLE: "0123456789abcdef"})
+    assert not VIA_VARIABLE.startswith("TOOL_PROXY_"), "earlier code refuses variables that it does not know"
 
 
 def test_a_misspelt_variable_is_told() -> None:
@@ -343,6 +375,9 @@ def test_an_entry_names_the_key_of_its_server_by_a_variable_or_a_file(tmp_path: 
         "$GPU_KEY": "of-variable",
         path: "of-file",
     }
+    doubled = path.replace("/own", "//own").replace("/key", "//key")
+    spelled = parse_rules(f"models: [{{match: b, key_file: {doubled}}}]".encode(), "rules.yaml", read_rules(None))
+    assert key_files(Settings(), spelled, {}).read().named == {doubled: "of-file"}
     with pytest.raises(RulesError, match="the variable GPU_KEY is not set"):
         key_files(Settings(), rules, {})
     with pytest.raises(RulesError, match="GPU_KEY: this must be a key"):

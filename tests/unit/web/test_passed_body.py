@@ -34,7 +34,7 @@ def passed(body: dict[str, Any] | bytes, path: str = EMBEDDINGS, rules: str = ""
 
 
 def key(body: dict[str, Any] | bytes, path: str = EMBEDDINGS, **settings: Any) -> str | None:
-    return passed(body, path, **settings).headers({"CONTENT_TYPE": "application/json"}).get(KEY)
+    return passed(body, path, **settings).headers({"CONTENT_TYPE": "application/json"}, None).get(KEY)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_a_text_to_complete_is_a_conversation_and_nothing_else_is() -> None:
 
 def test_a_header_of_the_client_s_own_does_not_go_up_in_its_place() -> None:
     sent = {"HTTP_OPENAI_SESSION": "forged"}
-    assert passed({"input": "a"}).headers(sent)["Openai-Session"] == "forged"
-    assert "Openai-Session" not in passed({"input": "a"}, conversation_header="OpenAI-Session").headers(sent)
+    assert passed({"input": "a"}).headers(sent, None)["Openai-Session"] == "forged"
+    assert "Openai-Session" not in passed({"input": "a"}, conversation_header="OpenAI-Session").headers(sent, None)
 
 
 @pytest.mark.parametrize(("body", "times"), [({"model": "large-1", "input": "a"}, 0), (UNTIDY, 1)])
@@ -95,7 +95,7 @@ def test_a_body_is_read_once_and_only_where_it_counts(
 
     monkeypatch.setattr(module, "load_json", reads)
     plain = passed(body)
-    assert plain.headers({}) and plain.upward() and plain.model() is None and len(read) == times
+    assert plain.headers({}, None) and plain.upward() and plain.model() is None and len(read) == times
     read.clear()
     counted = passed(UNTIDY, TOKENIZE, URLS)
-    assert counted.headers({})[KEY] and counted.upward() and counted.model() == "large-1" and len(read) == 1
+    assert counted.headers({}, None)[KEY] and counted.upward() and counted.model() == "large-1" and len(read) == 1
