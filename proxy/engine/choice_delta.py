@@ -27,7 +27,9 @@ def was_cut(finish: str | None) -> bool:
 
 
 # Fields of a delta that say something.
-_SAYS = ("content", "reasoning", "reasoning_content", "tool_calls", "function_call")
+REASONING_FIELDS = ("reasoning", "reasoning_content", "thinking")
+_ANSWER_FIELDS = ("content", "tool_calls", "function_call")
+_SAYS = (*_ANSWER_FIELDS, *REASONING_FIELDS)
 # Fields of a delta, or of the entry around it, that say nothing where they are empty, and signs of life that some
 # servers send (F64).
 _NOTHING: tuple[Json, ...] = (None, "", [], {}, False)
@@ -35,6 +37,18 @@ _SIGNS = frozenset(("tool_call_generating",))
 _NEVER_SAY_ANYTHING = frozenset(("index", "delta", *_SIGNS))
 # Types of content parts whose `text` is reasoning.
 _REASONING_PARTS = frozenset(("thinking", "reasoning", "reasoning_text"))
+# Types of content parts without text: media, Mistral's references, and Anthropic's encrypted reasoning.
+_PARTS_WITHOUT_TEXT = frozenset(
+    (
+        *("image", "image_url", "input_image", "output_image", "audio", "audio_url", "input_audio", "output_audio"),
+        *("video", "video_url", "input_video", "file", "input_file", "document_url"),
+        *("reference", "tool_reference", "redacted_thinking"),
+    )
+)
+# Fields of a content part that describe it.
+_PART_LABELS = frozenset(
+    ("type", "id", "index", "signature", "encrypted_content", "annotations", "citations", "logprobs")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +138,8 @@ def read_choice(entry: JsonObject) -> ChoiceDelta:
         text, thought = content or "", ""
     else:
         text, thought = _read_parts(content, "content")
-    reasoning = _text(delta.get("reasoning") or delta.get("reasoning_content"), "reasoning") + thought
+    said = delta.get("reasoning") or delta.get("reasoning_content") or delta.get("thinking")
+    reasoning = _text(said, "reasoning") + thought
     calls = tuple(read_deltas(delta))
     message = entry.get("message")
     if isinstance(message, dict):
@@ -141,6 +156,29 @@ def read_choice(entry: JsonObject) -> ChoiceDelta:
         listed == [],
         silent,
     )
+
+
+def answers(said: JsonObject) -> bool:
+    """True if a delta has text, a refusal or calls."""
+    return bool(said.get("refusal")) or any(said.get(name) for name in _ANSWER_FIELDS)
+
+
+def reasons(said: JsonObject) -> bool:
+    """True if a delta has reasoning."""
+    return any(said.get(name) for name in REASONING_FIELDS)
+
+
+def with_text(said: JsonObject, entry: JsonObject) -> JsonObject:
+    """Return the delta or message of an entry with the entry's `text` as its content, if it has none.
+
+    The text is in `text` in the legacy completions API. Together sends it in both places.
+
+    {"index": 0, "text": "Let me look.", "finish_reason": null}
+    """
+    text = entry.get("text")
+    if not may_hold_text(text) or said.get("content") or text in [said.get(name) for name in REASONING_FIELDS]:
+        return said
+    return {**said, "content": text}
 
 
 def text_alone(entry: Json) -> str:
@@ -171,7 +209,10 @@ def finish_of(entry: JsonObject) -> str | None:
 
 
 def _read_parts(parts: Json, name: str) -> tuple[str, str]:
-    """Return the text and the reasoning of content parts, as some servers send them; other kinds of parts are skipped.
+    """Return the text and the reasoning of content parts, as some servers send them.
+
+    Parts without text, such as images, are skipped. Raise UnreadableReply for a part that may hold text elsewhere:
+    `{"type": "foo", "content": "Hi"}`.
 
     [{"type": "text", "text": "Let me look."}]
     [{"type": "thinking", "thinking": [{"type": "text", "text": "First"}]}]
@@ -186,13 +227,30 @@ def _read_parts(parts: Json, name: str) -> tuple[str, str]:
             if may_hold_text(fields):
                 raise UnreadableReply(f"a part of `{name}` is not an object")
             continue
-        is_thought = fields.get("type") in _REASONING_PARTS
-        (thoughts if is_thought else texts).append(_part_text(fields.get("text"), name))
-        texts.append(_part_text(fields.get("refusal"), name))
-        thinking = fields.get("thinking")
-        for thought in thinking if isinstance(thinking, list) else (thinking,):
-            thoughts.append(_part_text(thought.get("text") if isinstance(thought, dict) else thought, name))
+        text, thought = _read_part(fields, name)
+        if not (text or thought) and _may_hold_other_text(fields):
+            raise UnreadableReply(f"a part of `{name}` has no known text field")
+        texts.append(text)
+        thoughts.append(thought)
     return "".join(texts), "".join(thoughts)
+
+
+def _read_part(part: JsonObject, name: str) -> tuple[str, str]:
+    """Return the text and the reasoning of one content part."""
+    text, refusal = (_part_text(part.get(key), name) for key in ("text", "refusal"))
+    thinking = part.get("thinking")
+    thought = ""
+    for piece in thinking if isinstance(thinking, list) else (thinking,):
+        thought += _part_text(piece.get("text") if isinstance(piece, dict) else piece, name)
+    if part.get("type") in _REASONING_PARTS:
+        return refusal, text + thought
+    return text + refusal, thought
+
+
+def _may_hold_other_text(part: JsonObject) -> bool:
+    if part.get("type") in _PARTS_WITHOUT_TEXT:
+        return False
+    return any(key not in _PART_LABELS and may_hold_text(value) for key, value in part.items())
 
 
 def _part_text(text: Json, name: str) -> str:

@@ -1,16 +1,17 @@
-"""The events of a chunk that passes unparsed, for the dialects that write everything in their own words."""
+"""The deltas of a chunk that has a whole message, and the events of a chunk that is not parsed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from operator import is_
 
 from proxy.codec import sse
-from proxy.codec.json_access import as_object
+from proxy.codec.json_access import as_object, may_hold_text
 from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.engine.call_delta import call_events, delta_of
-from proxy.engine.choice_delta import choice_entries, read_choice
+from proxy.engine.choice_delta import REASONING_FIELDS, answers, choice_entries, read_choice, reasons, with_text
 from proxy.engine.events import Chunk, ContentEvent, Finished, Usage, choice_number
+from proxy.errors import UnreadableReply
 
 
 def events_of(chunk: Chunk) -> tuple[ContentEvent, ...]:
@@ -24,27 +25,79 @@ def events_of(chunk: Chunk) -> tuple[ContentEvent, ...]:
     return tuple(events)
 
 
-def with_deltas(chunk: Chunk, entries: Sequence[JsonObject]) -> Chunk:
-    """Return a chunk with a delta for each whole message: some servers send all of a stream in one event.
+@dataclass(slots=True)
+class WholeMessages:
+    """Replaces whole messages and completion texts in a stream by deltas, choice by choice.
 
-    Only for the first chunk that says something; in later ones a message repeats what was said.
+    A message is the delta of its choice until the choice has text or calls; later it repeats them. Reasoning that was
+    sent is not sent again.
 
     {"object": "chat.completion", "choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]}
     """
-    if not any(map(_is_whole, entries)):
-        return chunk
-    choices: list[Json] = [_with_delta(entry) if _is_whole(entry) else entry for entry in entries]
-    body: JsonObject = {**chunk.body, "object": "chat.completion.chunk", "choices": choices}
-    return replace(chunk, body=body, raw=sse.encode(dump_json(body)))
 
+    # Choices that have text, a refusal or calls, and choices that have reasoning.
+    _answered: set[int] = field(default_factory=set)
+    _reasoned: set[int] = field(default_factory=set)
+    # The content of the messages that were taken as deltas.
+    _taken: dict[int, Json] = field(default_factory=dict)
 
-def _is_whole(entry: JsonObject) -> bool:
-    return not entry.get("delta") and isinstance(entry.get("message"), dict)
+    def answered(self, choice: int) -> None:
+        """Note that a choice has a call that is not in its deltas."""
+        self._answered.add(choice)
 
+    def with_deltas(self, chunk: Chunk, entries: list[JsonObject]) -> tuple[Chunk, list[JsonObject]]:
+        """Return the chunk and its entries, rewritten if the text of an entry is not in its delta.
 
-def _with_delta(entry: JsonObject) -> JsonObject:
-    around = {name: value for name, value in entry.items() if name != "message"}
-    return {**around, "delta": delta_of(as_object(entry["message"]))}
+        Raise UnreadableReply if a choice has two messages of different content.
+        """
+        changed = [self._with_delta(entry) for entry in entries]
+        for entry in changed:
+            self._note(entry)
+        if all(map(is_, changed, entries)):
+            return chunk, entries
+        body: JsonObject = {**chunk.body, "object": "chat.completion.chunk", "choices": [*changed]}
+        return replace(chunk, body=body, raw=sse.encode(dump_json(body))), changed
+
+    def _with_delta(self, entry: JsonObject) -> JsonObject:
+        if "message" not in entry and "text" not in entry:
+            return entry
+        delta = entry.get("delta")
+        if not isinstance(delta, dict):
+            if may_hold_text(delta):
+                return entry
+            delta = {}
+        message = self._new_in_message(entry, delta)
+        said = {name: value for name, value in delta.items() if value} if message else delta
+        new = with_text({**delta_of(message), **said}, entry)
+        if new == delta and ("delta" in entry or "message" in entry):
+            return entry
+        around = {name: value for name, value in entry.items() if name != "text" and (name != "message" or not message)}
+        return {**around, "delta": new}
+
+    def _new_in_message(self, entry: JsonObject, delta: JsonObject) -> JsonObject:
+        """Return the message of an entry without what its choice has sent; empty if nothing is left."""
+        message = as_object(entry.get("message"))
+        choice = choice_number(entry.get("index"))
+        content = message.get("content")
+        if choice in self._taken and content and content != self._taken[choice]:
+            raise UnreadableReply("a second `message` with other content")
+        if choice in self._answered or answers(delta):
+            return {}
+        if choice in self._reasoned or reasons(delta):
+            message = {name: value for name, value in message.items() if name not in REASONING_FIELDS}
+        if isinstance(entry.get("delta"), dict) and not answers(message) and not reasons(message):
+            return {}
+        if content:
+            self._taken[choice] = content
+        return message
+
+    def _note(self, entry: JsonObject) -> None:
+        delta = entry.get("delta")
+        if isinstance(delta, dict):
+            if answers(delta):
+                self._answered.add(choice_number(entry.get("index")))
+            elif reasons(delta):
+                self._reasoned.add(choice_number(entry.get("index")))
 
 
 def _choice_events(entry: JsonObject, chunk: Chunk, *, first: bool) -> list[ContentEvent]:

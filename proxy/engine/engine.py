@@ -17,7 +17,7 @@ from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.engine.call_delta import read_responses_event
 from proxy.engine.choice import Choice
 from proxy.engine.choice_delta import ChoiceDelta, choice_entries, finish_of, read_choice, text_alone
-from proxy.engine.chunk_events import events_of, with_deltas
+from proxy.engine.chunk_events import WholeMessages, events_of
 from proxy.engine.events import (
     CallArguments,
     Chunk,
@@ -69,8 +69,7 @@ class Engine:
         self._lane: Lane | None = None
         self._held_shape: HeldShape | None = None
         self._lessons = 0
-        # Text, reasoning or a call has come.
-        self._spoke = False
+        self._messages = WholeMessages()
         self._thought_tokens = 0
 
     @property
@@ -161,15 +160,13 @@ class Engine:
             entries = choice_entries(chunk.body)
             if not chunk.body.get("choices"):
                 return self._without_choices(chunk)
-            if chunk.streamed and not self._spoke:
-                chunk = with_deltas(chunk, entries)
-                entries = choice_entries(chunk.body)
+            if chunk.streamed:
+                chunk, entries = self._messages.with_deltas(chunk, entries)
             if self._passes or (not chunk.streamed and self._is_prose(entries)):
                 return self._unparsed(chunk, entries)
             deltas = [read_choice(entry) for entry in entries]
         except UnreadableReply as unreadable:
             return (*self.release(), Failed(unreadable))
-        self._spoke = self._spoke or any(delta.has_content or delta.calls for delta in deltas)
         if chunk.body["choices"] == entries[:1]:
             return self._one_choice(chunk, entries[0], deltas[0])
         return self._several_choices(chunk, entries, deltas)
@@ -297,6 +294,9 @@ class Engine:
         if self._lessons > _MAX_LESSONS:
             return
         match events:
+            # A chunk that leaves in other bytes had a whole message, whose shape says nothing of later chunks.
+            case (Unchanged(raw=raw),) if raw != chunk.raw:
+                return
             case (Unchanged(sequence=sequence, events=(Text() | Reasoning() as content,)),) if (
                 sequence == chunk.sequence
             ):
@@ -356,6 +356,7 @@ class Engine:
         if self._task.tools is not None:
             delta = read_responses_event(chunk.body)
         if delta is not None:
+            self._messages.answered(0)
             return self._choice(0, at_once=False).feed_late(delta)
         if any(self._finished.values()):
             self._trailing.append(chunk)
@@ -378,7 +379,6 @@ class Engine:
     def _unparsed(self, chunk: Chunk, choices: list[JsonObject]) -> tuple[Event, ...]:
         """Pass a chunk in which nothing is looked for; only a finish waits for the end of the body."""
         events = events_of(chunk)
-        self._spoke = self._spoke or any(not isinstance(event, Finished | Usage) for event in events)
         final = False
         for entry in choices:
             number = choice_number(entry.get("index"))

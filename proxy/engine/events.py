@@ -65,7 +65,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Text of the model's reasoning, from `reasoning` or `reasoning_content` (F73)."""
+    """Text of the model's reasoning, from `reasoning`, `reasoning_content` or `thinking` (F73)."""
 
     choice: int
     text: str
@@ -160,7 +160,7 @@ Event: TypeAlias = (
 # What every chunk of a stream has, and what of a delta is said in another way.
 _ENVELOPE = frozenset(("id", "object", "created", "model", "system_fingerprint", "choices"))
 _ENTRY = frozenset(("index", "delta", "message", "finish_reason"))
-_DELTA = frozenset(("role", "content", "reasoning", "reasoning_content", "tool_calls", "function_call"))
+_DELTA = frozenset(("role", "content", "reasoning", "reasoning_content", "thinking", "tool_calls", "function_call"))
 _NOTHING: tuple[Json, ...] = (None, "", [], {})
 
 

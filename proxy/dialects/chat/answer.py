@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from proxy.codec.json_access import as_object, objects_in
+from proxy.codec.json_access import as_list, as_object, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_upstream
 from proxy.config.rules import ReasoningField, StripFields
 from proxy.dialects.chat.writer import (
@@ -24,7 +24,7 @@ from proxy.dialects.chat.writer import (
 )
 from proxy.engine.call_delta import delta_of
 from proxy.engine.call_fields import NO_FIELDS, CallFields, other_fields
-from proxy.engine.choice_delta import choice_entries, read_choice
+from proxy.engine.choice_delta import choice_entries, read_choice, with_text
 from proxy.engine.events import (
     CallArguments,
     CallOpened,
@@ -39,7 +39,7 @@ from proxy.engine.events import (
 from proxy.errors import UpstreamBroken, refusal
 
 # The fields of a message that say something.
-_SAYS = ("content", "tool_calls", "function_call", "reasoning", "reasoning_content", "refusal")
+_SAYS = ("content", "tool_calls", "function_call", "reasoning", "reasoning_content", "thinking", "refusal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,8 @@ def read_answer(body: bytes) -> tuple[JsonObject, bytes]:
     """Return the parsed body as `read_whole` does, and the bytes that may pass for it.
 
     These are its own unless a strict client could not read them: `{"choices": [...], "logprobs": NaN}` is written
-    again.
+    again. So is an answer of the legacy completions API, as the chat completion that clients read:
+    `{"choices": [{"text": "Hi"}]}`.
     """
     try:
         answer, is_strict = load_upstream(body)
@@ -98,9 +99,34 @@ def read_answer(body: bytes) -> tuple[JsonObject, bytes]:
         raise refusal(answer["error"])
     if not isinstance(answer.get("choices"), list):
         raise UpstreamBroken("the model server's answer has no choices")
+    changed = _with_messages(answer)
+    if changed != answer:
+        answer, body = changed, dump_json(changed)
     if not all(isinstance(entry.get("message"), dict) for entry in choice_entries(answer)):
         raise UpstreamBroken("the model server's answer has a choice without a message")
     return answer, body
+
+
+def _with_messages(answer: JsonObject) -> JsonObject:
+    """Return an answer whose texts are all in the messages of its choices."""
+    given = as_list(answer["choices"])
+    choices: list[Json] = [
+        _with_message(entry) if isinstance(entry, dict) and "text" in entry else entry for entry in given
+    ]
+    return answer if choices == given else {**answer, "object": "chat.completion", "choices": choices}
+
+
+def _with_message(entry: JsonObject) -> JsonObject:
+    message = entry.get("message")
+    if isinstance(message, dict):
+        said = with_text(message, entry)
+    elif message is None and entry["text"] is not None:
+        said = with_text({"role": "assistant", "content": ""}, entry)
+    else:
+        return entry
+    if said == message:
+        return entry
+    return {**{name: value for name, value in entry.items() if name != "text"}, "message": said}
 
 
 def says_nothing(answer: JsonObject) -> bool:

@@ -58,7 +58,8 @@ class ChoiceView:
         `{"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]}` adds a fragment to the first call.
         """
         self.text += _text(message.get("content"))
-        self.reasoning += _text(message.get("reasoning") or message.get("reasoning_content"))
+        reasoning = message.get("reasoning") or message.get("reasoning_content") or message.get("thinking")
+        self.reasoning += _text(reasoning)
         for number, call_entry in enumerate(objects_in(message.get("tool_calls"))):
             call = self.tool_calls.setdefault(_index(call_entry, number), CallView())
             call.id = _text(call_entry.get("id")) or call.id

@@ -48,6 +48,8 @@ def test_the_other_name_of_the_reasoning_counts_where_the_first_is_empty() -> No
         {"delta": []},
         {"index": 0, "delta": {"content": [], "reasoning": 5}, "finish_reason": 5},
         {"delta": {"content": [None, {"type": "image"}], "reasoning": {}}},
+        {"delta": {"content": [{"type": "image_url", "image_url": {"url": "a"}}, {"type": "foo", "id": "a"}]}},
+        {"delta": {"content": [{"type": "thinking", "thinking": "", "signature": "a"}]}},
         {"delta": {"tool_calls": 5, "function_call": 5}, "message": "z"},
         {"delta": {"tool_calls": [None, 5, []], "function_call": {}}},
     ],
