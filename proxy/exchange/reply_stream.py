@@ -509,13 +509,13 @@ class StreamReply:
         return b"".join(out)
 
     def _fail(self, error: ProxyError) -> None:
-        """The reply cannot go on."""
-        self.failure = error
+        """The reply cannot go on. Without its traceback, the error does not keep this stream alive."""
+        self.failure = error.with_traceback(None)
         self._events.clear()
         self._move(ReplyStep.FAIL)
 
     def _break_off(self, error: ProxyError) -> None:
         """Nothing more can be read, or written, of what comes; what the engine holds is not lost."""
-        self.failure = error
+        self.failure = error.with_traceback(None)
         self._events.clear()
         self._move(ReplyStep.BREAK_OFF)

@@ -111,7 +111,7 @@ OFFERED = ToolSet(Tool(name, {}) for name in ("bash", "read", "write"))
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No rules file of this machine counts."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "none.yaml")
+    monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "rules.yaml")
 
 
 def policy_of(text: str) -> Policy:

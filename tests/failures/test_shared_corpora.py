@@ -44,6 +44,7 @@ EXCEPTIONS = {
     "llamacpp-6457": IN_ANALYSIS,
     "llamacpp-6464": IN_ANALYSIS,
     "llamacpp-6485": IN_ANALYSIS,
+    "harmony-analysis-recipient": IN_ANALYSIS,
 }
 
 

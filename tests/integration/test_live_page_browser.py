@@ -89,7 +89,7 @@ def test_each_section_shows_what_it_is_for(page: Page, shown: Site) -> None:
     expect(page.locator("#refusal-list li")).to_contain_text("not_offered: no such tool is offered (1)")
     expect(page.locator("#server-list li")).to_have_text(f"{shown.upstream.url}: answers")
     expect(page.locator("#rule-rows tr").first).to_contain_text("tools todowrite")
-    expect(page.locator("#rule-rows td.place").first).to_have_text(re.compile(r"rules\.yaml:\d+$"))
+    expect(page.locator("#rule-rows td.place").first).to_have_text(re.compile(r"^built-in:\d+$"))
     expect(page.locator("#chart-list .card").first.locator("svg rect")).to_have_count(1)
     expect(page.locator("#chart-list")).to_contain_text("text_call")
     expect(page.locator("#live-empty")).to_be_visible()

@@ -93,7 +93,7 @@ def test_a_storm_of_reloads_ends_with_all_workers_at_what_the_file_said_last(rul
     command = [sys.executable, "-m", "tests.support.reload_storm", str(rules), str(THREADS), str(RELOADS)]
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("TOOL_PROXY_")},
-        **{"PWD": str(rules.parent), "PYTHONPATH": str(ROOT), MEMORY_VARIABLE: f"{os.getpid()}:{memory}"},
+        **{"TOOL_PROXY_RULES": str(rules), "PYTHONPATH": str(ROOT), MEMORY_VARIABLE: f"{os.getpid()}:{memory}"},
     }
     with ExitStack() as stack:
         storms = [
