@@ -160,8 +160,10 @@ def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bo
     )
     raw_text = raw_text or captured.raw_text
     parse = "proxy" if raw_text else profile.parse
-    family = family_of(chat.model, captured.family or profile.family)
-    family_thoughts = _thoughts(captured, thoughts_of(chat.body, family))
+    family = family_of(chat.model, profile.family or captured.family)
+    family_thoughts = thoughts_of(chat.body, family)
+    if profile.family in ("", captured.family):
+        family_thoughts = _recorded(captured, family_thoughts)
     task = make_task(
         chat,
         rules.policy(chat.model),
@@ -210,8 +212,8 @@ def _healed_otherwise(captured: Captured, rules: Rules, crashes: list[Exception]
         return ()
 
 
-def _thoughts(captured: Captured, family_thoughts: Thoughts) -> Thoughts:
-    """The thoughts of the model's family, as far as the capture does not say more of the request."""
+def _recorded(captured: Captured, family_thoughts: Thoughts) -> Thoughts:
+    """Replace what the family says of how the reply begins by what the capture recorded of it."""
     begun = family_thoughts.begun if captured.begun is None else captured.begun
     unknown = family_thoughts.unknown if captured.unknown is None else captured.unknown
     return dataclasses.replace(family_thoughts, begun=begun, unknown=unknown)

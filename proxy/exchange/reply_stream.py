@@ -16,7 +16,6 @@ from proxy.engine.events import (
     Chunk,
     Event,
     Failed,
-    Reasoning,
     Text,
     Unchanged,
     is_end,
@@ -166,7 +165,7 @@ class StreamReply:
         """Return what the next try must know of this one."""
         if not self.started:
             return EarlierTry(self._usage)
-        return EarlierTry(self._usage, self._envelope)
+        return EarlierTry(self._usage, self._envelope, thought=self.silence is Why.THOUGHT)
 
     @property
     def unread(self) -> bool:
@@ -203,7 +202,7 @@ class StreamReply:
         be changed; or they go on a string of a call in the text, and nothing of theirs can leave.
         """
         self._leave_lane()
-        if not self._is_between_events:
+        if not self._is_between_events or (self._earlier is not None and self._earlier.thought):
             return False
         if self._engine.held:
             return self._held_lane is not None
@@ -373,9 +372,6 @@ class StreamReply:
             return events[:at]
         if self._content.open_thought:
             return (*events[:at], Text(0, f"{self._content.open_thought}\n\n"))
-        if self.silence is Why.THOUGHT and self._engine.thoughts:
-            # They have left without the line ends behind them, and others may follow.
-            return (*events[:at], Reasoning(0, "\n\n"))
         return events[:at]
 
     def release(self) -> bytes:
@@ -493,7 +489,7 @@ class StreamReply:
             else:
                 self._unsent.change()
             try:
-                data = self._writer.write(event)
+                data = self._write(event)
             except ProxyError as error:
                 self._fail(error)
                 break
@@ -507,6 +503,11 @@ class StreamReply:
                 self._record.observe((event,))
             out.append(data)
         return b"".join(out)
+
+    def _write(self, event: Event) -> bytes:
+        if self._earlier is None:
+            return self._writer.write(event)
+        return b"".join(map(self._writer.write, self._earlier.unsaid(event)))
 
     def _fail(self, error: ProxyError) -> None:
         """The reply cannot go on. Without its traceback, the error does not keep this stream alive."""

@@ -15,7 +15,7 @@ from proxy.codec import sse
 from proxy.codec.json_access import as_list, as_object, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.dialects.chat.request import ChatRequest
-from proxy.engine.events import Chunk, Text
+from proxy.engine.events import Chunk, Event, Reasoning, Rest, Text, Unchanged
 from proxy.exchange.reply_content import ContentLevel, ReplyContent
 
 # The id of its record.
@@ -87,11 +87,13 @@ def record(why: Why | None, broken: Text | None = None, arguments: str = "") -> 
 @dataclass(frozen=True, slots=True)
 class EarlierTry:
     """The facts of the first reply for the second one: its token counts, and, if something of it has left, the
-    `envelope` of its chunks (id, time, model), for both are one reply.
+    `envelope` of its chunks (id, time, model), for both are one reply. `thought`: its reasoning has been sent, so that
+    of the second one is not, as it may be the same.
     """
 
     usage: JsonObject = field(default_factory=dict)
     envelope: JsonObject = field(default_factory=dict)
+    thought: bool = False
 
     @property
     def tokens(self) -> int:
@@ -107,6 +109,16 @@ class EarlierTry:
         if self.envelope and "choices" in body:
             changed["choices"] = [_without_role(entry) for entry in objects_in(body["choices"])]
         return None if changed == body else changed
+
+    def unsaid(self, event: Event) -> tuple[Event, ...]:
+        """Return what an event of the second reply says, without reasoning if the client has that of the first."""
+        if not self.thought:
+            return (event,)
+        if isinstance(event, Reasoning):
+            return () if event.source is None else (Rest(event.choice, event.source),)
+        if isinstance(event, Unchanged) and any(isinstance(said, Reasoning) for said in event.events):
+            return tuple(said for said in event.events if not isinstance(said, Reasoning))
+        return (event,)
 
     def joined_chunk(self, chunk: Chunk) -> Chunk:
         """A chunk of the second reply as one of the one reply."""

@@ -21,10 +21,20 @@ from proxy.formats import reasoning
 from proxy.formats.reasoning import ReasoningMarkers, shown
 
 _LONG_NAME = 256
-# A file or revision in a model's folder is at most two levels below the folder with its name:
-# `models--Qwen--Qwen3-8B/snapshots/0123abc`.
-_LEVELS = 3
 _SLASHES = re.compile(r"[/\\]+")
+# One word of a quantization or format: `gguf`, `q4` of `Q4_K_M`, `fp8`.
+_FORMAT = (
+    r"(?:[it]?q\d|(?:nv|mx|b)?fp?\d+|int\d|\dbit|w\d+a\d+|gguf|ggml|safetensors"
+    r"|awq|gptq|exl\d|mlx|onnx|hqq|bnb|marlin)"
+)
+_MORE = rf"(?:[-_.](?:{_FORMAT}|model|of|\d+|[klms]|x+[sl]|nl|dynamic))*"
+# Parts of a path that name no model, in lower case: a revision, a quantization or format, a file of weights.
+# `snapshots`, `0123abc`, `q4_k_m`, `awq-4bit`, `model-00001-of-00002.safetensors`
+_NAMELESS = re.compile(
+    rf"snapshots|main|weights|checkpoint-\d+|[0-9a-f]{{7,64}}|(?:ud-)?{_FORMAT}{_MORE}"
+    rf"|(?:model|weights|pytorch|consolidated|ggml){_MORE}\.(?:gguf|safetensors|bin|pth?|onnx)"
+)
+_DIGIT = re.compile(r"\d")
 # Thoughts among the parts of the content: `{"type": "thinking", "thinking": "…"}`.
 PARTS = "parts"
 
@@ -262,7 +272,7 @@ FAMILIES = (
     Family("reka", ("*reka*",), prompt=_ASKED, switch=_ENABLE, fields=_CONTENT, template=('"assistant:<think>\\n"',)),
     Family(
         "spark",
-        ("*spark*2.5*",),
+        ("*spark2.5*", "*spark[-_]2.5*"),
         prompt=_ON,
         switch=_ENABLE,
         fields=_CONTENT,
@@ -359,7 +369,7 @@ FAMILIES = (
         fields=_CONTENT,
         template=("<|content_thinking|>",),
     ),
-    Family("plamo-3", ("*plamo*3*",), (reasoning.PLAMO,), fields=_CONTENT, template=("plamo:begin_think",)),
+    Family("plamo-3", ("*plamo-3*", "*plamo3*"), (reasoning.PLAMO,), fields=_CONTENT, template=("plamo:begin_think",)),
     Family(
         "granite-3",
         ("*granite-3*",),
@@ -394,7 +404,7 @@ def family_of(model: str, named: str = "", shown: Iterable[Shown] = ()) -> Famil
 
 
 def _by_name(name: str) -> Family | None:
-    """Return the family of a name or path. The part nearest to its end that is a name of a family counts."""
+    """Return the family of a served name or of a path."""
     # Clients choose the names, so long ones are not kept.
     if len(name) > _LONG_NAME:
         return _find_by_name(name)
@@ -402,8 +412,29 @@ def _by_name(name: str) -> Family | None:
 
 
 def _find_by_name(name: str) -> Family | None:
-    parts = [part for part in _SLASHES.split(name.lower()) if part][-_LEVELS:]
-    return next(filter(None, map(_match, reversed(parts))), None)
+    """Match the last part of a path that names a model; of `ORGANIZATION/MODEL` also both together.
+
+    The folder above a nameless part must have a digit, as sizes and versions have: `/home/reka/gguf` is a user's.
+    """
+    parts = [part for part in _SLASHES.split(name.lower()) if part]
+    at = next((at for at in reversed(range(len(parts))) if not _NAMELESS.fullmatch(parts[at])), None)
+    if at is None:
+        return None
+    part = parts[at]
+    if part.startswith("models--"):
+        return _match(part.rpartition("--")[2])
+    if at < len(parts) - 1:
+        return _match(part) if _DIGIT.search(part) else None
+    return _match(part) or _match_served(name.lower())
+
+
+def _match_served(name: str) -> Family | None:
+    """Match `qwen3/thinking-4b` as a whole; what the organization alone matches does not count."""
+    organization, _, model = name.partition("/")
+    if not organization or "/" in model:
+        return None
+    family = _match(name)
+    return None if family is _match(organization) else family
 
 
 def _match(part: str) -> Family | None:

@@ -137,7 +137,7 @@ def test_where_thoughts_have_left_the_second_reply_goes_on_in_the_same_stream(in
         gate = server.gate()
         second = stream(
             chunk({"role": "assistant", "content": ""}),
-            chunk({"reasoning": " Well."}),
+            chunk({"reasoning": "Hm."}),
             chunk({"role": "assistant", "content": "Hi."}),
             chunk({}, "stop", usage=usage(10, 4)),
             DONE,
@@ -151,7 +151,7 @@ def test_where_thoughts_have_left_the_second_reply_goes_on_in_the_same_stream(in
         gate.open()
         found = said(begun + b"".join(parts), True)
     assert found == {
-        **{"text": "Hi.", "thoughts": "Hm. Well.", "calls": [], "end": ["stop"]},
+        **{"text": "Hi.", "thoughts": "Hm.", "calls": [], "end": ["stop"]},
         **{"usage": usage(20, 5), "ids": {"chatcmpl-1"}, "roles": 1},
     }
 
@@ -171,19 +171,63 @@ def test_a_messages_client_sees_one_message(inside: Inside, message: dict[str, A
     assert made["usage"]["output_tokens"] == 5
 
 
-def test_thoughts_of_both_replies_that_are_told_from_the_text_stay_apart(inside: Inside) -> None:
+def test_reasoning_that_is_separated_from_the_text_is_that_of_the_first_reply(inside: Inside) -> None:
     rules = 'models:\n  - {match: "*", reasoning: split, family: qwen3}\n'
     replies = told("<think>Hm.</think>\n", streamed=True), told("<think>So.</think>\n\nHi.", used=4, streamed=True)
     with Upstream(*replies) as server:
         server.paths["/tokenize"] = [answer({}, 404)]
         found = said(inside(server.url, rules).post(CHAT, json=asked(True)).data, True)
-    assert (found["thoughts"], found["text"], found["end"]) == ("Hm.\n\nSo.", "Hi.", ["stop"])
+    assert (found["thoughts"], found["text"], found["end"]) == ("Hm.", "Hi.", ["stop"])
     with Upstream(*replies) as server:
         server.paths |= {"/v1/models": models("vllm"), "/tokenize": [answer({}, 404)]}
         body = ask({"role": "user", "content": "Hi"}, tools=[TOOL], stream=True, model="tiny")
         made = check_stream(inside(server.url).post(MESSAGES, json=body).data)
     blocks = [(block["type"], block.get("text", block.get("thinking"))) for block in made["content"]]
-    assert blocks == [("thinking", "Hm.\n\nSo."), ("text", "Hi.")]
+    assert blocks == [("thinking", "Hm."), ("text", "Hi.")]
+
+
+AGAIN: dict[str, list[bytes]] = {
+    "only reasoning": [*map(reasoning, ("thin", "king", " it", " over")), finish()],
+    "reasoning, then text": [*map(reasoning, ("thin", "king")), *map(text, ("Hi", ".")), finish()],
+    "both in one chunk": [delta({"reasoning": "thinking", "content": "Hi."}), finish()],
+    "reasoning in the last chunk": [text("Hi."), delta({"reasoning_content": "thinking"}, "stop")],
+    "reasoning with fields of the server": [delta({"reasoning": "thinking", "extra": 1}), text("Hi."), finish()],
+    "a call in it": [reasoning(CALL), finish()],
+}
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize("again", AGAIN)
+def test_a_second_reply_repeats_no_reasoning_in_a_stream(inside: Inside, again: str, name: str) -> None:
+    second = [part.replace(b'"reasoning"', f'"{name}"'.encode()) for part in AGAIN[again]]
+    first = stream(ROLE, delta({name: "thinking"}), finish(), counted(10, 9), DONE)
+    with Upstream(first, stream(ROLE, *second, counted(10, 9), DONE)) as server:
+        found = said(inside(server.url).post(CHAT, json=asked(True)).data, True)
+        assert len(server.seen) == 2
+    calls = ["write_file"] if again == "a call in it" else []
+    assert (found["thoughts"], found["calls"], found["usage"]) == ("thinking", calls, usage(20, 18))
+    assert found["text"] == ("" if calls or again == "only reasoning" else "Hi.")
+    assert found["end"] == ["tool_calls" if calls else "stop"]
+
+
+@pytest.mark.parametrize("again", ["only reasoning", "both in one chunk", "reasoning, then text"])
+def test_a_second_reply_repeats_no_reasoning_in_a_message(inside: Inside, again: str) -> None:
+    with Upstream(stream(ROLE, reasoning("thinking"), finish(), DONE), stream(ROLE, *AGAIN[again], DONE)) as server:
+        server.paths["/v1/models"] = models("vllm")
+        body = ask({"role": "user", "content": "Hi"}, tools=[TOOL], stream=True, model="tiny")
+        made = check_stream(inside(server.url).post(MESSAGES, json=body).data)
+    blocks = [(block["type"], block.get("text", block.get("thinking"))) for block in made["content"]]
+    assert blocks == [("thinking", "thinking"), *([] if again == "only reasoning" else [("text", "Hi.")])]
+
+
+def test_a_second_reply_of_reasoning_is_no_sign_of_a_swallowed_call(inside: Inside) -> None:
+    thought = told(THOUGHT, used=40, streamed=True)
+    with Upstream(thought, thought, told("Hi.", streamed=True)) as server:
+        server.paths["/v1/models"] = models("vllm")
+        client = inside(server.url)
+        for _ in range(2):
+            client.post(CHAT, json=asked(True))
+        assert [seen.json.get("tool_choice") for seen in server.seen] == [None, None, None]
 
 
 ONE_TRY: list[dict[str, Any]] = [

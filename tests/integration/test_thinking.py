@@ -254,6 +254,24 @@ def test_a_capture_knows_the_family_that_the_server_has_shown(inside: Inside, tm
     assert (captured.family, got.reasoning, got.text) == ("qwen3.5", "Hm.", "Hello.")
 
 
+def test_a_family_in_the_rules_of_a_replay_replaces_the_recorded_one(tmp_path: Path, inside: Inside) -> None:
+    """`replay` tries rules: its family also says whether the prompt has opened the reasoning."""
+    for served, replayed, wanted in (
+        ("qwen3", "qwen3.5", ("Hm.", "Hello.")),
+        ("qwen3.5", "qwen3", ("", "Hm.</think>Hello.")),
+        ("qwen3.5", "", ("Hm.", "Hello.")),
+    ):
+        folder = tmp_path / f"{served}-{replayed}"
+        with Upstream(serving("Hm.</think>Hello.", streamed=True)) as server:
+            rules = PARSED.replace("}", f", family: {served}}}")
+            inside(server.url, rules, capture=str(folder)).post(CHAT, json=chat(tools=[WRITE_FILE]))
+        (file,) = folder.iterdir()
+        rules = PARSED.replace("}", f", family: {replayed}}}") if replayed else PARSED
+        parsed = parse_rules(rules.encode(), "r.yaml", read_rules(None))
+        got = received(replay(read_capture(file.read_bytes(), "a"), Settings(), parsed).data)[0]
+        assert (got.reasoning, got.text) == wanted
+
+
 def test_a_server_that_does_not_list_its_models_fails_no_request(inside: Inside) -> None:
     for script in ([Act.CLOSE], [answer({}, 500)], [answer(b"<html>")]):
         with Upstream([answer(completion("Hi."))]) as server:

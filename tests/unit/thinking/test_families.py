@@ -109,14 +109,40 @@ def test_names_are_told_as_servers_have_them() -> None:
 
 
 PATHS = ["{0}", "org/{0}", "/models/{0}", "/models/{0}/", "D:\\\\models\\\\{0}", "/data/{0}/weights/model.gguf"]
-PATHS += ["/hub/models--org--{0}/snapshots/0123456789abcdef"]
+PATHS += ["/hub/models--org--{0}/snapshots/0123456789abcdef", "/data/{0}/gguf/Q4_K_M/model-00001.gguf"]
+PATHS += ["/data/{0}/gguf/q4/model.gguf", "/data/{0}/main/model-00001-of-00002.safetensors", "/data/{0}/AWQ-4bit"]
+PATHS += ["/data/{0}/UD-Q4_K_XL/model.Q4_K_M.gguf", "/out/{0}/checkpoint-500", "/models/org/{0}-Q4_K_M.gguf"]
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_family_is_found_in_a_path(path: str) -> None:
-    for name, family in (("Qwen3-8B", "qwen3"), ("gpt-oss-20b", "gpt-oss"), ("GLM-4.7-Flash", "glm-4.7")):
+    for name, family in (("Qwen3-8B", "qwen3"), ("deepseek-v3.2", "deepseek"), ("GLM-4.7-Flash", "glm-4.7")):
         assert family_of("local-model", shown=[Shown(path.format(name))]) is known(family)
         assert family_of(path.format(name)) is known(family)
+
+
+OTHERS = ["/home/{0}/llama", "/home/{0}/models/llama-3.1-8b", "/srv/{0}/m", "{0}/llama"]
+OTHERS += ["/srv/{0}/gguf/llama-3-8b.gguf"]
+OTHERS += ["/home/{0}/gguf/model.gguf", "/home/{0}/main", "/hub/models--{0}--llama/snapshots/0123456789abcdef"]
+
+
+@pytest.mark.parametrize("path", OTHERS)
+@pytest.mark.parametrize("owner", ["reka", "apriel", "mimo"])
+def test_the_folder_of_a_user_or_an_organization_tells_no_family(owner: str, path: str) -> None:
+    assert family_of("m", shown=[Shown(path.format(owner))]) is None
+    assert family_of(path.format(owner)) is None
+
+
+def test_a_served_name_is_matched_as_a_whole_too() -> None:
+    assert family_of("qwen3/thinking-4b") is known("qwen3-thinking")
+    assert family_of("qwen3/glm-4.6-thinking") is known("glm-4.5")
+    assert family_of("spark/qwen2.5-7b") is None and family_of("iFlytek/Spark2.5") is known("spark")
+    assert family_of("models--RekaAI--Reka-Edge") is known("reka")
+
+
+def test_a_long_name_of_words_that_name_nothing_is_read_in_linear_time() -> None:
+    for word in ("q4_0_", "q4_k_q4_k_", "model-", "gguf.", "0a1b2c3"):
+        assert family_of(f"/qwen3-8b/{word * 5000}?") is None
 
 
 def test_the_end_of_a_path_counts_before_its_folders() -> None:
