@@ -70,6 +70,12 @@ def _read_event(event: sse.ServerSentEvent, data: bytes, *, last: bool) -> tuple
     return {}, raw
 
 
+def _detached(error: ProxyError) -> ProxyError:
+    """Return the error without its traceback and context: their frames would keep the stream that stores it alive."""
+    error.__context__ = None
+    return error.with_traceback(None)
+
+
 def never_enough() -> bool:
     """Says of any number of events that more may follow."""
     return False
@@ -510,13 +516,13 @@ class StreamReply:
         return b"".join(map(self._writer.write, self._earlier.unsaid(event)))
 
     def _fail(self, error: ProxyError) -> None:
-        """The reply cannot go on. Without its traceback, the error does not keep this stream alive."""
-        self.failure = error.with_traceback(None)
+        """The reply cannot go on."""
+        self.failure = _detached(error)
         self._events.clear()
         self._move(ReplyStep.FAIL)
 
     def _break_off(self, error: ProxyError) -> None:
         """Nothing more can be read, or written, of what comes; what the engine holds is not lost."""
-        self.failure = error.with_traceback(None)
+        self.failure = _detached(error)
         self._events.clear()
         self._move(ReplyStep.BREAK_OFF)

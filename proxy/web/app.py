@@ -284,9 +284,11 @@ def _mask(response: Response, secrets: tuple[str, ...]) -> None:
 
 
 def _proxy_error(error: ProxyError) -> Response:
-    """An error of ours in the dialect of the path."""
+    """Return an error of the proxy in the shape of the path's API."""
     ctx = request_context()
     redact_error(error, ctx.secrets)
+    # A stream keeps its error, whose traceback would keep the stream.
+    error.with_traceback(None)
     if isinstance(error, ClientGone):
         ctx.outcome.lose_client(error)
         return Response(status=error.status)

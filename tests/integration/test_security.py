@@ -178,6 +178,7 @@ def test_streams_under_way_are_limited_over_all_workers_also_when_one_dies(two: 
 
 def test_counters_never_go_backwards_when_workers_are_replaced(two: Two) -> None:
     two.upstream.play(*[FINE] * 12)
+    two.upstream.paths["/v1/models"] = MODELS
     name = 'tool_proxy_requests_total{dialect="chat",model="tiny",status="200"}'
 
     def four_more(total: int) -> None:
