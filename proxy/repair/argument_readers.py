@@ -30,9 +30,9 @@ _MARKUP_BEHIND = re.compile(rf"(?:\s*(?:{_MARKUP}))*\s*")
 _BLANKS = re.compile(r"\s*")
 # A key with a bracket in front is none: `"{path": 1}`.
 _MEMBER = re.compile(r'\s*"(?!\s*[{\[])(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
-# A comment; as a group, what is not one: text, a string, also one that never ends, and what follows a comment that never
-# ends. The text may end within an escape; without `\\?` a string that goes on to there would match nothing, and be
-# searched again from each of its escaped marks.
+# A comment; as a group, what is not one: text, a string, also one that never ends, and what follows a comment that
+# never ends. The text may end within an escape; without `\?` a string that goes on to there would match nothing, and
+# be searched again from each of its escaped marks.
 _COMMENT = re.compile(
     r"""([^"'/]++|"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|/\*(?!.*?\*/).*+)"""
     r"|(?<![\w.)\]])//[^\n]*|/\*.*?\*/",

@@ -262,7 +262,7 @@ def test_a_second_try_that_nobody_takes_is_no_matter_to_50_streams(proxy: Start,
     """The heartbeat has gone out, so the stream is the pump's when the server refuses it."""
     rules = tmp_path / "rules.yaml"
     with Upstream(*[PACED] * 50) as upstream, BlackHole() as hole:
-        rules.write_text(f"models: [{{match: hole, url: '{hole.url}', server: vllm}}]")
+        rules.write_text(f"models: [{{match: hole, url: '{hole.url}', server: vllm, family: gpt-oss}}]")
         flags = ("--rules", str(rules), "--heartbeat", "1", "--connect-timeout", f"{HELD:g}")
         with fifty_paced(proxy, upstream, *flags) as (front, readers):
             asked = chat(model="hole", tools=[WRITE_FILE])
@@ -278,7 +278,7 @@ def test_a_second_try_that_nobody_takes_is_no_matter_to_50_streams(proxy: Start,
 def test_a_second_try_that_nobody_takes_is_waited_for_no_longer_than_any(proxy: Start, tmp_path: Path) -> None:
     rules = tmp_path / "rules.yaml"
     with BlackHole() as hole:
-        rules.write_text(f"models: [{{match: hole, url: '{hole.url}', server: vllm}}]")
+        rules.write_text(f"models: [{{match: hole, url: '{hole.url}', server: vllm, family: gpt-oss}}]")
         flags = ("--rules", str(rules), "--heartbeat", "1", "--connect-timeout", "1")
         asked = chat(model="hole", tools=[WRITE_FILE])
         with Client.post(proxy(hole.url, *flags).port, asked) as client, client.answer() as response:
