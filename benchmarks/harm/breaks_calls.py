@@ -318,14 +318,15 @@ def _not_python(family: Family) -> bool:
 
 
 BREAKS = (
-    Break("none", "nothing", none),
-    Break("own_markup", "nothing, but a value shows the family's own markup", own_markup, markup=1.0),
+    Break("none", "nothing", none, whole=True),
+    Break("own_markup", "nothing, but a value shows the family's own markup", own_markup, markup=1.0, whole=True),
     Break(
         "other_markup",
         "nothing, but a value shows another family's markup",
         other_markup,
         markup=1.0,
         foreign=True,
+        whole=True,
     ),
     Break("wrapped", "one key holds all arguments", wrapped),
     Break("key_spelling", "a key in another spelling", key_spelling, _not_python),

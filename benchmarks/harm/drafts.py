@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from benchmarks.harm.families import Body, Call, Family
-from benchmarks.harm.offers import Offer
+from benchmarks.harm.offers import Offer, Shape
 from benchmarks.harm.writing import CLEAN, Path, Style
 
 Values = dict[str, Any]
@@ -73,8 +73,9 @@ class Broken:
     two breaks writes alone. `texts` are the keys where the JSON text of the
     value that was written is as good as the string. `cut`: the reply ends at the mark; then no call may come of it.
     `last`: nothing may stand behind the call. `family` is the format as it is written, if the template is broken.
-    `no_call`: what is written is whole, and no call may come of it. `shown` is how the result of a tool shows the calls
-    that the reply writes, so that these are copies, or, with `shown_values`, similar ones.
+    `lead` and `tail` are the prose around the calls where it is not chosen at random. `by_tool`: the chunk with a
+    call's name is numbered by the tool. `no_call`: no call may come of it. `shown` is how the result of a tool shows
+    the calls that the reply writes, so that these are copies, or, with `shown_values`, similar ones.
     """
 
     style: Style = CLEAN
@@ -89,6 +90,9 @@ class Broken:
     last: bool = False
     family: Family | None = None
     no_call: bool = False
+    lead: str | None = None
+    tail: str | None = None
+    by_tool: bool = False
     shown: Callable[[str], str] | None = None
     shown_values: Values | None = None
 
@@ -101,7 +105,8 @@ class Broken:
 @dataclass(frozen=True, slots=True)
 class Break:
     """One way to break a call. `takes` says for which families; `markup` how often values show the family's own,
-    or that of others; `foreign`: that of others only.
+    or that of others; `foreign`: that of others only. `shape` is that of the offered tools, `at_edge` says that markup
+    begins or ends its value, and `whole` that nothing is broken.
     """
 
     name: str
@@ -110,11 +115,14 @@ class Break:
     takes: Callable[[Family], bool] = lambda family: True
     markup: float = 0.0
     foreign: bool = False
+    shape: Shape = Shape.USUAL
+    at_edge: bool = False
+    whole: bool = False
 
     @property
     def shows_markup(self) -> bool:
         """True if nothing is broken, but a value shows markup."""
-        return self.name in ("own_markup", "other_markup")
+        return self.name in ("own_markup", "edge_markup", "other_markup")
 
 
 def in_json(family: Family) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -23,12 +24,13 @@ class Body(Enum):
 
 
 class Type(Enum):
-    """How a format in tags says the type of a value: not at all, by an attribute, by a word, by nested elements."""
+    """How a format in tags gives the type of a value: not at all, by an attribute, a word, nested elements, or JSON."""
 
     SCHEMA = "schema"
     DSML = "dsml"
     XTML = "xtml"
     ELEMENTS = "elements"
+    JSON = "json"
 
 
 _XTML = {dict: "object", list: "array", bool: "boolean", int: "number", float: "number", str: "string"}
@@ -37,13 +39,17 @@ M3 = "]<]minimax[>["
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """A parameter in tags: its opening tag for `{key}`, its end tag, what stands around the value and behind it."""
+    """A parameter in tags: its opening tag for `{key}`, its end tag, the text around the value and after it.
+
+    `escapes`: U+200B follows the `<` of a tag that a value shows.
+    """
 
     open: str
     close: str
     edge: str = ""
     behind: str = ""
     type: Type = Type.SCHEMA
+    escapes: bool = False
 
     def opener(self, key: str, value: Any, style: Style) -> str:
         """The opening tag."""
@@ -60,8 +66,8 @@ class Tags:
 
     def raw(self, value: Any) -> str:
         """The value between the tags: a string as it is."""
-        if isinstance(value, str):
-            return value
+        if isinstance(value, str) and self.type is not Type.JSON:
+            return re.sub("<(?=[/｜])", "<\u200b", value) if self.escapes else value
         if self.type is not Type.ELEMENTS or not isinstance(value, dict | list):
             return dump(value)
         if isinstance(value, dict):
@@ -89,7 +95,9 @@ class Family:
     `foot`, `closer`. `{name}` and `{n}` stand for the call's name and number.
 
     `lead`, `tail`: prose may stand before it, and on the next line behind it. `several`: calls may be parallel.
-    `weak`: it has no wrapper, so it counts only as the end of a reply.
+    `weak`: it has no wrapper, so it counts only as the end of a reply. `keys` is the pattern of the keys that it can
+    write. `reader`: the judge can read it strictly. `single`: a call is the text of its only required string. `encode`
+    changes the text of the arguments, `rewrite` that of a call.
     """
 
     name: str
@@ -107,6 +115,11 @@ class Family:
     weak: bool = False
     structured: bool = False
     cannot: Callable[[str], bool] | None = None
+    keys: str = ".+"
+    reader: bool = True
+    single: bool = False
+    encode: Callable[[str], str] | None = None
+    rewrite: Callable[[str], str] | None = None
 
     def fits(self, text: str) -> bool:
         """Whether the format can write this string."""
@@ -123,7 +136,8 @@ class Family:
                 text = write_gemma(values, _gemma_style(style.json))
             case Body.TAGS:
                 text = self.tags.write(values, style)
-        return style.text(text) if style.text else text
+        text = style.text(text) if style.text else text
+        return self.encode(text) if self.encode else text
 
     def call(self, number: int, call: Call, style: Style = CLEAN) -> str:
         """One call with its own opener and closer."""
@@ -135,7 +149,9 @@ class Family:
         for part in style.without & parts.keys():
             parts[part] = ""
         filled = {part: text.replace("{name}", written).replace("{n}", str(number)) for part, text in parts.items()}
-        return f"{filled['opener']}{filled['head']}{self.arguments(values, style)}{filled['foot']}{filled['closer']}"
+        inside = self.arguments(values, style)
+        text = f"{filled['opener']}{filled['head']}{inside}{filled['foot']}{filled['closer']}"
+        return self.rewrite(text) if self.rewrite else text
 
     def write(self, calls: Sequence[Call], target: int, style: Style = CLEAN) -> str:
         """The reply; the call of number `target` is written in this style."""
@@ -349,6 +365,7 @@ _TAGGED = (
         head=f'{M3}<invoke name="{{name}}">',
         foot=f"{M3}</invoke>",
         tags=Tags(f"{M3}<{{key}}>", f"{M3}</{{key}}>", type=Type.ELEMENTS),
+        keys=r"[\w.-]+",
     ),
     Family(
         "call_element",
@@ -359,6 +376,7 @@ _TAGGED = (
         foot="</Parameters>",
         closer="</Call>",
         tags=Tags("<{key}>", "</{key}>"),
+        keys=r"\w[\w.-]*",
     ),
 )
 _OTHERS = (
@@ -372,6 +390,7 @@ _OTHERS = (
         lead=False,
         tail=False,
         weak=True,
+        keys=r"[^\W\d]\w*",
     ),
     Family(
         "gemma4",

@@ -67,7 +67,7 @@ def _as_written(case: Case, calls: list[Call], strict: list[list[Call]]) -> tupl
     """The verdict on calls that are what was written, strictly or by the rules; None if they are something else."""
     if case.broken.no_call:
         return None
-    closed = [] if case.family.structured else _closed(case)
+    closed = _closed(case) if case.family.reader and not case.family.structured else []
     said = [_with(case, values) for values in case.broken.says]
     for reading in (*strict, *closed, *said):
         if not _same(reading, calls):
@@ -125,8 +125,8 @@ def _is_right(case: Case, left: Left, calls: list[Call]) -> bool:
 
 
 def _same_bytes(case: Case, left: Left) -> bool:
-    """Nothing was broken: arguments that came as JSON leave as the very bytes."""
-    if case.family.body is not Body.JSON:
+    """Return whether valid structured arguments left as the same bytes (C1)."""
+    if not case.family.structured:
         return True
     return left.arguments == [case.family.arguments(values) for _, values in case.draft.calls]
 
@@ -166,7 +166,12 @@ def _finish_of_refused(case: Case, calls: list[Call]) -> str:
 
 
 def _core(case: Case, number: int) -> str:
-    """The arguments of a call as they stand in the reply; nothing of those behind the place where it was cut."""
+    """Return the arguments of a call as they stand in the reply; nothing of those after the place where it was cut.
+
+    Of a call that is rewritten as a whole only the name is sure to be in the reply.
+    """
+    if case.family.rewrite:
+        return case.draft.calls[number][0]
     if number == case.draft.target:
         return case.core
     behind_the_cut = case.broken.cut and number > case.draft.target
@@ -175,6 +180,8 @@ def _core(case: Case, number: int) -> str:
 
 def _strict(case: Case) -> list[list[Call]]:
     """What was written, read strictly."""
+    if not case.family.reader:
+        return []
     if not case.family.structured:
         text = case.reply.text[case.start :]
         if case.balanced:

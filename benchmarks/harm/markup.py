@@ -10,7 +10,7 @@ _FOR_STRUCTURED = ("hermes", "qwen_xml")
 
 
 def others(family: Family) -> list[Family]:
-    """The families in text that are written otherwise."""
+    """Return the families in text that are written in another way."""
     return [other for other in FAMILIES.values() if other.name != family.name and not other.structured]
 
 
@@ -24,6 +24,7 @@ def markup(family: Family, name: str, key: str) -> tuple[str, ...]:
     in_tags = family.body is Body.TAGS
     value_end = tags.edge + tags.closer(key) + tags.behind if in_tags else '"}'
     closers = value_end + family.foot + family.closer + family.section[1]
+    closers = closers.replace("{name}", name)
     one_line = closers.replace("\n", "")
     opener = f"{family.section[0]}{family.opener}{family.head}".replace("{name}", name).replace("{n}", "0")
     begun = opener + tags.opener(key, "v", CLEAN) if in_tags else opener

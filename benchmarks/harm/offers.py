@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from random import Random
 from typing import Any
 
@@ -38,8 +39,21 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "null_integer": ("depth", "max_items"),
 }
 _KINDS = ("string", "string", "string", "string", *_KEYS)
+ODD_KEYS = (
+    *("-A", "-n", "--glob", "max-items", "file name", "who is it for", "a.b", "x.y.z"),
+    *("größe", "файл", "名前", "name", "arguments", "type"),
+)
 _INNER = ("string", "string", "integer", "boolean")
 _ENUM = ("fast", "slow", "off")
+
+
+class Shape(Enum):
+    """What is special about the offered tools: odd keys, no required arguments, or an empty object in a union."""
+
+    USUAL = auto()
+    ODD_KEYS = auto()
+    OPTIONAL = auto()
+    UNION = auto()
 
 
 class Mixed:
@@ -50,11 +64,14 @@ class Mixed:
         self.fits = fits
         self.keys: tuple[str, ...] = ()
         self.markup: tuple[str, ...] = ()
+        # Markup begins or ends the value that shows it.
+        self.at_edge = False
 
     def text(self) -> str:
         """A string that the family can write."""
         if self.markup and self.rng.random() < 0.5:
-            shown = texts.around(self.rng, self.rng.choice(self.markup))
+            write = texts.at_edge if self.at_edge else texts.around
+            shown = write(self.rng, self.rng.choice(self.markup))
             if self.fits(shown):
                 self.markup = ()
                 return shown
@@ -82,6 +99,13 @@ class Offer:
         """True if the schema itself allows keys that it does not declare."""
         return self.schema.get("additionalProperties") is True
 
+    @property
+    def only_string(self) -> str:
+        """The only required argument if it is any string, else ""."""
+        required = self.schema.get("required", ())
+        plain = len(required) == 1 and self.properties[required[0]] == {"type": "string"}
+        return required[0] if plain else ""
+
     def as_tool(self) -> Values:
         """The entry of a request's `tools`."""
         return {"type": "function", "function": {"name": self.name, "parameters": self.schema}}
@@ -107,11 +131,29 @@ def spelled(name: str, style: str) -> str:
     return name
 
 
-def offers(rng: Random) -> list[Offer]:
-    """One to four tools."""
+def offers(rng: Random, shape: Shape = Shape.USUAL, keys: str = ".+") -> list[Offer]:
+    """Return one to four tools of a shape; odd keys are only those that match the pattern `keys`."""
     style = rng.choice(("snake", "snake", "camel"))
     names = rng.sample(_NAMES, rng.randint(1, 4))
-    return [Offer(spelled(name, style), _object(rng, _KINDS, rng.randint(1, 5), style)) for name in names]
+    usual = [Offer(spelled(name, style), _object(rng, _KINDS, rng.randint(1, 5), style)) for name in names]
+    if shape is Shape.USUAL:
+        return usual
+    return [Offer(offer.name, _shaped(rng, offer.schema, shape, keys)) for offer in usual]
+
+
+def _shaped(rng: Random, schema: Schema, shape: Shape, keys: str) -> Schema:
+    """Return the schema of a tool in this shape."""
+    if shape is Shape.OPTIONAL:
+        return {**schema, "required": []}
+    properties: Schema = {**schema["properties"]}
+    if shape is Shape.UNION:
+        kinds = ["object", rng.choice(("null", "integer"))]
+        properties["settings"] = {"anyOf": [{"type": kind} for kind in kinds], "type": kinds}
+        return {**schema, "properties": properties, "required": [*schema.get("required", ()), "settings"]}
+    odd = [key for key in ODD_KEYS if re.fullmatch(keys, key)]
+    new = dict(zip(properties, rng.sample(odd, min(len(odd), rng.randint(1, 3))), strict=False))
+    required = [new.get(key, key) for key in schema.get("required", ())]
+    return {**schema, "properties": {new.get(key, key): properties[key] for key in properties}, "required": required}
 
 
 def _object(rng: Random, kinds: Sequence[str], most: int, style: str) -> Schema:
@@ -163,6 +205,8 @@ def value(rng: Random, schema: Schema, mixed: Mixed) -> Any:
     kind = schema["type"]
     if "enum" in schema:
         return rng.choice(schema["enum"])
+    if "anyOf" in schema:
+        return {}
     if isinstance(kind, list):
         if rng.random() < 0.3:
             return None
@@ -211,7 +255,7 @@ def _is_of_type(said: str | list[str], kind: str) -> bool:
 
 def _accepts_members(schema: Schema, given: Values) -> bool:
     """Whether an object has the keys that it must have, none that it may not have, and the right values."""
-    properties: Schema = schema["properties"]
+    properties: Schema = schema.get("properties", {})
     if not given.keys() >= set(schema.get("required", ())):
         return False
     if schema.get("additionalProperties") is not True and given.keys() - properties.keys():

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.harm.cases import BREAKS, SEED, Case, make, pairs
-from benchmarks.harm.drive import Left, answered
-from benchmarks.harm.families import FAMILIES
+from benchmarks.harm.cases import BREAKS, FAMILIES, SEED, Case, make, pairs
+from benchmarks.harm.drive import Left, MakeReader, answered
 from benchmarks.harm.judge import Judged, Verdict, judge
 
-CALLS = 10_000
+CASES = 10_000
 LEAST_RIGHT = 0.9
+# Of the calls that are written whole and have one reading.
+MOST_REFUSED = 0.04
 
 
 @dataclass(slots=True)
@@ -45,6 +47,7 @@ class Results:
     total: Count = field(default_factory=Count)
     breaks: dict[str, Count] = field(default_factory=dict)
     families: dict[str, Count] = field(default_factory=dict)
+    whole: Count = field(default_factory=Count)
     reasons: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     shown: list[tuple[Case, Left, Judged]] = field(default_factory=list)
 
@@ -56,6 +59,8 @@ class Results:
             self.families.setdefault(case.family.name, Count()),
         ):
             count.add(judged)
+        if case.kind.whole:
+            self.whole.add(judged)
         if judged.verdict is Verdict.WRONG:
             self.reasons[case.kind.name, case.family.name, judged.why] += 1
         missed = judged.one and judged.verdict is Verdict.REFUSED
@@ -67,12 +72,24 @@ class Results:
         return sum((case.kind.name, judged) == (kept.kind.name, verdict) for kept, _, verdict in self.shown)
 
 
-def run(calls: int, seed: int, families: Sequence[str] = (), breaks: Sequence[str] = (), show: int = 0) -> Results:
-    """Judge so many cases, in turn of every family and break that go together."""
+def run(
+    cases: int,
+    seed: int,
+    families: Sequence[str] = (),
+    breaks: Sequence[str] = (),
+    *,
+    show: int = 0,
+    reader: MakeReader | None = None,
+) -> Results:
+    """Judge `cases` cases, in turn of every family and break that go together.
+
+    With a `reader`, it reads the text in place of the engine, and no structured calls are made.
+    """
     results = Results()
-    waiting = deque(pairs(families, breaks))
+    chosen = pairs(families, breaks, everything=reader is not None)
+    waiting = deque(pair for pair in chosen if reader is None or not pair[0].structured)
     made = Counter[tuple[str, str]]()
-    while waiting and made.total() < calls:
+    while waiting and made.total() < cases:
         family, kind = waiting.popleft()
         case = make(family, kind, made[family.name, kind.name], seed)
         if case is None:
@@ -80,21 +97,21 @@ def run(calls: int, seed: int, families: Sequence[str] = (), breaks: Sequence[st
             continue
         waiting.append((family, kind))
         made[family.name, kind.name] += 1
-        results.add(case, *_judged(case), show)
+        results.add(case, *_judged(case, reader), show)
     return results
 
 
-def _judged(case: Case) -> tuple[Left, Judged]:
-    left = answered(case.draft.offers, case.reply)
+def _judged(case: Case, reader: MakeReader | None) -> tuple[Left, Judged]:
+    left = answered(case.draft.offers, case.reply, reader)
     return left, judge(case, left)
 
 
-def replay(family: str, kind: str, number: int, seed: int) -> Results:
-    """One case once more."""
+def replay(family: str, kind: str, number: int, seed: int, reader: MakeReader | None = None) -> Results:
+    """Judge one case again."""
     results = Results()
     case = make(FAMILIES[family], BREAKS[kind], number, seed)
     if case is not None:
-        left, judged = _judged(case)
+        left, judged = _judged(case, reader)
         results.add(case, left, judged, 0)
         results.shown.append((case, left, judged))
     return results
@@ -105,9 +122,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(argv)
     began = time.process_time()
     if given.case is not None:
-        results = replay(given.family[0], given.kind[0], given.case, given.seed)
+        results = replay(given.family[0], given.kind[0], given.case, given.seed, given.reader)
     else:
-        results = run(given.calls, given.seed, given.family or (), given.kind or (), given.show)
+        results = run(
+            given.cases, given.seed, given.family or (), given.kind or (), show=given.show, reader=given.reader
+        )
     seconds = time.process_time() - began
     if given.json:
         print(json.dumps(as_json(results, given.seed, seconds), ensure_ascii=False, indent=1))
@@ -118,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.harm", description="what becomes of broken calls")
-    parser.add_argument("--calls", type=int, default=CALLS, help=f"how many calls are broken ({CALLS})")
+    parser.add_argument("--cases", type=int, default=CASES, help=f"how many replies are made ({CASES})")
     parser.add_argument("--seed", type=int, default=SEED, help=f"another seed makes other calls ({SEED})")
     parser.add_argument(
         "--family", action="append", choices=list(FAMILIES), help="of this family only; may be repeated"
@@ -126,8 +145,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--break", action="append", dest="kind", choices=list(BREAKS), help="broken in this way only")
     parser.add_argument("--show", type=int, default=0, metavar="N", help="show N wrong and N missed ones of each kind")
     parser.add_argument("--case", type=int, metavar="NUMBER", help="replay this case of one family and one break")
+    parser.add_argument(
+        "--reader", type=_reader, metavar="MODULE:CLASS", help="read text with this class, not with the engine"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
+
+
+def _reader(name: str) -> MakeReader:
+    """Return the class that `module:class` names."""
+    module, _, cls = name.partition(":")
+    made: MakeReader = getattr(importlib.import_module(module), cls)
+    return made
 
 
 _COLUMNS = ("right", "refused", "wrong", "legal", "one", "of one right")
@@ -145,7 +174,7 @@ def report(results: Results, seed: int, seconds: float) -> Iterator[str]:
     yield ""
     yield from _reasons(results)
     yield from _demands(results)
-    yield f"{results.total.verdicts.total()} calls, seed {seed}, {seconds:.0f} s of CPU"
+    yield f"{results.total.verdicts.total()} cases, seed {seed}, {seconds:.0f} s of CPU"
 
 
 def _reasons(results: Results) -> Iterator[str]:
@@ -162,20 +191,25 @@ def _demands(results: Results) -> Iterator[str]:
     """What is asked of the proxy, and whether that is met."""
     wrong = results.total.verdicts[Verdict.WRONG]
     share = results.total.share or 0.0
+    refused = 1 - (1.0 if results.whole.share is None else results.whole.share)
     yield f"wrong                                       = 0 {wrong:10}  {'met' if not wrong else 'NOT MET'}"
     yield (
         f"right, of those with exactly one reading >= {LEAST_RIGHT:.0%} {share:10.1%}  "
         f"{'met' if share >= LEAST_RIGHT else 'NOT MET'}"
     )
+    yield (
+        f"refused, of whole calls with one reading   <= {MOST_REFUSED:.0%} {refused:10.1%}  "
+        f"{'met' if refused <= MOST_REFUSED else 'NOT MET'}"
+    )
 
 
 def _table(what: str, rows: Sequence[tuple[str, Count]], total: Count) -> Iterator[str]:
-    yield f"| {what:<16} |" + "".join(f" {name:>12} |" for name in _COLUMNS)
-    yield f"| {'-' * 16} |" + f" {'-' * 11}: |" * len(_COLUMNS)
+    yield f"| {what:<20} |" + "".join(f" {name:>12} |" for name in _COLUMNS)
+    yield f"| {'-' * 20} |" + f" {'-' * 11}: |" * len(_COLUMNS)
     for name, count in (*rows, ("all", total)):
         cells = [str(count.verdicts[verdict]) for verdict in Verdict]
         cells += [str(count.one), "-" if count.share is None else f"{count.share:.1%}"]
-        yield f"| {name:<16} |" + "".join(f" {cell:>12} |" for cell in cells)
+        yield f"| {name:<20} |" + "".join(f" {cell:>12} |" for cell in cells)
 
 
 def shown(case: Case, left: Left, judged: Judged, seed: int) -> Iterator[str]:

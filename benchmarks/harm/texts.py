@@ -114,6 +114,11 @@ def text(rng: Random, keys: Sequence[str]) -> str:
     return rng.choice((" ", "\n", "\t")).join(parts)
 
 
+def at_edge(rng: Random, snippet: str) -> str:
+    """Markup that begins or ends a text."""
+    return rng.choice((f"{snippet}\nand then more", f"{snippet} and more", f"before\n{snippet}", f"see {snippet}"))
+
+
 def indented(snippet: str) -> str:
     """Markup as a docstring shows it."""
     return "\n".join(f"    {line}" for line in snippet.split("\n"))

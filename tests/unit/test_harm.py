@@ -11,15 +11,18 @@ from typing import Any
 import pytest
 
 from benchmarks.harm import marks
-from benchmarks.harm.cases import BREAKS, Case, make, pairs
+from benchmarks.harm.cases import BREAKS, FAMILIES, NOT_YET_BREAKS, NOT_YET_FAMILIES, Case, make, pairs
 from benchmarks.harm.drafts import Break, Broken, Draft
 from benchmarks.harm.drive import Left, Reply
-from benchmarks.harm.families import FAMILIES, Call, Family, Type
+from benchmarks.harm.families import Call, Family, Type
 from benchmarks.harm.judge import Judged, Verdict, judge
 from benchmarks.harm.markup import markup
 from benchmarks.harm.offers import Offer, accepts
 from benchmarks.harm.run import main, run
 from benchmarks.harm.strict import Mode, balanced, closed_calls, read_object, readings
+from proxy.formats.copied_calls import Copies
+from proxy.formats.grammar import grammars
+from proxy.formats.scanner import Scanner
 
 pytestmark = pytest.mark.once
 
@@ -32,7 +35,7 @@ WRITE = Offer(
     },
 )
 CLOSED = Offer("write", {**WRITE.schema, "additionalProperties": False})
-SMOKE = 900
+SMOKE = 4000
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +49,8 @@ def smoke() -> Any:
 
 def test_there_are_twenty_ways_to_break_in_every_kind_of_family() -> None:
     assert len(BREAKS) >= 20
-    assert {family.name for family, _ in pairs()} == set(FAMILIES)
-    assert {kind.name for _, kind in pairs()} == set(BREAKS)
+    assert {family.name for family, _ in pairs(everything=True)} == set(FAMILIES)
+    assert {kind.name for _, kind in pairs(everything=True)} == set(BREAKS)
     assert pairs(["glm"], ["none"]) == [(FAMILIES["glm"], BREAKS["none"])]
 
 
@@ -68,7 +71,7 @@ def described(case: Case) -> tuple[Any, ...]:
 @pytest.mark.parametrize("kind", BREAKS)
 def test_a_case_is_a_function_of_seed_family_break_and_number(kind: str) -> None:
     """The same one comes back, and another number or seed is another one; every break can be made somewhere."""
-    family = next(family for family, each in pairs() if each.name == kind)
+    family = next(family for family, each in pairs(everything=True) if each.name == kind)
     one, again = make(family, BREAKS[kind], 3, seed=5), make(family, BREAKS[kind], 3, seed=5)
     others = [make(family, BREAKS[kind], 4, seed=5), make(family, BREAKS[kind], 3, seed=6)]
     assert one is not None and again is not None
@@ -76,7 +79,7 @@ def test_a_case_is_a_function_of_seed_family_break_and_number(kind: str) -> None
     assert all(other is not None and described(other) != described(one) for other in others)
 
 
-@pytest.mark.parametrize("form", [name for name, family in FAMILIES.items() if not family.structured])
+@pytest.mark.parametrize("form", [name for name, family in FAMILIES.items() if family.reader and not family.structured])
 def test_what_is_written_without_a_break_is_read_strictly_as_it_was_meant(form: str) -> None:
     """The writer and the strict reader of every family agree, and the calls are as their schemas say."""
     for number in range(30):
@@ -87,8 +90,8 @@ def test_what_is_written_without_a_break_is_read_strictly_as_it_was_meant(form: 
             assert any(offer.name == name and accepts(offer.schema, values) for offer in case.draft.offers)
 
 
-# Here nothing is broken; the markup, or what a tool said before, makes it hard.
-WHOLE = ("none", "own_markup", "other_markup", "copied", "shown_otherwise")
+# Nothing is broken here; tools, values or surroundings make it hard.
+WHOLE = ("copied", "shown_otherwise", *(name for name, each in BREAKS.items() if each.whole))
 
 
 @pytest.mark.parametrize("kind", [name for name in BREAKS if name not in WHOLE])
@@ -113,12 +116,67 @@ def test_a_reply_that_is_cut_ends_inside_of_a_string() -> None:
         assert case.reply.finish == "stop"
 
 
-@pytest.mark.parametrize("form", FAMILIES)
+@pytest.mark.parametrize("form", [name for name, family in FAMILIES.items() if family.reader])
 def test_every_family_has_markup_of_its_own(form: str) -> None:
     """Whole calls, openers, closers on several lines and on one."""
     shown = markup(FAMILIES[form], "write", "path")
     assert len(shown) >= 3 or form in ("pythonic", "gemma4", "bare_json")
     assert any("other_tool" in piece for piece in shown)
+
+
+# Unusual tools, other notations, and missing values.
+
+
+@pytest.mark.parametrize(
+    ("form", "values", "text"),
+    [
+        ("gemma4_round", {"path": "a"}, '<|tool_call>call:write(path:<|"|>a<|"|>)<tool_call|>'),
+        ("glm_wrapper_key", {"n": 1}, "<tool_call>write<tool_call>n</arg_key><arg_value>1</arg_value></tool_call>"),
+        ("llama_list", {"path": "a"}, '; {"name": "write", "parameters": {"path": "a"}}'),
+        ("name_tag_text", {"path": "a"}, "<write>a</write>"),
+        ("cwm", {"path": "a"}, "<tool: write>\na\n</tool>"),
+        ("minimax_arrow", {"path": "a"}, '[TOOL_CALL]\n{tool => "write", args => {\n  --path "a"\n}}\n[/TOOL_CALL]'),
+        ("response_member", {}, '{"response": "{\\"name\\": \\"write\\", \\"arguments\\": {}}"}'),
+    ],
+)
+def test_other_notations_are_written_as_in_the_field(form: str, values: dict[str, Any], text: str) -> None:
+    assert FAMILIES[form].write([("write", values)], 0) == text
+
+
+@pytest.mark.parametrize("form", ["structured", "hermes", "qwen_xml", "glm", "gemma4", "pythonic", "kimi_k3"])
+def test_a_missing_value_has_no_delimiter_and_is_never_empty(form: str) -> None:
+    """C10: the key is left out, or there is no call."""
+    for number in range(10):
+        case = make(FAMILIES[form], BREAKS["missing_value"], number)
+        assert case is not None
+        meant, missing = case.meant[case.draft.target][1], case.draft.values.keys()
+        lost = missing - meant.keys()
+        assert len(lost) == 1 and "␆" not in case.reply.text + str(case.reply.calls)
+        assert case.broken.no_call is bool(lost & set(case.draft.offer.schema.get("required", ())))
+        empty = [(name, {**values, **dict.fromkeys(lost, "")}) for name, values in case.meant]
+        gone = left(*empty, text=case.around)
+        assert judge(case, gone).verdict is Verdict.WRONG
+
+
+@pytest.mark.parametrize("kind", ["odd_keys", "optional_only", "empty_object", "by_tool"])
+def test_unusual_calls_are_valid(kind: str) -> None:
+    for family, each in pairs((), [kind], everything=True):
+        case = make(family, each, 1)
+        assert case is None or all(
+            accepts(offer.schema, values)
+            for name, values in case.meant
+            for offer in case.draft.offers
+            if offer.name == name
+        )
+
+
+def test_a_reader_of_texts_is_measured_in_place_of_the_engine() -> None:
+    def scanner(tools: Any, rules: Any, *, copies: tuple[str, ...]) -> Scanner:
+        return Scanner(tools, grammars(json_reply=False, raw_text=False), copies=Copies(copies))
+
+    total = run(60, seed=12, families=["hermes", "glm"], breaks=["none", "prose"], reader=scanner).total
+    assert total.verdicts[Verdict.RIGHT] == 60
+    assert run(60, seed=12, families=["structured"], reader=scanner).total.verdicts.total() == 0
 
 
 # Unescaped marks by the rules.
@@ -588,7 +646,8 @@ def test_a_run_counts_every_case_by_break_and_by_family(smoke: Any) -> None:
     assert smoke.total.verdicts.total() == SMOKE
     assert sum(count.verdicts.total() for count in smoke.breaks.values()) == SMOKE
     assert sum(count.verdicts.total() for count in smoke.families.values()) == SMOKE
-    assert set(smoke.breaks) == set(BREAKS) and set(smoke.families) == set(FAMILIES)
+    assert set(smoke.breaks) == BREAKS.keys() - NOT_YET_BREAKS
+    assert set(smoke.families) == FAMILIES.keys() - NOT_YET_FAMILIES
     assert smoke.total.one == sum(count.one for count in smoke.breaks.values()) > SMOKE / 2
     assert smoke.total.one_right <= smoke.total.verdicts[Verdict.RIGHT]
     assert sum(smoke.reasons.values()) == smoke.total.verdicts[Verdict.WRONG]
@@ -600,6 +659,7 @@ def test_what_is_not_broken_leaves_as_it_came() -> None:
     assert control.verdicts[Verdict.RIGHT] == control.one == control.one_right == 300
 
 
+@pytest.mark.slow
 def test_nothing_wrong_leaves_the_proxy(smoke: Any) -> None:
     """C9: of a broken call comes what was meant, or none."""
     assert dict(smoke.reasons) == {}
@@ -607,14 +667,14 @@ def test_nothing_wrong_leaves_the_proxy(smoke: Any) -> None:
 
 def test_the_report_says_what_is_met(capsys: pytest.CaptureFixture[str]) -> None:
     """A table by break and one by family, the verdicts, and the exit code."""
-    assert main(["--calls", "30", "--break", "none", "--break", "trailing_comma"]) == 0
+    assert main(["--cases", "30", "--break", "none", "--break", "trailing_comma"]) == 0
     said = capsys.readouterr().out
     assert "| break" in said and "| family" in said and "| trailing_comma" in said
-    assert "= 0          0  met" in said and "100.0%  met" in said and "30 calls, seed 12" in said
+    assert "= 0          0  met" in said and "100.0%  met" in said and "30 cases, seed 12" in said
 
 
 def test_the_report_comes_as_json_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--calls", "10", "--break", "none", "--family", "glm", "--seed", "7", "--json"]) == 0
+    assert main(["--cases", "10", "--break", "none", "--family", "glm", "--seed", "7", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["seed"] == 7 and said["wrong"] == [] and said["total"] == said["families"]["glm"]
     assert said["total"] == {
@@ -631,4 +691,4 @@ def test_one_case_can_be_replayed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--family", "glm", "--break", "none", "--case", "4"]) == 0
     said = capsys.readouterr().out
     assert "--seed 12 --family glm --break none --case 4" in said and "== right" in said
-    assert "1 calls, seed 12" in said
+    assert "1 cases, seed 12" in said
