@@ -1,0 +1,971 @@
+"""One reader for calls in every notation: a wrapper, what stands in it, a name, keys and values, what closes them."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import regex
+
+from proxy.notations import tables as n
+from proxy.notations.literals import STRICT, Literals
+from proxy.notations.raw_values import CALL, VALUE, WRAPPER, Mark, raw_end
+from proxy.notations.shapes import CLEAR, shapes
+from proxy.notations.source import NeedMore, NoCall, Source, Tokens
+
+_WORD_END = r"(?![\w-])"
+# What may stand behind a value of JSON: an end tag, a token, the end of a fence.
+CLOSING = regex.compile(
+    r"\s*(?!<\|\"\|>|<escape>)(?:</[^<>\s]{1,60}>|<[|｜][^<>\n]{1,60}>|<\w+\|>|\[/?[A-Z_]+\]|```|>>>|\[e~\[|$)"
+)
+OPENERS = Tokens(n.TOKENS)
+TOKEN_CLOSERS = {c for closers in n.TOKENS.values() for c in closers if len(c) > 1}
+CLOSERS, FILLERS, NAME_FOLLOWS = Tokens(TOKEN_CLOSERS), Tokens(n.FILLERS), Tokens(n.NAME_FOLLOWS)
+WRAPPER_TAG = regex.compile(n.WRAPPER_OPEN)
+WRAPPER_END = regex.compile(n.WRAPPER_CLOSE)
+CALL_TAG = regex.compile(n.CALL_OPEN)
+CALL_END = regex.compile(n.CALL_CLOSE)
+VALUE_END = regex.compile(r"</(?:[\w.-]+[:|])?(?:arg_value|parameter|param|argument|arg_key)(?::\w+)?>")
+FENCE = regex.compile(r"```[ \t]*[\w+-]*[ \t]*\n?")
+TAG_NAME = re.compile(r"(?:=|name\s*=)\s*[\"']?([^<>\"'\n]+?)[\"']?\s*(?:/?>|\s\w+=|<\|sep)|tool=\"([^\"]+)\"")
+HARMONY = regex.compile(
+    r"(?:<\|start\|>\s*)?(?:assistant)?\s*(?:to=(?P<role>[^\s<]+))?\s*(?P<channels>(?:<\|channel\|>\s*\w+\s*(?:to=[^\s<]+)?\s*)*)"
+    r"(?P<constrained><\|constrain\|>)?\s*\w*\s*<\|message\|>\s*"
+)
+LEFT = Tokens((*n.END_OF_TURN, *TOKEN_CLOSERS))
+SUBNAME = regex.compile(r"<(name|tool_name|function|function_name|Function|tool)>\s*(?P<N>[^<>\n]{1,120}?)\s*</\1>\s*")
+SUBARGS = regex.compile(r"<(arguments|parameters|args|Parameters|input)>\s*")
+_styles = functools.lru_cache(maxsize=256)(n.family)
+
+
+class Call:
+    """A call that was read: its tool (None if none of that name is offered), what its name was, and where it stands."""
+
+    def __init__(self, tool, name, arguments, start, end, clear=CLEAR, id="", completed=False) -> None:
+        self.tool, self.written, self.arguments, self.start, self.end = tool, name, arguments, start, end
+        self.clear, self.id, self.completed = clear, id, completed
+
+    @property
+    def name(self):
+        return self.tool.name if self.tool else self.written
+
+
+class Opener:
+    """What opened a wrapper, up to `end`."""
+
+    def __init__(self, end, closers=(), kind="", name="", no_closer=False, weak=False, text="") -> None:
+        self.end, self.closers, self.kind, self.name, self.no_closer, self.weak, self.text = (
+            end,
+            closers,
+            kind,
+            name,
+            no_closer,
+            weak,
+            text,
+        )
+
+
+class CallReader:
+    """Reads calls of the offered tools at positions of a source."""
+
+    exact_ends = positional = False
+
+    def __init__(self, source: Source, tools, bare_names: bool = True) -> None:
+        self.source, self.tools = source, tools
+        self.words: dict = {}  # how the open call and wrapper are spelled
+        self.lined = self.indented = False  # whether its tags stand on lines of their own, behind blanks
+        self.deep = False  # an offered tool was named: what cannot be read then may show anything
+        self.bare_names = bare_names  # whether a name alone may begin a call
+
+    def tool(self, name: str):
+        """The offered tool that a name means, with the namespaces and counters that models put around it."""
+        tool = self.tools.resolve(name)
+        if tool is None and (bare := _NAMESPACED.fullmatch(name)):
+            tool = self.tools.resolve(bare.group("N"))
+        return tool
+
+    def literals(self, tool, closers=CLOSING, **more):
+        keys = frozenset(tool.properties) if tool else frozenset()
+        return Literals(self.source, keys, closers, lists=frozenset(k for k in keys if tool.is_list(k)), **more)
+
+    # -- wrappers -------------------------------------------------------------------------------------------------
+
+    def opener(self, pos: int) -> Opener | None:
+        source = self.source
+        token = source.token(OPENERS, pos)
+        if token:
+            return Opener(
+                pos + len(token),
+                n.TOKENS[token],
+                no_closer=token in n.NO_CLOSER,
+                weak=token in n.WEAK_TOKENS,
+                text=token,
+            )
+        if source.text.startswith(("<", "]"), pos):
+            found = source.match(WRAPPER_TAG, pos)
+            if found:
+                name = re.search(r"name=[\"']?([^\"'>]+)", found.group()) if "name" in found.group() else None
+                return Opener(found.end(), kind="tag", name=name.group(1) if name else "", text=found.group())
+        return None
+
+    def closer(self, pos: int, opener: Opener) -> int:
+        """The position behind the end of the wrapper that stands here; -1 if none does."""
+        for token in opener.closers:
+            if self.source.starts(token, pos):
+                return pos + len(token)
+        if self.source.text.startswith(("<", "]"), pos):
+            found = self.source.match(WRAPPER_END, pos)
+            if found:
+                return found.end()
+            return pos + len(token) if (token := self.source.token(CLOSERS, pos)) else -1
+        return -1
+
+    def wrapped(self, pos: int, depth: int = 0):
+        """The calls in the wrapper that stands here, the position behind it, and whether it is closed."""
+        if depth > 4:
+            raise NoCall("too many wrappers")
+        source, opener = self.source, self.opener(pos)
+        self.positional = opener.text.startswith("<tool_code")
+        self.words = {WRAPPER: _word(opener.text)} if opener.kind else {}
+        at, calls, closed, braces = opener.end, [], False, 0
+        while True:
+            start = at
+            at = source.blanks(at)
+            if at == source.size:
+                break
+            end = self.closer(at, opener)
+            if end >= 0:
+                at, closed = end, True
+                break
+            sign = source.text[at]
+            if calls:
+                if sign in ",;":
+                    at += 1
+                    continue
+                if sign in "}]" and braces < 2 and not opener.no_closer:
+                    at, braces = at + 1, braces + 1
+                    continue
+                if found := (source.match(CALL_END, at) or source.match(VALUE_END, at)) if sign in "<]" else None:
+                    at = found.end()
+                    continue
+                if filler := source.token(FILLERS, at):
+                    at += len(filler)
+                    continue
+                if self.ends_turn(at):
+                    break
+                if opener.no_closer and not (opener.text == "<|python_tag|>" and sign == "{"):
+                    at = start
+                    break
+            if calls and calls[-1].tagged and not calls[-1].closed_itself:
+                self.deep = True
+                raise NoCall("another call begins before one is closed")
+            if depth and not calls and opener.kind and source.text.startswith(opener.text, at):
+                raise NoCall("the same wrapper again and again")
+            try:
+                got, at, inner_closed = self.body(at, opener, depth)
+            except NoCall:
+                if not calls or depth:
+                    if not calls:
+                        raise
+                if opener.kind == "tag" and calls and (junk := source.match(JUNK, at)):
+                    at = junk.end()
+                    continue
+                if calls and all(call.closed_itself for call in calls) and not opener.no_closer:
+                    return calls, calls[-1].end, True
+                raise
+            calls += got
+            if (
+                inner_closed
+                and not opener.closers
+                and depth == 0
+                and opener.kind == "tag"
+                and self._same(opener, pos, got)
+            ):
+                closed = True
+        if not calls:
+            raise NoCall("an empty wrapper")
+        if opener.no_closer or (not closed and self._counts_open(calls)):
+            closed = True
+        return calls, at, closed and not opener.weak
+
+    def _same(self, opener, pos, got) -> bool:
+        """A wrapper whose opener stands there twice is closed by one closer."""
+        return self.source.text[opener.end :].lstrip().startswith(opener.text.strip())
+
+    def _counts_open(self, calls) -> bool:
+        return False
+
+    def ends_turn(self, pos: int) -> int:
+        """The position behind an end-of-turn token that stands here; 0 if none does."""
+        token = self.source.token(LEFT, pos)
+        return pos + len(token) if token else 0
+
+    def loose_ends(self, pos: int) -> bool:
+        return False
+
+    # -- what stands in a wrapper ---------------------------------------------------------------------------------
+
+    def body(self, pos: int, opener: Opener, depth: int):
+        """One call or a list of them, told by the first characters."""
+        source = self.source
+        if pos >= source.size:
+            raise NoCall("nothing")
+        text, sign = source.text, source.text[pos]
+        if filler := source.token(FILLERS, pos):
+            return (
+                self.body(source.blanks(pos + len(filler)), opener, depth)
+                if not source.at_end(pos + len(filler))
+                else self._nothing()
+            )
+        if opener.name and sign in "{<":
+            return self.arguments(source.blanks(pos), opener.name, pos)
+        if token := source.token(NAME_FOLLOWS, pos):
+            return self.named(source.blanks(pos + len(token)), opener)
+        if sign in "<]" and self.opener(pos):
+            calls, end, closed = self.wrapped(pos, depth + 1)
+            for call in calls:
+                call.closed_itself |= closed
+                if len(calls) == 1:
+                    call.start, call.end = pos, end
+            return calls, end, closed
+        if sign == "`" and (fence := source.match(FENCE, pos)):
+            at = source.blanks(fence.end())
+            if source.text.startswith("`", at):
+                raise NoCall("a fence in a fence")
+            if (
+                opener is NO_OPENER
+                and not self.bare_names
+                and at < source.size
+                and text[at] in "<[]"
+                and self.opener(at)
+            ):
+                raise NoCall("a wrapper in code")
+            calls, at, _ = self.body(at, opener, depth)
+            at = source.blanks(at)
+            while (
+                at < source.size
+                and (text[at] in ",;{[<" or (opener is not NO_OPENER and text[at].isalpha()))
+                and not source.starts("```", at)
+            ):
+                at = source.blanks(at + (text[at] in ",;"))
+                more, at, _ = self.body(at, opener, depth)
+                calls, at = calls + more, source.blanks(at)
+            if source.starts("```", at):
+                at += 3
+            elif at != source.size and not self.closer(at, opener) >= 0:
+                raise NoCall("the end of the fence was expected")
+            return calls, at, False
+        if sign == "{":
+            return self.json(pos)
+        if sign == "[":
+            after = source.blanks(pos + 1)
+            if after < source.size and (text[after].isalpha() or text[after] == "_"):
+                return self.python_list(pos)
+            return self.json(pos)
+        if sign in "<]":
+            return self.tagged(pos, opener)
+        if not self.bare_names:
+            raise NoCall("a name alone")
+        return self.named(pos, opener)
+
+    def _nothing(self):
+        raise NoCall("nothing stands in it")
+
+    def json(self, pos: int):
+        """Calls as JSON."""
+        literals = Literals(self.source, None, CLOSING)
+        literals.keys_later = lambda: self._keys_near(pos)
+        try:
+            value, end = literals.whole(pos)
+        except NoCall:  # what its strings show may be anything
+            self.deep |= literals.in_string
+            raise
+        found = shapes(value, self.tools)
+        calls, spans = [], _item_spans(self.source.text, pos, end, len(found), value)
+        for shape, (start, stop) in zip(found, spans):
+            tool = self.tool(shape.name)
+            arguments = without_residue(self.object(shape.arguments, tool), tool)
+            calls.append(Call(tool, shape.name, arguments, start, stop, shape.clear, shape.id, literals.completed))
+            calls[-1].json = True
+        if literals.marks_told and literals.completed:
+            self.deep = True
+            raise NoCall("a string may end elsewhere")
+        for call in calls:
+            call.told = literals.marks_told or literals.lost_comma
+        if (
+            not literals.plain
+            and literals.marks_told
+            and any(not c.tool or not set(c.arguments) <= set(c.tool.properties) for c in calls)
+        ):
+            self.deep = True
+            raise NoCall("a string may end elsewhere")
+        return calls, end, False
+
+    def _keys_near(self, pos: int):
+        """The keys of the tool that a text of JSON names."""
+        found = _JSON_NAME.search(self.source.text, pos, pos + 2_000)
+        tool = found and self.tools.resolve(found.group(1))
+        return frozenset(tool.properties) if tool else frozenset(k for t in self.tools for k in t.properties)
+
+    def whole(self, literals, at: int):
+        """A value; where a string cannot be read, what follows may all be in it."""
+        try:
+            return literals.whole(at)
+        except NoCall:
+            self.deep |= literals.in_string
+            raise
+
+    def object(self, arguments, tool):
+        """Arguments as an object: what a string of JSON says, a list of one."""
+        for _ in range(2):
+            if isinstance(arguments, str):
+                if not arguments.strip():
+                    arguments = {}
+                    break
+                inner = Source(arguments, True)
+                literals = Literals(inner, frozenset(tool.properties) if tool else frozenset())
+                arguments, end = literals.whole(inner.blanks(0))
+                if not inner.at_end(end):
+                    raise NoCall("more than an object")
+        if isinstance(arguments, list) and len(arguments) == 1:
+            arguments = arguments[0]
+        if arguments is None:
+            arguments = {}
+        if not isinstance(arguments, dict):
+            raise NoCall("arguments that are no object")
+        return arguments
+
+    # -- a name, then arguments -----------------------------------------------------------------------------------
+
+    def named(self, pos: int, opener: Opener | None):
+        """A name and its arguments."""
+        source, start = self.source, pos
+        if source.starts("call:", pos):
+            pos = source.blanks(pos + 5)
+        elif source.text.startswith(":", pos):
+            pos += 1
+        found = source.match(n.NAME, pos)
+        if not found:
+            raise NoCall("the name of a tool was expected")
+        if not source.final and _NAME_GOES_ON.fullmatch(source.text, found.end()):
+            raise NeedMore
+        name, at = found.group(), source.blanks(found.end())
+        if source.starts("<|content_invoke_tool_json|>", at):
+            return self.wrapped(at, 1)
+        if (
+            source.text.startswith("<", at)
+            and self.tools.resolve(name) is None
+            and (split := self.tools.split(name))
+            and source.match(_KEY_TAG, at)
+        ):
+            name, at = split[0].name, found.end() - len(split[1])
+        if name == "function" and at < source.size and source.text[at] not in "{(":
+            at = source.blanks(at + len(source.token(NAME_FOLLOWS, at)))
+            if source.text.startswith("<", at) and source.match(CALL_TAG, at):
+                return self.tagged(at, opener)
+            return self.named(at, opener)
+        call_id = ""
+        while True:
+            if source.starts("[CALL_ID]", at):
+                end = source.match(regex.compile(r"\[CALL_ID\]([\w.:-]+)"), at)
+                call_id, at = end.group(1), source.blanks(end.end())
+                continue
+            follows = source.token(NAME_FOLLOWS, at)
+            if follows:
+                at = source.blanks(at + len(follows))
+                if source.text.startswith(("{", "`"), at):
+                    continue
+                if source.match(CALL_TAG, at):
+                    return self.tagged(at, opener)
+                return self.named(at, opener)
+            filler = source.token(FILLERS, at)
+            if filler:
+                at = source.blanks(at + len(filler))
+                continue
+            if source.text.startswith("<", at) and (found := source.match(_TOOL_SEP, at)):
+                at = source.blanks(found.end())
+                continue
+            if (
+                source.text.startswith("<", at)
+                and (found := source.match(VALUE_END, at))
+                and not _KEY_END.match(found.group())
+            ):
+                at = source.blanks(found.end())
+                continue
+            break
+        return self.arguments(at, name, start, call_id, opener)
+
+    def arguments(self, at: int, name: str, start: int, call_id: str = "", opener=None):
+        source = self.source
+        tool = self.tool(name)
+        if tool is None and source.text.startswith("(", at):
+            tool = self.tool(name.removesuffix(".call"))
+        sign = source.text[at : at + 1]
+        if not call_id and re.fullmatch(r"functions\.[^\s:]+:[0-9]{1,6}", name):
+            call_id = name
+        keys = frozenset(tool.properties) if tool else frozenset()
+        completed = told = False
+        if sign == "{":
+            literals = (
+                Bare(source, keys, CLOSING)
+                if opener and opener.closers and opener.closers[0] in _GEMMA_ENDS
+                else self.literals(tool)
+            )
+            value, at = self.whole(literals, at)
+            value, completed = without_residue(self.object(value, tool), tool), literals.completed
+            value = (
+                value
+                if not tool
+                else {
+                    k: (tool.typed(k, v) if not literals.plain and isinstance(v, str) and v in literals.bares else v)
+                    for k, v in value.items()
+                }
+                if isinstance(literals, Bare)
+                else value
+            )
+            if literals.marks_told and (not set(value) <= keys or completed):
+                self.deep = True
+                raise NoCall("a string may end elsewhere")
+            told = literals.marks_told or literals.lost_comma
+        elif sign == "`" and (fence := source.match(FENCE, at)):
+            literals = Literals(source, keys, CLOSING)
+            value, at = literals.whole(source.blanks(fence.end()))
+            value = self.object(value, tool)
+            at = source.blanks(at)
+            if source.starts("```", at):
+                at += 3
+        elif sign == "(":
+            value, at = self.parenthesised(at, tool)
+        elif (
+            sign == "<"
+            or sign == "]"
+            or (opener and opener.kind and tool and sign not in "({`" and self._style(at, tool) == "pair")
+        ):
+            value, at = self.values(at, tool, start, closers=False)
+        elif sign == "" or (opener and (self.closer(at, opener) >= 0)):
+            value = {}
+        else:
+            raise NoCall("the arguments were expected")
+        if not value and sign not in "{(`" and (tool is None or tool.required or not opener):
+            raise NoCall("no arguments")
+        call = Call(tool, name, value, start, at, id=call_id, completed=completed)
+        call.told = told
+        return [call], at, False
+
+    def parenthesised(self, at: int, tool):
+        """Python's arguments, or an object in brackets."""
+        source = self.source
+        literals = PythonBare(source, frozenset(tool.properties) if tool else frozenset(), None, python=True)
+        after = literals.skip(at + 1)
+        if (
+            tool
+            and len(tool.required) == 1
+            and source.text[after : after + 1] in "\"'"
+            and after < source.size
+            and self.positional
+        ):
+            value, end = literals.value(after, 0)
+            end = literals.skip(end)
+            if not source.starts(")", end):
+                raise NoCall("an end of the brackets was expected")
+            return {next(iter(tool.required)): value}, end + 1
+        if source.text.startswith("{", after):
+            value, end = literals.value(after, 0)
+            end = literals.skip(end)
+            if not source.starts(")", end):
+                raise NoCall("an end of the brackets was expected")
+            return self.object(value, tool), end + 1
+        value, end = literals.members(at + 1, ")", 0, ("=", ":"))
+        if literals.completed:
+            raise NoCall("brackets without their end")
+        if literals.bares and tool:
+            value = {k: tool.typed(k, v) if isinstance(v, str) and v in literals.bares else v for k, v in value.items()}
+        return value, end
+
+    def python_list(self, pos: int):
+        """`[NAME(…), NAME(…)]`."""
+        source, calls = self.source, []
+        at = pos + 1
+        while True:
+            at = source.blanks(at)
+            if source.starts("]", at):
+                break
+            if calls and source.starts(",", at):
+                at = source.blanks(at + 1)
+                if source.starts("]", at):
+                    break
+            if at == source.size and calls:
+                return calls, at, False
+            found = source.match(_PYTHON_NAME, at)
+            if not found:
+                raise NoCall("the call of a function was expected")
+            name, start = found.group(1), at
+            tool = self.tool(name)
+            value, at = self.parenthesised(found.end() - 1, tool)
+            calls.append(Call(tool, name, value, start, at))
+        if not calls:
+            raise NoCall("an empty list")
+        return calls, at + 1, False
+
+    # -- tags -----------------------------------------------------------------------------------------------------
+
+    def tagged(self, pos: int, opener: Opener | None):
+        """A call in tags: its name in an opening tag, then values; or sub-tags; or the tool's name as the tag."""
+        source = self.source
+        found = source.match(CALL_TAG, pos)
+        if found:
+            if found.group() == "<|tool_call:start|>":
+                return self.named(source.blanks(found.end()), opener)
+            named = TAG_NAME.search(found.group())
+            self.words[CALL] = _word(found.group())
+            self.lined = source.text[pos - 1 : pos] == "\n"
+            name = (named.group(1) or named.group(2)).strip()
+            tool = self.tool(name)
+            at = source.blanks(found.end())
+            if found.group().endswith("/>"):
+                return [Call(tool, name.rstrip("/"), {}, pos, found.end())], found.end(), False
+            second = source.match(CALL_TAG, at) if source.text.startswith("<", at) else None
+            if second and second.group() == found.group():
+                at = source.blanks(second.end())
+            if source.text.startswith("{", at):
+                literals = Literals(source, frozenset(tool.properties) if tool else frozenset(), CLOSING)
+                value, at = literals.whole(at)
+                value, closed = self._end_of_call(self.object(value, tool), at)
+            else:
+                value, closed = self.values(at, tool, pos)
+            call = Call(tool, name, value, pos, closed)
+            call.tagged = True
+            call.closed_itself = bool(CALL_END.search(source.text[max(0, closed - 40) : closed]))
+            return [call], closed, False
+        found = source.match(SUBNAME, pos)
+        if found:
+            name = found["N"]
+            tool = self.tool(name)
+            at = found.end()
+            inner = source.match(SUBARGS, at)
+            if inner:
+                at = source.blanks(inner.end())
+            if source.text.startswith("{", at):
+                value, at = Literals(source, frozenset(tool.properties) if tool else frozenset(), CLOSING).whole(at)
+                value = self.object(value, tool)
+            else:
+                value, at = self.values(at, tool, pos, closers=False, element_end=inner.group(1) if inner else "")
+            at = source.blanks(at)
+            if inner:
+                if not source.starts(f"</{inner.group(1)}>", at):
+                    raise NoCall("an end tag was expected")
+                at += len(inner.group(1)) + 3
+            return [Call(tool, name, value, pos, at)], at, False
+        found = source.match(_PLAIN_TAG, pos)
+        if found and (tool := self.tools.resolve(found.group(1))):
+            return self.element_call(found, tool, pos, opener)
+        raise NoCall("a tag of a call was expected")
+
+    def element_call(self, found, tool, pos: int, opener):
+        """`<NAME>`, keys as tags or JSON, `</NAME>`."""
+        source, at = self.source, self.source.blanks(found.end())
+        end_tag = "</tool>" if "tool:" in found.group() else f"</{found.group(1)}>"
+        if source.text.startswith("{", at):
+            value, at = Literals(source, frozenset(tool.properties), CLOSING).whole(at)
+            value = self.object(value, tool)
+        elif source.starts("<", at) and not source.starts("</", at):
+            value, at = self.values(at, tool, pos, closers=False, element_end=found.group(1))
+        else:
+            texts = [k for k in tool.required if tool.is_text(k)]
+            end = source.find(end_tag, found.end())
+            if (
+                len(tool.required) != 1
+                or len(texts) != 1
+                or end < 0
+                or ("\n" in source.text[found.end() : end] and "tool:" not in found.group())
+            ):
+                raise NoCall("the values of a call were expected")
+            text = source.text[found.end() : end]
+            return (
+                [Call(tool, found.group(1), {texts[0]: _unpadded(text)}, pos, end + len(end_tag))],
+                end + len(end_tag),
+                False,
+            )
+        at = source.blanks(at)
+        closed = False
+        if source.starts(end_tag, at):
+            at, closed = at + len(end_tag), True
+        elif source.text.startswith("<", at) and (other := source.match(CALL_END, at)):
+            at, closed = other.end(), True
+        if not closed and not (opener and opener.kind):
+            raise NoCall("an end tag was expected")
+        return [Call(tool, found.group(1), value, pos, at)], at, False
+
+    def _end_of_call(self, value, at: int):
+        source = self.source
+        end = source.blanks(at)
+        found = source.match(CALL_END, end) if source.text.startswith(("<", "]"), end) else None
+        return value, found.end() if found else at
+
+    def values(self, at: int, tool, start: int, closers: bool = True, element_end: str = ""):
+        """Keys and raw values in tags, up to the end of the call."""
+        source, values, given = self.source, {}, set()
+        style = None
+        while True:
+            behind, at = at, source.blanks(at)
+            if at == source.size:
+                return values, behind
+            if style is None:
+                style = self._style(at, tool)
+                if style is None:
+                    break
+            pattern = _styles(
+                style, tuple(tool.properties) if tool and style in ("element", "pair") else (), element_end
+            )
+            prefix = n.SEP if source.text.startswith(n.SEP, at) else ""
+            if not prefix and (bars := _BARS.match(source.text, at)):
+                prefix = bars.group(1)
+            marks = self._marks(pattern, prefix)
+            mark = marks(at, here=True)
+            if mark and not values:
+                self.indented = source.text[at - 1 : at] in (" ", "\t")
+            if mark is None or mark.level != VALUE or mark.closing:
+                if mark is not None and mark.level == VALUE and mark.closing and values:
+                    raise NoCall("an end tag stands twice")
+                break
+            key = mark.key
+            meant = tool.meant(key, given) if tool else key
+            if meant in given:
+                raise NoCall("a key twice")
+            mark.key = meant
+            self.deep |= tool is not None
+            while (after := source.blanks(mark.end)) < source.size and source.text.startswith(
+                source.text[mark.start : mark.end], after
+            ):
+                mark.start, mark.end = after, after + mark.end - mark.start  # the opening tag stands there twice
+            end = raw_end(self, marks, mark.end, mark, given, tool)
+            given.add(meant)
+            text = source.text[mark.end : end.end]
+            if end.unended and not text.strip():
+                raise NoCall("a key without a value")
+            if style == "parameter" and (inside := _CDATA.fullmatch(text)):
+                text = inside.group(1)
+            if "DSML" in source.text[mark.start : mark.end]:
+                text = text.replace("<\u200b", "<")
+            values[key] = self._typed(tool, meant, text, mark, end, style)
+            at = end.resume
+        if closers:
+            at2 = source.blanks(at)
+            found = source.match(CALL_END, at2) if source.text.startswith(("<", "]"), at2) else None
+            if found:
+                return values, found.end()
+            if (
+                at2 == source.size
+                or self.ends_turn(at2)
+                or (
+                    source.text[at2] in "<]"
+                    and (
+                        source.match(WRAPPER_END, at2)
+                        or source.match(CALL_TAG, at2)
+                        or source.match(WRAPPER_TAG, at2)
+                        or self.closer(at2, Opener(0)) >= 0
+                    )
+                )
+            ):
+                return values, at
+            raise NoCall("a value or the end of the call was expected")
+        return values, at
+
+    def _style(self, at: int, tool):
+        for style in n.STYLES:
+            if style == "element" and tool is None:
+                continue
+            pattern = _style_opener(style, tuple(tool.properties) if tool and style in ("element", "pair") else ())
+            if self.source.match(pattern, at):
+                return style
+        return None
+
+    def _marks(self, pattern, prefix: str = ""):
+        """The next mark of the call's family, spelled as it was opened."""
+        source = self.source
+
+        def marks(pos: int, here: bool = False):
+            while True:
+                mark = any_mark(pos, here)
+                if mark is None or not prefix or prefix in source.text[mark.start : mark.end]:
+                    return mark
+                if here:
+                    return None
+                pos = mark.end
+
+        def any_mark(pos: int, here: bool = False):
+            if here:
+                if source.text[pos] not in "<]" and "arg_key" not in pattern.pattern[:60]:
+                    return None
+                found = pattern.match(source.text, pos)
+                if (
+                    found is None
+                    and not source.final
+                    and source.size - pos < 250
+                    and not re.search(r"[>\n]", source.text[pos + 1 :])
+                ):
+                    raise NeedMore
+            else:
+                found = None
+                while found is None and (pos := source.text.find("<", pos)) >= 0:
+                    found = pattern.match(
+                        source.text,
+                        pos - len(n.SEP)
+                        if pos >= len(n.SEP) and source.text.startswith(n.SEP, pos - len(n.SEP))
+                        else pos,
+                    )
+                    pos += 1
+            if found is None:
+                return None
+            groups = found.groupdict()
+            if (
+                not here
+                and groups.get("K2")
+                and not found.group().rstrip().endswith("arg_value>")
+                and "arg_value" not in found.group()
+            ):
+                return any_mark(found.end())
+            if groups["vo"] is not None:
+                return Mark(
+                    found.start(),
+                    found.end(),
+                    VALUE,
+                    False,
+                    (groups["K"] or groups.get("K2")).strip(),
+                    groups["kind"] or "arg_value",
+                    groups["T"] or "",
+                    _shape(found.group()),
+                )
+            if groups["vc"] is not None:
+                return Mark(found.start(), found.end(), VALUE, True, "", groups["ckind"])
+            level, closing = next(
+                (l, c)
+                for g, l, c in (("co", CALL, False), ("cc", CALL, True), ("wo", WRAPPER, False), ("wc", WRAPPER, True))
+                if groups[g] is not None
+            )
+            return Mark(found.start(), found.end(), level, closing, word=_word(found.group()))
+
+        return marks
+
+    def _typed(self, tool, key, text, mark, end, style):
+        declared = {"true": "string", "false": "other"}.get(mark.declared, mark.declared)
+        tag = self.source.text[mark.start : mark.end]
+        single = re.fullmatch(r"\r?\n[ \t]*([^\n]*?)\r?\n[ \t]*", text)
+        if tag.startswith("<rfl:"):
+            text = _unpadded(text, end.unended)
+        elif (
+            style in ("parameter", "element")
+            and n.SEP not in tag
+            and single
+            and single.group(1)
+            and (self.source.text[mark.start - 1 : mark.start] in " \t" or ("=" in tag and "name" not in tag))
+        ):
+            text = (
+                single.group(1)
+                if self.source.text[mark.start - 1 : mark.start] in " \t"
+                else _unpadded(text, end.unended)
+            )
+        elif (style == "parameter" and not re.search(r"name\s*=", tag)) or (style == "element" and n.SEP not in tag):
+            text = _unpadded(text, end.unended)
+        elif end.unended:
+            text = re.sub(r"\r?\n[ \t]*\Z", "", text)
+        if tool is None:
+            return text
+        if style == "element" and tool.parameter(key).types & {"array", "object"}:
+            text = text.replace(n.SEP, "")
+        if (
+            style == "element"
+            and "<" in text
+            and tool.parameter(key).types & {"array", "object"}
+            and "string" not in tool.parameter(key).types
+        ):
+            from proxy.notations.elements import element_value
+
+            return element_value(text.strip(), tool.parameter(key))
+        value = tool.typed(key, text, declared)
+        if isinstance(value, str) and "string" not in tool.parameter(key).types and text.strip()[:1] in ("{", "["):
+            inner = Source(text.strip(), True)
+            try:
+                read, at = Literals(inner, frozenset()).whole(0)
+                value = read if inner.at_end(at) else value
+            except NoCall:
+                pass
+        if isinstance(value, str) and end.unended and "string" not in tool.parameter(key).types:
+            raise NoCall("no value fits")
+        return value
+
+    # -- harmony --------------------------------------------------------------------------------------------------
+
+    def harmony(self, pos: int):
+        """A message to a tool: its name stands in the header."""
+        source = self.source
+        found = source.match(HARMONY, pos)
+        if not found:
+            raise NoCall("no header")
+        names = re.findall(r"to=([^\s<]+)", found.group())
+        if not names:
+            raise NoCall("the message goes to no tool")
+        channels = set(re.findall(r"<\|channel\|>\s*(\w+)", found["channels"]))
+        name = names[0]
+        tool = self.tool(name)
+        if name in ("self", "user", "all", "assistant") or (
+            channels and not (channels == {"commentary"} or (found["constrained"] and channels == {"analysis"}))
+        ):
+            if channels != {"analysis"}:
+                raise NoCall("a message that calls nothing")
+        at = source.blanks(found.end())
+        if at == source.size:
+            raise NoCall("no arguments")
+        if source.starts("<|call|>", at):
+            return [Call(tool, name, {}, pos, at + 8)], at + 8, True
+        if source.text[at] == "<":
+            if self.opener(at):
+                return self.wrapped(at)
+            value, at = self.values(at, tool, pos, closers=False)
+        else:
+            literals = Literals(source, frozenset(tool.properties) if tool else frozenset(), CLOSING)
+            if source.text[at] != "{":
+                raise NoCall("no arguments")
+            value, at = literals.whole(at)
+            value = self.object(value, tool)
+        end = source.blanks(at)
+        closed = False
+        for token in ("<|call|>", "<|end|>", "<|eot|>", "<|eom|>", "<|return|>"):
+            if source.starts(token, end):
+                at, closed = end + len(token), token != "<|end|>" or channels != {"analysis"}
+                break
+        else:
+            closed = source.starts("<|start|>", end)
+            if end != source.size and not closed:
+                raise NoCall("more than an object")
+        if channels == {"analysis"} and not found["constrained"] and not source.text.endswith("<|call|>", 0, at):
+            closed = False
+        return [Call(tool, name, value, pos, at)], at, closed
+
+
+class PythonBare(Literals):
+    """Python's arguments, whose strings may lack their quotation marks: up to the next key or the end of the call."""
+
+    def __init__(self, *args, **more) -> None:
+        super().__init__(*args, **more)
+        self.bares: set[str] = set()
+
+    def bare(self, pos: int, ends: str):
+        found = self.source.match(_PYTHON_BARE, pos)
+        if not found or not found.group().strip():
+            raise NoCall("no value")
+        text = found.group().strip()
+        if text.count('"') % 2 or text.count("'") % 2:
+            raise NoCall("a text without its last mark")
+        if (re.search(r"[\"'+]|^\w+\(", text) and not self.keys) or re.fullmatch(r"[A-Za-z_]\w*\.?\w*\(.*\)", text):
+            raise NoCall("no literal")
+        self.bares.add(text)
+        return text, found.end()
+
+
+class Bare(Literals):
+    """Literals in which strings may lack their quotation marks (Gemma)."""
+
+    def __init__(self, *args, **more) -> None:
+        super().__init__(*args, **more)
+        self.bares: set[str] = set()
+
+    def bare(self, pos: int, ends: str):
+        found = self.source.match(_BARE, pos)
+        if not found or not found.group().strip():
+            raise NoCall("no value")
+        text = found.group().strip()
+        self.bares.add(text)
+        return text, found.end()
+
+
+Call.tagged = Call.closed_itself = Call.json = Call.told = False
+NO_OPENER = Opener(0, weak=True)
+JUNK = regex.compile(r"[^<>{}\[\]\"'`]{1,40}(?=<)")
+_CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.S)
+_BARE = regex.compile(r"[^,}\]\n<]+")
+_JSON_NAME = re.compile(r"[\"'](?:%s)[\"']\s*:\s*[\"']([^\"'\n]{1,200})[\"']" % "|".join(n.NAME_WORDS))
+_PYTHON_BARE = regex.compile(
+    r"(?:(?!,\s*[A-Za-z_]\w*\s*=|\)\s*(?:,\s*[A-Za-z_][\w.-]*\(|\]\s*(?:$|<|\n)))[^\n]|\n(?=[^\n]))+", regex.S
+)
+_NAMESPACED = re.compile(r"(?:(?:functions|default_api|google|mcp|tools?|api)[.:/])*(?P<N>[\w-]+?)(?:[.!:]\d{1,6})?")
+_KEY_TAG = regex.compile(r"</[^<>\s]*arg_key[^<>\s]*>")
+_BARS = re.compile(r"<[｜|‖\s]*(DSML|GCML)")
+_NAME_GOES_ON = re.compile(r":\w*")
+_GEMMA_ENDS = ("<tool_call|>", "<end_function_call>")
+_PYTHON_NAME = regex.compile(r"([A-Za-z_][\w.-]*)\s*\(")
+_PLAIN_TAG = regex.compile(r"(?:\]<\]minimax\[>\[)?<(?:tool:\s*)?([A-Za-z_][\w.-]*)>")
+_TOOL_SEP = regex.compile(r"<(?:[\w.-]+[:|])?tool_sep(?::\w+)?>")
+_KEY_END = re.compile(r"</[^>]*arg_key")
+
+
+@functools.lru_cache(maxsize=256)
+def _style_opener(style: str, keys) -> regex.Pattern:
+    opens = n.STYLES[style][0]
+    if style in ("element", "pair"):
+        opens = (
+            opens.replace("{ns}", f"{n._NS}?")
+            .replace("{keys}", "|".join(re.escape(k) for k in sorted(keys, key=len, reverse=True)) or r"\b\B")
+            .replace("{{", "{")
+            .replace("}}", "}")
+        )
+    return regex.compile(opens)
+
+
+def _unpadded(text: str, unended: bool = False) -> str:
+    """The text of a value without the line ends of the markup around it."""
+    padded = text.startswith(("\n", "\r\n"))
+    if padded:
+        text = text[1:] if text[0] == "\n" else text[2:]
+    if padded or unended:
+        text = (
+            re.sub(r"\r?\n[ \t]*\Z", "", text)
+            if unended
+            else text[:-2]
+            if text.endswith("\r\n")
+            else text[:-1]
+            if text.endswith("\n")
+            else text
+        )
+    return text
+
+
+def _item_spans(text: str, pos: int, end: int, count: int, value) -> list:
+    """Where each of several calls in one value stands."""
+    if not isinstance(value, list) or len(value) != count or count < 2:
+        return [(pos, end)] * count
+    spans, at = [], pos + 1
+    for _ in value:
+        at = re.compile(r"[\s,]*").match(text, at).end()
+        try:
+            stop = STRICT.raw_decode(text, at)[1]
+        except ValueError:
+            return [(pos, end)] * count
+        spans.append((at, stop))
+        at = stop
+    return spans
+
+
+def _word(tag: str) -> str:
+    """How a tag is spelled: its namespace and its word."""
+    found = re.match(r"(?:\]<\]minimax\[>\[)?</?\s?((?:[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*)?[\w.|:-]+)", tag)
+    return found.group(1) if found else ""
+
+
+def _shape(tag: str) -> str:
+    """How the opener of a value is written: with `=` or with an attribute."""
+    return "name" if re.search(r"name\s*=", tag) else "=" if "=" in tag else ""
+
+
+_RESIDUE = re.compile(
+    r"\s*(?:</(?:parameter|arg_value)>)?\s*<(?:parameter=|arg_key>)([\w-]+)(?:>|</arg_key>)\s*(?:<arg_value>)?\s*\Z"
+)
+
+
+def without_residue(values: dict, tool):
+    """The values without tags at their ends that name the next key (F17)."""
+    keys = [*values]
+    for key, following in zip(keys, keys[1:]):
+        if isinstance(values[key], str) and (found := _RESIDUE.search(values[key])) and found.group(1) == following:
+            values[key] = values[key][: found.start()]
+    return values
