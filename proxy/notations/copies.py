@@ -1,104 +1,203 @@
-"""Whether a call was copied from the result of a tool: shown there as it is, behind prefixes alike, or escaped as a whole."""
+"""Calls that were copied from what the conversation shows: a file that was read, a pasted text, an error that quotes one.
+
+A call found in text is a copy if its name and arguments equal a call that the same reader finds in a source, or if a
+source shows its whole text. Sources are the tool results and the user messages of the conversation. A source may show
+the call numbered, quoted, in a diff, in a string of JSON or Python, or escaped as HTML.
+"""
 
 from __future__ import annotations
 
 import html
-import json
 import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 
+from proxy.codec.json_text import JsonObject, dump
+from proxy.notations.calls import Call
+from proxy.notations.literals import unescaped
+from proxy.notations.reader import CallReader
+from proxy.notations.source import NoCall, Source
+from proxy.notations.tables import STRONG
+from proxy.tools.toolset import ToolSet
+
+# A call, or the arguments of one, with fewer characters proves nothing.
 MIN_COPIED = 24
-_ESCAPES = (
-    lambda text: text,
-    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
-    lambda text: json.dumps(text)[1:-1],
-    lambda text: html.escape(text, quote=False),
-    lambda text: html.escape(text, quote=True),
-    lambda text: html.escape(text, quote=True).replace("&#x27;", "&#39;"),
-    lambda text: repr(text)[1:-1],
-    lambda text: text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t"),
-    lambda text: json.dumps(text)[1:-1].replace("<", "\\u003c").replace(">", "\\u003e"),
-    lambda text: text.replace("\t", "^I").replace("\n", "$\n") + "$",
+# Strings in strings, and HTML in them, are decoded so deep.
+MAX_LAYERS = 3
+# How many characters of a source one attempt to read a call may take, and how many attempts may fail.
+MAX_CALL_SHOWN = 65_536
+MAX_FAILED = 64
+
+_BLANKS = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
+_BLANKS_IN_WORDS = re.compile(r"\s+")
+_STRING = re.compile(rf'"((?:[^"\\]|\\.){{{MIN_COPIED},}})"|\'((?:[^\'\\]|\\.){{{MIN_COPIED},}})\'', re.S)
+_COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_CONTROL = re.compile(r"\^([@-_?])")
+_LINE_END = re.compile(r"\r\n?|\n")
+_BLAME = re.compile(r"\A\^?[0-9a-f]{7,40} .*?(\d+\) ?)\Z")
+_NUMBER = re.compile(r"[ \t]*\d+")
+_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[\w+-]*\s*")
+# What stands before the lines of a listing: a path and a number, a number, a sign.
+_PREFIX = re.compile(
+    r"[ \t]*[>*]?[ \t]*(?:[^\s\"'<>{}]{1,200}[:(-])?[\[(L]?\d{1,7}(?:[:,]\d{1,7})?(?:[-:|\])>.;#=→│\t]|[ ]{1,2})+[+-]?[ ]?"
+    r"|[ \t]*(?:[+>|#%*│-]|//|--|/\*)+[ \t]?"
 )
 
 
 class Copies:
-    """The results of the tools since the last user message."""
+    """The sources of a conversation; `made` are the calls that the assistant itself made in it."""
 
-    def __init__(self, results) -> None:
-        self.results = [result.replace("\r\n", "\n") for result in results]
-        self.lines = [side for result in self.results for side in _sides(result.split("\n"))]
+    def __init__(
+        self, tools: ToolSet, sources: Iterable[str] = (), made: Iterable[tuple[str, JsonObject]] = ()
+    ) -> None:
+        self._tools = tools
+        self._sources = tuple(source for source in sources if len(source) >= MIN_COPIED)
+        self._made = tuple(made)
 
-    def has(self, call: str) -> bool:
-        """Whether one of them shows all lines of a call."""
-        if not self.results:
+    def hold(self, call: Call, text: str) -> bool:
+        """Return whether a source shows the call, which is written as `text`."""
+        if not self._sources:
             return False
-        call = _without_fence(call.strip().replace("\r\n", "\n"))
-        if sum(len(line.strip()) for line in call.split("\n")) < MIN_COPIED:
+        if any(call.name == name and call.arguments == arguments for name, arguments in self._made):
             return False
-        forms = {each(call) for each in _ESCAPES}
-        forms |= {outer(each) for each in [*forms] for outer in _ESCAPES[1:5]}
-        return any(_shows(lines, form.split("\n")) for form in forms for lines in self.lines)
+        if len(dump(call.arguments)) >= MIN_COPIED and (call.name, call.arguments) in self._calls:
+            return True
+        return self.shows(text)
+
+    def shows(self, text: str) -> bool:
+        """Return whether a source shows a whole text."""
+        if not self._sources:
+            return False
+        text = _without_fence(_LINE_END.sub("\n", text.strip()))
+        bare = _normal(text)
+        if len(bare) < MIN_COPIED:
+            return False
+        if any(bare in shown for shown in self._normal):
+            return True
+        lines = [line for line in text.split("\n") if line.strip()]
+        return len(lines) > 1 and any(_shows_lines(shown, lines) for shown in self._lines)
+
+    @cached_property
+    def _texts(self) -> tuple[str, ...]:
+        """The sources with the texts that their strings and escapes hold."""
+        return tuple(dict.fromkeys(text for source in self._sources for text in _layers(source, MAX_LAYERS)))
+
+    @cached_property
+    def _normal(self) -> tuple[str, ...]:
+        return tuple(map(_normal, self._texts))
+
+    @cached_property
+    def _lines(self) -> tuple[list[str], ...]:
+        return tuple([line for line in text.split("\n") if line.strip()] for text in self._texts)
+
+    @cached_property
+    def _calls(self) -> Collection[tuple[str, JsonObject]]:
+        """The calls that the sources hold in wrappers, whatever surrounds them."""
+        found: list[tuple[str, JsonObject]] = []
+        for text in self._texts:
+            for shown in dict.fromkeys((text, *_without_prefixes(text))):
+                found += _calls_in(shown, self._tools)
+        return found
 
 
-def _sides(lines: list[str]):
-    """A text, and if it is a diff what it shows of either side."""
-    yield lines
-    if any(line.startswith("@@") for line in lines):
-        for sign in "+-":
-            yield [line[1:] for line in lines if line[:1] in (" ", sign)]
+def _calls_in(text: str, tools: ToolSet) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the calls in wrappers that a text holds."""
+    pos, failed = 0, 0
+    while failed < MAX_FAILED and (found := STRONG.search(text, pos)):
+        window = text[found.start() : found.start() + MAX_CALL_SHOWN]
+        reader = CallReader(Source(window, True), tools)
+        try:
+            calls, end, _ = reader.strong(0)
+        except NoCall:
+            failed, pos = failed + 1, found.end()
+            continue
+        yield from ((call.name, call.arguments) for call in calls if call.tool)
+        pos = found.start() + max(end, 1)
 
 
-def _without_fence(call: str) -> str:
-    lines = call.split("\n")
-    if re.fullmatch(r"\s*`{3,}\w*\s*", lines[0]) and len(lines) > 2:
-        lines = lines[1:-1] if lines[-1].strip().startswith("```") else lines[1:]
+def _layers(text: str, depth: int) -> Iterator[str]:
+    """Yield a text and those that it holds escaped: in strings, as HTML, as `cat -A` shows them."""
+    text = _COLOUR.sub("", _LINE_END.sub("\n", text))
+    yield text
+    if not depth:
+        return
+    if "\\" in text:
+        for found in _STRING.finditer(text):
+            inner = found.group(1) or found.group(2)
+            if "\\" in inner:
+                yield from _layers(unescaped(inner), depth - 1)
+    if "&" in text:
+        # Only what is escaped itself may be markup there.
+        for mark in '<"':
+            escaped = html.unescape(text.replace(mark, "\0"))
+            if mark in escaped:
+                yield from _layers(escaped, depth - 1)
+    if "$\n" in f"{text}\n" and "^" in text:
+        lines = (line.removesuffix("$") for line in text.split("\n"))
+        yield _CONTROL.sub(lambda found: chr(ord(found.group(1)) ^ 64), "\n".join(lines))
+
+
+def _normal(text: str) -> str:
+    """Return a text without its blanks, but for one between two words."""
+    return _BLANKS_IN_WORDS.sub(" ", _BLANKS.sub("", text))
+
+
+def _without_fence(text: str) -> str:
+    """Return a text without the lines of a fence around it."""
+    lines = text.split("\n")
+    if len(lines) > 2 and _FENCE.fullmatch(lines[0]):
+        lines = lines[1:-1] if _FENCE.fullmatch(lines[-1]) else lines[1:]
     return "\n".join(lines).strip()
 
 
-def _shows(shown: list[str], lines: list[str]) -> bool:
-    """Whether lines stand below each other, all behind the same shape of prefix and before the same end."""
-    first = lines[0]
+def _without_prefixes(text: str) -> Iterator[str]:
+    """Yield a text without what a listing writes before its lines, and of a diff either side."""
+    lines = text.split("\n")
+    if any(map(_PREFIX.match, lines)):
+        yield "\n".join(_PREFIX.sub("", line, count=1) for line in lines)
+    for gone in "+-":
+        if any(line.startswith(gone) for line in lines):
+            yield "\n".join(line[1:] for line in lines if not line.startswith(gone))
+
+
+def _shows_lines(shown: Sequence[str], lines: Sequence[str]) -> bool:
+    """Return whether lines are shown in order, with the same kind of prefix before each and the same text after it."""
+    anchor = max(range(1, len(lines)), key=lambda number: len(lines[number]))
     for at, line in enumerate(shown):
-        place = line.find(first)
-        if place < 0:
-            continue
-        if len(lines) == 1:
+        if lines[anchor] in line and _shown_around(shown, lines, anchor, at):
             return True
-        for gap in (1, 2):
-            rest = shown[at + gap : at + gap * len(lines) : gap]
-            if len(rest) == len(lines) - 1 and _alike(line[:place], line[place + len(first) :], lines[1:], rest):
-                return True
     return False
 
 
-def _alike(prefix: str, behind: str, lines: list[str], shown: list[str]) -> bool:
-    shapes = set()
-    for number, (line, there) in enumerate(zip(lines, shown)):
-        last = number == len(lines) - 1
-        if not line:
-            continue
-        place = (
-            there.find(line)
-            if last
-            else there.rfind(line)
-            if there.rstrip().endswith(line) or not behind
-            else there.find(line)
-        )
-        if place < 0:
-            return False
-        end = there[place + len(line) :]
-        if not last and end.rstrip() != behind.rstrip():
-            return False
-        shapes.add(_shape(there[:place]))
-    if len(shapes) > 1:
-        return False
-    return (
-        not shapes
-        or _shape(prefix).startswith(min(shapes))
-        or (_shape(prefix).endswith(min(shapes)) and (not min(shapes) or min(shapes).isspace()))
-    )
+def _shown_around(shown: Sequence[str], lines: Sequence[str], anchor: int, at: int) -> bool:
+    """Return whether the lines around the one that was found are there too."""
+    places = {anchor: at}
+    for numbers, step in ((range(anchor - 1, -1, -1), -1), (range(anchor + 1, len(lines)), 1)):
+        here = at
+        for number in numbers:
+            # A diff shows the lines of its other side in between.
+            near = [here + step, here + 2 * step, here + 3 * step]
+            found = next((each for each in near if 0 <= each < len(shown) and lines[number] in shown[each]), None)
+            if found is None:
+                return False
+            places[number] = here = found
+    parts = [_parts(shown[places[number]], lines[number], number == len(lines) - 1) for number in range(len(lines))]
+    prefixes = {_shape(before) for before, _ in parts[1:]}
+    ends = {after for _, after in parts[:-1]}
+    return len(prefixes) == 1 and len(ends) == 1
+
+
+def _parts(shown: str, line: str, last: bool) -> tuple[str, str]:
+    """Return what stands before a line and, blanks aside, after it."""
+    place = shown.find(line) if last else shown.rfind(line)
+    return shown[:place], shown[place + len(line) :].strip()
 
 
 def _shape(prefix: str) -> str:
-    """A prefix without its numbers; the blanks before a number count up with it."""
-    return re.sub(r"[ ]*\d+", "0", prefix)
+    """Return what prefixes of one listing have in common: not their numbers, authors and signs."""
+    blamed = _BLAME.match(prefix)
+    shape = _NUMBER.sub("0", blamed.group(1) if blamed else prefix)
+    shape = re.sub(r"\A[+<>!|*-](?=[ \t]|\Z)|\A[+<>!|*-](?=0)", " ", shape)
+    shape = re.sub(r"(?<=0)[:-](?=0|\Z|[\w])|(?<=\w)-(?=0)", ":", shape)
+    return re.sub(r"(?<=0) +[+>-](?=\s?\Z)", " ", shape).lstrip(" ") or " " * bool(prefix)
+

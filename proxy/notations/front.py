@@ -9,17 +9,13 @@ import regex
 
 from proxy.notations import tables as n
 from proxy.notations.copies import Copies
-from proxy.notations.reader import CALL_END, FENCE, NO_OPENER, VALUE_END, WRAPPER_END, CallReader, Opener
-from proxy.notations.shapes import LOOSE
+from proxy.notations.reader import CALL_END, FENCE, VALUE_END, WRAPPER_END, CallReader
+from proxy.notations.calls import LOOSE, NO_OPENER, Opener
+from proxy.notations.tables import STRONG, alternatives
 from proxy.notations.source import NeedMore, NoCall, Source
 from proxy.notations.surroundings import Prose, is_listing
 
-_ESC = lambda words: "|".join(re.escape(w) for w in sorted(words, key=len, reverse=True))
-# Where something can begin: a token, a tag of a wrapper, a header; at the start of a line JSON, a fence, a call's tag.
-STRONG = regex.compile(
-    rf"{_ESC(n.TOKENS)}|{n.WRAPPER_OPEN}|(?:<\|start\|>\s?assistant\s*(?:to=|<\|channel\|>\s*\w+\s+to=)|<\|channel\|>\s*\w+ to=|<\|start\|>\s?assistant<\|channel\|>\s*(?:commentary|final)\b| ?to=[\w.]+(?:<\|channel\|>|<\|message\|>|<atem))"
-)
-THOUGHT = regex.compile(_ESC(n.THOUGHTS))
+THOUGHT = regex.compile(alternatives(n.THOUGHTS))
 SIGNS = re.compile(
     r"(?<=\S)TOOL_CALLS(?=[A-Za-z_])|<(?=[|｜‖a-zA-Z\s]|$)|\[(?=[A-Zut]|$)|\](?=<|$)|◁|</(?:mm:|seed:)?think(?:ing)?>| to=|^Action:|^[ \t]*(?:[\[{`]|>>>(?=[A-Za-z_]|$))",
     re.M,
@@ -41,10 +37,10 @@ class Found:
 class Reader:
     """Text in any cut to pieces: strings of prose and Found calls, in order."""
 
-    def __init__(self, tools, results=(), json_reply: bool = False) -> None:
+    def __init__(self, tools, copies: Copies | None = None, json_reply: bool = False) -> None:
         self.json_reply = json_reply  # the client asked for JSON: nothing weak counts
         self.spans: list = []  # (start, end, calls) in characters; calls is None for prose
-        self.tools, self.copies = tools, Copies(results)
+        self.tools, self.copies = tools, copies or Copies(tools)
         self.text, self.pos, self.out = "", 0, 0  # what came; where to look on; what has left up to here
         self.prose, self.fed = Prose(), 0
         self.held, self.tried, self.work = -1, 0, 0  # where a call may begin, and how much of it was read in vain
@@ -54,7 +50,7 @@ class Reader:
         self.found_any = False
         self.dead = not bool(tools)
         self.final = self.stopped = False
-        names = _ESC(tools.names) or r"\b\B"
+        names = alternatives(tools.names) or r"\b\B"
         self.start = _start(names)
         self.weak_tag = _weak_tag(names)
 
@@ -130,7 +126,7 @@ class Reader:
             for m in STRONG.finditer(self.text, first):
                 try:
                     reader = CallReader(Source(self.text, True), self.tools)
-                    calls, end, closed = self._read(reader, m.start(), m.group())
+                    calls, end, closed = reader.strong(m.start())
                     if (
                         self._rest_is_nothing(end)
                         and all(c.tool for c in calls)
@@ -412,16 +408,10 @@ class Reader:
                 return at
         return at if opener else start + 1
 
-    def _read(self, reader: CallReader, start: int, opener: str = ""):
-        text = self.text
-        if text.startswith(("<|start|>", "<|channel|>", " to=", "to="), start):
-            return reader.harmony(start + (text[start] == " "))
-        return reader.wrapped(start)
-
     def _reading(self, reader: CallReader, start: int):
         """The calls that begin at a place, their end, and whether they are weak."""
         if self.kind == "strong":
-            calls, end, closed = self._read(reader, start)
+            calls, end, closed = reader.strong(start)
             if closed:
                 return calls, end, False
             try:
@@ -579,8 +569,8 @@ class Reader:
             return False
         if any(is_listing(call.arguments, call.tool) for call in offered):
             return False
-        if self.copies.has(self.text[start:end]) or (
-            len(calls) > 1 and any(self.copies.has(self.text[c.start : c.end]) for c in calls)
+        if any(self.copies.hold(call, self.text[call.start : call.end]) for call in offered) or self.copies.shows(
+            self.text[start:end]
         ):
             return False
         if self.prose.in_code():

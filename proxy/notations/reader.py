@@ -8,9 +8,10 @@ import re
 import regex
 
 from proxy.notations import tables as n
+from proxy.notations.calls import NO_OPENER, Call, Opener
 from proxy.notations.literals import STRICT, Literals
 from proxy.notations.raw_values import CALL, VALUE, WRAPPER, Mark, raw_end
-from proxy.notations.shapes import CLEAR, shapes
+from proxy.notations.shapes import shapes
 from proxy.notations.source import NeedMore, NoCall, Source, Tokens
 
 _WORD_END = r"(?![\w-])"
@@ -36,33 +37,6 @@ LEFT = Tokens((*n.END_OF_TURN, *TOKEN_CLOSERS))
 SUBNAME = regex.compile(r"<(name|tool_name|function|function_name|Function|tool)>\s*(?P<N>[^<>\n]{1,120}?)\s*</\1>\s*")
 SUBARGS = regex.compile(r"<(arguments|parameters|args|Parameters|input)>\s*")
 _styles = functools.lru_cache(maxsize=256)(n.family)
-
-
-class Call:
-    """A call that was read: its tool (None if none of that name is offered), what its name was, and where it stands."""
-
-    def __init__(self, tool, name, arguments, start, end, clear=CLEAR, id="", completed=False) -> None:
-        self.tool, self.written, self.arguments, self.start, self.end = tool, name, arguments, start, end
-        self.clear, self.id, self.completed = clear, id, completed
-
-    @property
-    def name(self):
-        return self.tool.name if self.tool else self.written
-
-
-class Opener:
-    """What opened a wrapper, up to `end`."""
-
-    def __init__(self, end, closers=(), kind="", name="", no_closer=False, weak=False, text="") -> None:
-        self.end, self.closers, self.kind, self.name, self.no_closer, self.weak, self.text = (
-            end,
-            closers,
-            kind,
-            name,
-            no_closer,
-            weak,
-            text,
-        )
 
 
 class CallReader:
@@ -105,7 +79,7 @@ class CallReader:
             found = source.match(WRAPPER_TAG, pos)
             if found:
                 name = re.search(r"name=[\"']?([^\"'>]+)", found.group()) if "name" in found.group() else None
-                return Opener(found.end(), kind="tag", name=name.group(1) if name else "", text=found.group())
+                return Opener(found.end(), tag=True, name=name.group(1) if name else "", text=found.group())
         return None
 
     def closer(self, pos: int, opener: Opener) -> int:
@@ -126,7 +100,7 @@ class CallReader:
             raise NoCall("too many wrappers")
         source, opener = self.source, self.opener(pos)
         self.positional = opener.text.startswith("<tool_code")
-        self.words = {WRAPPER: _word(opener.text)} if opener.kind else {}
+        self.words = {WRAPPER: _word(opener.text)} if opener.tag else {}
         at, calls, closed, braces = opener.end, [], False, 0
         while True:
             start = at
@@ -159,7 +133,7 @@ class CallReader:
             if calls and calls[-1].tagged and not calls[-1].closed_itself:
                 self.deep = True
                 raise NoCall("another call begins before one is closed")
-            if depth and not calls and opener.kind and source.text.startswith(opener.text, at):
+            if depth and not calls and opener.tag and source.text.startswith(opener.text, at):
                 raise NoCall("the same wrapper again and again")
             try:
                 got, at, inner_closed = self.body(at, opener, depth)
@@ -167,7 +141,7 @@ class CallReader:
                 if not calls or depth:
                     if not calls:
                         raise
-                if opener.kind == "tag" and calls and (junk := source.match(JUNK, at)):
+                if opener.tag and calls and (junk := source.match(JUNK, at)):
                     at = junk.end()
                     continue
                 if calls and all(call.closed_itself for call in calls) and not opener.no_closer:
@@ -178,7 +152,7 @@ class CallReader:
                 inner_closed
                 and not opener.closers
                 and depth == 0
-                and opener.kind == "tag"
+                and opener.tag
                 and self._same(opener, pos, got)
             ):
                 closed = True
@@ -204,6 +178,12 @@ class CallReader:
         return False
 
     # -- what stands in a wrapper ---------------------------------------------------------------------------------
+
+    def strong(self, pos: int):
+        """The calls of the wrapper or the message that begins here."""
+        if self.source.text.startswith(("<|start|>", "<|channel|>", " to=", "to="), pos):
+            return self.harmony(pos + (self.source.text[pos] == " "))
+        return self.wrapped(pos)
 
     def body(self, pos: int, opener: Opener, depth: int):
         """One call or a list of them, told by the first characters."""
@@ -439,7 +419,7 @@ class CallReader:
         elif (
             sign == "<"
             or sign == "]"
-            or (opener and opener.kind and tool and sign not in "({`" and self._style(at, tool) == "pair")
+            or (opener and opener.tag and tool and sign not in "({`" and self._style(at, tool) == "pair")
         ):
             value, at = self.values(at, tool, start, closers=False)
         elif sign == "" or (opener and (self.closer(at, opener) >= 0)):
@@ -592,7 +572,7 @@ class CallReader:
             at, closed = at + len(end_tag), True
         elif source.text.startswith("<", at) and (other := source.match(CALL_END, at)):
             at, closed = other.end(), True
-        if not closed and not (opener and opener.kind):
+        if not closed and not (opener and opener.tag):
             raise NoCall("an end tag was expected")
         return [Call(tool, found.group(1), value, pos, at)], at, False
 
@@ -879,8 +859,6 @@ class Bare(Literals):
         return text, found.end()
 
 
-Call.tagged = Call.closed_itself = Call.json = Call.told = False
-NO_OPENER = Opener(0, weak=True)
 JUNK = regex.compile(r"[^<>{}\[\]\"'`]{1,40}(?=<)")
 _CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.S)
 _BARE = regex.compile(r"[^,}\]\n<]+")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from proxy.notations.source import NoCall
+from proxy.notations.calls import CLEAR, LOOSE
 from proxy.notations.tables import ARGUMENT_WORDS, BESIDE_WORDS, LIST_WORDS, NAME_WORDS
 
-CLEAR, LOOSE = 2, 1  # says name and arguments in the usual words; counts as the whole reply only
 
 
 class Shape:

@@ -206,3 +206,14 @@ def family(style: str, keys=(), end: str = "") -> re.Pattern[str]:
     return re.compile(
         rf"(?P<vo>{opens})|(?P<vc>{closes})|(?P<co>{CALL_OPEN})|(?P<cc>{own}{CALL_CLOSE})|(?P<wo>{WRAPPER_OPEN})|(?P<wc>{WRAPPER_CLOSE})"
     )
+
+
+def alternatives(words):
+    """Return a pattern of literals, the longest first."""
+    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) or r"\b\B"
+
+
+# What opens a call wherever it stands.
+STRONG = regex.compile(
+    rf"{alternatives(TOKENS)}|{WRAPPER_OPEN}|(?:<\|start\|>\s?assistant\s*(?:to=|<\|channel\|>\s*\w+\s+to=)|<\|channel\|>\s*\w+ to=|<\|start\|>\s?assistant<\|channel\|>\s*(?:commentary|final)\b| ?to=[\w.]+(?:<\|channel\|>|<\|message\|>|<atem))"
+)

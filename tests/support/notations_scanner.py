@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from proxy.formats.spans import CallSpan, TextSpan
+from proxy.notations.copies import Copies
 from proxy.notations.front import Found, Reader
 from proxy.parsing.cursor import RawCall
 from proxy.tools.toolset import ToolSet
@@ -29,7 +30,7 @@ class NotationsScanner:
         self, tools: ToolSet, rules: Mapping[str, Any], *, copies: tuple[str, ...] = (), **limits: Any
     ) -> None:
         SCANNED["count"] += 1
-        self._reader = Reader(tools, results=copies, json_reply=rules["json_reply"])
+        self._reader = Reader(tools, Copies(tools, copies), json_reply=rules["json_reply"])
         self._tools = tools
         self._given = self._bytes = 0
 
