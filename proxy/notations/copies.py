@@ -33,14 +33,15 @@ _BLANKS_IN_WORDS = re.compile(r"\s+")
 _STRING = re.compile(rf'"((?:[^"\\]|\\.){{{MIN_COPIED},}})"|\'((?:[^\'\\]|\\.){{{MIN_COPIED},}})\'', re.S)
 _COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _CONTROL = re.compile(r"\^([@-_?])")
-_LINE_END = re.compile(r"\r\n?|\n")
+_LINE_END = re.compile(r"\r+\n")
 _BLAME = re.compile(r"\A\^?[0-9a-f]{7,40} .*?(\d+\) ?)\Z")
 _NUMBER = re.compile(r"[ \t]*\d+")
+_SIGN = re.compile(r"(?:[ \t]*\d+[ \t:|]*)?([+-])")
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[\w+-]*\s*")
 # What stands before the lines of a listing: a path and a number, a number, a sign.
 _PREFIX = re.compile(
     r"[ \t]*[>*]?[ \t]*(?:[^\s\"'<>{}]{1,200}[:(-])?[\[(L]?\d{1,7}(?:[:,]\d{1,7})?(?:[-:|\])>.;#=→│\t]|[ ]{1,2})+[+-]?[ ]?"
-    r"|[ \t]*(?:[+>|#%*│-]|//|--|/\*)+[ \t]?"
+    r"|[ \t]*(?:[+>|#%*│-]|//|--|/\*)+[ \t]?|[ ]"
 )
 
 
@@ -74,7 +75,7 @@ class Copies:
             return False
         if any(bare in shown for shown in self._normal):
             return True
-        lines = [line for line in text.split("\n") if line.strip()]
+        lines = _numbered(text)
         return len(lines) > 1 and any(_shows_lines(shown, lines) for shown in self._lines)
 
     @cached_property
@@ -88,7 +89,7 @@ class Copies:
 
     @cached_property
     def _lines(self) -> tuple[list[str], ...]:
-        return tuple([line for line in text.split("\n") if line.strip()] for text in self._texts)
+        return tuple(side for text in self._texts for side in _sides(text))
 
     @cached_property
     def _calls(self) -> Collection[tuple[str, JsonObject]]:
@@ -130,7 +131,7 @@ def _layers(text: str, depth: int) -> Iterator[str]:
         # Only what is escaped itself may be markup there.
         for mark in '<"':
             escaped = html.unescape(text.replace(mark, "\0"))
-            if mark in escaped:
+            if mark in escaped or "&" in escaped:
                 yield from _layers(escaped, depth - 1)
     if "$\n" in f"{text}\n" and "^" in text:
         lines = (line.removesuffix("$") for line in text.split("\n"))
@@ -150,41 +151,53 @@ def _without_fence(text: str) -> str:
     return "\n".join(lines).strip()
 
 
+def _sides(text: str) -> Iterator[list[str]]:
+    """Yield the lines of a text that are not blank, and of a diff those of either side."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    yield lines
+    signs = [found.group(1) if (found := _SIGN.match(line)) else "" for line in lines]
+    for gone in {"+", "-"}.intersection(signs):
+        yield [line for line, sign in zip(lines, signs, strict=True) if sign != gone]
+
+
 def _without_prefixes(text: str) -> Iterator[str]:
     """Yield a text without what a listing writes before its lines, and of a diff either side."""
-    lines = text.split("\n")
-    if any(map(_PREFIX.match, lines)):
+    for lines in _sides(text):
         yield "\n".join(_PREFIX.sub("", line, count=1) for line in lines)
-    for gone in "+-":
-        if any(line.startswith(gone) for line in lines):
-            yield "\n".join(line[1:] for line in lines if not line.startswith(gone))
 
 
-def _shows_lines(shown: Sequence[str], lines: Sequence[str]) -> bool:
+def _numbered(text: str) -> list[tuple[int, str]]:
+    """Return the lines of a text that are not blank, with their numbers."""
+    return [(number, line) for number, line in enumerate(text.split("\n")) if line.strip()]
+
+
+def _shows_lines(shown: Sequence[str], lines: Sequence[tuple[int, str]]) -> bool:
     """Return whether lines are shown in order, with the same kind of prefix before each and the same text after it."""
-    anchor = max(range(1, len(lines)), key=lambda number: len(lines[number]))
+    anchor = max(range(1, len(lines)), key=lambda at: len(lines[at][1]))
     for at, line in enumerate(shown):
-        if lines[anchor] in line and _shown_around(shown, lines, anchor, at):
+        if lines[anchor][1] in line and _shown_around(shown, lines, anchor, at):
             return True
     return False
 
 
-def _shown_around(shown: Sequence[str], lines: Sequence[str], anchor: int, at: int) -> bool:
+def _shown_around(shown: Sequence[str], lines: Sequence[tuple[int, str]], anchor: int, at: int) -> bool:
     """Return whether the lines around the one that was found are there too."""
     places = {anchor: at}
-    for numbers, step in ((range(anchor - 1, -1, -1), -1), (range(anchor + 1, len(lines)), 1)):
-        here = at
-        for number in numbers:
-            # A diff shows the lines of its other side in between.
-            near = [here + step, here + 2 * step, here + 3 * step]
-            found = next((each for each in near if 0 <= each < len(shown) and lines[number] in shown[each]), None)
+    for order in (range(anchor - 1, -1, -1), range(anchor + 1, len(lines))):
+        before = anchor
+        for each in order:
+            # A blank line is shown as nothing, or as its prefix alone.
+            number, line = lines[each]
+            gap, step = abs(number - lines[before][0]), each - before
+            near = range(places[before] + step, places[before] + (gap + 1) * step, step)
+            found = next((place for place in near if 0 <= place < len(shown) and line in shown[place]), None)
             if found is None:
                 return False
-            places[number] = here = found
-    parts = [_parts(shown[places[number]], lines[number], number == len(lines) - 1) for number in range(len(lines))]
+            places[each], before = found, each
+    last = len(lines) - 1
+    parts = [_parts(shown[places[each]], line, each == last) for each, (_, line) in enumerate(lines)]
     prefixes = {_shape(before) for before, _ in parts[1:]}
-    ends = {after for _, after in parts[:-1]}
-    return len(prefixes) == 1 and len(ends) == 1
+    return len(prefixes) == 1 and len({after for _, after in parts[:-1]}) == 1
 
 
 def _parts(shown: str, line: str, last: bool) -> tuple[str, str]:

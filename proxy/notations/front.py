@@ -569,8 +569,8 @@ class Reader:
             return False
         if any(is_listing(call.arguments, call.tool) for call in offered):
             return False
-        if any(self.copies.hold(call, self.text[call.start : call.end]) for call in offered) or self.copies.shows(
-            self.text[start:end]
+        if self.copies.shows(self.text[start:end]) or any(
+            self.copies.hold(call, self.text[call.start : call.end] if len(calls) > 1 else "") for call in offered
         ):
             return False
         if self.prose.in_code():

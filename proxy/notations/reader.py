@@ -497,6 +497,8 @@ class CallReader:
             if found.group() == "<|tool_call:start|>":
                 return self.named(source.blanks(found.end()), opener)
             named = TAG_NAME.search(found.group())
+            if named is None:
+                raise NoCall("a name was expected")
             self.words[CALL] = _word(found.group())
             self.lined = source.text[pos - 1 : pos] == "\n"
             name = (named.group(1) or named.group(2)).strip()
