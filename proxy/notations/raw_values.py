@@ -1,289 +1,441 @@
 """Where a raw value between tags ends: one rule for parameters, GLM's pairs, elements and Kimi K3.
 
-An end tag ends the value if another of the tool's values begins behind it, or if the call is closed behind it. Tags that
-are opened inside the value take their own end tags. Where the end tag is missing, the next own key's opener or the
-call's end tag ends the value. What leaves two readings is refused.
+An end tag ends the value if another of the tool's values begins after it, or if the call is closed after it. Tags that
+are opened inside the value take their own end tags, and what a fence in the value shows ends nothing. Where the end tag
+is missing, the next declared key's opener or the call's end tag ends the value. What leaves two readings is refused.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Protocol
 
-from proxy.notations.source import NeedMore, NoCall
+from proxy.notations.source import NeedMore, NoCall, Source
+from proxy.tools.toolset import Tool
 
-VALUE, CALL, WRAPPER = "value", "call", "wrapper"
+_CDATA = re.compile(r"\s*<!\[CDATA\[")
+_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})", re.M)
+_QUOTES = "\"'`"
+# Words before the end of a wrapper that mean nothing.
+MAX_JUNK = 40
 
 
-CDATA = re.compile(r"\s*<!\[CDATA\[")
+class Level(Enum):
+    """What a tag of a call opens or closes."""
+
+    VALUE = auto()
+    CALL = auto()
+    WRAPPER = auto()
 
 
+class Follows(Enum):
+    """What follows an end tag of a value."""
+
+    TEXT = auto()
+    VALUE = auto()
+    END = auto()
+    NOTHING = auto()
+    SAME_KEY = auto()
+    SAME_END = auto()
+
+
+_ENDS = (Follows.VALUE, Follows.END, Follows.NOTHING)
+
+
+@dataclass(slots=True, eq=False)
 class Mark:
-    """A tag of the call's family in the text: its level, whether it closes, the key if it opens a value, how it is
-    spelled."""
+    """A tag of the call's family at text[start:end].
 
-    __slots__ = ("closing", "declared", "end", "key", "kind", "level", "start", "word")
+    `key` is the one whose value it opens, `kind` the word of the tag, `declared` the type that it gives the value, and
+    `word` how a call or a wrapper is spelled, or how the opener of a value is written.
+    """
 
-    def __init__(self, start, end, level, closing, key="", kind="", declared="", word="") -> None:
-        self.start, self.end, self.level, self.closing, self.key, self.kind, self.declared, self.word = (
-            start,
-            end,
-            level,
-            closing,
-            key,
-            kind,
-            declared,
-            word,
-        )
+    start: int
+    end: int
+    level: Level
+    closing: bool
+    key: str = ""
+    kind: str = ""
+    declared: str = ""
+    word: str = ""
 
 
-def raw_end(reader, marks, start: int, own, given, tool) -> RawEnd:
-    """The end of a value: by end tags spelled as the call's own, else by those of another wrapper."""
-    try:
-        return _raw_end(reader, marks, start, own, given, tool)
-    except NoCall:
-        if not reader.source.final or not reader.words:
-            raise
-        words, reader.words = reader.words, {}
-        try:
-            return _raw_end(reader, marks, start, own, given, tool)
-        finally:
-            reader.words = words
+class Marks(Protocol):
+    """Return the next mark from a position, or the one at it."""
+
+    def __call__(self, pos: int, here: bool = False) -> Mark | None: ...
 
 
-def _is_own(reader, mark) -> bool:
-    """Whether an end tag of a call or a wrapper is spelled as the one that is open."""
-    word = reader.words.get(mark.level)
-    return not word or not mark.word or mark.word == word
-
-
-def _begins_line(text: str, pos: int) -> bool:
-    before = text[text.rfind("\n", 0, pos) + 1 : pos]
-    return not before.strip()
-
-
+@dataclass(frozen=True, slots=True)
 class RawEnd:
-    __slots__ = ("end", "resume", "unended")
+    """A value ends before `end`, and the text goes on at `resume`; `unended` if its end tag is missing."""
 
-    def __init__(self, end, resume, unended) -> None:
-        self.end, self.resume, self.unended = end, resume, unended
+    end: int
+    resume: int
+    unended: bool = False
 
 
-def _raw_end(reader, marks, start: int, own, given, tool) -> RawEnd:
-    """The end of the value that begins at `start`; `own` is its opening mark, `marks(pos)` gives the next mark."""
-    source = reader.source
-    stack: list[Mark] = []
-    others = set(tool.properties) - set(given) - {own.key} if tool else None
-    split: Mark | None = None  # the first own key's opener inside
-    fallback = inner_end = None
-    if (cdata := CDATA.match(source.text, start)) and own.kind in ("param", "parameter"):
-        end = source.find("]]>", cdata.end())
-        at = source.blanks(end + 3) if end >= 0 else end
-        mark = marks(at, here=True) if 0 <= at < source.size else None
-        if mark and mark.closing:
-            return RawEnd(at, mark.end, False)
-    pos = start
-    while True:
-        mark = marks(pos)
+@dataclass(slots=True)
+class Layout:
+    """How the call that is being read is written.
+
+    `words` spell the open call and wrapper. `lined`: the call's tags begin lines; `indented`: after blanks. `after`: no
+    wrapper ends before this position.
+    """
+
+    words: dict[Level, str] = field(default_factory=dict)
+    lined: bool = False
+    indented: bool = False
+    after: int = 0
+
+
+@dataclass(slots=True)
+class RawValue:
+    """The value of `own` in a source, of which the end is looked for.
+
+    `given` are the keys with a value, `ends_turn` gives the position after a token that ends the turn, or 0.
+    """
+
+    source: Source
+    marks: Marks
+    layout: Layout
+    own: Mark
+    given: Collection[str]
+    tool: Tool | None
+    ends_turn: Callable[[int], int]
+
+    def find_end(self) -> RawEnd:
+        """Return the end of the value: by end tags spelled as the call's own, else by those of another wrapper."""
+        try:
+            return self._checked(_Search(self).run())
+        except NoCall:
+            if not self.source.final or not self.layout.words:
+                raise
+            words, self.layout.words = self.layout.words, {}
+            try:
+                return self._checked(_Search(self).run())
+            finally:
+                self.layout.words = words
+
+    def _checked(self, end: RawEnd) -> RawEnd:
+        """Refuse a value without its end tag that shows one, or that ends within quotation marks."""
+        if not end.unended:
+            return end
+        text = self.source.text
+        depth, pos = 0, self.own.end
+        while (mark := self.marks(pos)) is not None and mark.start < end.end:
+            pos = mark.end
+            if mark.level is Level.VALUE and (not mark.closing or self.is_own_end(mark)):
+                depth += -1 if mark.closing else 1
+                if depth < 0:
+                    raise NoCall("a value without its end tag shows one")
+        if self.is_in_quotation(end.end, end.resume):
+            raise NoCall("what follows may be quoted")
+        return end
+
+    def is_in_quotation(self, end: int, resume: int) -> bool:
+        """Return whether the value ends with a mark that opens a quotation, or that is there again after its tags."""
+        text = self.source.text
+        written = text[self.own.end : end].rstrip()
+        if not written or written[-1] not in _QUOTES:
+            return False
+        return written.count(written[-1]) % 2 == 1 or text.startswith(written[-1], resume)
+
+    # -- what a mark is ---------------------------------------------------------------------------------------------
+
+    def others(self) -> set[str] | None:
+        """Return the declared keys that may still follow; None if any key may."""
+        return set(self.tool.properties) - set(self.given) - {self.own.key} if self.tool else None
+
+    def meant(self, key: str) -> str:
+        """Return the declared key that is meant."""
+        return self.tool.meant(key, self.given) if self.tool else key
+
+    def is_spelled(self, mark: Mark) -> bool:
+        """Return whether an end tag of a call or a wrapper is spelled as the one that is open."""
+        word = self.layout.words.get(mark.level)
+        return not word or not mark.word or mark.word == word
+
+    def is_own_end(self, mark: Mark) -> bool:
+        """Return whether an end tag of a value may be this one's."""
+        return not mark.kind or not self.own.kind or mark.kind == self.own.kind
+
+    def begins_line(self, pos: int) -> bool:
+        """Return whether only blanks precede on the line."""
+        text = self.source.text
+        return not text[text.rfind("\n", 0, pos) + 1 : pos].strip()
+
+    def is_shown_indented(self, mark: Mark) -> bool:
+        """Return whether an end tag is indented although the call's tags are not."""
+        if not mark.closing or self.layout.indented or self.source.text[mark.start - 1] not in " \t":
+            return False
+        return self.begins_line(mark.start)
+
+    def is_placed(self, pos: int) -> bool:
+        """Return whether a key's opener is where the call's own stand: on a line of its own, or behind the last tag."""
+        text, start = self.source.text, self.own.start
+        if self.begins_line(start):
+            return self.begins_line(pos)
+        return not text[pos - 1].isspace() or text[start - 1].isspace()
+
+    # -- what follows -----------------------------------------------------------------------------------------------
+
+    def follows(self, pos: int, stack: list[Mark]) -> tuple[Follows, int]:
+        """Return what follows an end tag of a value, and the position after the tag that says so."""
+        pos = self.source.blanks(pos)
+        if pos == self.source.size or self.ends_turn(pos):
+            return Follows.NOTHING, pos
+        mark = self.marks(pos, here=True)
         if mark is None:
-            if not source.final:
-                raise NeedMore
-            break
-        pos = mark.end
-        if mark.closing and mark.level != VALUE and not _is_own(reader, mark):
-            continue
-        if (
-            mark.closing
-            and not reader.indented
-            and source.text[mark.start - 1] in " \t"
-            and _begins_line(source.text, mark.start)
-        ):
-            continue  # a docstring's
-        if tool and mark.key and not mark.closing:
-            mark.key = tool.meant(mark.key, given)
+            return Follows.TEXT, pos
         if not mark.closing:
-            if mark.level == VALUE and others is not None and mark.key in others and not stack and split is None:
-                split = mark
-            if mark.level != VALUE or mark.word == own.word:
-                stack.append(mark)
-            continue
-        opened = next((n for n in range(len(stack) - 1, -1, -1) if _pairs(stack[n], mark)), None)
-        if mark.level == VALUE:
-            if mark.kind and own.kind and mark.kind != own.kind and opened is None and reader.exact_ends:
+            return self._follows_opener(mark, pos, stack), mark.end
+        if mark.level is Level.VALUE:
+            return (Follows.SAME_END if self._ends_after(mark.end) else Follows.TEXT), mark.end
+        if any(each.level is mark.level for each in stack) or not self.is_spelled(mark) or self.is_shown_indented(mark):
+            return Follows.TEXT, pos
+        over = self.call_is_over(mark.end) if mark.level is Level.CALL else self.wrapper_is_over(mark.end)
+        return (Follows.END if over else Follows.TEXT), mark.end
+
+    def _follows_opener(self, mark: Mark, pos: int, stack: list[Mark]) -> Follows:
+        if mark.level is not Level.VALUE:
+            placed = self.begins_line(pos) or not self.layout.lined
+            return Follows.END if mark.level is Level.CALL and not stack and placed else Follows.TEXT
+        key, others, placed = self.meant(mark.key), self.others(), self.is_placed(pos)
+        alike = mark.word == self.own.word
+        if others is None or key in others:
+            if self.begins_line(self.own.start) and not placed and self.tool and self.own.word:
+                if key not in self.tool.required:
+                    raise NoCall("a key's opener in a line may be shown")
+            return Follows.VALUE if alike or placed else Follows.TEXT
+        if key in self.given or key == self.own.key:
+            return Follows.SAME_KEY
+        # A key that the tool does not declare counts only where the call's own stand, and written like them.
+        return Follows.VALUE if placed and alike else Follows.TEXT
+
+    def _ends_after(self, pos: int) -> bool:
+        """Return whether the call goes on or ends after an end tag that is there twice."""
+        while True:
+            pos = self.source.blanks(pos)
+            if pos == self.source.size:
+                return True
+            mark = self.marks(pos, here=True)
+            if mark is None:
+                return bool(self.ends_turn(pos))
+            if not (mark.closing and mark.level is Level.VALUE):
+                return mark.closing or mark.level is Level.VALUE
+            pos = mark.end
+
+    def call_is_over(self, pos: int) -> bool:
+        """Return whether after a call's end tag the wrapper ends, another call begins, or the reply ends."""
+        while True:
+            pos = self.source.blanks(pos)
+            if pos == self.source.size or self.ends_turn(pos):
+                return pos >= self.layout.after
+            mark = self.marks(pos, here=True)
+            if mark is None:
+                return self._wrapper_ends_soon(pos)
+            if mark.level is Level.CALL and mark.closing:
+                pos = mark.end
                 continue
-            follows = _follows(
-                reader, marks, mark.end, others, given, own, stack if opened is None else stack[:opened], tool
-            )
-            if opened is None:
-                if follows == "twice":
-                    raise NoCall("a key's opener stands twice")
-                if follows == "again":
-                    if tool and not tool.parameter(own.key).types & {"string"}:
-                        return RawEnd(
-                            mark.start,
-                            source.text.index(">", marks(source.blanks(mark.end), here=True).start) + 1,
-                            False,
-                        )
-                    raise NoCall("the end tag stands twice")
-                if follows:
-                    if split is not None and split in stack:
-                        return RawEnd(split.start, split.start, True)
-                    return RawEnd(mark.start, mark.end, False)
+            if mark.closing:
+                if self.is_shown_indented(mark):
+                    return False
+                return mark.level is Level.WRAPPER and self.is_spelled(mark) and self.wrapper_is_over(mark.end)
+            if mark.level is Level.VALUE or pos < self.layout.after:
+                return False
+            if self.begins_line(pos) or not self.layout.lined:
+                return True
+            raise NoCall("a call begins in the middle of a line")
+
+    def _wrapper_ends_soon(self, pos: int) -> bool:
+        """Return whether only a few words precede the wrapper's end."""
+        mark = self.marks(pos)
+        if mark is None:
+            if not self.source.final:
+                raise NeedMore
+            return False
+        words = self.source.text[pos : mark.start]
+        if mark.level is not Level.WRAPPER or not mark.closing or len(words) >= MAX_JUNK:
+            return False
+        return "\n" not in words and "<" not in words and self.wrapper_is_over(mark.end)
+
+    def wrapper_is_over(self, pos: int) -> bool:
+        """Return whether nothing but blanks, tags and tokens follows on the line."""
+        if pos < self.layout.after:
+            return False
+        text, size = self.source.text, self.source.size
+        while pos < size and text[pos] in " \t\r":
+            pos += 1
+        if pos == size:
+            if not self.source.final:
+                raise NeedMore
+            return True
+        return text[pos] in "\n<[]"
+
+
+class _Search:
+    """The search for the end of one value, mark by mark."""
+
+    def __init__(self, value: RawValue) -> None:
+        self.value = value
+        self.stack: list[Mark] = []
+        # The opener of a declared key inside, the end before it, and the last end tag of what was opened inside.
+        self.split: Mark | None = None
+        self.fallback: RawEnd | None = None
+        self.inner: RawEnd | None = None
+        self.others = value.others()
+
+    def run(self) -> RawEnd:
+        """Return the end of the value; NoCall if it has none, or two."""
+        value = self.value
+        if (end := self._cdata()) is not None:
+            return end
+        pos, fenced = value.own.end, _Fences(value.source, value.own.end)
+        while (mark := value.marks(pos)) is not None:
+            pos = mark.end
+            if fenced.holds(mark.start):
                 continue
-            # closed inside; but if all is closed behind it, the end tag before it was missing
-            inner = stack[opened]
-            del stack[opened:]
-            inner_end = RawEnd(mark.start, mark.end, False)
-            if inner is split and follows in ("end", "value", "weak end"):
-                if fallback is None:
-                    fallback = RawEnd(split.start, split.start, True)
-                if follows == "end" and _no_later_end(reader, marks, mark.end, own):
-                    return fallback
-                if follows == "value":
-                    split = None if fallback is None else split
-            continue
+            if mark.closing and mark.level is not Level.VALUE and not value.is_spelled(mark):
+                continue
+            if value.is_shown_indented(mark):
+                continue
+            end = self._closing(mark) if mark.closing else self._opening(mark)
+            if end is not None:
+                return end
+        if not value.source.final:
+            raise NeedMore
+        end = self.fallback or self._last_chain()
+        if end is None:
+            raise NoCall("a value without its end")
+        return end
+
+    def _cdata(self) -> RawEnd | None:
+        value, source = self.value, self.value.source
+        found = _CDATA.match(source.text, value.own.end)
+        if not found or value.own.kind not in ("param", "parameter"):
+            return None
+        end = source.find("]]>", found.end())
+        at = source.blanks(end + 3) if end >= 0 else source.size
+        mark = value.marks(at, here=True) if at < source.size else None
+        return RawEnd(at, mark.end) if mark and mark.closing else None
+
+    def _opening(self, mark: Mark) -> None:
+        value = self.value
+        mark.key = value.meant(mark.key) if mark.key else ""
+        if mark.level is Level.VALUE and self.others is not None and mark.key in self.others and not self.stack:
+            self.split = self.split or mark
+        if mark.level is not Level.VALUE or mark.word == value.own.word:
+            self.stack.append(mark)
+
+    def _closing(self, mark: Mark) -> RawEnd | None:
+        opened = next((at for at in range(len(self.stack) - 1, -1, -1) if _pairs(self.stack[at], mark)), None)
+        if mark.level is Level.VALUE:
+            return self._value_end(mark) if opened is None else self._inner_end(mark, opened)
         if opened is not None:
-            del stack[opened:]
-            continue
-        # an end tag of the call or of its wrapper: the value's own may be missing
-        if not any(each.level == VALUE for each in stack) or split is not None:
-            if mark.level == CALL and _call_is_over(reader, marks, mark.end, mark):
-                if fallback is not None:  # its own end tag never came, those of the next keys did
-                    return fallback
-                if (
-                    inner_end
-                    and (split is None or split not in stack)
-                    and not source.text[inner_end.resume : mark.start].strip()
-                ):
-                    return inner_end
-                if split is not None and split in stack:
-                    return RawEnd(split.start, split.start, True)
-                return RawEnd(mark.start, mark.start, True)
-            if mark.level == WRAPPER and _line_is_over(source, mark.end):
-                if split is not None and split in stack:
-                    return RawEnd(split.start, split.start, True)
-                return RawEnd(mark.start, mark.start, True)
-    if fallback is not None:
-        return fallback
-    last = _last_chain(reader, marks, start)
-    if last is not None:
-        return last
-    raise NoCall("a value without its end")
+            del self.stack[opened:]
+            return None
+        if any(each.level is Level.VALUE for each in self.stack) and self.split is None:
+            return None
+        return self._call_end(mark)
+
+    def _value_end(self, mark: Mark) -> RawEnd | None:
+        """Return the end at an end tag for which nothing was opened inside."""
+        value = self.value
+        follows, after = value.follows(mark.end, self.stack)
+        if follows is Follows.SAME_KEY:
+            raise NoCall("a key's opener is there twice")
+        if follows is Follows.SAME_END:
+            # A value never ends with its own end tag: the second one is left over.
+            return RawEnd(mark.start, after)
+        if follows not in _ENDS:
+            return None
+        if self.split is not None and self.split in self.stack:
+            return RawEnd(self.split.start, self.split.start, True)
+        return RawEnd(mark.start, mark.end)
+
+    def _inner_end(self, mark: Mark, opened: int) -> RawEnd | None:
+        """Note the end tag of what was opened inside: if all is closed after it, the one before it was missing."""
+        inner, follows = self.stack[opened], self.value.follows(mark.end, self.stack[:opened])[0]
+        del self.stack[opened:]
+        self.inner = RawEnd(mark.start, mark.end)
+        if inner is self.split and follows in _ENDS:
+            self.fallback = self.fallback or RawEnd(inner.start, inner.start, True)
+            if follows is Follows.END:
+                return self.fallback
+        return None
+
+    def _call_end(self, mark: Mark) -> RawEnd | None:
+        """Return the end at an end tag of the call or its wrapper: the value's own may be missing."""
+        value = self.value
+        over = value.call_is_over(mark.end) if mark.level is Level.CALL else value.wrapper_is_over(mark.end)
+        if not over:
+            return None
+        if mark.level is Level.CALL and self.fallback is not None:
+            return self.fallback
+        inside = self.split is not None and self.split in self.stack
+        if mark.level is Level.CALL and self.inner and not inside:
+            if not value.source.text[self.inner.resume : mark.start].strip():
+                return self.inner
+        at = self.split.start if inside and self.split else mark.start
+        return RawEnd(at, at, True)
+
+    def _last_chain(self) -> RawEnd | None:
+        """Return the end at the reply's last end tags, if they could be the call's own."""
+        value = self.value
+        pos, found = value.own.end, list[Mark]()
+        while (mark := value.marks(pos)) is not None:
+            found.append(mark)
+            pos = mark.end
+        while found and found[-1].closing and found[-1].level is not Level.VALUE:
+            pos = found.pop().start
+        if not found or not found[-1].closing or found[-1].level is not Level.VALUE:
+            return None
+        if value.source.text[found[-1].end : pos].strip():
+            return None
+        if any(not mark.closing and mark.level is Level.VALUE for mark in found):
+            return None
+        behind = max(pos, found[-1].end)
+        while (mark := value.marks(behind, here=True)) is not None:
+            behind = value.source.blanks(mark.end)
+        if value.is_in_quotation(found[-1].start, behind) and behind < value.source.size:
+            return None
+        return RawEnd(found[-1].start, found[-1].end)
 
 
-def _last_chain(reader, marks, start: int):
-    """At the reply's end: the last end tags that could be the call's own."""
-    pos, found = start, []
-    while (mark := marks(pos)) is not None:
-        found.append(mark)
-        pos = mark.end
-    while found and found[-1].closing and found[-1].level != VALUE:
-        pos = found.pop().start
-    if (
-        not found
-        or not found[-1].closing
-        or found[-1].level != VALUE
-        or reader.source.text[found[-1].end : pos].strip()
-    ):
-        return None
-    if any(not mark.closing and mark.level == VALUE for mark in found):
-        return None
-    return RawEnd(found[-1].start, found[-1].end, False)
+class _Fences:
+    """The fences that begin in a value; one that is never closed is none."""
+
+    def __init__(self, source: Source, start: int) -> None:
+        self._source, self._pos = source, start
+        self._begin = self._end = -1
+
+    def holds(self, pos: int) -> bool:
+        """Return whether a fence is open at a position; positions only grow."""
+        while self._end <= pos and self._next(pos):
+            pass
+        return self._begin <= pos < self._end
+
+    def _next(self, limit: int) -> bool:
+        """Go on to the next fence that begins before a position."""
+        text = self._source.text
+        found = _FENCE.search(text, self._pos, limit)
+        if found is None:
+            return False
+        mark = found.group(1)
+        closing = re.compile(rf"^[ \t]*{re.escape(mark)}{re.escape(mark[0])}*[ \t]*$", re.M).search(text, found.end())
+        if closing is None:
+            if not self._source.final:
+                raise NeedMore
+            self._pos, self._begin, self._end = len(text), -1, -1
+            return False
+        self._pos, self._begin, self._end = closing.end(), found.start(), closing.end()
+        return True
 
 
 def _pairs(opened: Mark, closing: Mark) -> bool:
-    return opened.level == closing.level and (not opened.kind or not closing.kind or opened.kind == closing.kind)
-
-
-def _follows(reader, marks, pos: int, others, given, own, stack, tool):
-    """What follows behind a value's end tag: another value, the end of the call, or neither."""
-    source = reader.source
-    pos = source.blanks(pos)
-    if pos == source.size:
-        return "weak end"
-    mark = marks(pos, here=True)
-    if mark is None:
-        if reader.ends_turn(pos):
-            return "weak end"
-        return ""
-    if not mark.closing:
-        if mark.level == VALUE:
-            key = tool.meant(mark.key, given) if tool else mark.key
-            lined = _begins_line(source.text, own.start)
-            placed = (
-                _begins_line(source.text, pos)
-                if lined
-                else not source.text[pos - 1].isspace() or source.text[own.start - 1].isspace()
-            )
-            alike = mark.word == own.word
-            if others is None or key in others:
-                if lined and not placed and tool and key not in tool.required and own.word:
-                    raise NoCall("a key's opener in a line may be shown")
-                return "value" if alike or placed else ""
-            if key in given or key == own.key:
-                return "twice"
-            # a key that the tool does not declare: only where the call's own stand, and written like them
-            return "value" if placed and alike else ""
-        if mark.level == CALL and not stack:
-            return "end" if _begins_line(source.text, pos) or not reader.lined else ""
-        return ""
-    if mark.level == VALUE:
-        return "again" if _after_again(reader, marks, mark.end) else ""
-    if any(each.level == mark.level for each in stack) or not _is_own(reader, mark):
-        return ""
-    if mark.level == CALL:
-        return "end" if _call_is_over(reader, marks, mark.end, mark) else ""
-    return "end" if _line_is_over(source, mark.end) else ""
-
-
-def _after_again(reader, marks, pos: int) -> bool:
-    pos = reader.source.blanks(pos)
-    mark = marks(pos, here=True) if pos < reader.source.size else None
-    return mark is not None and (
-        (mark.closing and mark.level in (CALL, WRAPPER)) or (not mark.closing and mark.level == VALUE)
-    )
-
-
-def _call_is_over(reader, marks, pos: int, closed) -> bool:
-    """Whether behind a call's end tag the wrapper ends, another call begins, or the reply ends."""
-    source = reader.source
-    while True:
-        pos = source.blanks(pos)
-        if pos == source.size or reader.ends_turn(pos):
-            return True
-        mark = marks(pos, here=True)
-        if mark is None:  # a few words before the end of the wrapper
-            mark = marks(pos)
-            if mark is None:
-                if not source.final:
-                    raise NeedMore
-                return False
-            junk = source.text[pos : mark.start]
-            return (
-                mark.level == WRAPPER
-                and mark.closing
-                and len(junk) < 40
-                and "\n" not in junk
-                and _line_is_over(source, mark.end)
-            )
-        if mark.level == CALL and mark.closing:
-            pos = mark.end
-            continue
-        if mark.closing:
-            return mark.level == WRAPPER and _is_own(reader, mark) and _line_is_over(source, mark.end)
-        return mark.level in (CALL, WRAPPER) and (_begins_line(source.text, pos) or not reader.lined)
-
-
-def _line_is_over(source, pos: int) -> bool:
-    """Whether nothing but blanks, tags and tokens follows on the line."""
-    while True:
-        while pos < source.size and source.text[pos] in " \t\r":
-            pos += 1
-        if pos == source.size:
-            if not source.final:
-                raise NeedMore
-            return True
-        return source.text[pos] in "\n<[]"
-
-
-def _no_later_end(reader, marks, pos: int, own) -> bool:
-    return True
+    """Return whether an end tag can be the one of what was opened."""
+    return opened.level is closing.level and (not opened.kind or not closing.kind or opened.kind == closing.kind)

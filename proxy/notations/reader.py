@@ -10,8 +10,9 @@ import regex
 from proxy.notations import tables as n
 from proxy.notations.calls import NO_OPENER, Call, Opener
 from proxy.notations.literals import STRICT, Literals
-from proxy.notations.raw_values import CALL, VALUE, WRAPPER, Mark, raw_end
+from proxy.notations.raw_values import Layout, Level
 from proxy.notations.shapes import shapes
+from proxy.notations.tags import CALL_END, CALL_TAG, WRAPPER_END, WRAPPER_TAG, TagReader, spelling
 from proxy.notations.source import NeedMore, NoCall, Source, Tokens
 
 _WORD_END = r"(?![\w-])"
@@ -22,32 +23,24 @@ CLOSING = regex.compile(
 OPENERS = Tokens(n.TOKENS)
 TOKEN_CLOSERS = {c for closers in n.TOKENS.values() for c in closers if len(c) > 1}
 CLOSERS, FILLERS, NAME_FOLLOWS = Tokens(TOKEN_CLOSERS), Tokens(n.FILLERS), Tokens(n.NAME_FOLLOWS)
-WRAPPER_TAG = regex.compile(n.WRAPPER_OPEN)
-WRAPPER_END = regex.compile(n.WRAPPER_CLOSE)
-CALL_TAG = regex.compile(n.CALL_OPEN)
-CALL_END = regex.compile(n.CALL_CLOSE)
 VALUE_END = regex.compile(r"</(?:[\w.-]+[:|])?(?:arg_value|parameter|param|argument|arg_key)(?::\w+)?>")
 FENCE = regex.compile(r"```[ \t]*[\w+-]*[ \t]*\n?")
-TAG_NAME = re.compile(r"(?:=|name\s*=)\s*[\"']?([^<>\"'\n]+?)[\"']?\s*(?:/?>|\s\w+=|<\|sep)|tool=\"([^\"]+)\"")
 HARMONY = regex.compile(
     r"(?:<\|start\|>\s*)?(?:assistant)?\s*(?:to=(?P<role>[^\s<]+))?\s*(?P<channels>(?:<\|channel\|>\s*\w+\s*(?:to=[^\s<]+)?\s*)*)"
     r"(?P<constrained><\|constrain\|>)?\s*\w*\s*<\|message\|>\s*"
 )
 LEFT = Tokens((*n.END_OF_TURN, *TOKEN_CLOSERS))
-SUBNAME = regex.compile(r"<(name|tool_name|function|function_name|Function|tool)>\s*(?P<N>[^<>\n]{1,120}?)\s*</\1>\s*")
-SUBARGS = regex.compile(r"<(arguments|parameters|args|Parameters|input)>\s*")
-_styles = functools.lru_cache(maxsize=256)(n.family)
 
 
 class CallReader:
     """Reads calls of the offered tools at positions of a source."""
 
-    exact_ends = positional = False
+    positional = False
 
     def __init__(self, source: Source, tools, bare_names: bool = True) -> None:
         self.source, self.tools = source, tools
-        self.words: dict = {}  # how the open call and wrapper are spelled
-        self.lined = self.indented = False  # whether its tags stand on lines of their own, behind blanks
+        self.layout = Layout()
+        self.tags = TagReader(self)
         self.deep = False  # an offered tool was named: what cannot be read then may show anything
         self.bare_names = bare_names  # whether a name alone may begin a call
 
@@ -100,7 +93,7 @@ class CallReader:
             raise NoCall("too many wrappers")
         source, opener = self.source, self.opener(pos)
         self.positional = opener.text.startswith("<tool_code")
-        self.words = {WRAPPER: _word(opener.text)} if opener.tag else {}
+        self.layout.words = {Level.WRAPPER: spelling(opener.text)} if opener.tag else {}
         at, calls, closed, braces = opener.end, [], False, 0
         while True:
             start = at
@@ -243,7 +236,7 @@ class CallReader:
                 return self.python_list(pos)
             return self.json(pos)
         if sign in "<]":
-            return self.tagged(pos, opener)
+            return self.tags.call(pos, opener)
         if not self.bare_names:
             raise NoCall("a name alone")
         return self.named(pos, opener)
@@ -342,7 +335,7 @@ class CallReader:
         if name == "function" and at < source.size and source.text[at] not in "{(":
             at = source.blanks(at + len(source.token(NAME_FOLLOWS, at)))
             if source.text.startswith("<", at) and source.match(CALL_TAG, at):
-                return self.tagged(at, opener)
+                return self.tags.call(at, opener)
             return self.named(at, opener)
         call_id = ""
         while True:
@@ -356,7 +349,7 @@ class CallReader:
                 if source.text.startswith(("{", "`"), at):
                     continue
                 if source.match(CALL_TAG, at):
-                    return self.tagged(at, opener)
+                    return self.tags.call(at, opener)
                 return self.named(at, opener)
             filler = source.token(FILLERS, at)
             if filler:
@@ -419,9 +412,9 @@ class CallReader:
         elif (
             sign == "<"
             or sign == "]"
-            or (opener and opener.tag and tool and sign not in "({`" and self._style(at, tool) == "pair")
+            or (opener and opener.tag and tool and sign not in "({`" and self.tags.style(at, tool) == "pair")
         ):
-            value, at = self.values(at, tool, start, closers=False)
+            value, at, _ = self.tags.values(at, tool)
         elif sign == "" or (opener and (self.closer(at, opener) >= 0)):
             value = {}
         else:
@@ -487,295 +480,6 @@ class CallReader:
             raise NoCall("an empty list")
         return calls, at + 1, False
 
-    # -- tags -----------------------------------------------------------------------------------------------------
-
-    def tagged(self, pos: int, opener: Opener | None):
-        """A call in tags: its name in an opening tag, then values; or sub-tags; or the tool's name as the tag."""
-        source = self.source
-        found = source.match(CALL_TAG, pos)
-        if found:
-            if found.group() == "<|tool_call:start|>":
-                return self.named(source.blanks(found.end()), opener)
-            named = TAG_NAME.search(found.group())
-            if named is None:
-                raise NoCall("a name was expected")
-            self.words[CALL] = _word(found.group())
-            self.lined = source.text[pos - 1 : pos] == "\n"
-            name = (named.group(1) or named.group(2)).strip()
-            tool = self.tool(name)
-            at = source.blanks(found.end())
-            if found.group().endswith("/>"):
-                return [Call(tool, name.rstrip("/"), {}, pos, found.end())], found.end(), False
-            second = source.match(CALL_TAG, at) if source.text.startswith("<", at) else None
-            if second and second.group() == found.group():
-                at = source.blanks(second.end())
-            if source.text.startswith("{", at):
-                literals = Literals(source, frozenset(tool.properties) if tool else frozenset(), CLOSING)
-                value, at = literals.whole(at)
-                value, closed = self._end_of_call(self.object(value, tool), at)
-            else:
-                value, closed = self.values(at, tool, pos)
-            call = Call(tool, name, value, pos, closed)
-            call.tagged = True
-            call.closed_itself = bool(CALL_END.search(source.text[max(0, closed - 40) : closed]))
-            return [call], closed, False
-        found = source.match(SUBNAME, pos)
-        if found:
-            name = found["N"]
-            tool = self.tool(name)
-            at = found.end()
-            inner = source.match(SUBARGS, at)
-            if inner:
-                at = source.blanks(inner.end())
-            if source.text.startswith("{", at):
-                value, at = Literals(source, frozenset(tool.properties) if tool else frozenset(), CLOSING).whole(at)
-                value = self.object(value, tool)
-            else:
-                value, at = self.values(at, tool, pos, closers=False, element_end=inner.group(1) if inner else "")
-            at = source.blanks(at)
-            if inner:
-                if not source.starts(f"</{inner.group(1)}>", at):
-                    raise NoCall("an end tag was expected")
-                at += len(inner.group(1)) + 3
-            return [Call(tool, name, value, pos, at)], at, False
-        found = source.match(_PLAIN_TAG, pos)
-        if found and (tool := self.tools.resolve(found.group(1))):
-            return self.element_call(found, tool, pos, opener)
-        raise NoCall("a tag of a call was expected")
-
-    def element_call(self, found, tool, pos: int, opener):
-        """`<NAME>`, keys as tags or JSON, `</NAME>`."""
-        source, at = self.source, self.source.blanks(found.end())
-        end_tag = "</tool>" if "tool:" in found.group() else f"</{found.group(1)}>"
-        if source.text.startswith("{", at):
-            value, at = Literals(source, frozenset(tool.properties), CLOSING).whole(at)
-            value = self.object(value, tool)
-        elif source.starts("<", at) and not source.starts("</", at):
-            value, at = self.values(at, tool, pos, closers=False, element_end=found.group(1))
-        else:
-            texts = [k for k in tool.required if tool.is_text(k)]
-            end = source.find(end_tag, found.end())
-            if (
-                len(tool.required) != 1
-                or len(texts) != 1
-                or end < 0
-                or ("\n" in source.text[found.end() : end] and "tool:" not in found.group())
-            ):
-                raise NoCall("the values of a call were expected")
-            text = source.text[found.end() : end]
-            return (
-                [Call(tool, found.group(1), {texts[0]: _unpadded(text)}, pos, end + len(end_tag))],
-                end + len(end_tag),
-                False,
-            )
-        at = source.blanks(at)
-        closed = False
-        if source.starts(end_tag, at):
-            at, closed = at + len(end_tag), True
-        elif source.text.startswith("<", at) and (other := source.match(CALL_END, at)):
-            at, closed = other.end(), True
-        if not closed and not (opener and opener.tag):
-            raise NoCall("an end tag was expected")
-        return [Call(tool, found.group(1), value, pos, at)], at, False
-
-    def _end_of_call(self, value, at: int):
-        source = self.source
-        end = source.blanks(at)
-        found = source.match(CALL_END, end) if source.text.startswith(("<", "]"), end) else None
-        return value, found.end() if found else at
-
-    def values(self, at: int, tool, start: int, closers: bool = True, element_end: str = ""):
-        """Keys and raw values in tags, up to the end of the call."""
-        source, values, given = self.source, {}, set()
-        style = None
-        while True:
-            behind, at = at, source.blanks(at)
-            if at == source.size:
-                return values, behind
-            if style is None:
-                style = self._style(at, tool)
-                if style is None:
-                    break
-            pattern = _styles(
-                style, tuple(tool.properties) if tool and style in ("element", "pair") else (), element_end
-            )
-            prefix = n.SEP if source.text.startswith(n.SEP, at) else ""
-            if not prefix and (bars := _BARS.match(source.text, at)):
-                prefix = bars.group(1)
-            marks = self._marks(pattern, prefix)
-            mark = marks(at, here=True)
-            if mark and not values:
-                self.indented = source.text[at - 1 : at] in (" ", "\t")
-            if mark is None or mark.level != VALUE or mark.closing:
-                if mark is not None and mark.level == VALUE and mark.closing and values:
-                    raise NoCall("an end tag stands twice")
-                break
-            key = mark.key
-            meant = tool.meant(key, given) if tool else key
-            if meant in given:
-                raise NoCall("a key twice")
-            mark.key = meant
-            self.deep |= tool is not None
-            while (after := source.blanks(mark.end)) < source.size and source.text.startswith(
-                source.text[mark.start : mark.end], after
-            ):
-                mark.start, mark.end = after, after + mark.end - mark.start  # the opening tag stands there twice
-            end = raw_end(self, marks, mark.end, mark, given, tool)
-            given.add(meant)
-            text = source.text[mark.end : end.end]
-            if end.unended and not text.strip():
-                raise NoCall("a key without a value")
-            if style == "parameter" and (inside := _CDATA.fullmatch(text)):
-                text = inside.group(1)
-            if "DSML" in source.text[mark.start : mark.end]:
-                text = text.replace("<\u200b", "<")
-            values[key] = self._typed(tool, meant, text, mark, end, style)
-            at = end.resume
-        if closers:
-            at2 = source.blanks(at)
-            found = source.match(CALL_END, at2) if source.text.startswith(("<", "]"), at2) else None
-            if found:
-                return values, found.end()
-            if (
-                at2 == source.size
-                or self.ends_turn(at2)
-                or (
-                    source.text[at2] in "<]"
-                    and (
-                        source.match(WRAPPER_END, at2)
-                        or source.match(CALL_TAG, at2)
-                        or source.match(WRAPPER_TAG, at2)
-                        or self.closer(at2, Opener(0)) >= 0
-                    )
-                )
-            ):
-                return values, at
-            raise NoCall("a value or the end of the call was expected")
-        return values, at
-
-    def _style(self, at: int, tool):
-        for style in n.STYLES:
-            if style == "element" and tool is None:
-                continue
-            pattern = _style_opener(style, tuple(tool.properties) if tool and style in ("element", "pair") else ())
-            if self.source.match(pattern, at):
-                return style
-        return None
-
-    def _marks(self, pattern, prefix: str = ""):
-        """The next mark of the call's family, spelled as it was opened."""
-        source = self.source
-
-        def marks(pos: int, here: bool = False):
-            while True:
-                mark = any_mark(pos, here)
-                if mark is None or not prefix or prefix in source.text[mark.start : mark.end]:
-                    return mark
-                if here:
-                    return None
-                pos = mark.end
-
-        def any_mark(pos: int, here: bool = False):
-            if here:
-                if source.text[pos] not in "<]" and "arg_key" not in pattern.pattern[:60]:
-                    return None
-                found = pattern.match(source.text, pos)
-                if (
-                    found is None
-                    and not source.final
-                    and source.size - pos < 250
-                    and not re.search(r"[>\n]", source.text[pos + 1 :])
-                ):
-                    raise NeedMore
-            else:
-                found = None
-                while found is None and (pos := source.text.find("<", pos)) >= 0:
-                    found = pattern.match(
-                        source.text,
-                        pos - len(n.SEP)
-                        if pos >= len(n.SEP) and source.text.startswith(n.SEP, pos - len(n.SEP))
-                        else pos,
-                    )
-                    pos += 1
-            if found is None:
-                return None
-            groups = found.groupdict()
-            if (
-                not here
-                and groups.get("K2")
-                and not found.group().rstrip().endswith("arg_value>")
-                and "arg_value" not in found.group()
-            ):
-                return any_mark(found.end())
-            if groups["vo"] is not None:
-                return Mark(
-                    found.start(),
-                    found.end(),
-                    VALUE,
-                    False,
-                    (groups["K"] or groups.get("K2")).strip(),
-                    groups["kind"] or "arg_value",
-                    groups["T"] or "",
-                    _shape(found.group()),
-                )
-            if groups["vc"] is not None:
-                return Mark(found.start(), found.end(), VALUE, True, "", groups["ckind"])
-            level, closing = next(
-                (l, c)
-                for g, l, c in (("co", CALL, False), ("cc", CALL, True), ("wo", WRAPPER, False), ("wc", WRAPPER, True))
-                if groups[g] is not None
-            )
-            return Mark(found.start(), found.end(), level, closing, word=_word(found.group()))
-
-        return marks
-
-    def _typed(self, tool, key, text, mark, end, style):
-        declared = {"true": "string", "false": "other"}.get(mark.declared, mark.declared)
-        tag = self.source.text[mark.start : mark.end]
-        single = re.fullmatch(r"\r?\n[ \t]*([^\n]*?)\r?\n[ \t]*", text)
-        if tag.startswith("<rfl:"):
-            text = _unpadded(text, end.unended)
-        elif (
-            style in ("parameter", "element")
-            and n.SEP not in tag
-            and single
-            and single.group(1)
-            and (self.source.text[mark.start - 1 : mark.start] in " \t" or ("=" in tag and "name" not in tag))
-        ):
-            text = (
-                single.group(1)
-                if self.source.text[mark.start - 1 : mark.start] in " \t"
-                else _unpadded(text, end.unended)
-            )
-        elif (style == "parameter" and not re.search(r"name\s*=", tag)) or (style == "element" and n.SEP not in tag):
-            text = _unpadded(text, end.unended)
-        elif end.unended:
-            text = re.sub(r"\r?\n[ \t]*\Z", "", text)
-        if tool is None:
-            return text
-        if style == "element" and tool.parameter(key).types & {"array", "object"}:
-            text = text.replace(n.SEP, "")
-        if (
-            style == "element"
-            and "<" in text
-            and tool.parameter(key).types & {"array", "object"}
-            and "string" not in tool.parameter(key).types
-        ):
-            from proxy.notations.elements import element_value
-
-            return element_value(text.strip(), tool.parameter(key))
-        value = tool.typed(key, text, declared)
-        if isinstance(value, str) and "string" not in tool.parameter(key).types and text.strip()[:1] in ("{", "["):
-            inner = Source(text.strip(), True)
-            try:
-                read, at = Literals(inner, frozenset()).whole(0)
-                value = read if inner.at_end(at) else value
-            except NoCall:
-                pass
-        if isinstance(value, str) and end.unended and "string" not in tool.parameter(key).types:
-            raise NoCall("no value fits")
-        return value
-
     # -- harmony --------------------------------------------------------------------------------------------------
 
     def harmony(self, pos: int):
@@ -803,7 +507,7 @@ class CallReader:
         if source.text[at] == "<":
             if self.opener(at):
                 return self.wrapped(at)
-            value, at = self.values(at, tool, pos, closers=False)
+            value, at, _ = self.tags.values(at, tool)
         else:
             literals = Literals(source, frozenset(tool.properties) if tool else frozenset(), CLOSING)
             if source.text[at] != "{":
@@ -862,7 +566,6 @@ class Bare(Literals):
 
 
 JUNK = regex.compile(r"[^<>{}\[\]\"'`]{1,40}(?=<)")
-_CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.S)
 _BARE = regex.compile(r"[^,}\]\n<]+")
 _JSON_NAME = re.compile(r"[\"'](?:%s)[\"']\s*:\s*[\"']([^\"'\n]{1,200})[\"']" % "|".join(n.NAME_WORDS))
 _PYTHON_BARE = regex.compile(
@@ -870,44 +573,11 @@ _PYTHON_BARE = regex.compile(
 )
 _NAMESPACED = re.compile(r"(?:(?:functions|default_api|google|mcp|tools?|api)[.:/])*(?P<N>[\w-]+?)(?:[.!:]\d{1,6})?")
 _KEY_TAG = regex.compile(r"</[^<>\s]*arg_key[^<>\s]*>")
-_BARS = re.compile(r"<[｜|‖\s]*(DSML|GCML)")
 _NAME_GOES_ON = re.compile(r":\w*")
 _GEMMA_ENDS = ("<tool_call|>", "<end_function_call>")
 _PYTHON_NAME = regex.compile(r"([A-Za-z_][\w.-]*)\s*\(")
-_PLAIN_TAG = regex.compile(r"(?:\]<\]minimax\[>\[)?<(?:tool:\s*)?([A-Za-z_][\w.-]*)>")
 _TOOL_SEP = regex.compile(r"<(?:[\w.-]+[:|])?tool_sep(?::\w+)?>")
 _KEY_END = re.compile(r"</[^>]*arg_key")
-
-
-@functools.lru_cache(maxsize=256)
-def _style_opener(style: str, keys) -> regex.Pattern:
-    opens = n.STYLES[style][0]
-    if style in ("element", "pair"):
-        opens = (
-            opens.replace("{ns}", f"{n._NS}?")
-            .replace("{keys}", "|".join(re.escape(k) for k in sorted(keys, key=len, reverse=True)) or r"\b\B")
-            .replace("{{", "{")
-            .replace("}}", "}")
-        )
-    return regex.compile(opens)
-
-
-def _unpadded(text: str, unended: bool = False) -> str:
-    """The text of a value without the line ends of the markup around it."""
-    padded = text.startswith(("\n", "\r\n"))
-    if padded:
-        text = text[1:] if text[0] == "\n" else text[2:]
-    if padded or unended:
-        text = (
-            re.sub(r"\r?\n[ \t]*\Z", "", text)
-            if unended
-            else text[:-2]
-            if text.endswith("\r\n")
-            else text[:-1]
-            if text.endswith("\n")
-            else text
-        )
-    return text
 
 
 def _item_spans(text: str, pos: int, end: int, count: int, value) -> list:
@@ -924,17 +594,6 @@ def _item_spans(text: str, pos: int, end: int, count: int, value) -> list:
         spans.append((at, stop))
         at = stop
     return spans
-
-
-def _word(tag: str) -> str:
-    """How a tag is spelled: its namespace and its word."""
-    found = re.match(r"(?:\]<\]minimax\[>\[)?</?\s?((?:[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*)?[\w.|:-]+)", tag)
-    return found.group(1) if found else ""
-
-
-def _shape(tag: str) -> str:
-    """How the opener of a value is written: with `=` or with an attribute."""
-    return "name" if re.search(r"name\s*=", tag) else "=" if "=" in tag else ""
 
 
 _RESIDUE = re.compile(

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import regex
+
+def alternatives(words):
+    """Return a pattern of literals, the longest first."""
+    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) or r"\b\B"
+
 
 SEP = "]<]minimax[>["
 # Wrappers that are tags, by their word; any namespace, suffix or DSML's bars may stand around it.
@@ -193,24 +199,36 @@ STYLES = {
 }
 
 
+# The styles in whose patterns the declared keys are.
+KEYED_STYLES = frozenset(("element", "pair"))
+
+
+@functools.lru_cache(maxsize=256)
+def style_opener(style: str, keys: tuple[str, ...]) -> regex.Pattern[str]:
+    """Return what opens a value in one style."""
+    opens, _ = _with_keys(style, keys)
+    return regex.compile(opens)
+
+
+def _with_keys(style: str, keys: tuple[str, ...]) -> tuple[str, str]:
+    opens, closes = STYLES[style]
+    if style not in KEYED_STYLES:
+        return opens, closes
+    names, space = alternatives(keys), f"{_NS}?"
+    filled = [
+        each.replace("{ns}", space).replace("{keys}", names).replace("{{", "{").replace("}}", "}")
+        for each in (opens, closes)
+    ]
+    return filled[0], filled[1]
+
+
 def family(style: str, keys=(), end: str = "") -> re.Pattern[str]:
     """All the marks that structure a call in one style."""
-    opens, closes = STYLES[style]
-    if style in ("element", "pair"):
-        names = "|".join(re.escape(key) for key in sorted(keys, key=len, reverse=True)) or r"\b\B"
-        opens, closes = (
-            each.replace("{ns}", f"{_NS}?").replace("{keys}", names).replace("{{", "{").replace("}}", "}")
-            for each in (opens, closes)
-        )
+    opens, closes = _with_keys(style, keys)
     own = rf"</{re.escape(end)}>|" if end else ""
     return re.compile(
         rf"(?P<vo>{opens})|(?P<vc>{closes})|(?P<co>{CALL_OPEN})|(?P<cc>{own}{CALL_CLOSE})|(?P<wo>{WRAPPER_OPEN})|(?P<wc>{WRAPPER_CLOSE})"
     )
-
-
-def alternatives(words):
-    """Return a pattern of literals, the longest first."""
-    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) or r"\b\B"
 
 
 # What opens a call wherever it stands.
