@@ -126,7 +126,7 @@ class Reader:
             for m in STRONG.finditer(self.text, first):
                 try:
                     reader = CallReader(Source(self.text, True), self.tools)
-                    calls, end, closed = reader.strong(m.start())
+                    calls, end, closed = reader.read_strong(m.start())
                     if (
                         self._rest_is_nothing(end)
                         and all(c.tool for c in calls)
@@ -364,6 +364,7 @@ class Reader:
             self._prose(call.end, pieces)  # of which no tool was offered: text in its place
         self._take(taken, end, pieces)
         self.pos = end
+        self.dead = reader.broken
         self.behind_call = self.found_any = True
         return True
 
@@ -411,7 +412,7 @@ class Reader:
     def _reading(self, reader: CallReader, start: int):
         """The calls that begin at a place, their end, and whether they are weak."""
         if self.kind == "strong":
-            calls, end, closed = reader.strong(start)
+            calls, end, closed = reader.read_strong(start)
             if closed:
                 return calls, end, False
             try:

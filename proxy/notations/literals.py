@@ -100,11 +100,9 @@ class Literals:
 
     def _between(self, token: str, start: int, end: int):
         text = self.source.text
-        # a string ends at its mark; Gemma's may hold the mark only if nothing could follow it there
-        while self.source.match(_FOLLOWS, end + len(token)) is None:
-            end = self.source.find(token, end + len(token))
-            if end < 0:
-                raise NoCall("a string without its end")
+        if self.source.match(_FOLLOWS, end + len(token)) is None:
+            self.in_string = True
+            raise NoCall("a token in a string")
         value = text[start:end]
         return value, end + len(token)
 

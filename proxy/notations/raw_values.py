@@ -124,7 +124,6 @@ class RawValue:
         """Refuse a value without its end tag that shows one, or that ends within quotation marks."""
         if not end.unended:
             return end
-        text = self.source.text
         depth, pos = 0, self.own.end
         while (mark := self.marks(pos)) is not None and mark.start < end.end:
             pos = mark.end
@@ -195,9 +194,9 @@ class RawValue:
             return self._follows_opener(mark, pos, stack), mark.end
         if mark.level is Level.VALUE:
             return (Follows.SAME_END if self._ends_after(mark.end) else Follows.TEXT), mark.end
-        if any(each.level is mark.level for each in stack) or not self.is_spelled(mark) or self.is_shown_indented(mark):
+        if any(each.level is mark.level for each in stack) or not self.is_spelled(mark):
             return Follows.TEXT, pos
-        over = self.call_is_over(mark.end) if mark.level is Level.CALL else self.wrapper_is_over(mark.end)
+        over = self.call_is_over(mark.end) if mark.level is Level.CALL else self.line_is_over(mark.end)
         return (Follows.END if over else Follows.TEXT), mark.end
 
     def _follows_opener(self, mark: Mark, pos: int, stack: list[Mark]) -> Follows:
@@ -242,8 +241,6 @@ class RawValue:
                 pos = mark.end
                 continue
             if mark.closing:
-                if self.is_shown_indented(mark):
-                    return False
                 return mark.level is Level.WRAPPER and self.is_spelled(mark) and self.wrapper_is_over(mark.end)
             if mark.level is Level.VALUE or pos < self.layout.after:
                 return False
@@ -261,20 +258,40 @@ class RawValue:
         words = self.source.text[pos : mark.start]
         if mark.level is not Level.WRAPPER or not mark.closing or len(words) >= MAX_JUNK:
             return False
-        return "\n" not in words and "<" not in words and self.wrapper_is_over(mark.end)
+        return "\n" not in words and "<" not in words and self.line_is_over(mark.end)
 
     def wrapper_is_over(self, pos: int) -> bool:
-        """Return whether nothing but blanks, tags and tokens follows on the line."""
+        """Return whether a wrapper may end here: not inside a quotation of the value."""
         if pos < self.layout.after:
             return False
+        if pos == self.source.size and not self.source.final:
+            raise NeedMore
+        return self.source.text[pos : pos + 1] not in _QUOTES or pos == self.source.size
+
+    def line_is_over(self, pos: int) -> bool:
+        """Return whether a wrapper may end here, and only blanks, tags and tokens follow on the line."""
         text, size = self.source.text, self.source.size
-        while pos < size and text[pos] in " \t\r":
-            pos += 1
-        if pos == size:
-            if not self.source.final:
-                raise NeedMore
-            return True
-        return text[pos] in "\n<[]"
+        at = pos
+        while at < size and text[at] in " \t\r":
+            at += 1
+        if at == size and not self.source.final:
+            raise NeedMore
+        return (at == size or text[at] in "\n<[]") and self.wrapper_is_over(pos)
+
+    def shown_chain(self, pos: int) -> bool:
+        """Return whether a chain of end tags after a position proves that the one before it was shown by the value."""
+        stack: list[Mark] = []
+        while (mark := self.marks(pos)) is not None:
+            pos = mark.end
+            if not mark.closing:
+                stack.append(mark)
+                continue
+            opened = next((at for at in range(len(stack) - 1, -1, -1) if _pairs(stack[at], mark)), None)
+            if opened is not None:
+                del stack[opened:]
+            elif mark.level is Level.VALUE and self.is_own_end(mark) and self.follows(pos, stack)[0] in _ENDS:
+                return True
+        return False
 
 
 class _Search:
@@ -287,6 +304,8 @@ class _Search:
         self.split: Mark | None = None
         self.fallback: RawEnd | None = None
         self.inner: RawEnd | None = None
+        # End tags of the value's kind that end nothing.
+        self.shown_ends = 0
         self.others = value.others()
 
     def run(self) -> RawEnd:
@@ -327,8 +346,12 @@ class _Search:
         value = self.value
         mark.key = value.meant(mark.key) if mark.key else ""
         if mark.level is Level.VALUE and self.others is not None and mark.key in self.others and not self.stack:
+            if self.shown_ends and value.is_placed(mark.start):
+                raise NoCall("text between two values")
             self.split = self.split or mark
-        if mark.level is not Level.VALUE or mark.word == value.own.word:
+        if mark.level is Level.VALUE and mark.word == value.own.word and self.shown_ends:
+            self.shown_ends -= 1  # `</x><x>` is as balanced as `<x></x>`
+        elif mark.level is not Level.VALUE or mark.word == value.own.word:
             self.stack.append(mark)
 
     def _closing(self, mark: Mark) -> RawEnd | None:
@@ -352,6 +375,7 @@ class _Search:
             # A value never ends with its own end tag: the second one is left over.
             return RawEnd(mark.start, after)
         if follows not in _ENDS:
+            self.shown_ends += value.is_own_end(mark)
             return None
         if self.split is not None and self.split in self.stack:
             return RawEnd(self.split.start, self.split.start, True)
@@ -371,7 +395,7 @@ class _Search:
     def _call_end(self, mark: Mark) -> RawEnd | None:
         """Return the end at an end tag of the call or its wrapper: the value's own may be missing."""
         value = self.value
-        over = value.call_is_over(mark.end) if mark.level is Level.CALL else value.wrapper_is_over(mark.end)
+        over = value.call_is_over(mark.end) if mark.level is Level.CALL else value.line_is_over(mark.end)
         if not over:
             return None
         if mark.level is Level.CALL and self.fallback is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 
 import regex
@@ -13,7 +12,7 @@ from proxy.notations.literals import STRICT, Literals
 from proxy.notations.raw_values import Layout, Level
 from proxy.notations.shapes import shapes
 from proxy.notations.tags import CALL_END, CALL_TAG, WRAPPER_END, WRAPPER_TAG, TagReader, spelling
-from proxy.notations.source import NeedMore, NoCall, Source, Tokens
+from proxy.notations.source import NeedMore, NoCall, Source, Tokens, Torn
 
 _WORD_END = r"(?![\w-])"
 # What may stand behind a value of JSON: an end tag, a token, the end of a fence.
@@ -41,6 +40,7 @@ class CallReader:
         self.source, self.tools = source, tools
         self.layout = Layout()
         self.tags = TagReader(self)
+        self.broken = False  # a call behind those that are returned cannot be read
         self.deep = False  # an offered tool was named: what cannot be read then may show anything
         self.bare_names = bare_names  # whether a name alone may begin a call
 
@@ -109,7 +109,7 @@ class CallReader:
                 if sign in ",;":
                     at += 1
                     continue
-                if sign in "}]" and braces < 2 and not opener.no_closer:
+                if sign in "}]" and braces < 2 and not opener.no_closer and not source.starts(n.SEP, at):
                     at, braces = at + 1, braces + 1
                     continue
                 if found := (source.match(CALL_END, at) or source.match(VALUE_END, at)) if sign in "<]" else None:
@@ -130,6 +130,9 @@ class CallReader:
                 raise NoCall("the same wrapper again and again")
             try:
                 got, at, inner_closed = self.body(at, opener, depth)
+            except Torn:
+                self.deep = True
+                raise
             except NoCall:
                 if not calls or depth:
                     if not calls:
@@ -138,6 +141,7 @@ class CallReader:
                     at = junk.end()
                     continue
                 if calls and all(call.closed_itself for call in calls) and not opener.no_closer:
+                    self.broken = self.deep
                     return calls, calls[-1].end, True
                 raise
             calls += got
@@ -171,6 +175,36 @@ class CallReader:
         return False
 
     # -- what stands in a wrapper ---------------------------------------------------------------------------------
+
+    def read_strong(self, pos: int):
+        """Return the calls of the wrapper or the message that begins here, the position after it, and if it is closed.
+
+        If text follows a raw value's closers, a second chain of them proves that the value shows the first.
+        """
+        calls, end, closed = self.strong(pos)
+        value = self.tags.last
+        if value is None or not self._text_follows(end):
+            return calls, end, closed
+        if not self.source.final:
+            raise NeedMore
+        if value.shown_chain(end):
+            self.layout.after = end + 1
+            self.deep = True
+            return self.strong(pos)
+        return calls, end, closed
+
+    def _text_follows(self, pos: int) -> bool:
+        """Return whether text follows that is no leftover and no other call's opener."""
+        source = self.source
+        while (pos := source.blanks(pos)) < source.size:
+            found = self.ends_turn(pos)
+            if not found and source.text[pos] in "<]":
+                match = source.match(WRAPPER_END, pos) or source.match(CALL_END, pos) or source.match(VALUE_END, pos)
+                found = match.end() if match else 0
+            if not found:
+                return not (source.match(n.STRONG, pos) or source.match(CALL_TAG, pos))
+            pos = found
+        return False
 
     def strong(self, pos: int):
         """The calls of the wrapper or the message that begins here."""

@@ -31,6 +31,10 @@ class NoCall(Exception):
     """What stands here is no call, whatever follows."""
 
 
+class Torn(NoCall):
+    """A call begins as the template writes it and is none: the one before it may have been cut."""
+
+
 class Tokens:
     """Literals that are looked for at one place: the longest that stands there."""
 

@@ -15,7 +15,7 @@ from proxy.notations.calls import Call, Opener
 from proxy.notations.elements import element_value
 from proxy.notations.literals import Literals
 from proxy.notations.raw_values import Level, Mark, Marks, RawEnd, RawValue
-from proxy.notations.source import NeedMore, NoCall, Source
+from proxy.notations.source import NeedMore, NoCall, Source, Torn
 from proxy.tools.toolset import Tool
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class TagReader:
 
     def __init__(self, reader: CallReader) -> None:
         self.reader, self.source, self.tools = reader, reader.source, reader.tools
+        # The last value that was read.
+        self.last: RawValue | None = None
 
     # -- calls ------------------------------------------------------------------------------------------------------
 
@@ -81,11 +83,20 @@ class TagReader:
             value, at, _ = self.values(at, tool)
         end = source.blanks(at)
         found = source.match(CALL_END, end) if source.text.startswith(("<", "]"), end) else None
-        if found is None and not (source.text.startswith("{", end) and value) and not self._may_end(end):
+        if found is None and not value and end < source.size and not self._may_begin(end):
+            raise Torn("no call goes on like this")
+        if found is None and not self._may_end(end):
             raise NoCall("a value or the end of the call was expected")
         call = Call(tool, name, value, pos, found.end() if found else at)
         call.tagged, call.closed_itself = True, found is not None
         return [call], call.end, False
+
+    def _may_begin(self, pos: int) -> bool:
+        """Return whether what follows the name of a call can be its own."""
+        source = self.source
+        if source.text[pos] not in "<]":
+            return bool(self.reader.ends_turn(pos))
+        return not (source.match(WRAPPER_TAG, pos) or source.match(CALL_TAG, pos))
 
     def _may_end(self, pos: int) -> bool:
         """Return whether a call whose end tag is missing may end here."""
@@ -171,7 +182,8 @@ class TagReader:
                 raise NoCall("a key is there twice")
             self.reader.deep |= tool is not None
             self._skip_doubled(mark)
-            end = RawValue(source, marks, self.reader.layout, mark, given, tool, self.reader.ends_turn).find_end()
+            self.last = RawValue(source, marks, self.reader.layout, mark, {*given}, tool, self.reader.ends_turn)
+            end = self.last.find_end()
             given.add(mark.key)
             values[written] = self._typed(tool, mark, end, style, marks, unended)
             unended, at = end.unended, end.resume
@@ -224,14 +236,17 @@ class TagReader:
             return text
         schema = tool.parameter(mark.key)
         free = "string" in schema.types and not schema.is_unlisted(text.strip())
-        if not free and style != "element" and (inner := marks(mark.end)) and inner.end <= end.end:
-            raise NoCall("markup in a value that is no text")
-        if style == "element" and schema.types & {"array", "object"}:
+        nested = style == "element" and schema.types & {"array", "object"}
+        if nested:
             text = text.replace(n.SEP, "")
             if "<" in text and "string" not in schema.types:
                 return element_value(text.strip(), schema)
         value = tool.typed(mark.key, text, {"true": "string", "false": "other"}.get(mark.declared, mark.declared))
-        if not isinstance(value, str) or "string" in schema.types:
+        if not isinstance(value, str):
+            return value
+        if not free and (inner := marks(mark.end)) and inner.end <= end.end:
+            raise NoCall("markup in a value that is no text")
+        if "string" in schema.types:
             return value
         if end.unended or unended:
             raise NoCall("no value fits")
@@ -319,9 +334,9 @@ def _mark(found: re.Match[str]) -> Mark:
 
 
 def spelling(tag: str) -> str:
-    """Return how a tag is spelled: its namespace and its word."""
+    """Return how a tag is spelled: its namespace and its word; empty for a token."""
     found = _SPELLING.match(tag)
-    return found.group(1) if found else ""
+    return found.group(1) if found and not found.group(1).startswith("|") else ""
 
 
 def _literal(text: str, value: Json) -> Json:
