@@ -11,9 +11,19 @@ import re
 
 import regex
 
+from proxy.codec.json_text import VerbatimNumber
 from proxy.notations.source import NeedMore, NoCall, Source
 
-STRICT = json.JSONDecoder(strict=False)
+
+
+def _verbatim(text: str) -> float:
+    """Return a number that is written as it was read."""
+    number = VerbatimNumber(text)
+    number.text = text
+    return number
+
+
+STRICT = json.JSONDecoder(strict=False, parse_float=_verbatim)
 WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 NUMBER = regex.compile(r"[-+]?(?:0x[0-9a-fA-F]+|(?:\d[\d_]*)?\.?\d+(?:[eE][-+]?\d+)?)(?![\w.](?!\w*=))")
 WORD = regex.compile(r"[A-Za-z_][\w-]*")
@@ -194,7 +204,9 @@ class Literals:
         source, mark = self.source, MARKS[self.source.text[pos]]
         if source.starts(mark * 3, pos):
             end = source.find(mark * 3, pos + 3)
-            if end < 0 or not self._may_end(end + 3):
+            while end >= 0 and not self._may_end(end + 3):
+                end = source.find(mark * 3, end + 1)
+            if end < 0:
                 raise NoCall("a string without its end")
             return unescaped(source.text[pos + 3 : end]), end + 3
         start, found = pos + 1, []
@@ -307,11 +319,15 @@ def _escape(match: re.Match) -> str:
     return ESCAPES.get(match.group(3), match.group(0))
 
 
-def _number(text: str):
+def _number(text: str) -> int | float:
+    """Return the number that a text is in JSON or Python."""
+    text = text.replace("_", "").lstrip("+")
+    if re.fullmatch(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?", text) and re.search(r"[.eE]", text):
+        return _verbatim(text)
     try:
-        return int(text, 0) if not re.search(r"[.eE]", text) or text.lower().startswith("0x") else float(text)
+        return int(text, 0)
     except ValueError:
-        return int(text)
+        return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
 def _unique(value, text: str, start: int, end: int) -> bool:

@@ -208,6 +208,8 @@ class CallReader:
 
     def strong(self, pos: int):
         """The calls of the wrapper or the message that begins here."""
+        if found := self.source.match(_ROUTED, pos):
+            return self.wrapped(found.end())
         if self.source.text.startswith(("<|start|>", "<|channel|>", " to=", "to="), pos):
             return self.harmony(pos + (self.source.text[pos] == " "))
         return self.wrapped(pos)
@@ -271,9 +273,22 @@ class CallReader:
             return self.json(pos)
         if sign in "<]":
             return self.tags.call(pos, opener)
+        if opener.tag and source.match(_LOST_BRACKETS, pos):
+            return self._without_brackets(pos, opener)
         if not self.bare_names:
             raise NoCall("a name alone")
         return self.named(pos, opener)
+
+    def _without_brackets(self, pos: int, opener: Opener):
+        """Calls in tags that lost their angle brackets: `invoke name="f">` … `invoke>`."""
+        end = self.source.find("</", pos)
+        if end < 0 or self.closer(end, opener) < 0:
+            raise NoCall("the end of the wrapper was expected")
+        text = _BARE_END.sub(r"</\1>", _LOST_BRACKETS.sub(r"<\g<0>", self.source.text[pos:end]))
+        calls, _, _ = CallReader(Source(text, True), self.tools).tags.call(0, opener)
+        for call in calls:
+            call.start, call.end = pos, end
+        return calls, end, False
 
     def _nothing(self):
         raise NoCall("nothing stands in it")
@@ -599,6 +614,9 @@ class Bare(Literals):
         return text, found.end()
 
 
+_LOST_BRACKETS = regex.compile(r"(?<![<\w/])(?:invoke|parameter) name=")
+_BARE_END = re.compile(r"(?<![<\w/])/?(parameter|invoke)>")
+_ROUTED = regex.compile(r" ?to=[\w.-]+(?=<[^|])")
 JUNK = regex.compile(r"[^<>{}\[\]\"'`]{1,40}(?=<)")
 _BARE = regex.compile(r"[^,}\]\n<]+")
 _JSON_NAME = re.compile(r"[\"'](?:%s)[\"']\s*:\s*[\"']([^\"'\n]{1,200})[\"']" % "|".join(n.NAME_WORDS))

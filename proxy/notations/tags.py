@@ -35,6 +35,7 @@ _SPELLING = re.compile(r"(?:\]<\]minimax\[>\[)?</?\s?((?:[｜|‖\s]*(?:DSML|GCM
 _ONE_LINE = re.compile(r"\r?\n[ \t]*([^\n]*?)\r?\n[ \t]*")
 _LINE_END = re.compile(r"\r?\n[ \t]*\Z")
 _NAMED = re.compile(r"name\s*=")
+_NO_KEY = re.compile(r"[=<>\"'{}]")
 # An opening tag is no longer.
 MAX_TAG = 250
 _family = functools.lru_cache(maxsize=256)(n.family)
@@ -180,6 +181,8 @@ class TagReader:
             mark.key = tool.meant(written, given) if tool else written
             if mark.key in given:
                 raise NoCall("a key is there twice")
+            if tool and mark.key not in tool.properties and _NO_KEY.search(mark.key):
+                raise NoCall("a key that is none")
             self.reader.deep |= tool is not None
             self._skip_doubled(mark)
             self.last = RawValue(source, marks, self.reader.layout, mark, {*given}, tool, self.reader.ends_turn)
@@ -237,9 +240,9 @@ class TagReader:
         schema = tool.parameter(mark.key)
         free = "string" in schema.types and not schema.is_unlisted(text.strip())
         nested = style == "element" and schema.types & {"array", "object"}
-        if nested:
+        if nested and "string" not in schema.types:
             text = text.replace(n.SEP, "")
-            if "<" in text and "string" not in schema.types:
+            if "<" in text:
                 return element_value(text.strip(), schema)
         value = tool.typed(mark.key, text, {"true": "string", "false": "other"}.get(mark.declared, mark.declared))
         if not isinstance(value, str):
