@@ -17,7 +17,7 @@ from proxy.notations.surroundings import Prose, is_listing
 
 THOUGHT = regex.compile(alternatives(n.THOUGHTS))
 SIGNS = re.compile(
-    r"(?<=\S)TOOL_CALLS(?=[A-Za-z_])|<(?=[|｜‖a-zA-Z\s]|$)|\[(?=[A-Zut]|$)|\](?=<|$)|◁|</(?:mm:|seed:)?think(?:ing)?>| to=|^Action:|^[ \t]*(?:[\[{`]|>>>(?=[A-Za-z_]|$))",
+    r"(?<=[^\s\w\"'`])TOOL_CALLS(?=[A-Za-z_])|<(?=[|｜‖a-zA-Z\s]|$)|\[(?=[A-Zut]|$)|\](?=<|$)|◁|</(?:mm:|seed:)?think(?:ing)?>| to=|^Action:|^[ \t]*(?:[\[{`]|>>>(?=[A-Za-z_]|$))",
     re.M,
 )
 STRONG_WHOLE, THOUGHT_WHOLE = re.compile(STRONG.pattern), re.compile(THOUGHT.pattern)
@@ -44,8 +44,9 @@ class Reader:
         self.text, self.pos, self.out = "", 0, 0  # what came; where to look on; what has left up to here
         self.prose, self.fed = Prose(), 0
         self.held, self.tried, self.work = -1, 0, 0  # where a call may begin, and how much of it was read in vain
-        self.thought = ""  # what ends the thought that is open
+        self.thought: tuple[str, ...] = ()  # what ends the thought that is open
         self.thought_at = -1
+        self.listed = -1  # where a listing of tools ends
         self.behind_call, self.begun = False, False
         self.found_any = False
         self.dead = not bool(tools)
@@ -97,7 +98,7 @@ class Reader:
         return self._look(pieces)
 
     def _in_thought(self, pieces: list) -> bool:
-        ends = self.thought if isinstance(self.thought, tuple) else (self.thought,)
+        ends = self.thought
         if ends[0].startswith("</"):
             ends = (*ends, "</think>", "</mm:think>", "</seed:think>", "</thinking>")
         at = min((a for a in (self.text.find(e, self.pos) for e in ends) if a >= 0), default=-1)
@@ -112,9 +113,9 @@ class Reader:
         end = next(e for e in ends if self.text.startswith(e, at))
         if not self.final and any(e.startswith(self.text[at:]) and e != end for e in ends):
             return False
-        self.pos = at if isinstance(self.thought, tuple) and end != "<|end|>" else at + len(end)
+        self.pos = at if len(self.thought) > 2 and end != "<|end|>" else at + len(end)
         self._prose(self.pos, pieces)
-        self.fed, self.prose, self.thought = self.pos, Prose(), ""
+        self.fed, self.prose, self.thought = self.pos, Prose(), ()
         self.prose.any = False
         return True
 
@@ -262,6 +263,8 @@ class Reader:
         if text.startswith("TOOL_CALLS", at):
             self._see(at)
             return "glued" if not self.prose.fence else ""
+        if text.startswith(" to=", at) and text[text.rfind("\n", 0, at) + 1 : at].strip():
+            return ""
         strong = STRONG.match(text, at, partial=True) if partial else STRONG_WHOLE.match(text, at)
         if partial and strong and strong.partial:
             return None
@@ -568,7 +571,9 @@ class Reader:
         offered = [call for call in calls if call.tool is not None]
         if not offered:
             return False
-        if any(is_listing(call.arguments, call.tool) for call in offered):
+        behind = self.listed >= 0 and not self.text[self.listed : start].strip()
+        if any(is_listing(call.arguments, call.tool) or (behind and not call.arguments) for call in offered):
+            self.listed = end
             return False
         if self.copies.shows(self.text[start:end]) or any(
             self.copies.hold(call, self.text[call.start : call.end] if len(calls) > 1 else "") for call in offered
@@ -663,7 +668,7 @@ def _weak_tag(names: str) -> regex.Pattern:
 @functools.lru_cache(maxsize=64)
 def _start(names: str) -> regex.Pattern:
     return regex.compile(
-        rf"(?:functions?[.]?|(?:{names})\.|>>>\s*)?(?:{names})(?::\d{{1,6}})?\s*(?:json)?\s*(?:\[ARGS\]|[{{(`<])|(?:thought\n)?call:|functools\s*\[|TOOL_CALLS|[\[{{`]|;\s*\{{"
+        rf"(?:functions?[.]?|(?:{names})\.|>>>\s*)?(?:{names})(?::\d{{1,6}})?(?:[ ]?json\s*|\n\s*)?(?:\[ARGS\]|[{{(<])|function(?:{names})\s*```|(?:thought\n)?call:|functools\s*\[|TOOL_CALLS|[\[{{`]|;\s*\{{"
         rf"|function call\s*\{{|(?:analysis.*?)?(?:assistant)?commentary to=|to=|(?:Thought:.*?)?Action:|all\n"
         rf"|[\w.:|｜▁ ]{{1,60}}[>\]]\s*[\[{{<\w]|print\(|default_api",
         regex.S,

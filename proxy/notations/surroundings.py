@@ -54,7 +54,7 @@ class Prose:
             self.line = self.line[:80] + self.line[-MAX_LINE // 2 :]
 
     def _end_line(self, line: str) -> None:
-        found = (FENCE_ANYWHERE if self.list_item or self.fence else FENCE_LINE).match(line)
+        found = (FENCE_ANYWHERE if self.list_item else FENCE_LINE).match(line)
         if self.fence:
             if (
                 found
@@ -159,12 +159,11 @@ def is_listing(arguments: dict, tool) -> bool:
     if arguments.get("type") == "object" and "type" not in own:
         return True
     described = [
-        v
-        for k, v in arguments.items()
-        if isinstance(v, dict)
-        and isinstance(v.get("type"), str)
-        and set(v) <= SCHEMA_WORDS
-        and (tool is None or not tool.parameter(k).types & {"object"} or k not in own)
+        value
+        for key, value in arguments.items()
+        if isinstance(value, dict)
+        and value.keys() <= SCHEMA_WORDS
+        and (tool is None or key not in own or "object" not in tool.parameter(key).types)
     ]
     return bool(arguments) and len(described) == len(arguments)
 

@@ -138,22 +138,33 @@ BEFORE_TEXT = (
     "<｜Assistant｜>",
     "[BEGIN FINAL RESPONSE]",
 )
-# Reasoning: nothing in it is a call.
-THOUGHTS = {
-    "<think>": "</think>",
-    "<mm:think>": "</mm:think>",
-    "<seed:think>": "</seed:think>",
-    "[THINK]": "[/THINK]",
-    "<|START_THINKING|>": "<|END_THINKING|>",
-    "<|channel>thought": "<channel|>",
-    "<thinking>": "</thinking>",
-    "<|channel|>analysis<|message|>": ("<|end|>", "<|start|>", "<|channel|>", "<|return|>", "<|call|>"),
-    "<|channel|>final<|message|>": ("<|end|>", "<|start|>", "<|channel|>", "<|return|>", "<|call|>"),
-    "<|open|>think<|sep|>": "<|close|>think<|sep|>",
-    "[unused16]": "[unused17]",
-    "<thought>": "</thought>",
-    "<|channel|> analysis<|message|>": ("<|end|>", "<|start|>", "<|channel|>"),
-    "◁think▷": "◁/think▷",
+# Reasoning, and answers that call nothing, with what ends them: nothing in them is a call.
+_NEXT = "<|start|>"
+_MESSAGE_ENDS = ("<|end|>", _NEXT, "<|channel|>", "<|return|>", "<|call|>")
+THOUGHTS: dict[str, tuple[str, ...]] = {
+    "<think>": ("</think>",),
+    "<mm:think>": ("</mm:think>",),
+    "<seed:think>": ("</seed:think>",),
+    "<think:opensource>": ("</think:opensource>",),
+    "<thinking>": ("</thinking>",),
+    "<thought>": ("</thought>",),
+    "[THINK]": ("[/THINK]",),
+    "<|START_THINKING|>": ("<|END_THINKING|>",),
+    "<|channel>thought": ("<channel|>",),
+    "<|open|>think<|sep|>": ("<|close|>think<|sep|>",),
+    "<|plamo:begin_think:plamo|>": ("<|plamo:end_think:plamo|>",),
+    "<|inner_prefix|>": ("<|inner_suffix|>",),
+    "<|message_model|><|content_thinking|>": ("<|end_message|>",),
+    "<|content_thinking|>": ("<|end_message|>",),
+    "<|begin|>assistant<|think|>": ("<|end|>",),
+    "<|think|>": ("<|end|>",),
+    "[unused16]": ("[unused17]",),
+    "◁think▷": ("◁/think▷",),
+    "<|channel|>analysis<|message|>": _MESSAGE_ENDS,
+    "<|channel|> analysis<|message|>": _MESSAGE_ENDS,
+    "<|channel|>final<|message|>": _MESSAGE_ENDS,
+    "<|start|>assistant<|channel|>analysis<|message|>": ("<|end|>", "<|return|>"),
+    "<|start|>assistant<|channel|>final<|message|>": ("<|end|>", "<|return|>"),
 }
 
 # Tags. The kinds that structure a call; any other tag is an element named by a key or by a tool.
