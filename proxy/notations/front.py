@@ -1,706 +1,651 @@
-"""The front: prose goes at once; from the first possible opener on the text is held until it is a call or cannot be one."""
+"""The streaming front: prose leaves at once; from the first sign that may begin a call the text is held.
+
+    I read the file. <tool_call>{"name": "read", "arguments": {"path": "a.py"}}</tool_call>
+
+leaves as prose up to the blank, as it arrives, and as a call once the end tag is there. Held text is read again when an
+end tag arrives and when it has grown by an eighth; what was read never depends on the cuts.
+"""
 
 from __future__ import annotations
 
-import functools
 import re
+from dataclasses import dataclass
+from enum import Enum, auto
 
-import regex
-
+from proxy.codec.json_text import JsonObject
+from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.notations import tables as n
+from proxy.notations.calls import Call
 from proxy.notations.copies import Copies
-from proxy.notations.reader import CALL_END, FENCE, VALUE_END, WRAPPER_END, CallReader
-from proxy.notations.calls import LOOSE, NO_OPENER, Opener
-from proxy.notations.tables import STRONG, alternatives
-from proxy.notations.source import NeedMore, NoCall, Source
-from proxy.notations.surroundings import Prose, is_listing
-
-THOUGHT = regex.compile(alternatives(n.THOUGHTS))
-SIGNS = re.compile(
-    r"(?<=[^\s\w\"'`])TOOL_CALLS(?=[A-Za-z_])|<(?=[|｜‖a-zA-Z\s]|$)|\[(?=[A-Zut]|$)|\](?=<|$)|◁|</(?:mm:|seed:)?think(?:ing)?>| to=|^Action:|^[ \t]*(?:[\[{`]|>>>(?=[A-Za-z_]|$))",
-    re.M,
+from proxy.notations.judge import Copied, Judge, Listing, Place, StringGoesOn
+from proxy.notations.literals import STRICT
+from proxy.notations.reader import CallReader
+from proxy.notations.rows import Rows
+from proxy.notations.signs import (
+    END_TOKENS,
+    ENOUGH,
+    HEADER,
+    JSON_HEAD,
+    MAY_BECOME_SIGN,
+    MESSAGE_ENDS,
+    RESET,
+    SIGNS,
+    STRONG,
+    STRONG_WHOLE,
+    THOUGHT,
+    THOUGHT_WHOLE,
+    reply_start,
+    weak_tag,
 )
-STRONG_WHOLE, THOUGHT_WHOLE = re.compile(STRONG.pattern), re.compile(THOUGHT.pattern)
-ENOUGH = 400  # no opener is longer
-PATIENCE = 1.5  # held text is read again once it has grown so much
-HEADER = re.compile(r"<\|start\|>|<\|channel\|>| ?to=")
-MESSAGE_ENDS = ("<|end|>", "<|eot|>", "<|eom|>", "<|call|>", "<|return|>", "<|start|>")
+from proxy.notations.source import NeedMore, NoCall, Source
+from proxy.notations.surroundings import Prose
+from proxy.tools.toolset import ToolSet
+
+# Held text is read again once it has grown by so many characters, or by an eighth.
+LITTLE = 64
+# All readings of a reply at end tags may take so many times its length, and so much more.
+MAX_WORK, MORE_WORK = 3, 20_000
+# Copies after which a reply means none of its calls.
+MAX_COPIED = 32
+# Openers at the end of unfinished reasoning that are tried.
+MAX_TRIED = 16
+# Released text that is kept to look back at, and how much more before it is dropped.
+LOOK_BACK, MUCH = 256, 8_192
+_BLANKS = re.compile(r"\s*")
+_END_SIGNS = ("</", "|>", "]", "}", "｜>", ")", ">")
 
 
+class Kind(Enum):
+    """What may begin where text is held."""
+
+    STRONG = auto()
+    WEAK = auto()
+    FIRST = auto()
+    GLUED = auto()
+    TOKENS = auto()
+    THOUGHT = auto()
+    RESET = auto()
+
+
+class Channel(Enum):
+    """The field of a reply that a text is from."""
+
+    CONTENT = auto()
+    REASONING = auto()
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
-    """A call as it leaves: the offered tool's name and the arguments."""
+    """A call as it leaves: the name of an offered tool and its arguments; `weak` if the end of the reply proved it."""
 
-    def __init__(self, name: str, arguments: dict, id: str = "", weak: bool = False) -> None:
-        self.name, self.arguments, self.id, self.weak = name, arguments, id, weak
+    name: str
+    arguments: JsonObject
+    id: str = ""
+    weak: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of the text: prose, or calls; text that is dropped is a piece without calls. `row` is what read it."""
+
+    text: str
+    calls: tuple[Found, ...] | None = None
+    row: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What began like a call at a character of the reply and is none: the row that was tried, and why not."""
+
+    start: int
+    row: str
+    why: str
 
 
 class Reader:
-    """Text in any cut to pieces: strings of prose and Found calls, in order."""
+    """Reads the text of one reply, in any pieces, into prose and calls.
 
-    def __init__(self, tools, copies: Copies | None = None, json_reply: bool = False) -> None:
-        self.json_reply = json_reply  # the client asked for JSON: nothing weak counts
-        self.spans: list = []  # (start, end, calls) in characters; calls is None for prose
-        self.tools, self.copies = tools, copies or Copies(tools)
-        self.text, self.pos, self.out = "", 0, 0  # what came; where to look on; what has left up to here
-        self.prose, self.fed = Prose(), 0
-        self.held, self.tried, self.work = -1, 0, 0  # where a call may begin, and how much of it was read in vain
-        self.thought: tuple[str, ...] = ()  # what ends the thought that is open
-        self.thought_at = -1
-        self.listed = -1  # where a listing of tools ends
-        self.behind_call, self.begun = False, False
-        self.found_any = False
-        self.dead = not bool(tools)
-        self.final = self.stopped = False
-        names = alternatives(tools.names) or r"\b\B"
-        self.start = _start(names)
-        self.weak_tag = _weak_tag(names)
+    `channel` is where the text is from; `json_reply`: the client asked for JSON, so nothing weak counts; `raw_text`: the
+    server leaves its end-of-turn tokens in the text. At most `max_held` characters wait, and `max_calls` calls count.
+    """
 
-    def feed(self, text: str):
-        self.text += text
-        return self._pieces()
+    def __init__(
+        self,
+        tools: ToolSet,
+        copies: Copies | None = None,
+        *,
+        channel: Channel = Channel.CONTENT,
+        json_reply: bool = False,
+        raw_text: bool = False,
+        max_held: int = MAX_HELD,
+        max_calls: int = MAX_CALLS,
+    ) -> None:
+        self.refused: list[Refused] = []
+        self._tools, self._copies = tools, copies or Copies(tools)
+        self._channel, self._json_reply, self._raw_text = channel, json_reply, raw_text
+        self._max_held, self._calls_left, self._copied = max_held, max_calls, 0
+        self._start, self._weak_tag = reply_start(tools.names), weak_tag(tools.names)
+        # The text from character `_base` on, and what arrived since it was last looked at.
+        self._text, self._base = "", 0
+        self._pending: list[str] = []
+        self._pending_size = 0
+        # Positions in the text: where to look on, what has left, and up to where the prose was followed.
+        self._pos = self._out = self._fed = 0
+        self._prose = Prose()
+        # Where a call may begin, how much of it was read in vain, and all that was.
+        self._held, self._tried, self._work = -1, 0, 0
+        self._kind = Kind.STRONG
+        # What ends the reasoning that is open, and whether the reply began with it.
+        self._thought: tuple[str, ...] = ()
+        self._thought_first = False
+        self._listed = -1
+        self._behind_call = self._begun = self._found_any = False
+        self._dead = not tools
+        self._final = self._stopped = False
+        self._pieces: list[Piece] = []
 
-    def finish(self, *, stopped: bool = True):
-        self.final, self.stopped = True, stopped
-        return self._pieces()
+    @property
+    def held(self) -> bool:
+        """True if some text waits."""
+        return self._out < len(self._text) or bool(self._pending)
 
-    def _pieces(self):
-        pieces: list = []
-        while self._step(pieces):
-            pass
-        if self.final:
-            self._prose(len(self.text), pieces)
+    def feed(self, text: str) -> list[Piece]:
+        """Take more text; return what is decided."""
+        self._pending.append(text)
+        self._pending_size += len(text)
+        if self._held >= 0 and not self._is_due(text):
+            return []
+        self._join()
+        return self._run()
+
+    def finish(self, *, stopped: bool = True) -> list[Piece]:
+        """Take the end of the reply; `stopped` if the model ended it."""
+        self._join()
+        self._final, self._stopped = True, stopped
+        return self._run()
+
+    def release(self) -> list[Piece]:
+        """Release all text that waits, as prose; what it began is no call any more."""
+        self._join()
+        if self._held >= 0:
+            self._refuse("released")
+            self._dead = True
+        self._leave(len(self._text))
+        self._pos = len(self._text)
+        return self._taken()
+
+    def _join(self) -> None:
+        if self._pending:
+            self._text += "".join(self._pending)
+            self._pending, self._pending_size = [], 0
+
+    def _taken(self) -> list[Piece]:
+        pieces, self._pieces = self._pieces, []
         return pieces
 
-    # -- steps ----------------------------------------------------------------------------------------------------
+    def _run(self) -> list[Piece]:
+        while self._step():
+            pass
+        if self._final:
+            self._leave(len(self._text))
+        elif self._out > MUCH:
+            self._forget()
+        return self._taken()
 
-    def _prose(self, end: int, pieces: list) -> None:
-        if end > self.out:
-            pieces.append(self.text[self.out : end])
-            self.spans.append((self.out, end, None))
-            self.out = end
+    def _forget(self) -> None:
+        """Drop released text that nothing looks back at."""
+        self._see(self._out)
+        gone = self._out - LOOK_BACK
+        self._text = self._text[gone:]
+        self._base += gone
+        self._pos, self._out, self._fed = self._pos - gone, self._out - gone, self._fed - gone
+        self._held = max(self._held - gone, -1) if self._held >= 0 else -1
+        self._listed = self._listed - gone if self._listed >= gone else -1
+
+    # -- steps ------------------------------------------------------------------------------------------------------
+
+    def _leave(self, end: int) -> None:
+        """Release prose up to a position."""
+        if end > self._out:
+            self._pieces.append(Piece(self._text[self._out : end]))
+            self._out = end
+
+    def _drop(self, end: int) -> None:
+        """Drop text up to a position: tokens that are neither prose nor call."""
+        if end > self._out:
+            self._pieces.append(Piece(self._text[self._out : end], ()))
+            self._out = end
 
     def _see(self, end: int) -> None:
-        if end > self.fed:
-            self.prose.feed(self.text[self.fed : end])
-            self.fed = end
+        """Follow the prose up to a position."""
+        if end > self._fed:
+            self._prose.feed(self._text[self._fed : end])
+            self._fed = end
 
-    def _step(self, pieces: list) -> bool:
-        """Go on as far as the text decides; False if there is nothing more to do for now."""
-        if self.dead:
-            self._prose(len(self.text), pieces)
+    def _restart(self, pos: int, *, any_text: bool = False) -> None:
+        """Go on at a position at which no quotation or code is open."""
+        self._pos = self._fed = pos
+        self._prose = Prose()
+        self._prose.any = any_text
+
+    def _step(self) -> bool:
+        """Go on as far as the text decides; return whether there is more to do."""
+        if self._dead:
+            self._leave(len(self._text))
+            self._pos = len(self._text)
             return False
-        if self.thought:
-            return self._in_thought(pieces)
-        if self.held >= 0:
-            return self._held(pieces)
-        if self.behind_call:
-            return self._behind(pieces)
-        return self._look(pieces)
+        if self._channel is Channel.REASONING or self._thought:
+            return self._in_thought()
+        if self._held >= 0:
+            return self._read_held()
+        if self._behind_call:
+            return self._behind()
+        return self._look()
 
-    def _in_thought(self, pieces: list) -> bool:
-        ends = self.thought
-        if ends[0].startswith("</"):
+    # -- reasoning --------------------------------------------------------------------------------------------------
+
+    def _in_thought(self) -> bool:
+        """Go on to the end of the reasoning."""
+        text, ends = self._text, self._thought
+        if ends and ends[0].startswith("</"):
             ends = (*ends, "</think>", "</mm:think>", "</seed:think>", "</thinking>")
-        at = min((a for a in (self.text.find(e, self.pos) for e in ends) if a >= 0), default=-1)
+        at = min((place for end in ends if (place := text.find(end, self._pos)) >= 0), default=-1)
         if at < 0:
-            if not self.final:
-                self.pos = max(self.pos, len(self.text) - 80)
-                if self.thought_at == 0 and (shown := STRONG.search(self.text, self.out)):
-                    self.pos = max(self.out, min(self.pos, shown.start()))  # it may be meant, if the reply ends with it
-                self._prose(self.pos, pieces)
-                return False
-            return self._unended_thought(pieces)
-        end = next(e for e in ends if self.text.startswith(e, at))
-        if not self.final and any(e.startswith(self.text[at:]) and e != end for e in ends):
+            return self._unended_thought()
+        end = next(each for each in ends if text.startswith(each, at))
+        if not self._final and any(each != end and each.startswith(text[at:]) for each in ends):
             return False
-        self.pos = at if len(self.thought) > 2 and end != "<|end|>" else at + len(end)
-        self._prose(self.pos, pieces)
-        self.fed, self.prose, self.thought = self.pos, Prose(), ()
-        self.prose.any = False
+        after = at if end in ("<|start|>", "<|channel|>") else at + len(end)
+        self._leave(after)
+        self._restart(after)
+        self._begun = self._found_any or not self._thought_first
+        self._thought = ()
         return True
 
-    def _unended_thought(self, pieces: list) -> bool:
-        """A thought that begins the reply and never ends: a call in a wrapper at the very end is meant (F70)."""
-        if self.thought_at == 0 and self.stopped:
-            first = self.out
-            self.kind = "strong"
-            for m in STRONG.finditer(self.text, first):
-                try:
-                    reader = CallReader(Source(self.text, True), self.tools)
-                    calls, end, closed = reader.read_strong(m.start())
-                    if (
-                        self._rest_is_nothing(end)
-                        and all(c.tool for c in calls)
-                        and self._weak_ok(calls, 0)
-                        and not self.prose.in_code()
-                    ):
-                        self._prose(m.start(), pieces)
-                        pieces += [Found(c.name, c.arguments, c.id, True) for c in calls]
-                        self.spans.append(
-                            (m.start(), len(self.text), [Found(c.name, c.arguments, c.id, True) for c in calls])
-                        )
-                        self.out = len(self.text)
-                        return False
-                except NoCall:
-                    continue
-        self._prose(len(self.text), pieces)
+    def _unended_thought(self) -> bool:
+        """Let reasoning flow on; at its end a wrapped call that ends it is meant, if the reply is nothing else (F70)."""
+        whole = self._channel is Channel.REASONING or self._thought_first
+        if not self._final:
+            self._pos = max(self._pos, len(self._text) - 80, 0)
+            shown = STRONG_WHOLE.search(self._text, self._out) if whole else None
+            self._pos = max(self._out, min(self._pos, shown.start())) if shown else self._pos
+            self._leave(self._pos)
+            return False
+        if whole and self._stopped:
+            self._take_last_call()
+        self._leave(len(self._text))
         return False
 
-    def _rest_is_nothing(self, end: int) -> bool:
-        return self._skip_left(end, CallReader(Source(self.text, True), self.tools)) == len(self.text)
-
-    def _look(self, pieces: list) -> bool:
-        """Look for what may begin a call, or a thought, or code."""
-        text = self.text
-        if not self.begun:
-            if not self._begin(pieces):
-                return False
-            if self.held >= 0 or self.thought:
-                return True
-        while True:
-            found = SIGNS.search(text, self.pos)
-            if found is None:
-                self.pos = len(text)
-                if not self.final and text.endswith(
-                    (
-                        "TOOL_CALLS",
-                        "TOOL_CALL",
-                        "TOOL_CAL",
-                        "TOOL_CA",
-                        "TOOL_C",
-                        "TOOL_",
-                        "TOOL",
-                        "TOO",
-                        "TO",
-                        "T",
-                        " t",
-                        " to",
-                        " ",
-                        "~~",
-                        "~",
-                        "A",
-                        "Ac",
-                        "Act",
-                        "Acti",
-                        "Actio",
-                        "Action",
-                        "<",
-                        "<!",
-                        "<!-",
-                    )
-                ):
-                    self.pos = max(self.out, len(text) - 11)
-                if not self.final and text[self.pos - 1 : self.pos] in (">",):
-                    self.pos = max(self.out, text.rfind("\n", 0, self.pos) + 1)
-                self._prose(self.pos, pieces)
-                return False
-            at = found.end() - 1 if found.group()[0] in " \t{[`" and found.group() != " to=" else found.start()
-            kind = self._kind(at)
-            if kind is None:  # more must come
-                self._prose(at, pieces)
-                self.pos = at
-                return False
-            if kind == "":
-                self.pos = at + 1
+    def _take_last_call(self) -> None:
+        openers = [found.start() for found in STRONG_WHOLE.finditer(self._text, self._out)]
+        self._kind = Kind.STRONG
+        for start in openers[-MAX_TRIED:]:
+            reader = CallReader(Source(self._text, True), self._tools)
+            try:
+                calls, end, _ = reader.read_strong(start)
+                if Rows(reader).skip_left(end) != len(self._text):
+                    continue
+                self._see(start)
+                Judge(reader, self._copies).check(calls, self._place(start, end, weak=True))
+            except NoCall as refusal:
+                self._note(start, refusal)
                 continue
-            if kind == "thought":
-                opener = THOUGHT.match(text, at).group()
-                self.thought, self.thought_at = n.THOUGHTS[opener], 0 if not text[:at].strip() else at
-                self.pos = at + len(opener)
-                self._prose(self.pos, pieces)
+            self._leave(start)
+            self._take(calls, len(self._text), weak=True)
+            return
+
+    # -- looking for signs ------------------------------------------------------------------------------------------
+
+    def _look(self) -> bool:
+        """Look for what may begin a call, reasoning, or a token that is dropped."""
+        if not self._begun:
+            if not self._begin():
+                return False
+            if self._held >= 0 or self._thought:
                 return True
-            self._prose(at, pieces)
-            if kind == "reset":  # the prompt began the thought that ends here
-                self.pos = text.index(">", at) + 1
-                self._prose(self.pos, pieces)
-                self.fed, self.prose, self.begun = self.pos, Prose(), self.found_any
-                return True
-            self.held, self.tried, self.kind = at, 0, kind
+        text = self._text
+        while True:
+            found = SIGNS.search(text, self._pos)
+            if found is None:
+                self._pass_prose()
+                return False
+            sign = found.group()
+            at = found.end() - 1 if sign[0] in " \t{[`" and sign != " to=" else found.start()
+            try:
+                kind = self._kind_at(at)
+            except NeedMore:
+                self._leave(at)
+                self._pos = at
+                return False
+            if kind is None:
+                self._pos = at + 1
+                continue
+            self._begin_kind(kind, at)
             return True
 
-    def _begin(self, pieces: list) -> bool:
-        """The first thing of a reply: leaked tokens, then what counts only there. False while more must come."""
-        text, pos = self.text, self.pos
-        blanks = re.compile(r"\s*").match(text, pos).end()
-        if blanks == len(text):
-            return False if not self.final else True
-        if not self.final and any(token.startswith(text[blanks:]) for token in n.BEFORE_TEXT):
+    def _pass_prose(self) -> None:
+        """Release prose without signs, but for an end that may become one."""
+        text = self._text
+        self._pos = len(text)
+        if not self._final:
+            tail = text[-16:]
+            if any(tail.endswith(word[:size]) for word in MAY_BECOME_SIGN for size in range(len(word), 0, -1)):
+                self._pos = max(self._out, len(text) - 11)
+            if tail.endswith(">"):
+                self._pos = max(self._out, text.rfind("\n", 0, self._pos) + 1)
+        self._leave(self._pos)
+
+    def _begin_kind(self, kind: Kind, at: int) -> None:
+        """Begin what a sign begins."""
+        text = self._text
+        if kind is Kind.THOUGHT:
+            found = THOUGHT_WHOLE.match(text, at)
+            assert found is not None
+            self._open_thought(found.group(), found.end(), first=not text[:at].strip() and not self._base)
+            return
+        self._leave(at)
+        if kind is Kind.RESET:
+            ended = RESET.match(text, at)
+            assert ended is not None
+            self._leave(ended.end())
+            self._restart(ended.end())
+            self._begun = self._found_any
+            return
+        self._held, self._tried, self._kind = at, 0, kind
+
+    def _open_thought(self, opener: str, end: int, *, first: bool) -> None:
+        self._thought, self._thought_first, self._pos = n.THOUGHTS[opener], first, end
+        self._leave(end)
+
+    def _begin(self) -> bool:
+        """Pass leaked tokens, and try what counts only as the first thing of a reply; False while more must come."""
+        text, final = self._text, self._final
+        at = _end(_BLANKS, text, self._pos)
+        if at == len(text):
+            return final
+        if not final and any(token.startswith(text[at:]) for token in n.BEFORE_TEXT):
             return False
         for token in n.BEFORE_TEXT:
-            if text.startswith(token, blanks):
-                self.spans.append((self.out, blanks + len(token), []))
-                self.pos = self.out = self.fed = blanks + len(token)
-                return self._begin(pieces)
-        thought = THOUGHT.match(text, blanks, partial=not self.final)
-        if thought and (thought.partial):
-            return False
+            if text.startswith(token, at):
+                self._drop(at + len(token))
+                self._pos = self._fed = self._out
+                return self._begin()
+        thought = THOUGHT.match(text, at, partial=not final)
         if thought:
-            self._see(blanks)
-            opener = thought.group()
-            self.thought, self.thought_at, self.pos = n.THOUGHTS[opener], 0, thought.end()
-            self._prose(self.pos, pieces)
+            if thought.partial:
+                return False
+            self._see(at)
+            self._open_thought(thought.group(), thought.end(), first=True)
             return True
-        strong = STRONG.match(text, blanks, partial=not self.final)
-        if strong and strong.partial:
+        strong = STRONG.match(text, at, partial=not final)
+        if strong is None:
+            head = self._start.match(text, at, partial=not final)
+            if head and head.partial and head.end() == len(text) and not final:
+                return False
+            if head:
+                self._see(at)
+                self._held, self._tried, self._kind = at, 0, Kind.FIRST
+        elif strong.partial:
             return False
-        if strong:
-            self.begun = True
-            return True
-        head = self.start.match(text, blanks, partial=not self.final)
-        if head and head.partial and head.end() == len(text) and not self.final:
-            return False
-        self.begun = True
-        if head:
-            self._see(blanks)
-            self.held, self.tried, self.kind = blanks, 0, "first"
+        self._begun = True
         return True
 
-    def _kind(self, at: int) -> str | None:
-        """What may begin at a sign: a kind of call, `thought`, nothing (empty), None if more text must tell."""
-        text, partial = self.text, not self.final and len(self.text) - at < ENOUGH
-        if text.startswith("</", at):
-            return "reset"
+    def _kind_at(self, at: int) -> Kind | None:
+        """Return what may begin at a sign; NeedMore if more text must tell."""
+        text, partial = self._text, not self._final and len(self._text) - at < ENOUGH
         if text.startswith("TOOL_CALLS", at):
             self._see(at)
-            return "glued" if not self.prose.fence else ""
+            return None if self._prose.fence else Kind.GLUED
+        if _found(RESET, text, at, self._final):
+            return Kind.RESET
         if text.startswith(" to=", at) and text[text.rfind("\n", 0, at) + 1 : at].strip():
-            return ""
+            return None
         strong = STRONG.match(text, at, partial=True) if partial else STRONG_WHOLE.match(text, at)
-        if partial and strong and strong.partial:
-            return None
-        if (
-            not strong
-            and text[at] == "<"
-            and not partial
-            and not THOUGHT_WHOLE.match(text, at)
-            and not self.weak_tag.match(text, at)
-        ):
-            return ""
-        self._see(at)
-        if self.prose.fence:
-            return ""
-        line_start = not self.prose.line.strip()
-        thought = (
-            THOUGHT.match(text, at, partial=partial)
-            if line_start or not self.prose.any or text.startswith("<|channel|>", at)
-            else None
-        )
-        if thought and thought.partial:
-            return None
-        if (
-            thought
-            and text[at] == "<"
-            and text.startswith("<|channel|>", at)
-            and self.prose.line.strip()
-            and not self.prose.line.rstrip().endswith("<|start|>assistant")
-        ):
-            thought = None
-        if thought and not (strong and strong.end() > thought.end()):
-            return "thought" if not self.prose.in_code() else ""
-        if strong:
-            if partial and strong.end() == len(text):
+        if strong is not None and partial and strong.partial:  # type: ignore[union-attr]
+            raise NeedMore
+        token = self._end_token(at)
+        if strong is None and not token and text[at] == "<" and not partial:
+            if not THOUGHT_WHOLE.match(text, at) and not self._weak_tag.match(text, at):
                 return None
-            return "strong"
-        weak = self.weak_tag.match(text, at, partial=partial)
-        if weak and weak.partial:
+        self._see(at)
+        if self._prose.fence and not (token and self._raw_text):
             return None
-        if weak:
-            return "weak"
-        if not line_start:
-            return ""
-        if self.prose.line and re.match(r"(?:\t| {4,})", self.prose.line) and text[at] == "`":
-            return ""
-        head = JSON_HEAD.match(text, at, partial=partial)
-        if head and head.partial:
-            return None
-        if head:
-            return "weak"
-        return ""
+        if self._is_thought(at, partial, strong.end() if strong else 0):
+            return None if self._prose.in_code() else Kind.THOUGHT
+        if strong is not None:
+            if partial and strong.end() == len(text):
+                raise NeedMore
+            return Kind.STRONG
+        if token:
+            return Kind.TOKENS
+        return self._weak_kind(at, partial)
 
-    # -- held text ------------------------------------------------------------------------------------------------
+    def _end_token(self, at: int) -> str:
+        """Return the end-of-turn token at a position; without `raw_text` one that leaked into a sentence."""
+        token = Source(self._text, self._final).token(END_TOKENS, at)
+        if not token or self._raw_text:
+            return token
+        leaked = token.startswith(("<|", "<｜", "<end_of_turn>"))
+        return token if leaked and at and not re.match(r"[\s\"'`]", self._text[at - 1]) else ""
 
-    def _held(self, pieces: list) -> bool:
-        """Read what is held; False while more must come."""
-        size = len(self.text) - self.held
-        if not self.final and size < self.tried * PATIENCE and not self._worth(size):
+    def _is_thought(self, at: int, partial: bool, strong_end: int) -> bool:
+        """Return whether reasoning begins at a sign."""
+        text, line = self._text, self._prose.line.strip()
+        header = text.startswith("<|channel|>", at)
+        if line and self._prose.any and not header:
             return False
-        self.work += size
-        self.tried, source = size, Source(self.text, self.final)
-        reader = CallReader(source, self.tools, bare_names=self.kind != "weak")
-        start = self.held
+        found = THOUGHT.match(text, at, partial=partial)
+        if found is None:
+            return False
+        if found.partial:
+            raise NeedMore
+        if header and line and not line.endswith("<|start|>assistant"):
+            return False
+        return strong_end <= found.end()
+
+    def _weak_kind(self, at: int, partial: bool) -> Kind | None:
+        """Return whether something that counts at the end of the reply may begin."""
+        if _found(self._weak_tag, self._text, at, not partial):
+            return Kind.WEAK
+        line = self._prose.line
+        if line.strip() or (self._text[at] == "`" and re.match(r"\t| {4,}", line)):
+            return None
+        return Kind.WEAK if _found(JSON_HEAD, self._text, at, not partial) else None
+
+    # -- held text --------------------------------------------------------------------------------------------------
+
+    def _is_due(self, new: str) -> bool:
+        """Return whether held text is to be read again."""
+        size = len(self._text) - self._held + self._pending_size
+        if size >= self._tried + max(LITTLE, self._tried >> 3) or size > self._max_held:
+            return True
+        if self._work > MAX_WORK * (self._base + len(self._text) + self._pending_size) + MORE_WORK:
+            return False
+        new = self._text[-2:] + new if len(self._pending) == 1 else "".join(self._pending[-2:])
+        return any(sign in new for sign in _END_SIGNS)
+
+    def _read_held(self) -> bool:
+        """Read what is held; return whether it was decided."""
+        start, size = self._held, len(self._text) - self._held
+        self._work += size
+        self._tried = size
+        reader = CallReader(Source(self._text, self._final), self._tools, bare_names=self._kind is not Kind.WEAK)
         try:
             calls, end, weak = self._reading(reader, start)
-            good = self._judged(reader, calls, start, end, weak)
-            whole = [call for call in calls if call.closed_itself and call.tool]
-            if (
-                not good
-                and weak
-                and self.kind == "strong"
-                and whole
-                and not self.dead
-                and self._skip_left(whole[-1].end, reader) < source.size
-            ):  # of what breaks off, the calls that were closed
-                calls, end, weak = whole, whole[-1].end, False
-                good = self._judged(reader, calls, start, end, False)
-        except NeedMore:
-            return False
-        except NoCall:
-            if reader.deep and self.kind in ("strong", "weak"):
-                self.dead = self.kind == "strong"
-            return self._refused(start, pieces)
-        self.held = -1
-        if not good:
-            self.pos = max(end, start + 1)
-            if not weak:
+            if self._kind is Kind.TOKENS:
+                self._held = -1
+                self._drop(end)
+                self._pos = end
                 return True
-            self._prose(self.pos, pieces)
+            calls, end, weak = self._judged(reader, calls, start, end, weak)
+        except NeedMore:
+            if size > self._max_held:
+                self.release()
+                return False
+            return False
+        except NoCall as refusal:
+            self._note(start, refusal)
+            self._refuse_reading(reader, refusal)
             return True
-        self._prose(start, pieces)
-        taken: list = []
+        self._held = -1
+        self._leave(min(start if self._kind is not Kind.FIRST else max(start, calls[0].start), end))
+        self._take(calls, end, weak=weak)
+        self._pos = end
+        self._dead = reader.broken or not self._calls_left
+        self._behind_call = self._found_any = True
+        return True
+
+    def _judged(
+        self, reader: CallReader, calls: list[Call], start: int, end: int, weak: bool
+    ) -> tuple[list[Call], int, bool]:
+        """Return the calls that count, their end, and whether they are weak; NoCall if none counts."""
+        self._see(start)
+        judge = Judge(reader, self._copies)
+        try:
+            judge.check(calls, self._place(start, end, weak))
+        except NoCall as refusal:
+            closed = [call for call in calls if call.closed_itself and call.tool]
+            if not weak or self._kind is not Kind.STRONG or not closed or isinstance(refusal, Copied | Listing):
+                refusal.end = end
+                raise
+            # Of what breaks off, the calls that were closed count.
+            calls, end, weak = closed, closed[-1].end, False
+            if Rows(reader).skip_left(end) == reader.source.size:
+                raise
+            judge.check(calls, self._place(start, end, weak))
+        if sum(call.tool is not None for call in calls) > self._calls_left or end - start > self._max_held:
+            raise NoCall("over a limit")
+        return calls, end, weak
+
+    def _place(self, start: int, end: int, weak: bool) -> Place:
+        first = self._kind is Kind.FIRST and not self._found_any
+        return Place(self._prose, start, end, weak, first, self._stopped, self._json_reply, self._listed)
+
+    def _take(self, calls: list[Call], end: int, *, weak: bool) -> None:
+        """Emit calls; one of a tool that is not offered stays text in its place."""
+        row = _row_name(self._text, self._held if self._held >= 0 else self._out)
+        taken: list[Found] = []
         for call in calls:
             if call.tool is not None:
                 taken.append(Found(call.name, call.arguments, call.id, weak))
                 continue
             if taken:
-                self._take(taken, call.start, pieces)
+                self._emit(taken, call.start, row)
                 taken = []
-            self._prose(call.end, pieces)  # of which no tool was offered: text in its place
-        self._take(taken, end, pieces)
-        self.pos = end
-        self.dead = reader.broken
-        self.behind_call = self.found_any = True
-        return True
+            self._leave(call.end)
+        self._emit(taken, end, row)
 
-    def _take(self, calls: list, end: int, pieces: list) -> None:
-        pieces += calls
-        self.spans.append((self.out, end, calls))
-        self.out = end
+    def _emit(self, calls: list[Found], end: int, row: str) -> None:
+        self._calls_left -= len(calls)
+        self._pieces.append(Piece(self._text[self._out : end], tuple(calls), row))
+        self._out = end
 
-    def _worth(self, size: int) -> bool:
-        """Whether an end tag came, and not too much was read in vain."""
-        if self.work > 3 * len(self.text) + 20_000:
-            return False
-        new = self.text[self.held + max(0, self.tried - 40) :]
-        return "</" in new or "|>" in new or "]" in new or "}" in new or "｜>" in new
+    def _note(self, start: int, refusal: NoCall) -> None:
+        self.refused.append(Refused(self._base + start, _row_name(self._text, start), str(refusal)))
 
-    def _refused(self, start: int, pieces: list) -> bool:
-        """Nothing can come of what is held: it is prose, and looked at again behind its first sign."""
-        kind, self.held = self.kind, -1
-        self.pos = start + 1 if kind != "first" else start
-        self.begun = True
-        if self.kind != "first":
-            end = self._strings_end(start)
-            if kind == "strong" and HEADER.match(
-                self.text, start
-            ):  # a message that goes to no tool: nothing in it counts
-                self.thought, self.thought_at, self.pos = MESSAGE_ENDS, start + 1, start + 1
-                return True
-            self.pos = max(self.pos, end)
-        return True
+    def _refuse_reading(self, reader: CallReader, refusal: NoCall) -> None:
+        """Go on after held text of which nothing comes."""
+        start, end = self._held, refusal.end
+        if isinstance(refusal, Listing):
+            self._listed = max(end, start)
+        if isinstance(refusal, Copied):
+            self._copied += 1
+        self._dead = isinstance(refusal, StringGoesOn) or self._copied >= MAX_COPIED
+        self._dead |= end < 0 and reader.deep and self._kind is Kind.STRONG
+        self._refuse(str(refusal))
+        if end >= 0:
+            self._pos = max(self._pos, end)
+
+    def _refuse(self, why: str) -> None:
+        """Release what is held: look again after its first sign, and not in its strings."""
+        start, kind, self._held = self._held, self._kind, -1
+        self._begun = True
+        if kind is Kind.FIRST:
+            self._pos = start
+        elif kind is Kind.STRONG and HEADER.match(self._text, start) and why != "released":
+            # A message that goes to no tool: nothing in it counts.
+            self._thought, self._thought_first, self._pos = MESSAGE_ENDS, False, start + 1
+        else:
+            self._pos = max(start + 1, self._strings_end(start))
 
     def _strings_end(self, start: int) -> int:
-        """The end of JSON that is no call, so that what its strings show is none either."""
-        text = self.text
-        opener = STRONG.match(text, start)
-        at = re.compile(r"\s*").match(text, opener.end()).end() if opener else start
+        """Return the end of JSON that is no call, so that what its strings show is none either."""
+        text = self._text
+        opener = STRONG_WHOLE.match(text, start)
+        at = _end(_BLANKS, text, opener.end()) if opener else start
         if at < len(text) and text[at] in "{[":
-            from proxy.notations.literals import STRICT
-
             try:
-                return STRICT.raw_decode(text, at)[1]
+                return int(STRICT.raw_decode(text, at)[1])
             except (ValueError, RecursionError):
                 return at
         return at if opener else start + 1
 
-    def _reading(self, reader: CallReader, start: int):
-        """The calls that begin at a place, their end, and whether they are weak."""
-        if self.kind == "strong":
-            calls, end, closed = reader.read_strong(start)
-            if closed:
-                return calls, end, False
-            try:
-                return self._row(reader, calls, end)
-            except NoCall:
-                whole = [call for call in calls if call.closed_itself]
-                if not whole or not reader.source.final or self._skip_left(whole[-1].end, reader) == reader.source.size:
-                    raise
-                return whole, whole[-1].end, False
-        if self.kind == "first":
-            return self._first(reader, start)
-        if self.kind == "glued":
-            calls, end, _ = reader.named(start + 10, None)
-            return self._row(reader, calls, end)
-        return self._row(reader, [], start)
-
-    def _row(self, reader: CallReader, calls: list, pos: int):
-        """Calls behind each other up to the end of the reply: weak evidence."""
-        source, calls = reader.source, [*calls]
-        if self.text.startswith("Action:", pos):
-            pos = source.blanks(pos + 7)
-        while True:
-            pos = self._skip_left(pos, reader, calls=bool(calls))
-            if pos == source.size:
-                if not source.final:
-                    raise NeedMore
-                if not calls:
-                    raise NoCall("nothing")
-                return calls, pos, True
-            if source.starts(">>>", pos) or (calls and (source.text[pos].isalpha())):
-                got, pos, _ = reader.named(source.blanks(pos + 3 * source.text.startswith(">>>", pos)), None)
-            elif source.text.startswith(("<|start|>", "<|channel|>"), pos):
-                got, pos, _ = reader.harmony(pos)
-            elif source.text[pos] in "<[" and reader.opener(pos):
-                got, pos, _ = reader.wrapped(pos)
-            else:
-                got, pos, _ = reader.body(pos, NO_OPENER, 0)
-            calls += got
-
-    def _first(self, reader: CallReader, start: int):
-        """What counts only as the first thing of a reply."""
-        source, text = reader.source, reader.source.text
-        if text.startswith("to=", start):
-            calls, pos, _ = reader.harmony(start)
-            return self._row(reader, calls, pos)
-        if gemma := source.match(_GEMMA, start):
-            calls, pos, _ = reader.named(gemma.end() - 5, GEMMA)
-            for call in calls:
-                call.clear = LOOSE
-            return self._row(reader, calls, pos)
-        found = source.match(_LEADS, start) or source.match(_CUT, start)
-        if found and found.group() not in ("",) and not _LEADS.match(text, start) and found.group() not in CUT_OPENERS:
-            found = None
-        pos = source.blanks(found.end()) if found else start
-        if header := source.match(_STRIPPED_HEADER, pos, bounded=False):
-            calls, pos, _ = reader.arguments(source.blanks(header.end()), header.group("N"), start)
-            return self._row(reader, calls, pos)
-        if react := source.match(_REACT, pos, bounded=False):
-            calls, pos, _ = reader.arguments(source.blanks(react.end()), react.group("N"), start)
-            return self._row(reader, calls, pos)
-        if said := source.match(_ALL, pos, bounded=False):
-            pos = said.end() - 3
-        if text[pos : pos + 1] in ("{", "[", "<", "`", ">"):
-            try:
-                return self._row(reader, [], pos)
-            except NoCall:
-                if text[pos] != "`" or not (fence := source.match(FENCE, pos)):
-                    raise
-                return self._code(reader, fence.end(), True)
-        if source.match(_BARE_CALL, pos):
-            return self._code(reader, pos, False)
-        glued = source.match(regex.compile(r"function(?=[A-Za-z_])"), pos)
-        if glued and not self.tools.resolve(n.NAME.match(text, pos).group()):
-            pos = glued.end()
-        head = source.match(_GLUED_JSON, pos)
-        calls: list = []
-        if head and self.tools.resolve(head.group(1)):
-            calls, pos, _ = reader.arguments(source.blanks(head.end()), head.group(1), start)
+    def _reading(self, reader: CallReader, start: int) -> tuple[list[Call], int, bool]:
+        """Return the calls that begin at a position, their end, and whether they are weak."""
+        rows, source = Rows(reader), reader.source
+        if self._kind is Kind.TOKENS:
+            end = rows.skip_left(start, after_calls=False)
+            if end < source.size or not source.final:
+                raise NoCall("text follows")
+            return [], end, False
+        if self._kind is Kind.STRONG:
+            return self._read_strong(reader, rows, start)
+        if self._kind is Kind.FIRST:
+            calls, end = rows.first(start)
+        elif self._kind is Kind.GLUED:
+            calls, end, _ = reader.named(start + len("TOOL_CALLS"), None)
+            for call in calls[:1]:
+                call.start = start
+            calls, end = rows.row(calls, end)
         else:
-            calls, pos, _ = reader.named(pos, None)
-        return self._row(reader, calls, pos)
+            calls, end = rows.row([], start)
+        return calls, end, True
 
-    def _code(self, reader: CallReader, pos: int, fenced: bool):
-        """Calls as Python writes them, as the whole reply: `read(path="a")`."""
-        source, calls = reader.source, []
-        while True:
-            pos = source.blanks(pos)
-            if pos == source.size:
-                break
-            if source.starts("```", pos):
-                pos += 3
-                continue
-            if calls and source.text[pos] in ";,":
-                pos += 1
-                continue
-            if end := reader.ends_turn(pos):
-                pos = end
-                continue
-            printed = source.match(_PRINT, pos)
-            if printed and not (printed.group(1) and "default_api" in printed.group()):
-                raise NoCall("printed")
-            start = printed.end() if printed else pos
-            start += 12 * source.starts("default_api.", start)
-            found = source.match(_CALLED, start)
-            if not found:
-                raise NoCall("no call")
-            got, pos, _ = reader.arguments(found.end(), found.group(1), pos, "", NO_OPENER)
-            if printed:
-                pos = source.blanks(pos)
-                if not source.starts(")", pos):
-                    raise NoCall("no end")
-                pos += 1
-            for call in got:
-                call.clear = LOOSE
-            calls += got
-        if not source.final:
-            raise NeedMore
-        if not calls or not any(call.arguments for call in calls):
-            raise NoCall("no argument")
-        return calls, pos, True
-
-    def _skip_left(self, pos: int, reader: CallReader, calls: bool = True) -> int:
-        """The position behind blanks, orphan closers and end-of-turn tokens."""
-        source = reader.source
-        while True:
-            pos = source.blanks(pos)
-            if pos == source.size:
-                return pos
-            sign = source.text[pos]
-            if calls and sign in ",;":
-                pos += 1
-            elif sign in "<[" and (end := reader.ends_turn(pos)):
-                pos = end
-            elif (
-                sign in "<]"
-                and calls
-                and (
-                    found := source.match(WRAPPER_END, pos)
-                    or source.match(CALL_END, pos)
-                    or source.match(VALUE_END, pos)
-                )
-            ):
-                pos = found.end()
-            else:
-                return pos
-
-    # -- what stands around it ------------------------------------------------------------------------------------
-
-    def _judged(self, reader: CallReader, calls: list, start: int, end: int, weak: bool) -> bool:
-        """Whether calls that were read count where they stand."""
-        self._see(start)
-        source = reader.source
-        offered = [call for call in calls if call.tool is not None]
-        if not offered:
-            return False
-        behind = self.listed >= 0 and not self.text[self.listed : start].strip()
-        if any(is_listing(call.arguments, call.tool) or (behind and not call.arguments) for call in offered):
-            self.listed = end
-            return False
-        if self.copies.shows(self.text[start:end]) or any(
-            self.copies.hold(call, self.text[call.start : call.end] if len(calls) > 1 else "") for call in offered
-        ):
-            return False
-        if self.prose.in_code():
-            return False
-        if weak:
-            return len(offered) == len(calls) and self._weak_ok(calls, start)
-        if any(call.told for call in calls):  # a mark behind it could be the real end
-            if not source.final:
-                raise NeedMore
-            if '"' in source.text[end:] and not self._begins(self._skip_left(end, reader)):
-                self.dead = True
-                return False
-        before = self.prose.before
-        if before.strip() or self.prose.pre or self.prose.docstring:
-            behind = self._skip_left(end, reader)
-            if not source.final and behind + 8 > source.size and source.text[behind : behind + 1] in "\"'<":
-                raise NeedMore  # a docstring's mark or an end tag may stand there
-            if behind < source.size or source.final:
-                if self.prose.quoted(source.text[end : behind + 20]):
-                    return False
-                line = source.text[end : behind + 1]
-                if self.prose.line.strip() and "\n" not in line and behind < source.size and not self._begins(behind):
-                    return False
-        if self.prose.indented():
-            return source.at_end(self._skip_left(end, reader)) and self._weak_ok(calls, start)
-        return True
-
-    def _begins(self, pos: int) -> bool:
-        found = STRONG.match(self.text, pos, partial=not self.final)
-        if found and found.partial:
-            raise NeedMore
-        return bool(found)
-
-    def _weak_ok(self, calls: list, start: int) -> bool:
-        """Weak evidence: at the end of a reply that the model ended, every key the tool's, every required one there."""
-        if (
-            not self.stopped
-            or self.json_reply
-            or (self.prose.behind_quote() and not self.prose.in_code() and start and self.kind != "first")
-        ):
-            return False
-        whole = self.kind == "first" and not self.found_any
-        for call in calls:
-            if call.clear == LOOSE and (not whole or not any(each.arguments for each in calls)):
-                return False
-            given = {call.tool.meant(key, call.arguments) for key in call.arguments}
-            if (
-                whole
-                and call.json
-                and len(calls) == 1
-                and call.tool.tolerates({call.tool.meant(k, call.arguments): v for k, v in call.arguments.items()})
-            ):
-                continue
-            if not call.tool.accepts(given):
-                return False
-        return True
-
-    def _behind(self, pieces: list) -> bool:
-        """Behind a call: blanks, closers and tokens are no text, if another call or the end follows."""
-        reader = CallReader(Source(self.text, self.final), self.tools)
+    def _read_strong(self, reader: CallReader, rows: Rows, start: int) -> tuple[list[Call], int, bool]:
+        calls, end, closed = reader.read_strong(start)
+        if closed:
+            return calls, end, False
         try:
-            pos = self._skip_left(self.pos, reader)
+            calls, end = rows.row(calls, end)
+        except NoCall:
+            whole = [call for call in calls if call.closed_itself]
+            if not whole or not reader.source.final or rows.skip_left(whole[-1].end) == reader.source.size:
+                raise
+            return whole, whole[-1].end, False
+        return calls, end, True
+
+    def _behind(self) -> bool:
+        """Drop blanks, closers and tokens after a call, if another call or the end follows."""
+        reader = CallReader(Source(self._text, self._final), self._tools)
+        try:
+            pos = Rows(reader).skip_left(self._pos)
         except NeedMore:
             return False
-        self.behind_call = False
-        written = self.text[self.pos : pos]
-        if pos < len(self.text) or not self.final:
-            kept = written[len(written.rstrip()) :] if written.strip() else written
-            pos = pos - len(kept)
-        if pos > self.out:
-            self.spans.append((self.out, pos, []))
-        self.prose, self.fed, self.pos, self.out = Prose(), pos, pos, pos
-        self.prose.any = True
-        self.begun = True
+        self._behind_call = False
+        written = self._text[self._pos : pos]
+        if pos < len(self._text) or not self._final:
+            pos -= len(written) - len(written.rstrip()) if written.strip() else len(written)
+        self._drop(pos)
+        self._restart(pos, any_text=True)
+        self._begun = True
         return True
 
 
-_WORDS = (*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, "id", "type", "tool_call_id", "role")
-JSON_HEAD = regex.compile(
-    rf"(?:```[ \t]*(?:json\w*|python|py|tool_\w+|tool|xml|javascript|js|text|bash)?[ \t]*\n\s*)?(?:[\[{{]\s*){{1,6}}[\"'“](?:{'|'.join(_WORDS)}|\w{{1,64}})[\"'”]\s*:|```[ \t]*\w*[ \t]*\n\s*(?:\[?[\w.]+\(|<)|\[\s*[A-Za-z_][\w.]*\s*\(|\{{\s*\w+\s*:\s*[\"']|Action:\s*[`\[]|>>>\s*[A-Za-z_]"
-)
+def _found(pattern: object, text: str, at: int, final: bool) -> bool:
+    """Return whether a pattern of `regex` matches at a position; NeedMore if more text could make it match."""
+    found = pattern.match(text, at) if final else pattern.match(text, at, partial=True)  # type: ignore[attr-defined]
+    if found and not final and found.partial:
+        raise NeedMore
+    return bool(found)
 
 
-@functools.lru_cache(maxsize=64)
-def _weak_tag(names: str) -> regex.Pattern:
-    return regex.compile(rf"{n.CALL_OPEN}|<(?:tool:\s*)?(?:{names})>\s*(?=\S)")
+def _end(pattern: re.Pattern[str], text: str, pos: int) -> int:
+    found = pattern.match(text, pos)
+    return found.end() if found else pos
 
 
-@functools.lru_cache(maxsize=64)
-def _start(names: str) -> regex.Pattern:
-    return regex.compile(
-        rf"(?:functions?[.]?|(?:{names})\.|>>>\s*)?(?:{names})(?::\d{{1,6}})?(?:[ ]?json\s*|\n\s*)?(?:\[ARGS\]|[{{(<])|function(?:{names})\s*```|(?:thought\n)?call:|functools\s*\[|TOOL_CALLS|[\[{{`]|;\s*\{{"
-        rf"|function call\s*\{{|(?:analysis.*?)?(?:assistant)?commentary to=|to=|(?:Thought:.*?)?Action:|all\n"
-        rf"|[\w.:|｜▁ ]{{1,60}}[>\]]\s*[\[{{<\w]|print\(|default_api",
-        regex.S,
-    )
+def _row_name(text: str, start: int) -> str:
+    """Return the name of the row that reads what begins at a position."""
+    found = STRONG_WHOLE.match(text, start)
+    return found.group().strip() if found else text[start : start + 1]
 
-
-_GEMMA = regex.compile(r"(?:thought\n)?call:(?=[A-Za-z])")
-GEMMA = Opener(0, ("<tool_call|>",))
-_LEADS = regex.compile(r"functools\s*|TOOL_CALLS|;\s*|function call\s*")
-_CUT = regex.compile(r"[\w.:|｜▁ ]{1,60}[>\]]")
-# Openers of which the first characters were cut off.
-_WHOLE = (
-    *n.TOKENS,
-    *(f"<{word}>" for word in n.WRAPPER_WORDS),
-    "<seed:tool_call>",
-    "<minimax:tool_call>",
-    "<atem:function_calls>",
-    "<ifm|tool_calls>",
-    "<ifm|tool_call>",
-    "<｜DSML｜tool_calls>",
-    "<｜DSML｜function_calls>",
-)
-CUT_OPENERS = frozenset(opener[at:] for opener in _WHOLE for at in range(1, len(opener) - 1))
-_STRIPPED_HEADER = regex.compile(
-    r"(?:analysis.*?)?(?:assistant)?commentary to=(?:functions\.)(?P<N>[\w.-]+?)\s*(?:json|<\|constrain\|>json)?\s*(?:<\|message\|>)?\s*(?=\{)",
-    regex.S,
-)
-_REACT = regex.compile(
-    r"(?:Thought:[^\n]*(?:\n(?!Action:)[^\n]*)*\n)?Action:\s*(?P<N>[\w.-]+)\s*\nAction Input:\s*(?=\{)"
-)
-_ALL = regex.compile(r"all\n.*?\n>>>", regex.S)
-_BARE_CALL = regex.compile(r"(?:print\(\s*)?(?:default_api\.)?[A-Za-z_][\w.-]* ?(?:\(|\{\s*[A-Za-z_])")
-_GLUED_JSON = regex.compile(r"(?:functions\.)?([A-Za-z_][\w-]*?)(?::\d{1,6})? ?json\s*(?=[{`])")
-_PRINT = regex.compile(r"print\(\s*((?:default_api\.)?)(?=[A-Za-z_])")
-_CALLED = regex.compile(r"([A-Za-z_][\w.-]*)\s?(?=[({])")

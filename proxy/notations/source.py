@@ -28,7 +28,9 @@ class NeedMore(Exception):
 
 
 class NoCall(Exception):
-    """What stands here is no call, whatever follows."""
+    """What is here is no call, whatever follows. `end` is where what was read ends, if that is known."""
+
+    end = -1
 
 
 class Torn(NoCall):

@@ -167,6 +167,9 @@ THOUGHTS: dict[str, tuple[str, ...]] = {
     "<|start|>assistant<|channel|>final<|message|>": ("<|end|>", "<|return|>"),
 }
 
+# Ends of reasoning that count although nothing began it: the prompt did.
+ORPHAN_ENDS = ("</think>", "</mm:think>", "</seed:think>", "</thinking>", "[/THINK]", "<|END_THINKING|>")
+
 # Tags. The kinds that structure a call; any other tag is an element named by a key or by a tool.
 _NS = r"(?:[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*|[A-Za-z][\w.-]*[:|])"
 TAG = regex.compile(

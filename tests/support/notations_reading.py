@@ -37,13 +37,11 @@ def read(
     """Read a text whole, or in pieces of `size` characters."""
     reader = Reader(tools, Copies(tools, sources), **options)
     step = size or max(1, len(text))
-    for at in range(0, len(text), step):
-        reader.feed(text[at : at + step])
-    reader.finish(stopped=stopped)
-    assert [span[0] for span in reader.spans] == [0, *(span[1] for span in reader.spans)][: len(reader.spans)]
-    calls = [call for _, _, found in reader.spans for call in found or ()]
-    left = "".join(text[start:end] for start, end, found in reader.spans if found is None)
-    return Read([(call.name, call.arguments) for call in calls], left)
+    pieces = [piece for at in range(0, len(text), step) for piece in reader.feed(text[at : at + step])]
+    pieces += reader.finish(stopped=stopped)
+    assert "".join(piece.text for piece in pieces) == text
+    calls = [(call.name, call.arguments) for piece in pieces for call in piece.calls or ()]
+    return Read(calls, "".join(piece.text for piece in pieces if piece.calls is None))
 
 
 def repaired(calls: Iterable[tuple[str, dict[str, Any]]], tools: ToolSet) -> list[tuple[str, Any]]:

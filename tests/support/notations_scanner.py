@@ -6,16 +6,16 @@ scanned a text to that file.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from proxy.formats.spans import CallSpan, TextSpan
+from proxy.codec.json_text import dump
+from proxy.formats.spans import CallSpan, RejectedSpan, TextSpan
 from proxy.notations.copies import Copies
-from proxy.notations.front import Found, Reader
+from proxy.notations.front import Channel, Found, Piece, Reader
 from proxy.parsing.cursor import RawCall
 from proxy.tools.toolset import ToolSet
 from tests.support import helpers
@@ -27,37 +27,49 @@ class NotationsScanner:
     """The reader of `proxy.notations` behind the interface of `proxy.formats.scanner.Scanner`."""
 
     def __init__(
-        self, tools: ToolSet, rules: Mapping[str, Any], *, copies: tuple[str, ...] = (), **limits: Any
+        self,
+        tools: ToolSet,
+        rules: Mapping[str, Any],
+        *,
+        copies: tuple[str, ...] = (),
+        mode: str = "text",
+        refused: list[RejectedSpan] | None = None,
+        **limits: Any,
     ) -> None:
         SCANNED["count"] += 1
-        self._reader = Reader(tools, Copies(tools, copies), json_reply=rules["json_reply"])
+        channel = Channel.REASONING if mode == "reasoning" else Channel.CONTENT
+        self._reader = Reader(tools, Copies(tools, copies), channel=channel, **rules, **limits)
         self._tools = tools
-        self._given = self._bytes = 0
+        self._refused = refused
+        self._bytes = 0
 
     def feed(self, text: str) -> tuple[TextSpan | CallSpan, ...]:
-        self._reader.feed(text)
-        return tuple(self._new())
+        return tuple(map(self._span, self._reader.feed(text)))
 
     def finish(self, *, stopped: bool = True) -> tuple[TextSpan | CallSpan, ...]:
-        self._reader.finish(stopped=stopped)
-        return tuple(self._new())
+        spans = tuple(map(self._span, self._reader.finish(stopped=stopped)))
+        if self._refused is not None:
+            self._refused += (RejectedSpan(each.start, each.start, each.row, each.why) for each in self._reader.refused)
+        return spans
 
-    def _new(self) -> Iterator[TextSpan | CallSpan]:
-        spans = self._reader.spans[self._given :]
-        self._given += len(spans)
-        for first, last, found in spans:
-            start = self._bytes
-            self._bytes = end = start + len(self._reader.text[first:last].encode("utf-8", "surrogatepass"))
-            if found is None:
-                yield TextSpan(start, end)
-                continue
-            calls = tuple(self._raw(call) for call in found)
-            yield CallSpan(start, end, calls, "call", any(call.weak for call in found))
+    def release(self) -> tuple[TextSpan | CallSpan, ...]:
+        return tuple(map(self._span, self._reader.release()))
+
+    @property
+    def held(self) -> bool:
+        return self._reader.held
+
+    def _span(self, piece: Piece) -> TextSpan | CallSpan:
+        start = self._bytes
+        self._bytes = end = start + len(piece.text.encode("utf-8", "surrogatepass"))
+        if piece.calls is None:
+            return TextSpan(start, end)
+        return CallSpan(start, end, tuple(map(self._raw, piece.calls)), piece.row, any(c.weak for c in piece.calls))
 
     def _raw(self, call: Found) -> RawCall:
         tool = self._tools.resolve(call.name)
         assert tool is not None
-        return RawCall(tool, call.name, json.dumps(call.arguments, ensure_ascii=False), call.id)
+        return RawCall(tool, call.name, dump(call.arguments), call.id)
 
 
 def pytest_configure() -> None:
