@@ -167,12 +167,16 @@ class Reader:
     def release(self) -> list[Piece]:
         """Release all text that waits, as prose; what it began is no call any more."""
         self._join()
+        self._give_up()
+        return self._taken()
+
+    def _give_up(self) -> None:
+        """Release what is held; what it began is no call any more, nor is what its strings show."""
         if self._held >= 0:
             self._refuse("released")
             self._dead = True
         self._leave(len(self._text))
         self._pos = len(self._text)
-        return self._taken()
 
     def _join(self) -> None:
         if self._pending:
@@ -480,8 +484,7 @@ class Reader:
             calls, end, weak = self._judged(reader, calls, start, end, weak)
         except NeedMore:
             if size > self._max_held:
-                self.release()
-                return False
+                self._give_up()
             return False
         except NoCall as refusal:
             self._note(start, refusal)
@@ -504,7 +507,9 @@ class Reader:
         try:
             judge.check(calls, self._place(start, end, weak))
         except NoCall as refusal:
-            closed = [call for call in calls if call.closed_itself and call.tool]
+            closed = [call for call in calls if call.closed_itself]
+            if any(call.tool is None for call in closed):
+                closed = []
             if not weak or self._kind is not Kind.STRONG or not closed or isinstance(refusal, Copied | Listing):
                 refusal.end = end
                 raise
@@ -609,6 +614,8 @@ class Reader:
             calls, end = rows.row(calls, end)
         except NoCall:
             whole = [call for call in calls if call.closed_itself]
+            if any(call.tool is None for call in whole):
+                raise
             if not whole or not reader.source.final or rows.skip_left(whole[-1].end) == reader.source.size:
                 raise
             return whole, whole[-1].end, False

@@ -61,6 +61,8 @@ class Judge:
             self._check_weak(calls, place)
             return
         self._check_told(calls, place)
+        if any(call.completed for call in calls) and not place.stopped:
+            raise NoCall("the reply was cut off")
         self._check_surroundings(place)
         if place.prose.indented():
             if not self.source.at_end(self.rows.skip_left(place.end)):
@@ -89,7 +91,8 @@ class Judge:
             return
         if not self.source.final:
             raise NeedMore
-        if '"' in self.source.text[place.end :] and not self._begins(self.rows.skip_left(place.end)):
+        end, _ = self._quoted_end(place.end, self.rows.skip_left(place.end))
+        if any(mark in self.source.text[end:] for mark in "\"'"):
             raise StringGoesOn("a string may end elsewhere")
 
     def _check_surroundings(self, place: Place) -> None:
@@ -143,6 +146,8 @@ class Judge:
             raise NoCall("no tool of this name is offered")
         if place.prose.behind_quote() and not place.first and place.start:
             raise NoCall("quoted")
+        if place.first and not any(call.arguments or call.json or call.tagged for call in calls):
+            raise NoCall("no argument")
         for call in calls:
             self._check_keys(call, calls, place)
 

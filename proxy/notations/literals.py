@@ -220,6 +220,8 @@ class Literals:
             if self._may_end(at + 1):
                 found.append(at)
                 break
+            if self.python and source.match(_ANOTHER_STRING, at + 1):
+                raise NoCall("two strings side by side")
             self.marks_told = True
             at += 1
         if not found:
@@ -280,7 +282,8 @@ class Literals:
 
 
 _SKIPPED = frozenset((*" \t\r\n\f\v/#", ""))
-PREFIXED = regex.compile(r"[rbfu]{1,2}[\"']")
+PREFIXED = regex.compile(r"[rbu]{1,2}[\"']")
+_ANOTHER_STRING = regex.compile(r"[ \t]+[\"'][^\"'\n]*[\"']\s*[,)]")
 _FOLLOWS = regex.compile(r"\s*(?:[,}\]):=]|$|<)")
 _QUOTED_KEY = {m: regex.compile(rf"((?:[^{m}\\\n]|\\.)*){m}", regex.S) for m in ('"', "'", "”", "’")}
 _NEXT_KEY = regex.compile(r"[\"'“]([^\"'”\n\\]{1,80})[\"'”]\s*(?::|=>)|([A-Za-z_]\w{0,60})\s*[:=](?!=)")

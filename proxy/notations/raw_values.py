@@ -112,7 +112,7 @@ class RawValue:
         try:
             return self._checked(_Search(self).run())
         except NoCall:
-            if not self.source.final or not self.layout.words:
+            if not self.source.final or not any(self.layout.words.values()):
                 raise
             words, self.layout.words = self.layout.words, {}
             try:
@@ -156,7 +156,7 @@ class RawValue:
     def is_spelled(self, mark: Mark) -> bool:
         """Return whether an end tag of a call or a wrapper is spelled as the one that is open."""
         word = self.layout.words.get(mark.level)
-        return not word or not mark.word or mark.word == word
+        return word is None or not mark.word or mark.word == word
 
     def is_own_end(self, mark: Mark) -> bool:
         """Return whether an end tag of a value may be this one's."""
@@ -302,6 +302,7 @@ class _Search:
         self.stack: list[Mark] = []
         # The opener of a declared key inside, the end before it, and the last end tag of what was opened inside.
         self.split: Mark | None = None
+        self.doubtful: Mark | None = None
         self.fallback: RawEnd | None = None
         self.inner: RawEnd | None = None
         # End tags of the value's kind that end nothing.
@@ -346,9 +347,13 @@ class _Search:
         value = self.value
         mark.key = value.meant(mark.key) if mark.key else ""
         if mark.level is Level.VALUE and self.others is not None and mark.key in self.others and not self.stack:
-            if self.shown_ends and value.is_placed(mark.start):
+            placed = value.is_placed(mark.start)
+            if self.shown_ends and placed:
                 raise NoCall("text between two values")
-            self.split = self.split or mark
+            if placed:
+                self.split = self.split or mark
+            else:
+                self.doubtful = self.doubtful or mark
         if mark.level is Level.VALUE and mark.word == value.own.word and self.shown_ends:
             self.shown_ends -= 1  # `</x><x>` is as balanced as `<x></x>`
         elif mark.level is not Level.VALUE or mark.word == value.own.word:
@@ -404,6 +409,8 @@ class _Search:
         if mark.level is Level.CALL and self.inner and not inside:
             if not value.source.text[self.inner.resume : mark.start].strip():
                 return self.inner
+        if self.doubtful in self.stack:
+            raise NoCall("a key's opener in a line may be shown")
         at = self.split.start if inside and self.split else mark.start
         return RawEnd(at, at, True)
 

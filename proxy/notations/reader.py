@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import regex
 
@@ -29,6 +30,15 @@ HARMONY = regex.compile(
     r"(?P<constrained><\|constrain\|>)?\s*\w*\s*<\|message\|>\s*"
 )
 LEFT = Tokens((*n.END_OF_TURN, *TOKEN_CLOSERS))
+
+
+class JsonArguments(NamedTuple):
+    """Arguments in JSON, their end, whether what follows told where a string ends, and if brackets were missing."""
+
+    value: dict
+    end: int
+    told: bool
+    completed: bool
 
 
 class CallReader:
@@ -93,7 +103,7 @@ class CallReader:
             raise NoCall("too many wrappers")
         source, opener = self.source, self.opener(pos)
         self.positional = opener.text.startswith("<tool_code")
-        self.layout.words = {Level.WRAPPER: spelling(opener.text)} if opener.tag else {}
+        self.layout.words = {Level.WRAPPER: spelling(opener.text) if opener.tag else ""}
         at, calls, closed, braces = opener.end, [], False, 0
         while True:
             start = at
@@ -297,23 +307,18 @@ class CallReader:
         """Calls as JSON."""
         literals = Literals(self.source, None, CLOSING)
         literals.keys_later = lambda: self._keys_near(pos)
-        try:
-            value, end = literals.whole(pos)
-        except NoCall:  # what its strings show may be anything
-            self.deep |= literals.in_string
-            raise
+        value, end = self.whole(literals, pos)
         found = shapes(value, self.tools)
+        if literals.completed and not all(shape.says_arguments for shape in found):
+            raise NoCall("the arguments are missing")
         calls, spans = [], _item_spans(self.source.text, pos, end, len(found), value)
         for shape, (start, stop) in zip(found, spans):
             tool = self.tool(shape.name)
             arguments = without_residue(self.object(shape.arguments, tool), tool)
             calls.append(Call(tool, shape.name, arguments, start, stop, shape.clear, shape.id, literals.completed))
             calls[-1].json = True
-        if literals.marks_told and literals.completed:
-            self.deep = True
-            raise NoCall("a string may end elsewhere")
         for call in calls:
-            call.told = literals.marks_told or literals.lost_comma
+            call.told = literals.marks_told or literals.lost_comma or literals.completed
         if (
             not literals.plain
             and literals.marks_told
@@ -332,10 +337,31 @@ class CallReader:
     def whole(self, literals, at: int):
         """A value; where a string cannot be read, what follows may all be in it."""
         try:
-            return literals.whole(at)
+            value, end = literals.whole(at)
+            self._check_told(literals, at, end)
         except NoCall:
             self.deep |= literals.in_string
             raise
+        return value, end
+
+    def _check_told(self, literals: Literals, start: int, end: int) -> None:
+        """Refuse a value whose strings were told by what follows, if it is not whole, or shows another call."""
+        if not literals.marks_told:
+            return
+        if literals.completed or n.STRONG.search(self.source.text, start, end):
+            literals.in_string = True
+            raise NoCall("a string may end elsewhere")
+
+    def json_arguments(self, at: int, tool) -> JsonArguments:
+        """The object that a call's arguments are, and where it ends."""
+        literals = self.literals(tool)
+        value, end = self.whole(literals, at)
+        value = without_residue(self.object(value, tool), tool)
+        if literals.marks_told and not set(value) <= literals.keys:
+            self.deep = True
+            raise NoCall("a string may end elsewhere")
+        told = literals.marks_told or literals.lost_comma or literals.completed
+        return JsonArguments(value, end, told, literals.completed)
 
     def object(self, arguments, tool):
         """Arguments as an object: what a string of JSON says, a list of one."""
@@ -427,28 +453,11 @@ class CallReader:
             call_id = name
         keys = frozenset(tool.properties) if tool else frozenset()
         completed = told = False
-        if sign == "{":
-            literals = (
-                Bare(source, keys, CLOSING)
-                if opener and opener.closers and opener.closers[0] in _GEMMA_ENDS
-                else self.literals(tool)
-            )
-            value, at = self.whole(literals, at)
-            value, completed = without_residue(self.object(value, tool), tool), literals.completed
-            value = (
-                value
-                if not tool
-                else {
-                    k: (tool.typed(k, v) if not literals.plain and isinstance(v, str) and v in literals.bares else v)
-                    for k, v in value.items()
-                }
-                if isinstance(literals, Bare)
-                else value
-            )
-            if literals.marks_told and (not set(value) <= keys or completed):
-                self.deep = True
-                raise NoCall("a string may end elsewhere")
-            told = literals.marks_told or literals.lost_comma
+        if sign == "{" and opener and opener.closers and opener.closers[0] in _GEMMA_ENDS:
+            value, at, told = self._bare_arguments(at, tool, keys)
+        elif sign == "{":
+            read = self.json_arguments(at, tool)
+            value, at, told, completed = read.value, read.end, read.told, read.completed
         elif sign == "`" and (fence := source.match(FENCE, at)):
             literals = Literals(source, keys, CLOSING)
             value, at = literals.whole(source.blanks(fence.end()))
@@ -473,6 +482,21 @@ class CallReader:
         call = Call(tool, name, value, start, at, id=call_id, completed=completed)
         call.told = told
         return [call], at, False
+
+    def _bare_arguments(self, at: int, tool, keys):
+        """Gemma's object, whose strings may lack their delimiters."""
+        literals = Bare(self.source, keys, CLOSING)
+        value, end = self.whole(literals, at)
+        value = without_residue(self.object(value, tool), tool)
+        if literals.marks_told and not set(value) <= keys:
+            self.deep = True
+            raise NoCall("a string may end elsewhere")
+        if tool and not literals.plain:
+            value = {
+                key: tool.typed(key, each) if isinstance(each, str) and each in literals.bares else each
+                for key, each in value.items()
+            }
+        return value, end, literals.marks_told or literals.lost_comma or literals.completed
 
     def parenthesised(self, at: int, tool):
         """Python's arguments, or an object in brackets."""
@@ -548,7 +572,7 @@ class CallReader:
         ):
             if channels != {"analysis"}:
                 raise NoCall("a message that calls nothing")
-        at = source.blanks(found.end())
+        at, told = source.blanks(found.end()), False
         if at == source.size:
             raise NoCall("no arguments")
         if source.starts("<|call|>", at):
@@ -558,11 +582,10 @@ class CallReader:
                 return self.wrapped(at)
             value, at, _ = self.tags.values(at, tool)
         else:
-            literals = Literals(source, frozenset(tool.properties) if tool else frozenset(), CLOSING)
             if source.text[at] != "{":
                 raise NoCall("no arguments")
-            value, at = literals.whole(at)
-            value = self.object(value, tool)
+            read = self.json_arguments(at, tool)
+            value, at, told = read.value, read.end, read.told
         end = source.blanks(at)
         closed = False
         for token in ("<|call|>", "<|end|>", "<|eot|>", "<|eom|>", "<|return|>"):
@@ -575,7 +598,7 @@ class CallReader:
                 raise NoCall("more than an object")
         if channels == {"analysis"} and not found["constrained"] and not source.text.endswith("<|call|>", 0, at):
             closed = False
-        return [Call(tool, name, value, pos, at)], at, closed
+        return [Call(tool, name, value, pos, at, told=told)], at, closed
 
 
 class PythonBare(Literals):

@@ -13,6 +13,7 @@ class Shape:
 
     def __init__(self, name: str, arguments, clear: int, id: str = "") -> None:
         self.name, self.arguments, self.clear, self.id = name, arguments, clear, id
+        self.says_arguments = True
 
 
 def shapes(value, tools, depth: int = 0) -> list[Shape]:
@@ -71,7 +72,11 @@ def shapes(value, tools, depth: int = 0) -> list[Shape]:
             ]
         if more:
             raise NoCall("no arguments")
-        return [Shape(value[name_word], {}, CLEAR, str(value.get("id") or ""))]
+        shape = Shape(value[name_word], {}, CLEAR, str(value.get("id") or ""))
+        shape.says_arguments = False
+        return [shape]
+    if not more and isinstance(value[argument_word], str) and value[argument_word].strip():
+        return [Shape(value[name_word], value[argument_word], LOOSE, str(value.get("id") or ""))]
     if more:
         raise NoCall("another key beside name and arguments")
     usual = name_word in ("name", "tool_name", "function") and argument_word in ("arguments", "parameters", "args")

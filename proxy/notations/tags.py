@@ -75,11 +75,12 @@ class TagReader:
         if tag.endswith("/>"):
             name = name.rstrip("/")
             return [Call(self.reader.tool(name), name, {}, pos, at)], at, False
-        tool, at = self.reader.tool(name), source.blanks(at)
+        tool, at, told = self.reader.tool(name), source.blanks(at), False
         while source.starts(tag, at):
             at = source.blanks(at + len(tag))  # the opening tag is there twice
         if source.text.startswith("{", at):
-            value, at = self._object(at, tool)
+            read = self.reader.json_arguments(at, tool)
+            value, at, told = read.value, read.end, read.told
         else:
             value, at, _ = self.values(at, tool)
         end = source.blanks(at)
@@ -89,7 +90,7 @@ class TagReader:
         if found is None and not self._may_end(end):
             raise NoCall("a value or the end of the call was expected")
         call = Call(tool, name, value, pos, found.end() if found else at)
-        call.tagged, call.closed_itself = True, found is not None
+        call.tagged, call.closed_itself, call.told = True, found is not None, told
         return [call], call.end, False
 
     def _may_begin(self, pos: int) -> bool:
@@ -110,18 +111,15 @@ class TagReader:
             return True
         return self.reader.closer(pos, Opener(0)) >= 0
 
-    def _object(self, at: int, tool: Tool | None) -> tuple[JsonObject, int]:
-        value, end = self.reader.whole(self.reader.literals(tool), at)
-        return self.reader.object(value, tool), end
-
     def _in_sub_tags(self, pos: int, name: str, at: int) -> tuple[list[Call], int, bool]:
         """Read `<name>NAME</name>`, then `<arguments>` around JSON or tags, or these alone."""
-        source, tool = self.source, self.reader.tool(name)
+        source, tool, told = self.source, self.reader.tool(name), False
         inner = source.match(SUBARGS, at)
         if inner:
             at = source.blanks(inner.end())
         if source.text.startswith("{", at):
-            value, at = self._object(at, tool)
+            read = self.reader.json_arguments(at, tool)
+            value, at, told = read.value, read.end, read.told
         else:
             value, at, _ = self.values(at, tool, inner.group(1) if inner else "")
         at = source.blanks(at)
@@ -129,16 +127,17 @@ class TagReader:
             if not source.starts(f"</{inner.group(1)}>", at):
                 raise NoCall("an end tag was expected")
             at += len(inner.group(1)) + 3
-        return [Call(tool, name, value, pos, at)], at, False
+        return [Call(tool, name, value, pos, at, told=told)], at, False
 
     def _in_element(
         self, pos: int, found: regex.Match[str], tool: Tool, opener: Opener | None
     ) -> tuple[list[Call], int, bool]:
         """Read `<NAME>`, keys as tags or JSON, or the one text that the tool needs, `</NAME>`."""
-        source, name, at = self.source, found.group(1), self.source.blanks(found.end())
+        source, name, at, told = self.source, found.group(1), self.source.blanks(found.end()), False
         end_tag = "</tool>" if "tool:" in found.group() else f"</{name}>"
         if source.text.startswith("{", at):
-            value, at = self._object(at, tool)
+            read = self.reader.json_arguments(at, tool)
+            value, at, told = read.value, read.end, read.told
         elif source.starts("<", at) and not source.starts("</", at):
             value, at, _ = self.values(at, tool, name)
         else:
@@ -156,7 +155,7 @@ class TagReader:
             at = other.end()
         elif not (opener and opener.tag):
             raise NoCall("an end tag was expected")
-        return [Call(tool, name, value, pos, at)], at, False
+        return [Call(tool, name, value, pos, at, told=told)], at, False
 
     # -- keys and values --------------------------------------------------------------------------------------------
 
