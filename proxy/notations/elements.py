@@ -6,7 +6,7 @@ import re
 
 from proxy.codec.json_text import Json, JsonObject
 from proxy.notations.source import NoCall
-from proxy.tools.schema import Schema, or_anything
+from proxy.tools.schema import ALL_TYPES, Schema, or_anything
 
 _TAG = re.compile(r"<(/?)([A-Za-z_$][\w.-]*)>")
 _BLANKS = re.compile(r"\s*")
@@ -16,11 +16,13 @@ MAX_NESTED = 64
 
 def element_value(text: str, schema: Schema, depth: int = 0) -> Json:
     """Return the value that elements say, by the schema; the text's own value where it holds none."""
-    text = text.strip() if text.strip().startswith("<") else text
-    if not text.startswith("<") or not ("<" in text and _TAG.match(text)):
-        if _TAG.search(text):
+    if not text.lstrip().startswith("<"):
+        if _TAG.search(text) and "string" not in schema.types:
             raise NoCall("an element was expected")
         return schema.typed(text)
+    if "string" in schema.types and schema.types != ALL_TYPES:
+        return schema.typed(text)
+    text = text.strip()
     if depth > MAX_NESTED:
         raise NoCall("nested too deeply")
     parts = _parts(text)

@@ -47,6 +47,8 @@ LITTLE = 64
 MAX_WORK, MORE_WORK = 3, 20_000
 # Copies after which a reply means none of its calls.
 MAX_COPIED = 32
+# How often a row that came to nothing is looked through again.
+MAX_GOING_BACK = 4
 # Openers at the end of unfinished reasoning that are tried.
 MAX_TRIED = 16
 # Released text that is kept to look back at, and how much more before it is dropped.
@@ -139,6 +141,7 @@ class Reader:
         self._thought: tuple[str, ...] = ()
         self._thought_first = False
         self._listed = -1
+        self._went_back = 0
         self._behind_call = self._begun = self._found_any = False
         self._dead = not tools
         self._final = self._stopped = False
@@ -558,7 +561,9 @@ class Reader:
         self._dead = isinstance(refusal, StringGoesOn) or self._copied >= MAX_COPIED
         self._dead |= end < 0 and reader.deep and self._kind is Kind.STRONG
         self._refuse(str(refusal))
-        if end >= 0:
+        if self._kind in (Kind.FIRST, Kind.WEAK) and self._went_back < MAX_GOING_BACK:
+            self._went_back += end >= 0  # a row that fails may hold wrapped calls
+        elif end >= 0:
             self._pos = max(self._pos, end)
 
     def _refuse(self, why: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proxy.notations.calls import LOOSE, Call
+from proxy.notations.calls import CLEAR, LOOSE, Call
 from proxy.notations.copies import Copies
 from proxy.notations.listings import is_definition
 from proxy.notations.reader import CallReader
@@ -92,7 +92,7 @@ class Judge:
         if not self.source.final:
             raise NeedMore
         end, _ = self._quoted_end(place.end, self.rows.skip_left(place.end))
-        if any(mark in self.source.text[end:] for mark in "\"'"):
+        if any(mark in self.source.text[end:] for mark in '"}'):
             raise StringGoesOn("a string may end elsewhere")
 
     def _check_surroundings(self, place: Place) -> None:
@@ -142,13 +142,13 @@ class Judge:
             raise NoCall("the reply was cut off")
         if place.json_reply:
             raise NoCall("the client asked for JSON")
-        if any(call.tool is None for call in calls):
+        if any(call.tool is None and (call.in_list or not call.json or call.clear is not CLEAR) for call in calls):
             raise NoCall("no tool of this name is offered")
         if place.prose.behind_quote() and not place.first and place.start:
             raise NoCall("quoted")
-        if place.first and not any(call.arguments or call.json or call.tagged for call in calls):
+        if place.first and all(call.bare and not call.arguments for call in calls):
             raise NoCall("no argument")
-        for call in calls:
+        for call in (call for call in calls if call.tool):
             self._check_keys(call, calls, place)
 
     @staticmethod

@@ -7,6 +7,7 @@ the end of the call follows. If an unescaped mark inside leaves two such places,
 from __future__ import annotations
 
 import json
+import math
 import re
 
 import regex
@@ -99,7 +100,10 @@ class Literals:
             return self.string(found.end() - 1, raw=True)
         found = source.match(NUMBER, pos)
         if found:
-            return _number(found.group()), found.end()
+            number = _number(found.group())
+            if isinstance(number, float) and math.isinf(number):
+                raise NoCall("a number that no client can read")
+            return number, found.end()
         found = source.match(WORD, pos)
         if found and found.group() in WORDS:
             return WORDS[found.group()], found.end()

@@ -176,6 +176,8 @@ class RawValue:
     def is_placed(self, pos: int) -> bool:
         """Return whether a key's opener is where the call's own stand: on a line of its own, or behind the last tag."""
         text, start = self.source.text, self.own.start
+        if not text[self.own.end : pos].strip():
+            return True
         if self.begins_line(start):
             return self.begins_line(pos)
         return not text[pos - 1].isspace() or text[start - 1].isspace()
@@ -276,7 +278,8 @@ class RawValue:
             at += 1
         if at == size and not self.source.final:
             raise NeedMore
-        return (at == size or text[at] in "\n<[]") and self.wrapper_is_over(pos)
+        over = at == size or text[at] in "\n<]" or bool(self.ends_turn(at))
+        return over and self.wrapper_is_over(pos)
 
     def shown_chain(self, pos: int) -> bool:
         """Return whether a chain of end tags after a position proves that the one before it was shown by the value."""

@@ -44,7 +44,8 @@ class JsonArguments(NamedTuple):
 class CallReader:
     """Reads calls of the offered tools at positions of a source."""
 
-    positional = False
+    # Whether Python's one positional argument counts, and whether its strings must be exact.
+    positional = exact = False
 
     def __init__(self, source: Source, tools, bare_names: bool = True) -> None:
         self.source, self.tools = source, tools
@@ -152,7 +153,7 @@ class CallReader:
                     continue
                 if calls and all(call.closed_itself for call in calls) and not opener.no_closer:
                     self.broken = self.deep
-                    return calls, calls[-1].end, True
+                    return calls, calls[-1].end, False
                 raise
             calls += got
             if (
@@ -271,6 +272,8 @@ class CallReader:
                 calls, at = calls + more, source.blanks(at)
             if source.starts("```", at):
                 at += 3
+            elif at == source.size and opener is NO_OPENER and not self.bare_names:
+                raise NoCall("a fence that is not closed")
             elif at != source.size and not self.closer(at, opener) >= 0:
                 raise NoCall("the end of the fence was expected")
             return calls, at, False
@@ -308,6 +311,7 @@ class CallReader:
         literals = Literals(self.source, None, CLOSING)
         literals.keys_later = lambda: self._keys_near(pos)
         value, end = self.whole(literals, pos)
+        self.deep |= literals.completed
         found = shapes(value, self.tools)
         if literals.completed and not all(shape.says_arguments for shape in found):
             raise NoCall("the arguments are missing")
@@ -316,7 +320,7 @@ class CallReader:
             tool = self.tool(shape.name)
             arguments = without_residue(self.object(shape.arguments, tool), tool)
             calls.append(Call(tool, shape.name, arguments, start, stop, shape.clear, shape.id, literals.completed))
-            calls[-1].json = True
+            calls[-1].json, calls[-1].in_list = shape.says_name, isinstance(value, list)
         for call in calls:
             call.told = literals.marks_told or literals.lost_comma or literals.completed
         if (
@@ -477,9 +481,9 @@ class CallReader:
             value = {}
         else:
             raise NoCall("the arguments were expected")
-        if not value and sign not in "{(`" and (tool is None or tool.required or not opener):
+        if not value and (not sign or sign not in "{(`") and (tool is None or tool.required or not opener):
             raise NoCall("no arguments")
-        call = Call(tool, name, value, start, at, id=call_id, completed=completed)
+        call = Call(tool, name, value, start, at, id=call_id, completed=completed, bare=True)
         call.told = told
         return [call], at, False
 
@@ -524,6 +528,8 @@ class CallReader:
         value, end = literals.members(at + 1, ")", 0, ("=", ":"))
         if literals.completed:
             raise NoCall("brackets without their end")
+        if literals.marks_told and self.exact:
+            raise NoCall("a string may end elsewhere")
         if literals.bares and tool:
             value = {k: tool.typed(k, v) if isinstance(v, str) and v in literals.bares else v for k, v in value.items()}
         return value, end
@@ -613,7 +619,7 @@ class PythonBare(Literals):
         if not found or not found.group().strip():
             raise NoCall("no value")
         text = found.group().strip()
-        if text.count('"') % 2 or text.count("'") % 2:
+        if re.match(r"[A-Za-z]{1,2}[\"']", text) or text.count('"') % 2 or text.count("'") % 2:
             raise NoCall("a text without its last mark")
         if (re.search(r"[\"'+]|^\w+\(", text) and not self.keys) or re.fullmatch(r"[A-Za-z_]\w*\.?\w*\(.*\)", text):
             raise NoCall("no literal")
@@ -638,7 +644,7 @@ class Bare(Literals):
 
 
 _LOST_BRACKETS = regex.compile(r"(?<![<\w/])(?:invoke|parameter) name=")
-_BARE_END = re.compile(r"(?<![<\w/])/?(parameter|invoke)>")
+_BARE_END = re.compile(r"(?<!<)(?<!</)/?(parameter|invoke)>")
 _ROUTED = regex.compile(r" ?to=[\w.-]+(?=<[^|])")
 JUNK = regex.compile(r"[^<>{}\[\]\"'`]{1,40}(?=<)")
 _BARE = regex.compile(r"[^,}\]\n<]+")

@@ -153,7 +153,7 @@ class Rows:
 
     def code(self, pos: int) -> tuple[list[Call], int]:
         """Return calls as Python writes them, as the whole reply: `read(path="a")`."""
-        source, calls = self.source, list[Call]()
+        source, calls, self.reader.exact = self.source, list[Call](), True
         while (pos := source.blanks(pos)) < source.size:
             if source.starts("```", pos):
                 pos += 3

@@ -13,7 +13,7 @@ class Shape:
 
     def __init__(self, name: str, arguments, clear: int, id: str = "") -> None:
         self.name, self.arguments, self.clear, self.id = name, arguments, clear, id
-        self.says_arguments = True
+        self.says_name = self.says_arguments = True
 
 
 def shapes(value, tools, depth: int = 0) -> list[Shape]:
@@ -40,6 +40,8 @@ def shapes(value, tools, depth: int = 0) -> list[Shape]:
             return found
     inner = value.get("function", value.get("tool_call"))
     if isinstance(inner, dict) and not set(keys) - {"function", "tool_call", *BESIDE_WORDS}:
+        if isinstance(inner.get("function" if "function" in value else "tool_call"), dict):
+            raise NoCall("a call in a call")
         found = shapes(inner, tools, depth + 1)
         if "type" not in value and "id" not in value:
             for shape in found:
@@ -60,7 +62,9 @@ def shapes(value, tools, depth: int = 0) -> list[Shape]:
         name_word = next((w for w in NAME_WORDS if isinstance(value.get(w), str)), None)
     argument_word = next((w for w in ARGUMENT_WORDS if w in value), None)
     if name_word is None and len(keys) == 1 and isinstance(value[keys[0]], dict) and (tools.resolve(keys[0]) or depth):
-        return [Shape(keys[0], value[keys[0]], LOOSE if depth == 0 else CLEAR)]
+        shape = Shape(keys[0], value[keys[0]], LOOSE if depth == 0 else CLEAR)
+        shape.says_name = False
+        return [shape]
     if name_word is None:
         raise NoCall("no name")
     more = set(keys) - {name_word, argument_word} - BESIDE_WORDS - {"tool_name" if name_word == "name" else "name"}
