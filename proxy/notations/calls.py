@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeAlias
 
 from proxy.codec.json_text import JsonObject
 from proxy.tools.toolset import Tool
@@ -66,3 +67,5 @@ class Opener:
 
 
 NO_OPENER = Opener(0, weak=True)
+# Calls, the position after them, and whether what holds them is closed.
+ReadCalls: TypeAlias = tuple[list[Call], int, bool]

@@ -560,7 +560,9 @@ class Reader:
             self._copied += 1
         self._dead = isinstance(refusal, StringGoesOn) or self._copied >= MAX_COPIED
         self._dead |= end < 0 and reader.deep and self._kind is Kind.STRONG
+        run_end = reader.run_end
         self._refuse(str(refusal))
+        self._pos = max(self._pos, run_end)
         if self._kind in (Kind.FIRST, Kind.WEAK) and self._went_back < MAX_GOING_BACK:
             self._went_back += end >= 0  # a row that fails may hold wrapped calls
         elif end >= 0:

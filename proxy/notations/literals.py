@@ -68,13 +68,18 @@ class Literals:
             self.keys = self.keys_later()
         return self.value(pos, 0)
 
+    @property
+    def is_told(self) -> bool:
+        """True if what follows told where a string or a bracket ends."""
+        return self.marks_told or self.lost_comma or self.completed
+
     def skip(self, pos: int) -> int:
         if self.source.text[pos : pos + 1] not in _SKIPPED:
             return pos
         pos = self.source.match(PYTHON_COMMENT if self.python else COMMENT, pos, bounded=False).end()
         return pos
 
-    def value(self, pos: int, depth: int, ends: str = ",}])"):
+    def value(self, pos: int, depth: int):
         if depth > MAX_DEPTH:
             raise NoCall("nested too deeply")
         source, pos = self.source, self.skip(pos)
@@ -107,9 +112,9 @@ class Literals:
         found = source.match(WORD, pos)
         if found and found.group() in WORDS:
             return WORDS[found.group()], found.end()
-        return self.bare(pos, ends)
+        return self.bare(pos)
 
-    def bare(self, pos: int, ends: str):
+    def bare(self, pos: int):
         raise NoCall("no literal")
 
     def _between(self, token: str, start: int, end: int):

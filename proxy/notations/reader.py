@@ -1,194 +1,135 @@
-"""One reader for calls in every notation: a wrapper, what stands in it, a name, keys and values, what closes them."""
+"""One reader for calls in every notation: a wrapper, a name, keys and values, and what closes them."""
 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import NamedTuple
 
 import regex
 
+from proxy.codec.json_text import Json, JsonObject
 from proxy.notations import tables as n
-from proxy.notations.calls import NO_OPENER, Call, Opener
+from proxy.notations.bare_literals import BareLiterals, PythonLiterals
+from proxy.notations.calls import NO_OPENER, Call, Opener, ReadCalls
+from proxy.notations.harmony import read_message
 from proxy.notations.literals import STRICT, Literals
 from proxy.notations.raw_values import Layout, Level
-from proxy.notations.shapes import shapes
-from proxy.notations.tags import CALL_END, CALL_TAG, WRAPPER_END, WRAPPER_TAG, TagReader, spelling
+from proxy.notations.shapes import Shape, shapes
 from proxy.notations.source import NeedMore, NoCall, Source, Tokens, Torn
+from proxy.notations.tags import CALL_END, CALL_TAG, WRAPPER_END, WRAPPER_TAG, TagReader, spelling
+from proxy.tools.toolset import Tool, ToolSet
 
-_WORD_END = r"(?![\w-])"
-# What may stand behind a value of JSON: an end tag, a token, the end of a fence.
+# What may follow a value of JSON: an end tag, a token, the end of a fence.
 CLOSING = regex.compile(
     r"\s*(?!<\|\"\|>|<escape>)(?:</[^<>\s]{1,60}>|<[|｜][^<>\n]{1,60}>|<\w+\|>|\[/?[A-Z_]+\]|```|>>>|\[e~\[|$)"
 )
 OPENERS = Tokens(n.TOKENS)
-TOKEN_CLOSERS = {c for closers in n.TOKENS.values() for c in closers if len(c) > 1}
-CLOSERS, FILLERS, NAME_FOLLOWS = Tokens(TOKEN_CLOSERS), Tokens(n.FILLERS), Tokens(n.NAME_FOLLOWS)
+_CLOSERS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}
+CLOSERS, FILLERS, NAME_FOLLOWS = Tokens(_CLOSERS), Tokens(n.FILLERS), Tokens(n.NAME_FOLLOWS)
+LEFT = Tokens((*n.END_OF_TURN, *_CLOSERS))
 VALUE_END = regex.compile(r"</(?:[\w.-]+[:|])?(?:arg_value|parameter|param|argument|arg_key)(?::\w+)?>")
 FENCE = regex.compile(r"```[ \t]*[\w+-]*[ \t]*\n?")
-HARMONY = regex.compile(
-    r"(?:<\|start\|>\s*)?(?:assistant)?\s*(?:to=(?P<role>[^\s<]+))?\s*(?P<channels>(?:<\|channel\|>\s*\w+\s*(?:to=[^\s<]+)?\s*)*)"
-    r"(?P<constrained><\|constrain\|>)?\s*\w*\s*<\|message\|>\s*"
+_LOST_BRACKETS = regex.compile(r"(?<![<\w/])(?:invoke|parameter) name=")
+_BARE_END = re.compile(r"(?<!<)(?<!</)/?(parameter|invoke)>")
+_ROUTED = regex.compile(r" ?to=[\w.-]+(?=<[^|])")
+_JUNK = regex.compile(r"[^<>{}\[\]\"'`]{1,40}(?=<)")
+_JSON_NAME = re.compile(rf"[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"']([^\"'\n]{{1,200}})[\"']")
+_NAMESPACED = re.compile(r"(?:(?:functions|default_api|google|mcp|tools?|api)[.:/])*(?P<N>[\w-]+?)(?:[.!:]\d{1,6})?")
+_KEY_TAG = regex.compile(r"</[^<>\s]*arg_key[^<>\s]*>")
+_KEY_END = re.compile(r"</[^>]*arg_key")
+_NAME_GOES_ON = re.compile(r":\w*")
+_CALL_ID = regex.compile(r"\[CALL_ID\]([\w.:-]+)")
+_KIMI_ID = re.compile(r"functions\.[^\s:]+:[0-9]{1,6}")
+_PYTHON_NAME = regex.compile(r"([A-Za-z_][\w.-]*)(?::\d{1,6})?\s*\(")
+_TOOL_SEP = regex.compile(r"<(?:[\w.-]+[:|])?tool_sep(?::\w+)?>")
+_WRAPPER_NAME = re.compile(r"name=[\"']?([^\"'>]+)")
+_BETWEEN_ITEMS = re.compile(r"[\s,]*")
+_RESIDUE = re.compile(
+    r"\s*(?:</(?:parameter|arg_value)>)?\s*<(?:parameter=|arg_key>)([\w-]+)(?:>|</arg_key>)\s*(?:<arg_value>)?\s*\Z"
 )
-LEFT = Tokens((*n.END_OF_TURN, *TOKEN_CLOSERS))
+_GEMMA_ENDS = ("<tool_call|>", "<end_function_call>")
+_INKLING = "<|content_invoke_tool_json|>"
+# Wrappers in wrappers, and closing brackets that are left over in one.
+MAX_WRAPPERS, MAX_BRACKETS = 4, 2
+# A name is looked for so far in a call whose JSON cannot be read.
+MAX_TO_NAME = 2_000
 
 
 class JsonArguments(NamedTuple):
     """Arguments in JSON, their end, whether what follows told where a string ends, and if brackets were missing."""
 
-    value: dict
+    value: JsonObject
     end: int
     told: bool
     completed: bool
 
 
 class CallReader:
-    """Reads calls of the offered tools at positions of a source."""
+    """Reads calls of the offered tools at positions of a source.
 
-    # Whether Python's one positional argument counts, and whether its strings must be exact.
-    positional = exact = False
+    `bare_names`: a name alone may begin a call. After a reading, `deep` says that what could not be read may show
+    anything, `broken` that a call after those that were returned could not be read, and `run_end` where a run of equal
+    openers ends.
+    """
 
-    def __init__(self, source: Source, tools, bare_names: bool = True) -> None:
-        self.source, self.tools = source, tools
+    def __init__(self, source: Source, tools: ToolSet, *, bare_names: bool = True) -> None:
+        self.source, self.tools, self.bare_names = source, tools, bare_names
         self.layout = Layout()
         self.tags = TagReader(self)
-        self.broken = False  # a call behind those that are returned cannot be read
-        self.deep = False  # an offered tool was named: what cannot be read then may show anything
-        self.bare_names = bare_names  # whether a name alone may begin a call
+        self.broken = self.deep = False
+        self.run_end = 0
+        # Whether Python's one positional argument counts, and whether its strings must be exact.
+        self.positional = self.exact = False
 
-    def tool(self, name: str):
-        """The offered tool that a name means, with the namespaces and counters that models put around it."""
+    def tool(self, name: str) -> Tool | None:
+        """Return the offered tool that a name means, with the namespaces and counters that models write around it."""
         tool = self.tools.resolve(name)
         if tool is None and (bare := _NAMESPACED.fullmatch(name)):
-            tool = self.tools.resolve(bare.group("N"))
+            tool = self.tools.resolve(bare["N"])
         return tool
 
-    def literals(self, tool, closers=CLOSING, **more):
-        keys = frozenset(tool.properties) if tool else frozenset()
-        return Literals(self.source, keys, closers, lists=frozenset(k for k in keys if tool.is_list(k)), **more)
-
-    # -- wrappers -------------------------------------------------------------------------------------------------
-
-    def opener(self, pos: int) -> Opener | None:
-        source = self.source
-        token = source.token(OPENERS, pos)
-        if token:
-            return Opener(
-                pos + len(token),
-                n.TOKENS[token],
-                no_closer=token in n.NO_CLOSER,
-                weak=token in n.WEAK_TOKENS,
-                text=token,
-            )
-        if source.text.startswith(("<", "]"), pos):
-            found = source.match(WRAPPER_TAG, pos)
-            if found:
-                name = re.search(r"name=[\"']?([^\"'>]+)", found.group()) if "name" in found.group() else None
-                return Opener(found.end(), tag=True, name=name.group(1) if name else "", text=found.group())
-        return None
-
-    def closer(self, pos: int, opener: Opener) -> int:
-        """The position behind the end of the wrapper that stands here; -1 if none does."""
-        for token in opener.closers:
-            if self.source.starts(token, pos):
-                return pos + len(token)
-        if self.source.text.startswith(("<", "]"), pos):
-            found = self.source.match(WRAPPER_END, pos)
-            if found:
-                return found.end()
-            return pos + len(token) if (token := self.source.token(CLOSERS, pos)) else -1
-        return -1
-
-    def wrapped(self, pos: int, depth: int = 0):
-        """The calls in the wrapper that stands here, the position behind it, and whether it is closed."""
-        if depth > 4:
-            raise NoCall("too many wrappers")
-        source, opener = self.source, self.opener(pos)
-        self.positional = opener.text.startswith("<tool_code")
-        self.layout.words = {Level.WRAPPER: spelling(opener.text) if opener.tag else ""}
-        at, calls, closed, braces = opener.end, [], False, 0
-        while True:
-            start = at
-            at = source.blanks(at)
-            if at == source.size:
-                break
-            end = self.closer(at, opener)
-            if end >= 0:
-                at, closed = end, True
-                break
-            sign = source.text[at]
-            if calls:
-                if sign in ",;":
-                    at += 1
-                    continue
-                if sign in "}]" and braces < 2 and not opener.no_closer and not source.starts(n.SEP, at):
-                    at, braces = at + 1, braces + 1
-                    continue
-                if found := (source.match(CALL_END, at) or source.match(VALUE_END, at)) if sign in "<]" else None:
-                    at = found.end()
-                    continue
-                if filler := source.token(FILLERS, at):
-                    at += len(filler)
-                    continue
-                if self.ends_turn(at):
-                    break
-                if opener.no_closer and not (opener.text == "<|python_tag|>" and sign == "{"):
-                    at = start
-                    break
-            if calls and calls[-1].tagged and not calls[-1].closed_itself:
-                self.deep = True
-                raise NoCall("another call begins before one is closed")
-            if depth and not calls and opener.tag and source.text.startswith(opener.text, at):
-                raise NoCall("the same wrapper again and again")
-            try:
-                got, at, inner_closed = self.body(at, opener, depth)
-            except Torn:
-                self.deep = True
-                raise
-            except NoCall:
-                if not calls or depth:
-                    if not calls:
-                        raise
-                if opener.tag and calls and (junk := source.match(JUNK, at)):
-                    at = junk.end()
-                    continue
-                if calls and all(call.closed_itself for call in calls) and not opener.no_closer:
-                    self.broken = self.deep
-                    return calls, calls[-1].end, False
-                raise
-            calls += got
-            if (
-                inner_closed
-                and not opener.closers
-                and depth == 0
-                and opener.tag
-                and self._same(opener, pos, got)
-            ):
-                closed = True
-        if not calls:
-            raise NoCall("an empty wrapper")
-        if opener.no_closer or (not closed and self._counts_open(calls)):
-            closed = True
-        return calls, at, closed and not opener.weak
-
-    def _same(self, opener, pos, got) -> bool:
-        """A wrapper whose opener stands there twice is closed by one closer."""
-        return self.source.text[opener.end :].lstrip().startswith(opener.text.strip())
-
-    def _counts_open(self, calls) -> bool:
-        return False
+    def literals(self, tool: Tool | None) -> Literals:
+        """Return a reader of the values of a tool's arguments."""
+        keys = keys_of(tool)
+        lists = frozenset(key for key in keys if tool and tool.is_list(key))
+        return Literals(self.source, keys, CLOSING, lists=lists)
 
     def ends_turn(self, pos: int) -> int:
-        """The position behind an end-of-turn token that stands here; 0 if none does."""
+        """Return the position after an end-of-turn token or a closer that is a token; 0 if none is here."""
         token = self.source.token(LEFT, pos)
         return pos + len(token) if token else 0
 
-    def loose_ends(self, pos: int) -> bool:
-        return False
+    # -- wrappers ---------------------------------------------------------------------------------------------------
 
-    # -- what stands in a wrapper ---------------------------------------------------------------------------------
+    def opener(self, pos: int) -> Opener | None:
+        """Return what opens a wrapper at a position."""
+        source = self.source
+        if token := source.token(OPENERS, pos):
+            no_closer, weak = token in n.NO_CLOSER, token in n.WEAK_TOKENS
+            return Opener(pos + len(token), n.TOKENS[token], no_closer=no_closer, weak=weak, text=token)
+        if not source.text.startswith(("<", "]"), pos):
+            return None
+        found = source.match(WRAPPER_TAG, pos)
+        if not found:
+            return None
+        name = _WRAPPER_NAME.search(found.group())
+        return Opener(found.end(), tag=True, name=name.group(1) if name else "", text=found.group())
 
-    def read_strong(self, pos: int):
-        """Return the calls of the wrapper or the message that begins here, the position after it, and if it is closed.
+    def closer(self, pos: int, opener: Opener) -> int:
+        """Return the position after the end of a wrapper; -1 if none is here."""
+        for token in opener.closers:
+            if self.source.starts(token, pos):
+                return pos + len(token)
+        if not self.source.text.startswith(("<", "]"), pos):
+            return -1
+        if found := self.source.match(WRAPPER_END, pos):
+            return found.end()
+        token = self.source.token(CLOSERS, pos)
+        return pos + len(token) if token else -1
+
+    def read_strong(self, pos: int) -> ReadCalls:
+        """Return the calls of the wrapper or the message at a position, their end, and whether they are closed.
 
         If text follows a raw value's closers, a second chain of them proves that the value shows the first.
         """
@@ -208,80 +149,124 @@ class CallReader:
         """Return whether text follows that is no leftover and no other call's opener."""
         source = self.source
         while (pos := source.blanks(pos)) < source.size:
-            found = self.ends_turn(pos)
-            if not found and source.text[pos] in "<]":
-                match = source.match(WRAPPER_END, pos) or source.match(CALL_END, pos) or source.match(VALUE_END, pos)
-                found = match.end() if match else 0
-            if not found:
+            end = self.ends_turn(pos) or self.orphan_end(pos)
+            if not end:
                 return not (source.match(n.STRONG, pos) or source.match(CALL_TAG, pos))
-            pos = found
+            pos = end
         return False
 
-    def strong(self, pos: int):
-        """The calls of the wrapper or the message that begins here."""
+    def orphan_end(self, pos: int) -> int:
+        """Return the position after a closing tag of a wrapper, a call or a value; 0 if none is here."""
+        if self.source.text[pos] not in "<]":
+            return 0
+        ends = (self.source.match(pattern, pos) for pattern in (WRAPPER_END, CALL_END, VALUE_END))
+        return next((found.end() for found in ends if found), 0)
+
+    def strong(self, pos: int) -> ReadCalls:
+        """Return the calls of the wrapper or the message at a position."""
         if found := self.source.match(_ROUTED, pos):
             return self.wrapped(found.end())
         if self.source.text.startswith(("<|start|>", "<|channel|>", " to=", "to="), pos):
-            return self.harmony(pos + (self.source.text[pos] == " "))
+            return read_message(self, pos + (self.source.text[pos] == " "))
         return self.wrapped(pos)
 
-    def body(self, pos: int, opener: Opener, depth: int):
-        """One call or a list of them, told by the first characters."""
+    def wrapped(self, pos: int, depth: int = 0) -> ReadCalls:
+        """Return the calls in the wrapper at a position, the position after it, and whether it is closed."""
+        source, opener = self.source, self.opener(pos)
+        if opener is None or depth > MAX_WRAPPERS:
+            raise NoCall("too many wrappers")
+        self.positional = opener.text.startswith("<tool_code")
+        self.layout.words = {Level.WRAPPER: spelling(opener.text) if opener.tag else ""}
+        at = self._behind_run(opener)
+        calls: list[Call] = []
+        closed, brackets = False, 0
+        while True:
+            start, at = at, source.blanks(at)
+            if at == source.size:
+                break
+            if (end := self.closer(at, opener)) >= 0:
+                at, closed = end, True
+                break
+            if calls:
+                brackets += source.text[at] in "}]"
+                if end := self._leftover(at, opener, brackets):
+                    at = end
+                    continue
+                if self.ends_turn(at):
+                    break
+                if opener.no_closer and not (opener.text == "<|python_tag|>" and source.text[at] == "{"):
+                    at = start
+                    break
+            got = self._next_call(at, opener, depth, calls)
+            if got is None:
+                self.broken = self.deep
+                return calls, calls[-1].end, False
+            calls, at = calls + got[0], got[1]
+        if not calls:
+            raise NoCall("an empty wrapper")
+        return calls, at, (closed or opener.no_closer) and not opener.weak
+
+    def _behind_run(self, opener: Opener) -> int:
+        """Return the position after an opener that may be there several times."""
+        at = opener.end
+        while (after := self.source.blanks(at)) < self.source.size and self.source.starts(opener.text, after):
+            at = self.run_end = after + len(opener.text)
+        return at
+
+    def _leftover(self, at: int, opener: Opener, brackets: int) -> int:
+        """Return the position after what may be left over behind a call in its wrapper; 0 if nothing is."""
+        source = self.source
+        sign = source.text[at]
+        if sign in ",;":
+            return at + 1
+        if sign in "}]" and brackets <= MAX_BRACKETS and not opener.no_closer and not source.starts(n.SEP, at):
+            return at + 1
+        if sign in "<]" and (found := source.match(CALL_END, at) or source.match(VALUE_END, at)):
+            return found.end()
+        filler = source.token(FILLERS, at)
+        return at + len(filler) if filler else 0
+
+    def _next_call(
+        self, at: int, opener: Opener, depth: int, calls: list[Call]
+    ) -> tuple[list[Call], int] | None:
+        """Return the next calls in a wrapper and their end; None if what follows the calls before cannot be read."""
+        if calls and calls[-1].tagged and not calls[-1].closed_itself:
+            self.deep = True
+            raise NoCall("another call begins before one is closed")
+        try:
+            got, end, _ = self.body(at, opener, depth)
+        except Torn:
+            self.deep = True
+            raise
+        except NoCall:
+            if calls and opener.tag and (junk := self.source.match(_JUNK, at)):
+                return [], junk.end()
+            if calls and all(call.closed_itself for call in calls) and not opener.no_closer:
+                return None
+            raise
+        return got, end
+
+    # -- what a wrapper holds ---------------------------------------------------------------------------------------
+
+    def body(self, pos: int, opener: Opener, depth: int) -> ReadCalls:
+        """Return the calls that begin at a position; the first characters tell the notation."""
         source = self.source
         if pos >= source.size:
-            raise NoCall("nothing")
-        text, sign = source.text, source.text[pos]
+            raise NoCall("a call was expected")
+        sign = source.text[pos]
         if filler := source.token(FILLERS, pos):
-            return (
-                self.body(source.blanks(pos + len(filler)), opener, depth)
-                if not source.at_end(pos + len(filler))
-                else self._nothing()
-            )
+            return self.body(source.blanks(pos + len(filler)), opener, depth)
         if opener.name and sign in "{<":
-            return self.arguments(source.blanks(pos), opener.name, pos)
+            return self.arguments(pos, opener.name, pos)
         if token := source.token(NAME_FOLLOWS, pos):
             return self.named(source.blanks(pos + len(token)), opener)
         if sign in "<]" and self.opener(pos):
-            calls, end, closed = self.wrapped(pos, depth + 1)
-            for call in calls:
-                call.closed_itself |= closed
-                if len(calls) == 1:
-                    call.start, call.end = pos, end
-            return calls, end, closed
+            return self._inner_wrapper(pos, depth)
         if sign == "`" and (fence := source.match(FENCE, pos)):
-            at = source.blanks(fence.end())
-            if source.text.startswith("`", at):
-                raise NoCall("a fence in a fence")
-            if (
-                opener is NO_OPENER
-                and not self.bare_names
-                and at < source.size
-                and text[at] in "<[]"
-                and self.opener(at)
-            ):
-                raise NoCall("a wrapper in code")
-            calls, at, _ = self.body(at, opener, depth)
-            at = source.blanks(at)
-            while (
-                at < source.size
-                and (text[at] in ",;{[<" or (opener is not NO_OPENER and text[at].isalpha()))
-                and not source.starts("```", at)
-            ):
-                at = source.blanks(at + (text[at] in ",;"))
-                more, at, _ = self.body(at, opener, depth)
-                calls, at = calls + more, source.blanks(at)
-            if source.starts("```", at):
-                at += 3
-            elif at == source.size and opener is NO_OPENER and not self.bare_names:
-                raise NoCall("a fence that is not closed")
-            elif at != source.size and not self.closer(at, opener) >= 0:
-                raise NoCall("the end of the fence was expected")
-            return calls, at, False
-        if sign == "{":
-            return self.json(pos)
-        if sign == "[":
+            return self._fenced(fence.end(), opener, depth)
+        if sign in "{[":
             after = source.blanks(pos + 1)
-            if after < source.size and (text[after].isalpha() or text[after] == "_"):
+            if sign == "[" and after < source.size and (source.text[after].isalpha() or source.text[after] == "_"):
                 return self.python_list(pos)
             return self.json(pos)
         if sign in "<]":
@@ -292,8 +277,40 @@ class CallReader:
             raise NoCall("a name alone")
         return self.named(pos, opener)
 
-    def _without_brackets(self, pos: int, opener: Opener):
-        """Calls in tags that lost their angle brackets: `invoke name="f">` … `invoke>`."""
+    def _inner_wrapper(self, pos: int, depth: int) -> ReadCalls:
+        calls, end, closed = self.wrapped(pos, depth + 1)
+        for call in calls:
+            call.closed_itself |= closed
+        if len(calls) == 1:
+            calls[0].start, calls[0].end = pos, end
+        return calls, end, closed
+
+    def _fenced(self, pos: int, opener: Opener, depth: int) -> ReadCalls:
+        """Return the calls in a fence."""
+        source, text = self.source, self.source.text
+        at = source.blanks(pos)
+        if text.startswith("`", at):
+            raise NoCall("a fence in a fence")
+        alone = opener is NO_OPENER
+        if alone and not self.bare_names and at < source.size and text[at] in "<[]" and self.opener(at):
+            raise NoCall("a wrapper in code")
+        calls, at, _ = self.body(at, opener, depth)
+        at = source.blanks(at)
+        while at < source.size and not source.starts("```", at):
+            if text[at] not in ",;{[<" and (alone or not text[at].isalpha()):
+                break
+            more, at, _ = self.body(source.blanks(at + (text[at] in ",;")), opener, depth)
+            calls, at = calls + more, source.blanks(at)
+        if source.starts("```", at):
+            return calls, at + 3, False
+        if at == source.size and not (alone and not self.bare_names):
+            return calls, at, False
+        if at < source.size and self.closer(at, opener) >= 0:
+            return calls, at, False
+        raise NoCall("the end of the fence was expected")
+
+    def _without_brackets(self, pos: int, opener: Opener) -> ReadCalls:
+        """Return calls in tags that lost their angle brackets: `invoke name="f">` … `invoke>`."""
         end = self.source.find("</", pos)
         if end < 0 or self.closer(end, opener) < 0:
             raise NoCall("the end of the wrapper was expected")
@@ -303,11 +320,10 @@ class CallReader:
             call.start, call.end = pos, end
         return calls, end, False
 
-    def _nothing(self):
-        raise NoCall("nothing stands in it")
+    # -- JSON -------------------------------------------------------------------------------------------------------
 
-    def json(self, pos: int):
-        """Calls as JSON."""
+    def json(self, pos: int) -> ReadCalls:
+        """Return the calls that a value of JSON says."""
         literals = Literals(self.source, None, CLOSING)
         literals.keys_later = lambda: self._keys_near(pos)
         value, end = self.whole(literals, pos)
@@ -315,82 +331,75 @@ class CallReader:
         found = shapes(value, self.tools)
         if literals.completed and not all(shape.says_arguments for shape in found):
             raise NoCall("the arguments are missing")
-        calls, spans = [], _item_spans(self.source.text, pos, end, len(found), value)
-        for shape, (start, stop) in zip(found, spans):
-            tool = self.tool(shape.name)
-            arguments = without_residue(self.object(shape.arguments, tool), tool)
-            calls.append(Call(tool, shape.name, arguments, start, stop, shape.clear, shape.id, literals.completed))
-            calls[-1].json, calls[-1].in_list = shape.says_name, isinstance(value, list)
+        spans = _item_spans(self.source.text, pos, end, len(found), value)
+        calls = [self._shaped(shape, span, literals) for shape, span in zip(found, spans, strict=True)]
         for call in calls:
-            call.told = literals.marks_told or literals.lost_comma or literals.completed
-        if (
-            not literals.plain
-            and literals.marks_told
-            and any(not c.tool or not set(c.arguments) <= set(c.tool.properties) for c in calls)
-        ):
-            self.deep = True
-            raise NoCall("a string may end elsewhere")
+            call.in_list = isinstance(value, list)
+            if literals.marks_told and not call.arguments.keys() <= keys_of(call.tool):
+                self.deep = True
+                raise NoCall("a string may end elsewhere")
         return calls, end, False
 
-    def _keys_near(self, pos: int):
-        """The keys of the tool that a text of JSON names."""
-        found = _JSON_NAME.search(self.source.text, pos, pos + 2_000)
-        tool = found and self.tools.resolve(found.group(1))
-        return frozenset(tool.properties) if tool else frozenset(k for t in self.tools for k in t.properties)
+    def _shaped(self, shape: Shape, span: tuple[int, int], literals: Literals) -> Call:
+        tool = self.tool(shape.name)
+        arguments = without_residue(self.object(shape.arguments, tool))
+        call = Call(tool, shape.name, arguments, *span, clear=shape.clear, id=shape.id, completed=literals.completed)
+        call.json, call.told = shape.says_name, literals.is_told
+        return call
 
-    def whole(self, literals, at: int):
-        """A value; where a string cannot be read, what follows may all be in it."""
+    def _keys_near(self, pos: int) -> frozenset[str]:
+        """Return the keys of the tool that a text of JSON names, or of all tools."""
+        found = _JSON_NAME.search(self.source.text, pos, pos + MAX_TO_NAME)
+        tool = self.tools.resolve(found.group(1)) if found else None
+        return keys_of(tool) if tool else frozenset(key for each in self.tools for key in each.properties)
+
+    def whole(self, literals: Literals, at: int) -> tuple[Json, int]:
+        """Return a value and its end; where a string cannot be read, what follows may all be in it."""
         try:
             value, end = literals.whole(at)
-            self._check_told(literals, at, end)
+            if literals.marks_told and (literals.completed or n.STRONG.search(self.source.text, at, end)):
+                literals.in_string = True
+                raise NoCall("a string may end elsewhere")
         except NoCall:
             self.deep |= literals.in_string
             raise
         return value, end
 
-    def _check_told(self, literals: Literals, start: int, end: int) -> None:
-        """Refuse a value whose strings were told by what follows, if it is not whole, or shows another call."""
-        if not literals.marks_told:
-            return
-        if literals.completed or n.STRONG.search(self.source.text, start, end):
-            literals.in_string = True
-            raise NoCall("a string may end elsewhere")
+    def json_arguments(self, at: int, tool: Tool | None) -> JsonArguments:
+        """Return the object that a call's arguments are, and where it ends."""
+        return self._arguments_of(self.literals(tool), at, tool)
 
-    def json_arguments(self, at: int, tool) -> JsonArguments:
-        """The object that a call's arguments are, and where it ends."""
-        literals = self.literals(tool)
+    def _arguments_of(self, literals: Literals, at: int, tool: Tool | None) -> JsonArguments:
         value, end = self.whole(literals, at)
-        value = without_residue(self.object(value, tool), tool)
-        if literals.marks_told and not set(value) <= literals.keys:
+        arguments = without_residue(self.object(value, tool))
+        if literals.marks_told and not arguments.keys() <= keys_of(tool):
             self.deep = True
             raise NoCall("a string may end elsewhere")
-        told = literals.marks_told or literals.lost_comma or literals.completed
-        return JsonArguments(value, end, told, literals.completed)
+        return JsonArguments(arguments, end, literals.is_told, literals.completed)
 
-    def object(self, arguments, tool):
-        """Arguments as an object: what a string of JSON says, a list of one."""
+    def object(self, arguments: Json, tool: Tool | None) -> JsonObject:
+        """Return arguments as an object: what a string of JSON says, the one item of a list."""
         for _ in range(2):
-            if isinstance(arguments, str):
-                if not arguments.strip():
-                    arguments = {}
-                    break
-                inner = Source(arguments, True)
-                literals = Literals(inner, frozenset(tool.properties) if tool else frozenset())
-                arguments, end = literals.whole(inner.blanks(0))
-                if not inner.at_end(end):
-                    raise NoCall("more than an object")
+            if not isinstance(arguments, str):
+                break
+            if not arguments.strip():
+                return {}
+            inner = Source(arguments, True)
+            arguments, end = Literals(inner, keys_of(tool)).whole(inner.blanks(0))
+            if not inner.at_end(end):
+                raise NoCall("more than an object")
         if isinstance(arguments, list) and len(arguments) == 1:
             arguments = arguments[0]
         if arguments is None:
-            arguments = {}
+            return {}
         if not isinstance(arguments, dict):
-            raise NoCall("arguments that are no object")
+            raise NoCall("the arguments are no object")
         return arguments
 
-    # -- a name, then arguments -----------------------------------------------------------------------------------
+    # -- a name, then arguments -------------------------------------------------------------------------------------
 
-    def named(self, pos: int, opener: Opener | None):
-        """A name and its arguments."""
+    def named(self, pos: int, opener: Opener | None) -> ReadCalls:
+        """Return the call that a name and its arguments are."""
         source, start = self.source, pos
         if source.starts("call:", pos):
             pos = source.blanks(pos + 5)
@@ -402,290 +411,182 @@ class CallReader:
         if not source.final and _NAME_GOES_ON.fullmatch(source.text, found.end()):
             raise NeedMore
         name, at = found.group(), source.blanks(found.end())
-        if source.starts("<|content_invoke_tool_json|>", at):
+        if source.starts(_INKLING, at):
             return self.wrapped(at, 1)
-        if (
-            source.text.startswith("<", at)
-            and self.tools.resolve(name) is None
-            and (split := self.tools.split(name))
-            and source.match(_KEY_TAG, at)
-        ):
-            name, at = split[0].name, found.end() - len(split[1])
+        if source.text.startswith("<", at) and self.tools.resolve(name) is None and source.match(_KEY_TAG, at):
+            if split := self.tools.split(name):  # the opening tag of the first key is missing
+                name, at = split[0].name, found.end() - len(split[1])
         if name == "function" and at < source.size and source.text[at] not in "{(":
             at = source.blanks(at + len(source.token(NAME_FOLLOWS, at)))
-            if source.text.startswith("<", at) and source.match(CALL_TAG, at):
-                return self.tags.call(at, opener)
-            return self.named(at, opener)
-        call_id = ""
+            return self._call_or_name(at, opener)
+        return self._behind_name(at, name, start, opener)
+
+    def _call_or_name(self, at: int, opener: Opener | None) -> ReadCalls:
+        if self.source.text.startswith("<", at) and self.source.match(CALL_TAG, at):
+            return self.tags.call(at, opener)
+        return self.named(at, opener)
+
+    def _behind_name(self, at: int, name: str, start: int, opener: Opener | None) -> ReadCalls:
+        """Return the call of a name, after what may be written between it and its arguments."""
+        source, call_id = self.source, ""
         while True:
-            if source.starts("[CALL_ID]", at):
-                end = source.match(regex.compile(r"\[CALL_ID\]([\w.:-]+)"), at)
-                call_id, at = end.group(1), source.blanks(end.end())
+            if source.starts("[CALL_ID]", at) and (written := source.match(_CALL_ID, at)):
+                call_id, at = written.group(1), source.blanks(written.end())
                 continue
-            follows = source.token(NAME_FOLLOWS, at)
-            if follows:
+            if follows := source.token(NAME_FOLLOWS, at):
                 at = source.blanks(at + len(follows))
                 if source.text.startswith(("{", "`"), at):
                     continue
-                if source.match(CALL_TAG, at):
-                    return self.tags.call(at, opener)
-                return self.named(at, opener)
-            filler = source.token(FILLERS, at)
-            if filler:
-                at = source.blanks(at + len(filler))
-                continue
-            if source.text.startswith("<", at) and (found := source.match(_TOOL_SEP, at)):
-                at = source.blanks(found.end())
-                continue
-            if (
-                source.text.startswith("<", at)
-                and (found := source.match(VALUE_END, at))
-                and not _KEY_END.match(found.group())
-            ):
-                at = source.blanks(found.end())
-                continue
-            break
-        return self.arguments(at, name, start, call_id, opener)
+                return self._call_or_name(at, opener)
+            end = self._filler_end(at)
+            if not end:
+                return self.arguments(at, name, start, call_id, opener)
+            at = source.blanks(end)
 
-    def arguments(self, at: int, name: str, start: int, call_id: str = "", opener=None):
+    def _filler_end(self, at: int) -> int:
+        """Return the position after something that says nothing; 0 if nothing of the kind is here."""
         source = self.source
+        if filler := source.token(FILLERS, at):
+            return at + len(filler)
+        if not source.text.startswith("<", at):
+            return 0
+        if found := source.match(_TOOL_SEP, at):
+            return found.end()
+        found = source.match(VALUE_END, at)
+        return found.end() if found and not _KEY_END.match(found.group()) else 0
+
+    def arguments(
+        self, at: int, name: str, start: int, call_id: str = "", opener: Opener | None = None
+    ) -> ReadCalls:
+        """Return the call of a name whose arguments begin at a position."""
         tool = self.tool(name)
-        if tool is None and source.text.startswith("(", at):
+        if tool is None and self.source.text.startswith("(", at):
             tool = self.tool(name.removesuffix(".call"))
-        sign = source.text[at : at + 1]
-        if not call_id and re.fullmatch(r"functions\.[^\s:]+:[0-9]{1,6}", name):
+        if not call_id and _KIMI_ID.fullmatch(name):
             call_id = name
-        keys = frozenset(tool.properties) if tool else frozenset()
-        completed = told = False
-        if sign == "{" and opener and opener.closers and opener.closers[0] in _GEMMA_ENDS:
-            value, at, told = self._bare_arguments(at, tool, keys)
-        elif sign == "{":
-            read = self.json_arguments(at, tool)
-            value, at, told, completed = read.value, read.end, read.told, read.completed
-        elif sign == "`" and (fence := source.match(FENCE, at)):
-            literals = Literals(source, keys, CLOSING)
-            value, at = literals.whole(source.blanks(fence.end()))
-            value = self.object(value, tool)
-            at = source.blanks(at)
-            if source.starts("```", at):
-                at += 3
-        elif sign == "(":
-            value, at = self.parenthesised(at, tool)
-        elif (
-            sign == "<"
-            or sign == "]"
-            or (opener and opener.tag and tool and sign not in "({`" and self.tags.style(at, tool) == "pair")
-        ):
-            value, at, _ = self.tags.values(at, tool)
-        elif sign == "" or (opener and (self.closer(at, opener) >= 0)):
-            value = {}
-        else:
-            raise NoCall("the arguments were expected")
-        if not value and (not sign or sign not in "{(`") and (tool is None or tool.required or not opener):
-            raise NoCall("no arguments")
-        call = Call(tool, name, value, start, at, id=call_id, completed=completed, bare=True)
-        call.told = told
-        return [call], at, False
+        sign = self.source.text[at : at + 1]
+        read = self._read_arguments(at, tool, opener)
+        if not read.value and (not sign or sign not in "{(`") and (tool is None or tool.required or not opener):
+            raise NoCall("the arguments are missing")
+        call = Call(tool, name, read.value, start, read.end, id=call_id, completed=read.completed, told=read.told)
+        call.bare = True
+        return [call], read.end, False
 
-    def _bare_arguments(self, at: int, tool, keys):
-        """Gemma's object, whose strings may lack their delimiters."""
-        literals = Bare(self.source, keys, CLOSING)
-        value, end = self.whole(literals, at)
-        value = without_residue(self.object(value, tool), tool)
-        if literals.marks_told and not set(value) <= keys:
-            self.deep = True
-            raise NoCall("a string may end elsewhere")
-        if tool and not literals.plain:
-            value = {
-                key: tool.typed(key, each) if isinstance(each, str) and each in literals.bares else each
-                for key, each in value.items()
-            }
-        return value, end, literals.marks_told or literals.lost_comma or literals.completed
-
-    def parenthesised(self, at: int, tool):
-        """Python's arguments, or an object in brackets."""
+    def _read_arguments(self, at: int, tool: Tool | None, opener: Opener | None) -> JsonArguments:
+        """Return the arguments at a position; the first character tells how they are written."""
         source = self.source
-        literals = PythonBare(source, frozenset(tool.properties) if tool else frozenset(), None, python=True)
+        sign = source.text[at : at + 1]
+        if sign == "{" and opener and opener.closers and opener.closers[0] in _GEMMA_ENDS:
+            return self._gemma_arguments(at, tool)
+        if sign == "{":
+            return self.json_arguments(at, tool)
+        if sign == "`" and (fence := source.match(FENCE, at)):
+            read = self._arguments_of(Literals(source, keys_of(tool), CLOSING), source.blanks(fence.end()), tool)
+            end = source.blanks(read.end)
+            return read._replace(end=end + 3 if source.starts("```", end) else end)
+        if sign == "(":
+            return JsonArguments(*self.parenthesised(at, tool), False, False)
+        pair = opener and opener.tag and tool and sign and sign not in "({`" and self.tags.style(at, tool) == "pair"
+        if sign in ("<", "]") or pair:
+            value, end, _ = self.tags.values(at, tool)
+            return JsonArguments(value, end, False, False)
+        if sign == "" or (opener and self.closer(at, opener) >= 0):
+            return JsonArguments({}, at, False, False)
+        raise NoCall("the arguments were expected")
+
+    def _gemma_arguments(self, at: int, tool: Tool | None) -> JsonArguments:
+        """Return Gemma's object, whose strings may lack their delimiters."""
+        literals = BareLiterals(self.source, keys_of(tool), CLOSING)
+        read = self._arguments_of(literals, at, tool)
+        return read if literals.plain else read._replace(value=_typed(read.value, tool, literals.bares))
+
+    # -- Python -----------------------------------------------------------------------------------------------------
+
+    def parenthesised(self, at: int, tool: Tool | None) -> tuple[JsonObject, int]:
+        """Return Python's arguments, or an object in round brackets, and their end."""
+        source = self.source
+        literals = PythonLiterals(source, keys_of(tool), None, python=True)
         after = literals.skip(at + 1)
-        if (
-            tool
-            and len(tool.required) == 1
-            and source.text[after : after + 1] in "\"'"
-            and after < source.size
-            and self.positional
-        ):
+        sign = source.text[after : after + 1]
+        if sign == "{":
             value, end = literals.value(after, 0)
-            end = literals.skip(end)
-            if not source.starts(")", end):
-                raise NoCall("an end of the brackets was expected")
-            return {next(iter(tool.required)): value}, end + 1
-        if source.text.startswith("{", after):
+            return self.object(value, tool), self._bracket_end(literals.skip(end))
+        if self.positional and tool and len(tool.required) == 1 and sign and sign in "\"'":
             value, end = literals.value(after, 0)
-            end = literals.skip(end)
-            if not source.starts(")", end):
-                raise NoCall("an end of the brackets was expected")
-            return self.object(value, tool), end + 1
-        value, end = literals.members(at + 1, ")", 0, ("=", ":"))
+            return {next(iter(tool.required)): value}, self._bracket_end(literals.skip(end))
+        arguments, end = literals.members(at + 1, ")", 0, ("=", ":"))
         if literals.completed:
             raise NoCall("brackets without their end")
         if literals.marks_told and self.exact:
             raise NoCall("a string may end elsewhere")
-        if literals.bares and tool:
-            value = {k: tool.typed(k, v) if isinstance(v, str) and v in literals.bares else v for k, v in value.items()}
-        return value, end
+        return _typed(arguments, tool, literals.bares), end
 
-    def python_list(self, pos: int):
-        """`[NAME(…), NAME(…)]`."""
-        source, calls = self.source, []
+    def _bracket_end(self, pos: int) -> int:
+        if not self.source.starts(")", pos):
+            raise NoCall("an end of the brackets was expected")
+        return pos + 1
+
+    def python_list(self, pos: int) -> ReadCalls:
+        """Return the calls of `[NAME(…), NAME(…)]`."""
+        source, calls = self.source, list[Call]()
         at = pos + 1
         while True:
             at = source.blanks(at)
-            if source.starts("]", at):
-                break
             if calls and source.starts(",", at):
                 at = source.blanks(at + 1)
-                if source.starts("]", at):
-                    break
+            if source.starts("]", at):
+                break
             if at == source.size and calls:
                 return calls, at, False
             found = source.match(_PYTHON_NAME, at)
             if not found:
                 raise NoCall("the call of a function was expected")
-            name, start = found.group(1), at
-            tool = self.tool(name)
-            value, at = self.parenthesised(found.end() - 1, tool)
-            calls.append(Call(tool, name, value, start, at))
+            tool = self.tool(found.group(1))
+            value, end = self.parenthesised(found.end() - 1, tool)
+            calls.append(Call(tool, found.group(1), value, at, end))
+            at = end
         if not calls:
             raise NoCall("an empty list")
         return calls, at + 1, False
 
-    # -- harmony --------------------------------------------------------------------------------------------------
 
-    def harmony(self, pos: int):
-        """A message to a tool: its name stands in the header."""
-        source = self.source
-        found = source.match(HARMONY, pos)
-        if not found:
-            raise NoCall("no header")
-        names = re.findall(r"to=([^\s<]+)", found.group())
-        if not names:
-            raise NoCall("the message goes to no tool")
-        channels = set(re.findall(r"<\|channel\|>\s*(\w+)", found["channels"]))
-        name = names[0]
-        tool = self.tool(name)
-        if name in ("self", "user", "all", "assistant") or (
-            channels and not (channels == {"commentary"} or (found["constrained"] and channels == {"analysis"}))
-        ):
-            if channels != {"analysis"}:
-                raise NoCall("a message that calls nothing")
-        at, told = source.blanks(found.end()), False
-        if at == source.size:
-            raise NoCall("no arguments")
-        if source.starts("<|call|>", at):
-            return [Call(tool, name, {}, pos, at + 8)], at + 8, True
-        if source.text[at] == "<":
-            if self.opener(at):
-                return self.wrapped(at)
-            value, at, _ = self.tags.values(at, tool)
-        else:
-            if source.text[at] != "{":
-                raise NoCall("no arguments")
-            read = self.json_arguments(at, tool)
-            value, at, told = read.value, read.end, read.told
-        end = source.blanks(at)
-        closed = False
-        for token in ("<|call|>", "<|end|>", "<|eot|>", "<|eom|>", "<|return|>"):
-            if source.starts(token, end):
-                at, closed = end + len(token), token != "<|end|>" or channels != {"analysis"}
-                break
-        else:
-            closed = source.starts("<|start|>", end)
-            if end != source.size and not closed:
-                raise NoCall("more than an object")
-        if channels == {"analysis"} and not found["constrained"] and not source.text.endswith("<|call|>", 0, at):
-            closed = False
-        return [Call(tool, name, value, pos, at, told=told)], at, closed
+def keys_of(tool: Tool | None) -> frozenset[str]:
+    """Return the keys that a tool declares."""
+    return frozenset(tool.properties) if tool else frozenset()
 
 
-class PythonBare(Literals):
-    """Python's arguments, whose strings may lack their quotation marks: up to the next key or the end of the call."""
-
-    def __init__(self, *args, **more) -> None:
-        super().__init__(*args, **more)
-        self.bares: set[str] = set()
-
-    def bare(self, pos: int, ends: str):
-        found = self.source.match(_PYTHON_BARE, pos)
-        if not found or not found.group().strip():
-            raise NoCall("no value")
-        text = found.group().strip()
-        if re.match(r"[A-Za-z]{1,2}[\"']", text) or text.count('"') % 2 or text.count("'") % 2:
-            raise NoCall("a text without its last mark")
-        if (re.search(r"[\"'+]|^\w+\(", text) and not self.keys) or re.fullmatch(r"[A-Za-z_]\w*\.?\w*\(.*\)", text):
-            raise NoCall("no literal")
-        self.bares.add(text)
-        return text, found.end()
+def _typed(values: JsonObject, tool: Tool | None, bares: set[str]) -> JsonObject:
+    """Return values with those that had no quotation marks as the schema types them."""
+    if tool is None or not bares:
+        return values
+    return {
+        key: tool.typed(key, value) if isinstance(value, str) and value in bares else value
+        for key, value in values.items()
+    }
 
 
-class Bare(Literals):
-    """Literals in which strings may lack their quotation marks (Gemma)."""
-
-    def __init__(self, *args, **more) -> None:
-        super().__init__(*args, **more)
-        self.bares: set[str] = set()
-
-    def bare(self, pos: int, ends: str):
-        found = self.source.match(_BARE, pos)
-        if not found or not found.group().strip():
-            raise NoCall("no value")
-        text = found.group().strip()
-        self.bares.add(text)
-        return text, found.end()
-
-
-_LOST_BRACKETS = regex.compile(r"(?<![<\w/])(?:invoke|parameter) name=")
-_BARE_END = re.compile(r"(?<!<)(?<!</)/?(parameter|invoke)>")
-_ROUTED = regex.compile(r" ?to=[\w.-]+(?=<[^|])")
-JUNK = regex.compile(r"[^<>{}\[\]\"'`]{1,40}(?=<)")
-_BARE = regex.compile(r"[^,}\]\n<]+")
-_JSON_NAME = re.compile(r"[\"'](?:%s)[\"']\s*:\s*[\"']([^\"'\n]{1,200})[\"']" % "|".join(n.NAME_WORDS))
-_PYTHON_BARE = regex.compile(
-    r"(?:(?!,\s*[A-Za-z_]\w*\s*=|\)\s*(?:,\s*[A-Za-z_][\w.-]*\(|\]\s*(?:$|<|\n)))[^\n]|\n(?=[^\n]))+", regex.S
-)
-_NAMESPACED = re.compile(r"(?:(?:functions|default_api|google|mcp|tools?|api)[.:/])*(?P<N>[\w-]+?)(?:[.!:]\d{1,6})?")
-_KEY_TAG = regex.compile(r"</[^<>\s]*arg_key[^<>\s]*>")
-_NAME_GOES_ON = re.compile(r":\w*")
-_GEMMA_ENDS = ("<tool_call|>", "<end_function_call>")
-_PYTHON_NAME = regex.compile(r"([A-Za-z_][\w.-]*)\s*\(")
-_TOOL_SEP = regex.compile(r"<(?:[\w.-]+[:|])?tool_sep(?::\w+)?>")
-_KEY_END = re.compile(r"</[^>]*arg_key")
-
-
-def _item_spans(text: str, pos: int, end: int, count: int, value) -> list:
-    """Where each of several calls in one value stands."""
+def _item_spans(text: str, pos: int, end: int, count: int, value: Json) -> list[tuple[int, int]]:
+    """Return where each of several calls in one value is."""
+    whole = [(pos, end)] * count
     if not isinstance(value, list) or len(value) != count or count < 2:
-        return [(pos, end)] * count
-    spans, at = [], pos + 1
+        return whole
+    spans, at = list[tuple[int, int]](), pos + 1
     for _ in value:
-        at = re.compile(r"[\s,]*").match(text, at).end()
+        between = _BETWEEN_ITEMS.match(text, at)
+        at = between.end() if between else at
         try:
             stop = STRICT.raw_decode(text, at)[1]
         except ValueError:
-            return [(pos, end)] * count
+            return whole
         spans.append((at, stop))
         at = stop
     return spans
 
 
-_RESIDUE = re.compile(
-    r"\s*(?:</(?:parameter|arg_value)>)?\s*<(?:parameter=|arg_key>)([\w-]+)(?:>|</arg_key>)\s*(?:<arg_value>)?\s*\Z"
-)
-
-
-def without_residue(values: dict, tool):
-    """The values without tags at their ends that name the next key (F17)."""
-    keys = [*values]
-    for key, following in zip(keys, keys[1:]):
-        if isinstance(values[key], str) and (found := _RESIDUE.search(values[key])) and found.group(1) == following:
-            values[key] = values[key][: found.start()]
+def without_residue(values: JsonObject) -> JsonObject:
+    """Return values without tags at their ends that name the next key (F17)."""
+    for key, following in pairwise([*values]):
+        value = values[key]
+        if isinstance(value, str) and (found := _RESIDUE.search(value)) and found.group(1) == following:
+            values[key] = value[: found.start()]
     return values

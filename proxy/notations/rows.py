@@ -6,9 +6,9 @@ import regex
 
 from proxy.notations import tables as n
 from proxy.notations.calls import LOOSE, NO_OPENER, Call, Opener
-from proxy.notations.reader import FENCE, VALUE_END, CallReader
+from proxy.notations.harmony import read_message
+from proxy.notations.reader import FENCE, CallReader
 from proxy.notations.source import NeedMore, NoCall
-from proxy.notations.tags import CALL_END, WRAPPER_END
 
 _GEMMA = regex.compile(r"(?:thought\n)?call:(?=[A-Za-z])")
 _GEMMA_OPENER = Opener(0, ("<tool_call|>",))
@@ -66,7 +66,7 @@ class Rows:
             if source.starts(">>>", pos) or (calls and text[pos].isalpha()):
                 got, pos, _ = reader.named(source.blanks(pos + 3 * text.startswith(">>>", pos)), None)
             elif text.startswith(("<|start|>", "<|channel|>"), pos):
-                got, pos, _ = reader.harmony(pos)
+                got, pos, _ = read_message(reader, pos)
             elif text[pos] in "<[" and reader.opener(pos):
                 got, pos, _ = reader.wrapped(pos)
             else:
@@ -85,23 +85,16 @@ class Rows:
                 pos += 1
             elif sign in "<[" and (end := self.reader.ends_turn(pos)):
                 pos = end
-            elif after_calls and (end := self._orphan_end(pos)):
+            elif after_calls and (end := self.reader.orphan_end(pos)):
                 pos = end
             else:
                 return pos
-
-    def _orphan_end(self, pos: int) -> int:
-        """Return the position after a closer that nothing opened, or 0."""
-        if self.source.text[pos] not in "<]":
-            return 0
-        ends = (self.source.match(pattern, pos) for pattern in (WRAPPER_END, CALL_END, VALUE_END))
-        return next((found.end() for found in ends if found), 0)
 
     def first(self, start: int) -> tuple[list[Call], int]:
         """Return the calls that a reply begins with, and their end; prose may precede them."""
         reader, source, text = self.reader, self.source, self.source.text
         if text.startswith("to=", start):
-            calls, pos, _ = reader.harmony(start)
+            calls, pos, _ = read_message(reader, start)
             return self.row(calls, pos)
         if gemma := source.match(_GEMMA, start):
             calls, pos, _ = reader.named(gemma.end() - 5, _GEMMA_OPENER)

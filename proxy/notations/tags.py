@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 import regex
 
 from proxy.codec.json_text import Json, JsonObject
 from proxy.notations import tables as n
-from proxy.notations.calls import Call, Opener
+from proxy.notations.calls import Call, Opener, ReadCalls
 from proxy.notations.elements import element_value
 from proxy.notations.literals import Literals
 from proxy.notations.raw_values import Level, Mark, Marks, RawEnd, RawValue
@@ -51,7 +50,7 @@ class TagReader:
 
     # -- calls ------------------------------------------------------------------------------------------------------
 
-    def call(self, pos: int, opener: Opener | None) -> tuple[list[Call], int, bool]:
+    def call(self, pos: int, opener: Opener | None) -> ReadCalls:
         """Read a call in tags: its name in an opening tag, in a sub-tag, or as the tag."""
         if found := self.source.match(CALL_TAG, pos):
             if found.group() == "<|tool_call:start|>":
@@ -64,7 +63,7 @@ class TagReader:
             return self._in_element(pos, found, tool, opener)
         raise NoCall("a tag of a call was expected")
 
-    def _in_call_tag(self, pos: int, tag: str, at: int) -> tuple[list[Call], int, bool]:
+    def _in_call_tag(self, pos: int, tag: str, at: int) -> ReadCalls:
         """Read `<function=NAME>`, keys as tags or JSON, `</function>`."""
         source, named = self.source, TAG_NAME.search(tag)
         if named is None:
@@ -111,7 +110,7 @@ class TagReader:
             return True
         return self.reader.closer(pos, Opener(0)) >= 0
 
-    def _in_sub_tags(self, pos: int, name: str, at: int) -> tuple[list[Call], int, bool]:
+    def _in_sub_tags(self, pos: int, name: str, at: int) -> ReadCalls:
         """Read `<name>NAME</name>`, then `<arguments>` around JSON or tags, or these alone."""
         source, tool, told = self.source, self.reader.tool(name), False
         inner = source.match(SUBARGS, at)
@@ -131,7 +130,7 @@ class TagReader:
 
     def _in_element(
         self, pos: int, found: regex.Match[str], tool: Tool, opener: Opener | None
-    ) -> tuple[list[Call], int, bool]:
+    ) -> ReadCalls:
         """Read `<NAME>`, keys as tags or JSON, or the one text that the tool needs, `</NAME>`."""
         source, name, at, told = self.source, found.group(1), self.source.blanks(found.end()), False
         end_tag = "</tool>" if "tool:" in found.group() else f"</{name}>"

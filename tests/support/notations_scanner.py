@@ -7,7 +7,7 @@ scanned a text to that file.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import pytest
