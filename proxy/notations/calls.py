@@ -25,7 +25,8 @@ class Call:
     """A call that was read from text[start:end]. `tool` is None if no tool of the name `written` is offered.
 
     `completed`: closing brackets were missing. `told`: where a string ends was told by what follows it. `json`: it is
-    an object that says its name. `tagged`: its name is in a tag; `closed_itself`: its own end tag was found. `bare`: it is a name and arguments.
+    an object that says its name. `tagged`: its name is in a tag; `closed_itself`: its own end tag was found. `bare`:
+    it is a name and arguments.
     `in_list`: it is an item of a list.
     """
 

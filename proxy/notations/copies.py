@@ -1,4 +1,4 @@
-"""Calls that were copied from what the conversation shows: a file that was read, a pasted text, an error that quotes one.
+"""Calls that were copied from the conversation: from a file that was read, a pasted text, an error that quotes one.
 
 A call found in text is a copy if its name and arguments equal a call that the same reader finds in a source, or if a
 source shows its whole text. Sources are the tool results and the user messages of the conversation. A source may show
@@ -40,7 +40,8 @@ _SIGN = re.compile(r"(?:[ \t]*\d+[ \t:|]*)?([+-])")
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[\w+-]*\s*")
 # What stands before the lines of a listing: a path and a number, a number, a sign.
 _PREFIX = re.compile(
-    r"[ \t]*[>*]?[ \t]*(?:[^\s\"'<>{}]{1,200}[:(-])?[\[(L]?\d{1,7}(?:[:,]\d{1,7})?(?:[-:|\])>.;#=→│\t]|[ ]{1,2})+[+-]?[ ]?"
+    r"[ \t]*[>*]?[ \t]*(?:[^\s\"'<>{}]{1,200}[:(-])?[\[(L]?\d{1,7}(?:[:,]\d{1,7})?"
+    r"(?:[-:|\])>.;#=→│\t]|[ ]{1,2})+[+-]?[ ]?"
     r"|[ \t]*(?:[+>|#%*│-]|//|--|/\*)+[ \t]?|[ ]"
 )
 
@@ -174,10 +175,8 @@ def _numbered(text: str) -> list[tuple[int, str]]:
 def _shows_lines(shown: Sequence[str], lines: Sequence[tuple[int, str]]) -> bool:
     """Return whether lines are shown in order, with the same kind of prefix before each and the same text after it."""
     anchor = max(range(1, len(lines)), key=lambda at: len(lines[at][1]))
-    for at, line in enumerate(shown):
-        if lines[anchor][1] in line and _shown_around(shown, lines, anchor, at):
-            return True
-    return False
+    longest = lines[anchor][1]
+    return any(longest in line and _shown_around(shown, lines, anchor, at) for at, line in enumerate(shown))
 
 
 def _shown_around(shown: Sequence[str], lines: Sequence[tuple[int, str]], anchor: int, at: int) -> bool:
@@ -213,4 +212,3 @@ def _shape(prefix: str) -> str:
     shape = re.sub(r"\A[+<>!|*-](?=[ \t]|\Z)|\A[+<>!|*-](?=0)", " ", shape)
     shape = re.sub(r"(?<=0)[:-](?=0|\Z|[\w])|(?<=\w)-(?=0)", ":", shape)
     return re.sub(r"(?<=0) +[+>-](?=\s?\Z)", " ", shape).lstrip(" ") or " " * bool(prefix)
-

@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
+import regex
+
 from proxy.codec.json_text import JsonObject
 from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.notations import tables as n
@@ -37,7 +39,7 @@ from proxy.notations.signs import (
     reply_start,
     weak_tag,
 )
-from proxy.notations.source import NeedMore, NoCall, Source
+from proxy.notations.source import NeedMore, NoCall, Source, end_of
 from proxy.notations.surroundings import Prose
 from proxy.tools.toolset import ToolSet
 
@@ -107,8 +109,8 @@ class Refused:
 class Reader:
     """Reads the text of one reply, in any pieces, into prose and calls.
 
-    `channel` is where the text is from; `json_reply`: the client asked for JSON, so nothing weak counts; `raw_text`: the
-    server leaves its end-of-turn tokens in the text. At most `max_held` characters wait, and `max_calls` calls count.
+    `channel` is where the text is from; `json_reply`: the client asked for JSON, so nothing weak counts;
+    `raw_text`: the server leaves its end-of-turn tokens in the text. At most `max_held` characters wait, and `max_calls` calls count.
     """
 
     def __init__(
@@ -270,7 +272,7 @@ class Reader:
         return True
 
     def _unended_thought(self) -> bool:
-        """Let reasoning flow on; at its end a wrapped call that ends it is meant, if the reply is nothing else (F70)."""
+        """Let reasoning flow on; a wrapped call at its very end is meant if the reply is nothing else (F70)."""
         whole = self._channel is Channel.REASONING or self._thought_first
         if not self._final:
             self._pos = max(self._pos, len(self._text) - 80, 0)
@@ -367,7 +369,7 @@ class Reader:
     def _begin(self) -> bool:
         """Pass leaked tokens, and try what counts only as the first thing of a reply; False while more must come."""
         text, final = self._text, self._final
-        at = _end(_BLANKS, text, self._pos)
+        at = end_of(_BLANKS, text, self._pos)
         if at == len(text):
             return final
         if not final and any(token.startswith(text[at:]) for token in n.BEFORE_TEXT):
@@ -407,25 +409,33 @@ class Reader:
             return Kind.RESET
         if text.startswith(" to=", at) and text[text.rfind("\n", 0, at) + 1 : at].strip():
             return None
-        strong = STRONG.match(text, at, partial=True) if partial else STRONG_WHOLE.match(text, at)
-        if strong is not None and partial and strong.partial:  # type: ignore[union-attr]
-            raise NeedMore
+        strong = self._strong_at(at, partial)
         token = self._end_token(at)
-        if strong is None and not token and text[at] == "<" and not partial:
-            if not THOUGHT_WHOLE.match(text, at) and not self._weak_tag.match(text, at):
-                return None
+        nothing = strong is None and not token and text[at] == "<" and not partial
+        if nothing and not THOUGHT_WHOLE.match(text, at) and not self._weak_tag.match(text, at):
+            return None
         self._see(at)
         if self._prose.fence and not (token and self._raw_text):
             return None
-        if self._is_thought(at, partial, strong.end() if strong else 0):
+        if self._is_thought(at, partial, strong or 0):
             return None if self._prose.in_code() else Kind.THOUGHT
         if strong is not None:
-            if partial and strong.end() == len(text):
-                raise NeedMore
             return Kind.STRONG
         if token:
             return Kind.TOKENS
         return self._weak_kind(at, partial)
+
+    def _strong_at(self, at: int, partial: bool) -> int | None:
+        """Return the end of the opener of a wrapper or a message at a sign."""
+        if not partial:
+            whole = STRONG_WHOLE.match(self._text, at)
+            return whole.end() if whole else None
+        found = STRONG.match(self._text, at, partial=True)
+        if found is None:
+            return None
+        if found.partial or found.end() == len(self._text):
+            raise NeedMore
+        return found.end()
 
     def _end_token(self, at: int) -> str:
         """Return the end-of-turn token at a position; without `raw_text` one that leaked into a sentence."""
@@ -556,8 +566,7 @@ class Reader:
         start, end = self._held, refusal.end
         if isinstance(refusal, Listing):
             self._listed = max(end, start)
-        if isinstance(refusal, Copied):
-            self._copied += 1
+        self._copied += isinstance(refusal, Copied)
         self._dead = isinstance(refusal, StringGoesOn) or self._copied >= MAX_COPIED
         self._dead |= end < 0 and reader.deep and self._kind is Kind.STRONG
         run_end = reader.run_end
@@ -584,7 +593,7 @@ class Reader:
         """Return the end of JSON that is no call, so that what its strings show is none either."""
         text = self._text
         opener = STRONG_WHOLE.match(text, start)
-        at = _end(_BLANKS, text, opener.end()) if opener else start
+        at = end_of(_BLANKS, text, opener.end()) if opener else start
         if at < len(text) and text[at] in "{[":
             try:
                 return int(STRICT.raw_decode(text, at)[1])
@@ -645,21 +654,15 @@ class Reader:
         return True
 
 
-def _found(pattern: object, text: str, at: int, final: bool) -> bool:
-    """Return whether a pattern of `regex` matches at a position; NeedMore if more text could make it match."""
-    found = pattern.match(text, at) if final else pattern.match(text, at, partial=True)  # type: ignore[attr-defined]
-    if found and not final and found.partial:
+def _found(pattern: regex.Pattern[str], text: str, at: int, final: bool) -> bool:
+    """Return whether a pattern matches at a position; NeedMore if more text could make it match."""
+    found = pattern.match(text, at, partial=not final)
+    if found and found.partial:
         raise NeedMore
     return bool(found)
-
-
-def _end(pattern: re.Pattern[str], text: str, pos: int) -> int:
-    found = pattern.match(text, pos)
-    return found.end() if found else pos
 
 
 def _row_name(text: str, start: int) -> str:
     """Return the name of the row that reads what begins at a position."""
     found = STRONG_WHOLE.match(text, start)
     return found.group().strip() if found else text[start : start + 1]
-

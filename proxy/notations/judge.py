@@ -86,7 +86,7 @@ class Judge:
             raise Copied("copied from the conversation")
 
     def _check_told(self, calls: list[Call], place: Place) -> None:
-        """Wait for the end of the reply if what follows told where a string ends: a later mark could be the real one."""
+        """Wait for the end of the reply if what follows told where a string ends: a later mark could be the end."""
         if not any(call.told for call in calls):
             return
         if not self.source.final:

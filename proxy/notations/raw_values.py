@@ -208,9 +208,9 @@ class RawValue:
         key, others, placed = self.meant(mark.key), self.others(), self.is_placed(pos)
         alike = mark.word == self.own.word
         if others is None or key in others:
-            if self.begins_line(self.own.start) and not placed and self.tool and self.own.word:
-                if key not in self.tool.required:
-                    raise NoCall("a key's opener in a line may be shown")
+            in_line = self.begins_line(self.own.start) and not placed and self.own.word
+            if in_line and self.tool and key not in self.tool.required:
+                raise NoCall("a key's opener in a line may be shown")
             return Follows.VALUE if alike or placed else Follows.TEXT
         if key in self.given or key == self.own.key:
             return Follows.SAME_KEY
@@ -326,8 +326,9 @@ class _Search:
                 continue
             if value.is_shown_indented(mark):
                 continue
-            end = self._closing(mark) if mark.closing else self._opening(mark)
-            if end is not None:
+            if not mark.closing:
+                self._opening(mark)
+            elif (end := self._closing(mark)) is not None:
                 return end
         if not value.source.final:
             raise NeedMore
@@ -409,9 +410,9 @@ class _Search:
         if mark.level is Level.CALL and self.fallback is not None:
             return self.fallback
         inside = self.split is not None and self.split in self.stack
-        if mark.level is Level.CALL and self.inner and not inside:
-            if not value.source.text[self.inner.resume : mark.start].strip():
-                return self.inner
+        inner = self.inner if mark.level is Level.CALL and not inside else None
+        if inner and not value.source.text[inner.resume : mark.start].strip():
+            return inner
         if self.doubtful in self.stack:
             raise NoCall("a key's opener in a line may be shown")
         at = self.split.start if inside and self.split else mark.start

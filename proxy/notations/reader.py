@@ -226,9 +226,7 @@ class CallReader:
         filler = source.token(FILLERS, at)
         return at + len(filler) if filler else 0
 
-    def _next_call(
-        self, at: int, opener: Opener, depth: int, calls: list[Call]
-    ) -> tuple[list[Call], int] | None:
+    def _next_call(self, at: int, opener: Opener, depth: int, calls: list[Call]) -> tuple[list[Call], int] | None:
         """Return the next calls in a wrapper and their end; None if what follows the calls before cannot be read."""
         if calls and calls[-1].tagged and not calls[-1].closed_itself:
             self.deep = True
@@ -413,9 +411,9 @@ class CallReader:
         name, at = found.group(), source.blanks(found.end())
         if source.starts(_INKLING, at):
             return self.wrapped(at, 1)
-        if source.text.startswith("<", at) and self.tools.resolve(name) is None and source.match(_KEY_TAG, at):
-            if split := self.tools.split(name):  # the opening tag of the first key is missing
-                name, at = split[0].name, found.end() - len(split[1])
+        cut = source.text.startswith("<", at) and self.tools.resolve(name) is None and source.match(_KEY_TAG, at)
+        if cut and (split := self.tools.split(name)):  # the opening tag of the first key is missing
+            name, at = split[0].name, found.end() - len(split[1])
         if name == "function" and at < source.size and source.text[at] not in "{(":
             at = source.blanks(at + len(source.token(NAME_FOLLOWS, at)))
             return self._call_or_name(at, opener)
@@ -455,9 +453,7 @@ class CallReader:
         found = source.match(VALUE_END, at)
         return found.end() if found and not _KEY_END.match(found.group()) else 0
 
-    def arguments(
-        self, at: int, name: str, start: int, call_id: str = "", opener: Opener | None = None
-    ) -> ReadCalls:
+    def arguments(self, at: int, name: str, start: int, call_id: str = "", opener: Opener | None = None) -> ReadCalls:
         """Return the call of a name whose arguments begin at a position."""
         tool = self.tool(name)
         if tool is None and self.source.text.startswith("(", at):

@@ -81,14 +81,12 @@ class Rows:
             if pos == source.size:
                 return pos
             sign = source.text[pos]
-            if after_calls and sign in ",;":
-                pos += 1
-            elif sign in "<[" and (end := self.reader.ends_turn(pos)):
-                pos = end
-            elif after_calls and (end := self.reader.orphan_end(pos)):
-                pos = end
-            else:
+            end = self.reader.ends_turn(pos) if sign in "<[" else 0
+            if after_calls and not end:
+                end = pos + 1 if sign in ",;" else self.reader.orphan_end(pos)
+            if not end:
                 return pos
+            pos = end
 
     def first(self, start: int) -> tuple[list[Call], int]:
         """Return the calls that a reply begins with, and their end; prose may precede them."""

@@ -1,92 +1,116 @@
-"""Calls in a value of JSON: the shapes in which models say a name and arguments."""
+"""Calls in a value of JSON: the shapes in which models write a name and arguments."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
+
+from proxy.codec.json_text import Json, JsonObject
+from proxy.notations.calls import CLEAR, LOOSE, Clearness
 from proxy.notations.source import NoCall
-from proxy.notations.calls import CLEAR, LOOSE
 from proxy.notations.tables import ARGUMENT_WORDS, BESIDE_WORDS, LIST_WORDS, NAME_WORDS
+from proxy.tools.toolset import ToolSet
+
+# Lists and envelopes in each other.
+MAX_SHAPES = 3
+_ENVELOPES = ("function", "tool_call")
+_TEXT_KEYS = ("response", "tool_call", "content")
+_USUAL_NAMES = ("name", "tool_name", "function")
+_USUAL_ARGUMENTS = ("arguments", "parameters", "args")
 
 
-
+@dataclass(slots=True)
 class Shape:
-    """A call as a value says it: the name, the arguments, and how clearly."""
+    """A call as a value says it.
 
-    def __init__(self, name: str, arguments, clear: int, id: str = "") -> None:
-        self.name, self.arguments, self.clear, self.id = name, arguments, clear, id
-        self.says_name = self.says_arguments = True
+    `says_name`: a word says which string is the name; `says_arguments`: a word says which value the arguments are.
+    """
+
+    name: str
+    arguments: Json
+    clear: Clearness = CLEAR
+    id: str = ""
+    says_name: bool = True
+    says_arguments: bool = True
 
 
-def shapes(value, tools, depth: int = 0) -> list[Shape]:
-    """The calls that a value of JSON says, all of it; NoCall if a part of it is none."""
-    if depth > 3:
-        raise NoCall("too deep")
+def shapes(value: Json, tools: ToolSet, depth: int = 0) -> list[Shape]:
+    """Return the calls that a value says, all of it; NoCall if a part of it is none."""
+    if depth > MAX_SHAPES:
+        raise NoCall("nested too deeply")
     if isinstance(value, list):
         if not value:
             raise NoCall("an empty list")
         return [shape for item in value for shape in shapes(item, tools, depth + 1)]
     if not isinstance(value, dict) or not value:
-        raise NoCall("no object")
-    keys = [*value]
-    for word in LIST_WORDS:
-        if (
-            isinstance(value.get(word), list)
-            and value[word]
-            and not (set(keys) - {word, "role", "content"})
-            and not value.get("content")
-        ):
-            found = shapes(value[word], tools, depth + 1)
-            for shape in found:
-                shape.clear = LOOSE
-            return found
-    inner = value.get("function", value.get("tool_call"))
-    if isinstance(inner, dict) and not set(keys) - {"function", "tool_call", *BESIDE_WORDS}:
-        if isinstance(inner.get("function" if "function" in value else "tool_call"), dict):
-            raise NoCall("a call in a call")
-        found = shapes(inner, tools, depth + 1)
-        if "type" not in value and "id" not in value:
-            for shape in found:
-                shape.clear = LOOSE
-        return found
-    if len(keys) == 1 and isinstance(value[keys[0]], str) and keys[0] in ("response", "tool_call", "content"):
-        import json
-
-        try:
-            found = shapes(json.loads(value[keys[0]]), tools, depth + 1)
-        except ValueError:
-            raise NoCall("a text") from None
+        raise NoCall("an object was expected")
+    inner = _enveloped(value)
+    if inner is None:
+        return [_shape(value, tools, depth)]
+    content, clear = inner
+    found = shapes(content, tools, depth + 1)
+    if clear is LOOSE:
         for shape in found:
             shape.clear = LOOSE
-        return found
-    name_word = next((w for w in NAME_WORDS if isinstance(value.get(w), str) and tools.resolve(value[w])), None)
+    return found
+
+
+def _enveloped(value: JsonObject) -> tuple[Json, Clearness] | None:
+    """Return what an object holds that is nothing but an envelope around calls, and how clear that makes them."""
+    keys = value.keys()
+    for word in LIST_WORDS:
+        calls = value.get(word)
+        if isinstance(calls, list) and calls and not keys - {word, "role", "content"} and not value.get("content"):
+            return calls, LOOSE
+    word = next((each for each in _ENVELOPES if each in value), "")
+    inner = value.get(word)
+    if isinstance(inner, dict) and not keys - {*_ENVELOPES, *BESIDE_WORDS}:
+        if isinstance(inner.get(word), dict):
+            raise NoCall("a call in a call")
+        return inner, CLEAR if "type" in value or "id" in value else LOOSE
+    key = next(iter(value))
+    text = value[key]
+    if len(value) == 1 and isinstance(text, str) and key in _TEXT_KEYS:
+        try:
+            return json.loads(text), LOOSE
+        except ValueError:
+            raise NoCall("a text") from None
+    return None
+
+
+def _shape(value: JsonObject, tools: ToolSet, depth: int) -> Shape:
+    """Return the call that an object says by its own keys."""
+    words = [word for word in NAME_WORDS if isinstance(value.get(word), str)]
+    name_word = next((word for word in words if tools.resolve(str(value[word]))), next(iter(words), None))
     if name_word is None:
-        name_word = next((w for w in NAME_WORDS if isinstance(value.get(w), str)), None)
-    argument_word = next((w for w in ARGUMENT_WORDS if w in value), None)
-    if name_word is None and len(keys) == 1 and isinstance(value[keys[0]], dict) and (tools.resolve(keys[0]) or depth):
-        shape = Shape(keys[0], value[keys[0]], LOOSE if depth == 0 else CLEAR)
-        shape.says_name = False
-        return [shape]
-    if name_word is None:
-        raise NoCall("no name")
-    more = set(keys) - {name_word, argument_word} - BESIDE_WORDS - {"tool_name" if name_word == "name" else "name"}
-    tool = tools.resolve(value[name_word])
+        return _named_by_key(value, tools, depth)
+    name, id_ = str(value[name_word]), str(value.get("id") or "")
+    argument_word = next((word for word in ARGUMENT_WORDS if word in value), None)
+    about = BESIDE_WORDS | {name_word, argument_word or "", "tool_name" if name_word == "name" else "name"}
+    more = value.keys() - about
     if argument_word is None:
-        if more and tool is not None and more <= set(tool.properties):
-            return [
-                Shape(value[name_word], {k: value[k] for k in keys if k in more}, CLEAR, str(value.get("id") or ""))
-            ]
-        if more:
-            raise NoCall("no arguments")
-        shape = Shape(value[name_word], {}, CLEAR, str(value.get("id") or ""))
-        shape.says_arguments = False
-        return [shape]
-    if not more and isinstance(value[argument_word], str) and value[argument_word].strip():
-        return [Shape(value[name_word], value[argument_word], LOOSE, str(value.get("id") or ""))]
+        tool = tools.resolve(name)
+        if more and (tool is None or not more <= tool.properties.keys()):
+            raise NoCall("the arguments are missing")
+        return Shape(name, {key: value[key] for key in value if key in more}, id=id_, says_arguments=bool(more))
     if more:
         raise NoCall("another key beside name and arguments")
-    usual = name_word in ("name", "tool_name", "function") and argument_word in ("arguments", "parameters", "args")
-    usual = (
-        usual
-        and not (name_word == "function" and argument_word != "parameters")
-        and not (name_word == "tool_name" and argument_word == "params")
-    )
-    return [Shape(value[name_word], value[argument_word], CLEAR if usual else LOOSE, str(value.get("id") or ""))]
+    arguments = value[argument_word]
+    encoded = isinstance(arguments, str) and bool(arguments.strip())
+    clear = CLEAR if not encoded and _is_usual(name_word, argument_word) else LOOSE
+    return Shape(name, arguments, clear, id_)
+
+
+def _named_by_key(value: JsonObject, tools: ToolSet, depth: int) -> Shape:
+    """Return the call of an object whose only key is the name."""
+    name = next(iter(value))
+    if len(value) != 1 or not isinstance(value[name], dict) or not (tools.resolve(name) or depth):
+        raise NoCall("a name was expected")
+    return Shape(name, value[name], CLEAR if depth else LOOSE, says_name=False)
+
+
+def _is_usual(name_word: str, argument_word: str) -> bool:
+    """Return whether name and arguments are said in words that only calls use together."""
+    if name_word not in _USUAL_NAMES or argument_word not in _USUAL_ARGUMENTS:
+        return False
+    return name_word != "function" or argument_word == "parameters"

@@ -30,7 +30,7 @@ MESSAGE_ENDS = ("<|end|>", "<|eot|>", "<|eom|>", "<|call|>", "<|return|>", "<|st
 
 _WORDS = "|".join((*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, "id", "type", "tool_call_id", "role"))
 _FENCE = r"```[ \t]*(?:json\w*|python|py|tool_\w+|tool|xml|javascript|js|text|bash)?[ \t]*\n\s*"
-# At the start of a line: JSON, perhaps in a fence, whose first key may be a call's; calls of Python; ReAct; Functionary.
+# At the start of a line: JSON whose first key may be a call's, perhaps in a fence; calls of Python; ReAct; Functionary.
 JSON_HEAD = regex.compile(
     rf"(?:{_FENCE})?(?:[\[{{]\s*){{1,6}}[\"'“](?:{_WORDS}|\w{{1,64}})[\"'”]\s*:"
     r"|```[ \t]*\w*[ \t]*\n\s*(?:\[?[\w.]+\(|<)|\[\s*[A-Za-z_][\w.]*\s*\(|\{\s*\w+\s*:\s*[\"']"

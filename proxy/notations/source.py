@@ -1,26 +1,20 @@
-"""A whole text that is read from left to right: more of it may come, unless it is `final`.
+"""A text that is read from left to right: more of it may arrive, unless it is `final`.
 
-Reading functions are ordinary ones. Where one would have to know what stands behind the end of the text, it raises
-NeedMore; what it returned before never changes when more text comes. So the result does not depend on the cuts.
+Reading functions are ordinary ones. Where the answer depends on text that has not arrived they raise NeedMore; every
+other result is true whatever follows. So the result never depends on how the text is cut into pieces.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 
 import regex
 
+# A bounded pattern needs no more characters than this.
 ENOUGH = 400
-
-
-@functools.lru_cache(maxsize=512)
-def _plain(pattern: regex.Pattern) -> re.Pattern:
-    """The same pattern without partial matches, which is several times faster."""
-    return re.compile(pattern.pattern, pattern.flags & (re.I | re.M | re.S))
-
-
-BLANKS = re.compile(r"\s*")
+_BLANKS = re.compile(r"\s*")
 
 
 class NeedMore(Exception):
@@ -38,9 +32,9 @@ class Torn(NoCall):
 
 
 class Tokens:
-    """Literals that are looked for at one place: the longest that stands there."""
+    """Literals of which the longest at a position counts."""
 
-    def __init__(self, literals) -> None:
+    def __init__(self, literals: Iterable[str]) -> None:
         self.literals = tuple(sorted(set(literals), key=len, reverse=True))
         self.pattern = re.compile("|".join(map(re.escape, self.literals)) or r"\b\B")
         self.longest = max(map(len, self.literals), default=0)
@@ -48,23 +42,24 @@ class Tokens:
 
 
 class Source:
-    """A text, whether its end is the reply's, and whether the model stopped by itself there."""
+    """A text, and whether its end is the reply's."""
 
     def __init__(self, text: str, final: bool) -> None:
         self.text, self.final, self.size = text, final, len(text)
 
     def blanks(self, pos: int) -> int:
-        """The position behind blanks; NeedMore at the end of the text."""
-        pos = BLANKS.match(self.text, pos).end()
+        """Return the position after blanks; NeedMore at the end of the text."""
+        pos = end_of(_BLANKS, self.text, pos)
         if pos == self.size and not self.final:
             raise NeedMore
         return pos
 
     def at_end(self, pos: int) -> bool:
+        """Return whether only blanks follow."""
         return self.blanks(pos) == self.size
 
     def starts(self, literal: str, pos: int) -> bool:
-        """Whether a literal stands here."""
+        """Return whether a literal is at a position."""
         if self.text.startswith(literal, pos):
             return True
         if not self.final and self.size - pos < len(literal) and literal.startswith(self.text[pos:]):
@@ -72,7 +67,7 @@ class Source:
         return False
 
     def token(self, tokens: Tokens, pos: int) -> str:
-        """The token that stands here; empty if none does."""
+        """Return the token at a position; empty if none is there."""
         text = self.text
         if pos >= self.size or text[pos] not in tokens.first:
             return ""
@@ -83,22 +78,33 @@ class Source:
         found = tokens.pattern.match(text, pos)
         return found.group() if found else ""
 
-    def match(self, pattern: regex.Pattern, pos: int, *, bounded: bool = True):
-        """The match of a pattern here; NeedMore if more text could make it one, or a longer one. What is `bounded`
-        needs no more than ENOUGH characters to tell."""
+    def match(self, pattern: regex.Pattern[str], pos: int, *, bounded: bool = True) -> regex.Match[str] | None:
+        """Return the match of a pattern at a position; NeedMore if more text could make it one, or a longer one."""
         if self.final or (bounded and self.size - pos > ENOUGH):
             found = _plain(pattern).match(self.text, pos)
             if found is not None and found.end() == self.size and not self.final:
                 raise NeedMore
-            return found
-        found = pattern.match(self.text, pos, partial=not self.final)
-        if found is not None and not self.final and (found.partial or found.end() == self.size):
+            return found  # type: ignore[return-value]
+        partial = pattern.match(self.text, pos, partial=True)
+        if partial is not None and (partial.partial or partial.end() == self.size):
             raise NeedMore
-        return found
+        return partial
 
     def find(self, literal: str, pos: int) -> int:
-        """Where a literal stands next; -1 if it never comes."""
+        """Return where a literal is next; -1 if it never comes."""
         at = self.text.find(literal, pos)
         if at < 0 and not self.final:
             raise NeedMore
         return at
+
+
+def end_of(pattern: re.Pattern[str], text: str, pos: int) -> int:
+    """Return the end of a match at a position, or the position."""
+    found = pattern.match(text, pos)
+    return found.end() if found else pos
+
+
+@functools.lru_cache(maxsize=512)
+def _plain(pattern: regex.Pattern[str]) -> re.Pattern[str]:
+    """Return the pattern without partial matches, which is several times faster."""
+    return re.compile(pattern.pattern, pattern.flags & (re.I | re.M | re.S))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 
 import regex
 
-def alternatives(words):
+
+def alternatives(words: Iterable[str]) -> str:
     """Return a pattern of literals, the longest first."""
     return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) or r"\b\B"
 
@@ -184,13 +186,16 @@ ARGUMENT_WORDS = ("arguments", "parameters", "args", "params", "input", "action_
 LIST_WORDS = ("tool_calls", "tool_uses", "calls", "function_calls")
 BESIDE_WORDS = frozenset(("id", "type", "tool_call_id", "index", "call_id"))
 
-# How a key and its raw value stand in a call: a style is a pair of patterns. `K` is the key, `T` the type it says itself.
+# How a key and its raw value are written: a style is a pair of patterns. `K` is the key, `T` the type that it says.
 _S = r"(?:\]<\]minimax\[>\[)?"
 _W = rf"{_NS}?(?:{'|'.join(sorted(WRAPPER_WORDS, key=len, reverse=True))})(?::\w+)?"
 _DSML = r"[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*"
 WRAPPER_OPEN = rf"{_S}<\s?(?:{_W}(?:\s+name=[^<>\n]{{1,99}})?|{_DSML}(?!invoke|parameter)\w+)\s*>"
 WRAPPER_CLOSE = rf"{_S}</\s?(?:{_W}|{_DSML}(?!invoke|parameter)\w+)\s*>"
-CALL_OPEN = rf"{_S}<{_NS}?(?:function|invoke)(?:name)?\s*(?:=|name\s*=|\s+name\s*=)[^<>\n]{{1,200}}>|<\|open\|>\s*call [^<>\n]{{1,200}}<\|sep\|>|<\|tool_call:start\|>"
+CALL_OPEN = (
+    rf"{_S}<{_NS}?(?:function|invoke)(?:name)?\s*(?:=|name\s*=|\s+name\s*=)[^<>\n]{{1,200}}>"
+    r"|<\|open\|>\s*call [^<>\n]{1,200}<\|sep\|>|<\|tool_call:start\|>"
+)
 CALL_CLOSE = rf"{_S}</{_NS}?(?:function|invoke)\s*>|<\|close\|>\s*call\s*<\|sep\|>|<\|tool_call:end\|>"
 STYLES = {
     "parameter": (
@@ -236,7 +241,7 @@ def _with_keys(style: str, keys: tuple[str, ...]) -> tuple[str, str]:
     return filled[0], filled[1]
 
 
-def family(style: str, keys=(), end: str = "") -> re.Pattern[str]:
+def family(style: str, keys: tuple[str, ...] = (), end: str = "") -> re.Pattern[str]:
     """All the marks that structure a call in one style."""
     opens, closes = _with_keys(style, keys)
     own = rf"</{re.escape(end)}>|" if end else ""
@@ -247,5 +252,7 @@ def family(style: str, keys=(), end: str = "") -> re.Pattern[str]:
 
 # What opens a call wherever it stands.
 STRONG = regex.compile(
-    rf"{alternatives(TOKENS)}|{WRAPPER_OPEN}|(?:<\|start\|>\s?assistant\s*(?:to=|<\|channel\|>\s*\w+\s+to=)|<\|channel\|>\s*\w+ to=|<\|start\|>\s?assistant<\|channel\|>\s*(?:commentary|final)\b| ?to=[\w.]+(?:<\|channel\|>|<\|message\|>|<atem))"
+    rf"{alternatives(TOKENS)}|{WRAPPER_OPEN}|(?:<\|start\|>\s?assistant\s*(?:to=|<\|channel\|>\s*\w+\s+to=)"
+    r"|<\|channel\|>\s*\w+ to=|<\|start\|>\s?assistant<\|channel\|>\s*(?:commentary|final)\b"
+    r"| ?to=[\w.]+(?:<\|channel\|>|<\|message\|>|<atem))"
 )

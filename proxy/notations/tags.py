@@ -128,9 +128,7 @@ class TagReader:
             at += len(inner.group(1)) + 3
         return [Call(tool, name, value, pos, at, told=told)], at, False
 
-    def _in_element(
-        self, pos: int, found: regex.Match[str], tool: Tool, opener: Opener | None
-    ) -> ReadCalls:
+    def _in_element(self, pos: int, found: regex.Match[str], tool: Tool, opener: Opener | None) -> ReadCalls:
         """Read `<NAME>`, keys as tags or JSON, or the one text that the tool needs, `</NAME>`."""
         source, name, at, told = self.source, found.group(1), self.source.blanks(found.end()), False
         end_tag = "</tool>" if "tool:" in found.group() else f"</{name}>"
@@ -175,8 +173,8 @@ class TagReader:
                 raise NoCall("an end tag is there twice")
             if not values:
                 self.reader.layout.indented = source.text[at - 1 : at] in (" ", "\t")
-            written = mark.key
-            mark.key = tool.meant(written, given) if tool else written
+            key = mark.key
+            mark.key = tool.meant(key, given) if tool else key
             if mark.key in given:
                 raise NoCall("a key is there twice")
             if tool and mark.key not in tool.properties and _NO_KEY.search(mark.key):
@@ -186,7 +184,7 @@ class TagReader:
             self.last = RawValue(source, marks, self.reader.layout, mark, {*given}, tool, self.reader.ends_turn)
             end = self.last.find_end()
             given.add(mark.key)
-            values[written] = self._typed(tool, mark, end, style, marks, unended)
+            values[key] = self._typed(self.last, end, style, unended=unended)
             unended, at = end.unended, end.resume
         return values, at, bool(values)
 
@@ -220,10 +218,12 @@ class TagReader:
             prefix = bars.group(1)
         return _FamilyMarks(self.source, _family(style, keys, element_end), prefix, style == "pair")
 
-    def _typed(
-        self, tool: Tool | None, mark: Mark, end: RawEnd, style: str, marks: Marks, unended: bool
-    ) -> Json:
-        """Return the value of a raw text as the schema says; NoCall if the text has another reading."""
+    def _typed(self, written: RawValue, end: RawEnd, style: str, *, unended: bool) -> Json:
+        """Return the value of a raw text as the schema says; NoCall if the text has another reading.
+
+        `unended`: the end tag of the value before is missing.
+        """
+        tool, mark, marks = written.tool, written.own, written.marks
         text = self.source.text[mark.end : end.end]
         if end.unended and not text.strip():
             raise NoCall("a key without a value")
@@ -290,9 +290,9 @@ class _FamilyMarks:
         if pos >= len(text) or (text[pos] not in "<]" and not self._bare_keys):
             return None
         found = self._pattern.match(text, pos)
-        if found is None and not self._source.final and len(text) - pos < MAX_TAG:
-            if not re.search(r"[>\n]", text[pos + 1 :]):
-                raise NeedMore
+        may_come = found is None and not self._source.final and len(text) - pos < MAX_TAG
+        if may_come and not re.search(r"[>\n]", text[pos + 1 :]):
+            raise NeedMore
         return found
 
     def _next(self, pos: int) -> re.Match[str] | None:

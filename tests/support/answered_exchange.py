@@ -183,9 +183,7 @@ def answered(*answers: Answer | Exception, ask: ChatRequest | None = None, **mor
     return Answered(Exchange(**{**given, **more}), server, known)
 
 
-def answering(
-    monkeypatch: pytest.MonkeyPatch, *answers: Answer | Exception, models: tuple[str, ...] = ()
-) -> Server:
+def answering(monkeypatch: pytest.MonkeyPatch, *answers: Answer | Exception, models: tuple[str, ...] = ()) -> Server:
     """Whoever asks any model server from now on has these answers, one after the other."""
     server = Server([*answers], models=models)
     monkeypatch.setattr(ModelServer, "open", lambda _, *given, **more: server.open(*given, **more))

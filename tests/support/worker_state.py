@@ -30,9 +30,7 @@ def _builtin_rules() -> Rules:
     return parse_rules(text, BUILT_IN, formats=format_names())
 
 
-def make_state(
-    settings: Settings, rules: Rules, memory: Memory | None = None, keys: Keys | None = None
-) -> WorkerState:
+def make_state(settings: Settings, rules: Rules, memory: Memory | None = None, keys: Keys | None = None) -> WorkerState:
     """A worker's state; nothing is asked of the model server yet. By default it has a memory of its own."""
     memory = Memory() if memory is None else memory
     return WorkerState(make_snapshot(settings, rules, keys), memory, memory.generation())
