@@ -21,7 +21,7 @@ from proxy.notations.calls import Call
 from proxy.notations.copies import Copies
 from proxy.notations.judge import Copied, Judge, Listing, Place, StringGoesOn
 from proxy.notations.literals import STRICT
-from proxy.notations.reader import CallReader
+from proxy.notations.reader import MAX_WRAPPERS, CallReader
 from proxy.notations.rows import Rows
 from proxy.notations.signs import (
     END_TOKENS,
@@ -109,8 +109,8 @@ class Refused:
 class Reader:
     """Reads the text of one reply, in any pieces, into prose and calls.
 
-    `channel` is where the text is from; `json_reply`: the client asked for JSON, so nothing weak counts;
-    `raw_text`: the server leaves its end-of-turn tokens in the text. At most `max_held` characters wait, and `max_calls` calls count.
+    `channel` is where the text is from; `json_reply`: the client asked for JSON, so nothing weak counts; `raw_text`:
+    the server leaves end-of-turn tokens in the text. At most `max_held` characters wait, and `max_calls` calls count.
     """
 
     def __init__(
@@ -623,6 +623,7 @@ class Reader:
         return calls, end, True
 
     def _read_strong(self, reader: CallReader, rows: Rows, start: int) -> tuple[list[Call], int, bool]:
+        self._check_depth(start)
         calls, end, closed = reader.read_strong(start)
         if closed:
             return calls, end, False
@@ -636,6 +637,16 @@ class Reader:
                 raise
             return whole, whole[-1].end, False
         return calls, end, True
+
+    def _check_depth(self, pos: int) -> None:
+        """Refuse wrappers in wrappers before anything is read."""
+        before = ""
+        for _ in range(MAX_WRAPPERS + 2):
+            found = STRONG_WHOLE.match(self._text, pos)
+            if found is None or found.group() == before or HEADER.match(self._text, pos):
+                return
+            before, pos = found.group(), end_of(_BLANKS, self._text, found.end())
+        raise NoCall("too many wrappers")
 
     def _behind(self) -> bool:
         """Drop blanks, closers and tokens after a call, if another call or the end follows."""

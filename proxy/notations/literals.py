@@ -21,6 +21,8 @@ MAX_KEY = 200
 MARKS = {'"': '"', "'": "'", "“": "”", "”": "”", "‘": "’", "’": "’", "`": "`"}
 # Delimiters of strings that are tokens of their own.
 TOKENS = ('<|"|>', "<escape>", '<|\\"|>')
+# A string that ends with the delimiter of a value in a call that it shows.
+_OPENED = re.compile(r"(?:<\|tool_call>|<start_function_call>)call:[\w.-]+\{[^<>]*:\Z")
 _WORDS: dict[str, Json] = {
     **{"true": True, "false": False, "null": None},
     **{"True": True, "False": False, "None": None},
@@ -149,6 +151,9 @@ class Literals:
     def _between(self, token: str, start: int) -> tuple[str, int]:
         """Return a string up to the token that ends it, wherever that is."""
         end = self.source.find(token, start)
+        if end >= 0 and _OPENED.search(self.source.text[start:end]):
+            self.in_string = True
+            raise NoCall("a token in a string")
         if end < 0 or self.source.match(_FOLLOWS, end + len(token)) is None:
             self.in_string = True
             raise NoCall("a string without its end")

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol
 
-from proxy.notations.source import NeedMore, NoCall, Source
+from proxy.notations.source import NeedMore, NoCall, Source, end_of
 from proxy.tools.toolset import Tool
 
 _CDATA = re.compile(r"\s*<!\[CDATA\[")
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})", re.M)
+_BLANKS = re.compile(r"\s*")
 _QUOTES = "\"'`"
 # Words before the end of a wrapper that mean nothing.
 MAX_JUNK = 40
@@ -176,7 +177,7 @@ class RawValue:
     def is_placed(self, pos: int) -> bool:
         """Return whether a key's opener is where the call's own stand: on a line of its own, or behind the last tag."""
         text, start = self.source.text, self.own.start
-        if not text[self.own.end : pos].strip():
+        if end_of(_BLANKS, text, self.own.end) >= pos:
             return True
         if self.begins_line(start):
             return self.begins_line(pos)
@@ -459,6 +460,7 @@ class _Fences:
         text = self._source.text
         found = _FENCE.search(text, self._pos, limit)
         if found is None:
+            self._pos = max(self._pos, text.rfind("\n", 0, limit) + 1)
             return False
         mark = found.group(1)
         closing = re.compile(rf"^[ \t]*{re.escape(mark)}{re.escape(mark[0])}*[ \t]*$", re.M).search(text, found.end())

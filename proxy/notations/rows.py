@@ -51,7 +51,16 @@ class Rows:
 
     def row(self, calls: list[Call], pos: int) -> tuple[list[Call], int]:
         """Return calls, those that follow them up to the end of the reply, and that end."""
-        reader, source, calls = self.reader, self.source, [*calls]
+        calls = [*calls]
+        try:
+            return calls, self._read_row(calls, pos)
+        except NoCall as refusal:
+            refusal.end = calls[-1].end if calls else -1
+            raise
+
+    def _read_row(self, calls: list[Call], pos: int) -> int:
+        """Add the calls of a row to `calls`; return its end."""
+        reader, source = self.reader, self.source
         if source.text.startswith("Action:", pos):
             pos = source.blanks(pos + 7)
         while True:
@@ -61,7 +70,7 @@ class Rows:
                     raise NeedMore
                 if not calls:
                     raise NoCall("no call")
-                return calls, pos
+                return pos
             text = source.text
             if source.starts(">>>", pos) or (calls and text[pos].isalpha()):
                 got, pos, _ = reader.named(source.blanks(pos + 3 * text.startswith(">>>", pos)), None)
