@@ -32,7 +32,7 @@ _BLANKS = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
 _BLANKS_IN_WORDS = re.compile(r"\s+")
 _STRING = re.compile(rf'"((?:[^"\\]|\\.){{{MIN_COPIED},}})"|\'((?:[^\'\\]|\\.){{{MIN_COPIED},}})\'', re.S)
 _COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
-_CONTROL = re.compile(r"\^([@-_?])")
+_CONTROL = re.compile(r"((?:M-\^?.)+)|\^([@-_?])")
 _LINE_END = re.compile(r"\r+\n")
 _BLAME = re.compile(r"\A\^?[0-9a-f]{7,40} .*?(\d+\) ?)\Z")
 _NUMBER = re.compile(r"[ \t]*\d+")
@@ -134,9 +134,19 @@ def _layers(text: str, depth: int) -> Iterator[str]:
             escaped = html.unescape(text.replace(mark, "\0"))
             if mark in escaped or "&" in escaped:
                 yield from _layers(escaped, depth - 1)
-    if "$\n" in f"{text}\n" and "^" in text:
-        lines = (line.removesuffix("$") for line in text.split("\n"))
-        yield _CONTROL.sub(lambda found: chr(ord(found.group(1)) ^ 64), "\n".join(lines))
+    if "$" in text and ("^" in text or "M-" in text):
+        yield _CONTROL.sub(_controlled, text)
+
+
+def _controlled(found: re.Match[str]) -> str:
+    """Return the characters that `cat -A` writes with `^` and `M-`."""
+    if found.group(2):
+        return chr(ord(found.group(2)) ^ 64)
+    codes = bytes(
+        (ord(each[-1]) ^ 64 if each.startswith("^") else ord(each[-1]) & 127) | 128
+        for each in found.group(1).split("M-")[1:]
+    )
+    return codes.decode("utf-8", "replace")
 
 
 def _normal(text: str) -> str:

@@ -125,13 +125,16 @@ class RawValue:
         """Refuse a value without its end tag that shows one, or that ends within quotation marks."""
         if not end.unended:
             return end
-        depth, pos = 0, self.own.end
+        depth, pos, last = 0, self.own.end, None
         while (mark := self.marks(pos)) is not None and mark.start < end.end:
-            pos = mark.end
+            pos, last = mark.end, mark
             if mark.level is Level.VALUE and (not mark.closing or self.is_own_end(mark)):
                 depth += -1 if mark.closing else 1
                 if depth < 0:
                     raise NoCall("a value without its end tag shows one")
+        if last and last.level is Level.VALUE and last.closing and self.is_own_end(last):
+            if not self.source.text[last.end : end.end].strip():
+                return RawEnd(last.start, last.end)  # an opener inside had no end tag
         if self.is_in_quotation(end.end, end.resume):
             raise NoCall("what follows may be quoted")
         return end
@@ -189,7 +192,8 @@ class RawValue:
         """Return what follows an end tag of a value, and the position after the tag that says so."""
         pos = self.source.blanks(pos)
         if pos == self.source.size or self.ends_turn(pos):
-            return Follows.NOTHING, pos
+            over = pos == self.source.size or self.ends_turn(pos) >= self.layout.after
+            return (Follows.NOTHING if over else Follows.TEXT), pos
         mark = self.marks(pos, here=True)
         if mark is None:
             return Follows.TEXT, pos
@@ -210,7 +214,7 @@ class RawValue:
         alike = mark.word == self.own.word
         if others is None or key in others:
             in_line = self.begins_line(self.own.start) and not placed and self.own.word
-            if in_line and self.tool and key not in self.tool.required:
+            if in_line and not stack and self.tool and key not in self.tool.required:
                 raise NoCall("a key's opener in a line may be shown")
             return Follows.VALUE if alike or placed else Follows.TEXT
         if key in self.given or key == self.own.key:
@@ -408,7 +412,7 @@ class _Search:
         over = value.call_is_over(mark.end) if mark.level is Level.CALL else value.line_is_over(mark.end)
         if not over:
             return None
-        if mark.level is Level.CALL and self.fallback is not None:
+        if self.fallback is not None:
             return self.fallback
         inside = self.split is not None and self.split in self.stack
         inner = self.inner if mark.level is Level.CALL and not inside else None

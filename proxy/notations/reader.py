@@ -14,6 +14,7 @@ from proxy.notations.bare_literals import BareLiterals, PythonLiterals
 from proxy.notations.calls import NO_OPENER, Call, Opener, ReadCalls
 from proxy.notations.harmony import read_message
 from proxy.notations.literals import STRICT, Literals
+from proxy.notations.literals import TOKENS as DELIMITERS
 from proxy.notations.raw_values import Layout, Level
 from proxy.notations.shapes import Shape, shapes
 from proxy.notations.source import NeedMore, NoCall, Source, Tokens, Torn
@@ -29,12 +30,16 @@ _CLOSERS = {closer for closers in n.TOKENS.values() for closer in closers if len
 CLOSERS, FILLERS, NAME_FOLLOWS = Tokens(_CLOSERS), Tokens(n.FILLERS), Tokens(n.NAME_FOLLOWS)
 LEFT = Tokens((*n.END_OF_TURN, *_CLOSERS))
 VALUE_END = regex.compile(r"</(?:[\w.-]+[:|])?(?:arg_value|parameter|param|argument|arg_key)(?::\w+)?>")
-FENCE = regex.compile(r"```[ \t]*[\w+-]*[ \t]*\n?")
+FENCE = regex.compile(r"```[ \t]*[\w+-]{0,20}[ \t]*\n?")
 _LOST_BRACKETS = regex.compile(r"(?<![<\w/])(?:invoke|parameter) name=")
 _BARE_END = re.compile(r"(?<!<)(?<!</)/?(parameter|invoke)>")
 _ROUTED = regex.compile(r" ?to=[\w.-]+(?=<[^|])")
 _JUNK = regex.compile(r"[^<>{}\[\]\"'`]{1,40}(?=<)")
 _JSON_NAME = re.compile(rf"[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"']([^\"'\n]{{1,200}})[\"']")
+_JSON_HEAD = regex.compile(r"[\[{\s]+[\"'“](?P<K>[^\"'”\n\\]{1,64})[\"'”]\s*:")
+_CALL_WORDS = frozenset(
+    (*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, *n.BESIDE_WORDS, "role", "content", "response")
+)
 _NAMESPACED = re.compile(r"(?:(?:functions|default_api|google|mcp|tools?|api)[.:/])*(?P<N>[\w-]+?)(?:[.!:]\d{1,6})?")
 _KEY_TAG = regex.compile(r"</[^<>\s]*arg_key[^<>\s]*>")
 _KEY_END = re.compile(r"</[^>]*arg_key")
@@ -81,6 +86,8 @@ class CallReader:
         self.run_end = 0
         # Whether Python's one positional argument counts, and whether its strings must be exact.
         self.positional = self.exact = False
+        # Strings with tokens as delimiters were read.
+        self.delimited = False
 
     def tool(self, name: str) -> Tool | None:
         """Return the offered tool that a name means, with the namespaces and counters that models write around it."""
@@ -135,15 +142,26 @@ class CallReader:
         """
         calls, end, closed = self.strong(pos)
         value = self.tags.last
-        if value is None or not self._text_follows(end):
+        if (value is None and not self.delimited) or not self._text_follows(end):
             return calls, end, closed
         if not self.source.final:
             raise NeedMore
+        if value is None:
+            self._check_delimiters(end)
+            return calls, end, closed
         if value.shown_chain(end):
             self.layout.after = end + 1
             self.deep = True
             return self.strong(pos)
         return calls, end, closed
+
+    def _check_delimiters(self, end: int) -> None:
+        """Refuse calls with delimited strings behind which another delimiter follows in the text: a string may go on."""
+        following = n.STRONG.search(self.source.text, end)
+        text = self.source.text[end : following.start() if following else self.source.size]
+        if any(token in text for token in DELIMITERS):
+            self.deep = True
+            raise NoCall("a string may end elsewhere")
 
     def _text_follows(self, pos: int) -> bool:
         """Return whether text follows that is no leftover and no other call's opener."""
@@ -322,6 +340,7 @@ class CallReader:
 
     def json(self, pos: int) -> ReadCalls:
         """Return the calls that a value of JSON says."""
+        self._check_head(pos)
         literals = Literals(self.source, None, CLOSING)
         literals.keys_later = lambda: self._keys_near(pos)
         value, end = self.whole(literals, pos)
@@ -337,6 +356,12 @@ class CallReader:
                 self.deep = True
                 raise NoCall("a string may end elsewhere")
         return calls, end, False
+
+    def _check_head(self, pos: int) -> None:
+        """Refuse JSON whose first key is none that a call begins with."""
+        head = self.source.match(_JSON_HEAD, pos)
+        if head and head["K"] not in _CALL_WORDS and self.tools.resolve(head["K"]) is None:
+            raise NoCall("no call begins with this key")
 
     def _shaped(self, shape: Shape, span: tuple[int, int], literals: Literals) -> Call:
         tool = self.tool(shape.name)
@@ -458,6 +483,8 @@ class CallReader:
         tool = self.tool(name)
         if tool is None and self.source.text.startswith("(", at):
             tool = self.tool(name.removesuffix(".call"))
+        if tool is None and (opener is None or opener is NO_OPENER):
+            raise NoCall("no tool of this name is offered")
         if not call_id and _KIMI_ID.fullmatch(name):
             call_id = name
         sign = self.source.text[at : at + 1]
@@ -492,7 +519,7 @@ class CallReader:
 
     def _gemma_arguments(self, at: int, tool: Tool | None) -> JsonArguments:
         """Return Gemma's object, whose strings may lack their delimiters."""
-        literals = BareLiterals(self.source, keys_of(tool), CLOSING)
+        literals, self.delimited = BareLiterals(self.source, keys_of(tool), CLOSING), True
         read = self._arguments_of(literals, at, tool)
         return read if literals.plain else read._replace(value=_typed(read.value, tool, literals.bares))
 
