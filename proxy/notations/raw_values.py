@@ -132,9 +132,9 @@ class RawValue:
                 depth += -1 if mark.closing else 1
                 if depth < 0:
                     raise NoCall("a value without its end tag shows one")
-        if last and last.level is Level.VALUE and last.closing and self.is_own_end(last):
-            if not self.source.text[last.end : end.end].strip():
-                return RawEnd(last.start, last.end)  # an opener inside had no end tag
+        shown = last and last.level is Level.VALUE and last.closing and self.is_own_end(last)
+        if last and shown and not self.source.text[last.end : end.end].strip():
+            return RawEnd(last.start, last.end)  # an opener inside had no end tag
         if self.is_in_quotation(end.end, end.resume):
             raise NoCall("what follows may be quoted")
         return end

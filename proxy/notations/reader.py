@@ -136,7 +136,7 @@ class CallReader:
         return pos + len(token) if token else -1
 
     def read_strong(self, pos: int) -> ReadCalls:
-        """Return the calls of the wrapper or the message at a position, their end, and whether they are closed.
+        """Return the calls of the wrapper or message at a position, their end, and if they are closed.
 
         If text follows a raw value's closers, a second chain of them proves that the value shows the first.
         """
@@ -284,7 +284,7 @@ class CallReader:
             after = source.blanks(pos + 1)
             if sign == "[" and after < source.size and (source.text[after].isalpha() or source.text[after] == "_"):
                 return self.python_list(pos)
-            return self.json(pos)
+            return self.json(pos, alone=opener is NO_OPENER)
         if sign in "<]":
             return self.tags.call(pos, opener)
         if opener.tag and source.match(_LOST_BRACKETS, pos):
@@ -338,9 +338,10 @@ class CallReader:
 
     # -- JSON -------------------------------------------------------------------------------------------------------
 
-    def json(self, pos: int) -> ReadCalls:
-        """Return the calls that a value of JSON says."""
-        self._check_head(pos)
+    def json(self, pos: int, *, alone: bool) -> ReadCalls:
+        """Return the calls that a value of JSON says; `alone`: no wrapper holds it."""
+        if alone:
+            self._check_head(pos)
         literals = Literals(self.source, None, CLOSING)
         literals.keys_later = lambda: self._keys_near(pos)
         value, end = self.whole(literals, pos)
