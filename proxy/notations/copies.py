@@ -56,15 +56,21 @@ class Copies:
         self._sources = tuple(source for source in sources if len(source) >= MIN_COPIED)
         self._made = tuple(made)
 
-    def hold(self, call: Call, text: str) -> bool:
-        """Return whether a source shows the call, which is written as `text`."""
+    def hold(self, calls: Iterable[tuple[Call, str]], text: str) -> bool:
+        """Return whether a source shows one of the calls, each with its own text, or all of their `text`.
+
+        A call that the assistant made before is no copy.
+        """
         if not self._sources:
             return False
-        if any(call.name == name and call.arguments == arguments for name, arguments in self._made):
+        new = [(call, own) for call, own in calls if (call.name, call.arguments) not in self._made]
+        if not new:
             return False
-        if len(dump(call.arguments)) >= MIN_COPIED and (call.name, call.arguments) in self._calls:
-            return True
-        return self.shows(text)
+        return self.shows(text) or any(self._holds(call) or (own != text and self.shows(own)) for call, own in new)
+
+    def _holds(self, call: Call) -> bool:
+        """Return whether a source holds a call of this name with these arguments."""
+        return len(dump(call.arguments)) >= MIN_COPIED and (call.name, call.arguments) in self._calls
 
     def shows(self, text: str) -> bool:
         """Return whether a source shows a whole text."""

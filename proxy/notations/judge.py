@@ -79,10 +79,9 @@ class Judge:
             raise Listing("tools are listed")
 
     def _check_copies(self, calls: list[Call], offered: list[Call], place: Place) -> None:
-        text = self.source.text
-        several = len(calls) > 1
-        copied = (self.copies.hold(call, text[call.start : call.end] if several else "") for call in offered)
-        if self.copies.shows(text[place.start : place.end]) or any(copied):
+        text, whole = self.source.text, self.source.text[place.start : place.end]
+        written = [text[call.start : call.end] if len(calls) > 1 else whole for call in offered]
+        if self.copies.hold(list(zip(offered, written, strict=True)), whole):
             raise Copied("copied from the conversation")
 
     def _check_told(self, calls: list[Call], place: Place) -> None:

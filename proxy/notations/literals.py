@@ -28,7 +28,7 @@ _WORDS: dict[str, Json] = {
     **{"True": True, "False": False, "None": None},
 }
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", "\\": "\\", '"': '"', "'": "'", "\n": ""}
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.S)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U(000[0-9a-fA-F]{5}|0010[0-9a-fA-F]{4})|(.))", re.S)
 _NUMBER = regex.compile(r"[-+]?(?:0x[0-9a-fA-F]+|(?:\d[\d_]*)?\.?\d+(?:[eE][-+]?\d+)?)(?![\w.](?!\w*=))")
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _WORD = regex.compile(r"[A-Za-z_][\w-]*")
@@ -189,11 +189,11 @@ class Literals:
                 return values, self._cut(pos)
             self.lost_comma |= bool(values) and sign in MARKS and not comma and isinstance(values.get(key), str)
             comma = False
-            key, pos = self._member(pos, depth, assign, values)
+            key, pos = self._member(pos, close, depth, assign, values)
 
-    def _member(self, pos: int, depth: int, assign: tuple[str, ...], values: JsonObject) -> tuple[str, int]:
+    def _member(self, pos: int, close: str, depth: int, assign: tuple[str, ...], values: JsonObject) -> tuple[str, int]:
         """Read a key and its value into `values`; return the key and where the value ends."""
-        written, pos = self._key(pos)
+        written, pos = self._key(pos, close)
         pos = self.skip(pos)
         sign = next((each for each in assign if self.source.starts(each, pos)), "")
         if not sign and not written.startswith("--"):
@@ -213,7 +213,7 @@ class Literals:
         self.completed = True
         return pos
 
-    def _key(self, pos: int) -> tuple[str, int]:
+    def _key(self, pos: int, close: str) -> tuple[str, int]:
         source = self.source
         for token in TOKENS:
             if source.starts(token, pos):
@@ -228,7 +228,7 @@ class Literals:
                 raise NoCall("a key was expected")
             return unescaped(quoted.group(1)), quoted.end()
         bare = source.match(_BARE_KEY, pos)
-        if not bare:
+        if not bare or (self.python and close == "}"):
             raise NoCall("a key was expected")
         return bare.group().strip(), bare.end()
 
@@ -353,10 +353,10 @@ def unescaped(text: str) -> str:
 
 
 def _character(found: re.Match[str]) -> str:
-    code = found.group(1) or found.group(2)
+    code = found.group(1) or found.group(2) or found.group(3)
     if code:
         return chr(int(code, 16))
-    return _ESCAPES.get(found.group(3), found.group())
+    return _ESCAPES.get(found.group(4), found.group())
 
 
 def _number(text: str) -> int | float:

@@ -156,7 +156,7 @@ class CallReader:
         return calls, end, closed
 
     def _check_delimiters(self, end: int) -> None:
-        """Refuse calls with delimited strings behind which another delimiter follows in the text: a string may go on."""
+        """Refuse calls with delimited strings if another delimiter follows in the text: a string may go on."""
         following = n.STRONG.search(self.source.text, end)
         text = self.source.text[end : following.start() if following else self.source.size]
         if any(token in text for token in DELIMITERS):
@@ -319,7 +319,7 @@ class CallReader:
             calls, at = calls + more, source.blanks(at)
         if source.starts("```", at):
             return calls, at + 3, False
-        if at == source.size and not (alone and not self.bare_names):
+        if at == source.size and not (alone and (not self.bare_names or text[source.blanks(pos)] in "<]")):
             return calls, at, False
         if at < source.size and self.closer(at, opener) >= 0:
             return calls, at, False

@@ -36,11 +36,11 @@ _REACT = regex.compile(
     r"(?:Thought:[^\n]*(?:\n(?!Action:)[^\n]*)*\n)?Action:\s*(?P<N>[\w.-]+)\s*\nAction Input:\s*(?=\{)"
 )
 _ALL = regex.compile(r"all\n.*?\n(?=>>>)", regex.S)
-_BARE_CALL = regex.compile(r"(?:print\(\s*)?(?:default_api\.)?[A-Za-z_][\w.-]* ?(?:\(|\{\s*[A-Za-z_])")
+_BARE_CALL = regex.compile(r"(?:print\(\s*)?(?:default_api\.)?[A-Za-z_][\w.-]*(?:\(| ?\{\s*[A-Za-z_])")
 _GLUED_JSON = regex.compile(r"(?:functions\.)?([A-Za-z_][\w-]*?)(?::\d{1,6})? ?json\s*(?=[{`])")
 _GLUED_FUNCTION = regex.compile(r"function(?=[A-Za-z_])")
 _PRINT = regex.compile(r"print\(\s*((?:default_api\.)?)(?=[A-Za-z_])")
-_CALLED = regex.compile(r"([A-Za-z_][\w.-]*)\s?(?=[({])")
+_CALLED = regex.compile(r"([A-Za-z_][\w.-]*)(?=\(|\s?\{)")
 
 
 class Rows:
@@ -122,7 +122,8 @@ class Rows:
             except NoCall:
                 if text[pos] != "`" or not (fence := source.match(FENCE, pos)):
                     raise
-                return self.code(fence.end())
+                calls, end = self.code(fence.end())
+                return _from(calls, start), end
         if source.match(_BARE_CALL, pos):
             return self.code(pos)
         return self._named(pos, start)

@@ -47,34 +47,33 @@ def shapes(value: Json, tools: ToolSet, depth: int = 0) -> list[Shape]:
     inner = _enveloped(value)
     if inner is None:
         return [_shape(value, tools, depth)]
-    content, clear = inner
-    found = shapes(content, tools, depth + 1)
-    if clear is LOOSE:
-        for shape in found:
-            shape.clear = LOOSE
+    found = shapes(inner, tools, depth + 1)
+    for shape in found:
+        shape.clear = LOOSE
     return found
 
 
-def _enveloped(value: JsonObject) -> tuple[Json, Clearness] | None:
-    """Return what an object holds that is nothing but an envelope around calls, and how clear that makes them."""
+def _enveloped(value: JsonObject) -> Json:
+    """Return what an object holds that is nothing but an envelope around calls; None if it is not."""
     keys = value.keys()
     for word in LIST_WORDS:
         calls = value.get(word)
         if isinstance(calls, list) and calls and not keys - {word, "role", "content"} and not value.get("content"):
-            return calls, LOOSE
+            return calls
     word = next((each for each in _ENVELOPES if each in value), "")
-    inner = value.get(word)
+    inner: Json = value.get(word)
     if isinstance(inner, dict) and not keys - {*_ENVELOPES, *BESIDE_WORDS}:
         if isinstance(inner.get(word), dict):
             raise NoCall("a call in a call")
-        return inner, CLEAR if "type" in value or "id" in value else LOOSE
+        return inner
     key = next(iter(value))
     text = value[key]
     if len(value) == 1 and isinstance(text, str) and key in _TEXT_KEYS:
         try:
-            return json.loads(text), LOOSE
+            inner = json.loads(text)
         except ValueError:
             raise NoCall("a text") from None
+        return inner if inner is not None else []
     return None
 
 
