@@ -570,7 +570,7 @@ class Reader:
             self._listed = max(end, start)
         self._copied += isinstance(refusal, Copied)
         self._dead = isinstance(refusal, StringGoesOn) or self._copied >= MAX_COPIED
-        self._dead |= end < 0 and reader.deep and self._kind is Kind.STRONG
+        self._dead |= (end < 0 or reader.broken) and reader.deep and self._kind is Kind.STRONG
         run_end = reader.run_end
         self._refuse(str(refusal))
         self._pos = max(self._pos, run_end)
@@ -635,7 +635,7 @@ class Reader:
             whole = [call for call in calls if call.closed_itself]
             if any(call.tool is None for call in whole):
                 raise
-            if not whole or not reader.source.final or rows.skip_left(whole[-1].end) == reader.source.size:
+            if not whole or rows.skip_left(whole[-1].end) == reader.source.size:
                 raise
             return whole, whole[-1].end, False
         return calls, end, True

@@ -91,8 +91,8 @@ def test_a_short_call_is_compared_by_its_whole_text() -> None:
 
 
 def test_sources_are_read_once_for_all_calls_of_a_reply() -> None:
-    """C7: a source of a megabyte full of openers is indexed once, and a reply with many calls is read all the same."""
-    copies = Copies(TOOLS, ["<tool_call>\n" * 80_000, XML])
+    """C7: a source full of openers is indexed once, and a reply with many calls is read all the same."""
+    copies = Copies(TOOLS, ["<tool_call>\n" * 8_000, XML])
     for number in range(20):
         reader = Reader(TOOLS, copies)
         text = CALL.replace("evil", f"host{number}")
