@@ -37,6 +37,7 @@ _ROUTED = regex.compile(r" ?to=[\w.-]+(?=<[^|])")
 _JUNK = regex.compile(r"[^<>{}\[\]\"'`]{1,40}(?=<)")
 _JSON_NAME = re.compile(rf"[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"']([^\"'\n]{{1,200}})[\"']")
 _JSON_HEAD = regex.compile(r"[\[{\s]+[\"'“](?P<K>[^\"'”\n\\]{1,64})[\"'”]\s*:")
+_JSON_NAMED = regex.compile(r"\{\s*[\"'](?:name|tool_name)[\"']\s*:\s*[\"'](?P<N>[^\"'\n\\]{1,200})[\"']\s*,")
 _CALL_WORDS = frozenset(
     (*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, *n.BESIDE_WORDS, "role", "content", "response")
 )
@@ -130,7 +131,7 @@ class CallReader:
                 return pos + len(token)
         if not self.source.text.startswith(("<", "]"), pos):
             return -1
-        if found := self.source.match(WRAPPER_END, pos):
+        if found := self.source.match(WRAPPER_END, pos, ends=True):
             return found.end()
         token = self.source.token(CLOSERS, pos)
         return pos + len(token) if token else -1
@@ -363,6 +364,9 @@ class CallReader:
         head = self.source.match(_JSON_HEAD, pos)
         if head and head["K"] not in _CALL_WORDS and self.tools.resolve(head["K"]) is None:
             raise NoCall("no call begins with this key")
+        name = self.source.match(_JSON_NAMED, pos)
+        if name and self.tool(name["N"]) is None:
+            raise NoCall("no tool of this name is offered")
 
     def _shaped(self, shape: Shape, span: tuple[int, int], literals: Literals) -> Call:
         tool = self.tool(shape.name)

@@ -29,11 +29,11 @@ HEADER = re.compile(r"<\|start\|>|<\|channel\|>| ?to=")
 MESSAGE_ENDS = ("<|end|>", "<|eot|>", "<|eom|>", "<|call|>", "<|return|>", "<|start|>")
 
 _WORDS = "|".join((*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, "id", "type", "tool_call_id", "role"))
-_FENCE = r"```[ \t]*(?:json\w*|python|py|tool_\w+|tool|xml|javascript|js|text|bash)?[ \t]*\n\s*"
+_FENCE = r"```[ \t]*(?:json\w{0,9}|python|py|tool_\w+|tool|xml|javascript|js|text|bash)?[ \t]*\n\s*"
 # At the start of a line: JSON whose first key may be a call's, perhaps in a fence; calls of Python; ReAct; Functionary.
 JSON_HEAD = regex.compile(
     rf"(?:{_FENCE})?(?:[\[{{]\s*){{1,6}}[\"'“](?:{_WORDS}|\w{{1,64}})[\"'”]\s*:"
-    r"|```[ \t]*\w*[ \t]*\n\s*(?:\[?[\w.]+\(|<)|\[\s*[A-Za-z_][\w.]*\s*\(|\{\s*\w+\s*:\s*[\"']"
+    r"|```[ \t]*\w{0,20}[ \t]*\n\s*(?:\[?[\w.]+\(|<)|\[\s*[A-Za-z_][\w.]*\s*\(|\{\s*\w+\s*:\s*[\"']"
     r"|Action:\s*[`\[]|>>>\s*[A-Za-z_]"
 )
 

@@ -78,15 +78,20 @@ class Source:
         found = tokens.pattern.match(text, pos)
         return found.group() if found else ""
 
-    def match(self, pattern: regex.Pattern[str], pos: int, *, bounded: bool = True) -> regex.Match[str] | None:
-        """Return the match of a pattern at a position; NeedMore if more text could make it one, or a longer one."""
+    def match(
+        self, pattern: regex.Pattern[str], pos: int, *, bounded: bool = True, ends: bool = False
+    ) -> regex.Match[str] | None:
+        """Return the match of a pattern at a position; NeedMore if more text could make it one, or a longer one.
+
+        `ends`: the pattern ends with a literal, so a match is never longer.
+        """
         if self.final or (bounded and self.size - pos > ENOUGH):
             found = _plain(pattern).match(self.text, pos)
-            if found is not None and found.end() == self.size and not self.final:
+            if found is not None and found.end() == self.size and not self.final and not ends:
                 raise NeedMore
             return found  # type: ignore[return-value]
         partial = pattern.match(self.text, pos, partial=True)
-        if partial is not None and (partial.partial or partial.end() == self.size):
+        if partial is not None and (partial.partial or (partial.end() == self.size and not ends)):
             raise NeedMore
         return partial
 

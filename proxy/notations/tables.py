@@ -179,7 +179,7 @@ TAG = regex.compile(
     r"(?P<rest>(?:\s*=\s*|\s+)[^<>\n]{0,240}?|:\s[^<>\n]{1,80})?(?P<empty>/)?\s*>"
 )
 ATTRIBUTE = re.compile(r"""([A-Za-z_]\w*)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
-NAME = regex.compile(r"(?:(?:default_api|google|mcp|functions):)*[^\s<>{}\[\]()\"'`,;=|:]+(?::\d{1,6}\b)?")
+NAME = regex.compile(r"(?:(?:default_api|google|mcp|functions):)*[^\s<>{}\[\]()\"'`,;=|:]{1,160}(?::\d{1,6}\b)?")
 # JSON's words for the parts of a call.
 NAME_WORDS = ("name", "tool_name", "tool", "function", "function_name", "action", "tool_call", "recipient_name")
 ARGUMENT_WORDS = ("arguments", "parameters", "args", "params", "input", "action_input", "tool_input", "kwargs")
