@@ -87,8 +87,8 @@ class CallReader:
         self.run_end = 0
         # Whether Python's one positional argument counts, and whether its strings must be exact.
         self.positional = self.exact = False
-        # Strings with tokens as delimiters were read.
-        self.delimited = False
+        # Strings with tokens as delimiters were read; a row has a call already.
+        self.delimited = self.row_begun = False
 
     def tool(self, name: str) -> Tool | None:
         """Return the offered tool that a name means, with the namespaces and counters that models write around it."""
@@ -364,7 +364,7 @@ class CallReader:
         head = self.source.match(_JSON_HEAD, pos)
         if head and head["K"] not in _CALL_WORDS and self.tools.resolve(head["K"]) is None:
             raise NoCall("no call begins with this key")
-        name = self.source.match(_JSON_NAMED, pos)
+        name = None if self.row_begun else self.source.match(_JSON_NAMED, pos)
         if name and self.tool(name["N"]) is None:
             raise NoCall("no tool of this name is offered")
 

@@ -36,11 +36,11 @@ _REACT = regex.compile(
     r"(?:Thought:[^\n]*(?:\n(?!Action:)[^\n]*)*\n)?Action:\s*(?P<N>[\w.-]+)\s*\nAction Input:\s*(?=\{)"
 )
 _ALL = regex.compile(r"all\n.*?\n(?=>>>)", regex.S)
-_BARE_CALL = regex.compile(r"(?:print\(\s*)?(?:default_api\.)?[A-Za-z_][\w.-]*(?:\(| ?\{\s*[A-Za-z_])")
-_GLUED_JSON = regex.compile(r"(?:functions\.)?([A-Za-z_][\w-]*?)(?::\d{1,6})? ?json\s*(?=[{`])")
+_BARE_CALL = regex.compile(r"(?:print\(\s*)?(?:default_api\.)?[A-Za-z_][\w.-]{0,128}(?:\(| ?\{\s*[A-Za-z_])")
+_GLUED_JSON = regex.compile(r"(?:functions\.)?([A-Za-z_][\w-]{0,128}?)(?::\d{1,6})? ?json\s*(?=[{`])")
 _GLUED_FUNCTION = regex.compile(r"function(?=[A-Za-z_])")
 _PRINT = regex.compile(r"print\(\s*((?:default_api\.)?)(?=[A-Za-z_])")
-_CALLED = regex.compile(r"([A-Za-z_][\w.-]*)(?=\(|\s?\{)")
+_CALLED = regex.compile(r"([A-Za-z_][\w.-]{0,128})(?=\(|\s?\{)")
 
 
 class Rows:
@@ -79,6 +79,7 @@ class Rows:
             elif text[pos] in "<[" and reader.opener(pos):
                 got, pos, _ = reader.wrapped(pos)
             else:
+                reader.row_begun = bool(calls)
                 got, pos, _ = reader.body(pos, NO_OPENER, 0)
             calls += got
 
