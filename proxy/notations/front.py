@@ -36,6 +36,7 @@ from proxy.notations.signs import (
     STRONG_WHOLE,
     THOUGHT,
     THOUGHT_WHOLE,
+    any_tag,
     reply_start,
     weak_tag,
 )
@@ -129,6 +130,7 @@ class Reader:
         self._channel, self._json_reply, self._raw_text = channel, json_reply, raw_text
         self._max_held, self._calls_left, self._copied = max_held, max_calls, 0
         self._start, self._weak_tag = reply_start(tools.names), weak_tag(tools.names)
+        self._any_tag = any_tag(tools.names)
         # The text from character `_base` on, and what arrived since it was last looked at.
         self._text, self._base = "", 0
         self._pending: list[str] = []
@@ -405,7 +407,9 @@ class Reader:
         if text.startswith("TOOL_CALLS", at):
             self._see(at)
             return None if self._prose.fence else Kind.GLUED
-        if _found(RESET, text, at, self._final):
+        if text[at] == "<" and not partial and not self._any_tag.match(text, at):
+            return None
+        if _found(RESET, text, at, not partial):
             return Kind.RESET
         if text.startswith(" to=", at) and text[text.rfind("\n", 0, at) + 1 : at].strip():
             return None

@@ -73,7 +73,9 @@ class Rows:
                 return pos
             text = source.text
             if source.starts(">>>", pos) or (calls and text[pos].isalpha()):
+                begun = pos
                 got, pos, _ = reader.named(source.blanks(pos + 3 * text.startswith(">>>", pos)), None)
+                got = _from(got, begun)
             elif text.startswith(("<|start|>", "<|channel|>"), pos):
                 got, pos, _ = read_message(reader, pos)
             elif text[pos] in "<[" and reader.opener(pos):

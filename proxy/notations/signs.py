@@ -45,6 +45,13 @@ def weak_tag(names: tuple[str, ...]) -> regex.Pattern[str]:
 
 
 @functools.lru_cache(maxsize=64)
+def any_tag(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Return what opens or ends anything with an angle bracket."""
+    parts = (STRONG.pattern, THOUGHT.pattern, RESET.pattern, n.alternatives(n.END_OF_TURN), weak_tag(names).pattern)
+    return re.compile("|".join(f"(?:{part})" for part in parts))
+
+
+@functools.lru_cache(maxsize=64)
 def reply_start(names: tuple[str, ...]) -> regex.Pattern[str]:
     """Return what may begin a call as the first thing of a reply only."""
     tools = n.alternatives(names)
