@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import regex
@@ -160,7 +161,7 @@ class TagReader:
         """Read keys and raw values, up to what is none; return them, where that is, and whether there were any."""
         source, values, given = self.source, JsonObject(), set[str]()
         style = self.style(source.blanks(at), tool)
-        unended = False
+        unended, spans = False, list[tuple[int, int, Marks]]()
         while style:
             behind, at = at, source.blanks(at)
             if at == source.size:
@@ -186,7 +187,20 @@ class TagReader:
             given.add(mark.key)
             values[key] = self._typed(self.last, end, style, unended=unended)
             unended, at = end.unended, end.resume
+            spans.append((mark.end, end.end, marks))
+        if tool and (missing := tool.required - given):
+            self._check_missing(missing, tool, spans)
         return values, at, bool(values)
+
+    @staticmethod
+    def _check_missing(missing: Collection[str], tool: Tool, spans: list[tuple[int, int, Marks]]) -> None:
+        """Refuse a call without a required key that one of its values may have taken along."""
+        for start, end, marks in spans:
+            pos = start
+            while (mark := marks(pos)) is not None and mark.end <= end:
+                if mark.key and not mark.closing and tool.meant(mark.key) in missing:
+                    raise NoCall("a value may hold a required one")
+                pos = mark.end
 
     def _skip_doubled(self, mark: Mark) -> None:
         """Move the mark to the last of several equal opening tags."""
