@@ -19,7 +19,10 @@ PACKAGE = ROOT / "proxy"
 TESTS = ROOT / "tests"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # The engine and the packages below it, and the dialects: bytes and values in, bytes and values out.
-SANS_IO = ("codec", "agents", "tools", "repair", "parsing", "formats", "engine", "healing", "thinking", "dialects")
+SANS_IO = (
+    *("codec", "agents", "tools", "repair", "parsing", "formats", "notations", "engine", "healing", "thinking"),
+    "dialects",
+)
 # Modules of other packages that do no I/O either.
 SANS_IO_MODULES = (
     *("errors", "limits", "audit_record", "transitions"),

@@ -54,6 +54,7 @@ def compiled() -> list[tuple[str, int, bool]]:
     return [(pattern, flags, of_bytes) for pattern, flags, of_bytes in json.loads(child.stdout)]
 
 
+@pytest.mark.slow
 def test_no_group_is_repeated_possessively_that_fails_in_its_middle(compiled: list[tuple[str, int, bool]]) -> None:
     assert len(compiled) > 300
     wrong = [pattern for pattern, flags, of_bytes in compiled if _loses_its_place(pattern, flags, of_bytes=of_bytes)]

@@ -116,6 +116,7 @@ def differences(text: Any, task: dict[str, Any], finish: str | None = "stop", **
     return [pair for pair in pairs if pair[0] != pair[1]]
 
 
+@pytest.mark.slow
 @each_case("text", TEXTS, ids=map(str, range(len(TEXTS))), size=200)
 def test_whatever_the_text_is_it_comes_as_if_it_had_been_looked_into(text: str) -> None:
     """Each text for an agent's request, and for one of the others."""
@@ -125,6 +126,7 @@ def test_whatever_the_text_is_it_comes_as_if_it_had_been_looked_into(text: str) 
             assert not differences(text, task)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("finish", FINISHES)
 @pytest.mark.parametrize("beside", BESIDE)
 def test_so_does_all_that_is_said_beside_it(beside: str, finish: str | None) -> None:
@@ -133,6 +135,7 @@ def test_so_does_all_that_is_said_beside_it(beside: str, finish: str | None) -> 
             assert not differences(text, task, finish, **BESIDE[beside])
 
 
+@pytest.mark.slow
 def test_prose_is_passed_and_what_may_hold_a_call_is_not() -> None:
     """Or nothing is compared above."""
     assert sum(map(passes, TEXTS)) > len(TEXTS) / 10

@@ -114,6 +114,7 @@ def test_each_call_of_the_corpus_leaves_as_it_came(way: str) -> None:
             check(row.schema, cut, way)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=150,
     derandomize=True,

@@ -208,6 +208,7 @@ def places(arguments: dict[str, Any]) -> tuple[str, set[int], list[int]]:
     return text, inside, most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 @QUICK
 @given(arguments=ARGUMENTS, rng=st.randoms(use_true_random=False), single=st.booleans())

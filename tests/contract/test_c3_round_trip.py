@@ -216,6 +216,7 @@ def damaged(text: str, rng: random.Random) -> str:
     return text
 
 
+@pytest.mark.slow
 @settings(max_examples=200, derandomize=True, suppress_health_check=QUIET)
 @given(
     form=st.sampled_from(sorted(RENDERERS)),

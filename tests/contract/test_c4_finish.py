@@ -84,6 +84,7 @@ def deltas(arguments: Iterable[str]) -> list[Chunk]:
     return [calls(piece(0, "", name="tool", id="call_1")), *(calls(piece(0, part)) for part in arguments if part)]
 
 
+@pytest.mark.slow
 @each_case("row", VALID[::3], ids=map(str, range(0, len(VALID), 3)))
 def test_a_structured_call_that_was_cut_off_is_left_as_cut(row: ValidCall) -> None:
     """It is the very text that came, no closer is added to it; if it was not yet opened it is text."""
@@ -126,6 +127,7 @@ def test_the_same_of_structured_calls(row: ValidCall) -> None:
         assert (seen.failed, seen[0].finish) == (None, finish_of(reason, read(seen)))
 
 
+@pytest.mark.slow
 @each_case("row", NO_CALLS[::6], ids=lambda row: row.id)
 def test_where_no_call_left_the_finish_says_none(row: NoCall) -> None:
     """Whatever the server says that it called."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,6 +56,7 @@ def test_the_request_is_a_good_one() -> None:
     assert translate(RESPONSES, ModelOptions(model="served")).body["messages"]
 
 
+@pytest.mark.slow
 @QUICK
 @given(mutated(RESPONSES), OPTIONS, st.sampled_from(WAYS))
 def test_a_responses_request_of_any_values(body: dict[str, Any], options: ModelOptions, how: Any) -> None:

@@ -171,6 +171,7 @@ def check_observed(data: bytes, engines: tuple[Engine, Engine], rng: random.Rand
     assert ids(read) == ids(repaired)
 
 
+@pytest.mark.slow
 @each_case("row", ROWS[2::6], ids=name_of, size=SIZE)
 def test_an_observed_reply_is_the_one_that_came_and_tells_the_same(row: Row) -> None:
     rng = random.Random(row.id)
@@ -214,6 +215,7 @@ def test_if_the_engine_raises_the_reply_goes_on_as_it_came_or_ends_in_an_error(r
     check_crash(row.body(random_cut(row.text, rng)), row.engine, rng)
 
 
+@pytest.mark.slow
 @each_case("row", PROSE[::3], ids=name_of, size=SIZE)
 def test_if_it_raises_in_a_text_letter_by_letter_all_of_that_leaves(row: Row) -> None:
     """Nothing of it was changed."""

@@ -465,6 +465,7 @@ def test_a_fragment_in_its_place(frame: str, fragment: str) -> None:
     assert_linear(FRAMES[frame], fragment, cuts=CUTS[: 1 + PLACED.index((frame, fragment)) % 2])
 
 
+@pytest.mark.slow
 @settings(max_examples=80, derandomize=True)
 @given(
     st.sampled_from([*FRAMES.values()]),

@@ -9,6 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.client_view import Got, entry, streamed, whole
 from tests.support.helpers import calls, ends, piece, random_cut
 
@@ -114,6 +116,7 @@ def _groups(deltas: list[Any], rng: random.Random) -> list[list[Any]]:
     return groups
 
 
+@pytest.mark.slow
 def test_a_server_that_fails_in_several_ways_is_understood() -> None:
     for seed in range(REPLIES):
         meant, *both, told = _reply(seed)
@@ -123,6 +126,7 @@ def test_a_server_that_fails_in_several_ways_is_understood() -> None:
             assert (got.text, got.finish, len(set(got.ids))) == ("", "tool_calls", len(meant)), told
 
 
+@pytest.mark.slow
 def test_the_test_server_is_bad() -> None:
     """Else the test above would prove nothing."""
     noted = {fix for seed in range(REPLIES) for fix in _reply(seed)[1].fixes}

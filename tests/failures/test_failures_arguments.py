@@ -91,6 +91,7 @@ def test_f23_an_object_comes_where_a_string_is_wanted() -> None:
     assert stays("typed", '{"options": {"a": 1}, "free": {"b": 2}}')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "values"),
     [

@@ -112,6 +112,7 @@ def test_marks_without_a_backslash_are_the_strings_own(inner: str) -> None:
         assert is_right(name, values, broken(values))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inner", INNER)
 def test_three_marks_are_one_delimiter(inner: str) -> None:
     if inner.startswith('"') or inner.endswith('"'):
@@ -208,6 +209,7 @@ def test_several_objects_are_no_call(name: str, text: str) -> None:
     assert is_refused(name, text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inner", ["f(", "say ", "x = {", "", 'a "b" c('])
 @pytest.mark.parametrize("outer", ["z", "", 'say "hi" ', "{"])
 def test_an_outer_keys_opener_that_stands_twice_behind_a_nested_string_leaves_no_reading(
@@ -273,6 +275,7 @@ def test_a_string_with_marks_that_broke_off_is_never_ended(cut: str) -> None:
     assert is_refused("write", text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inner", INNER)
 def test_what_needs_no_repair_stays_byte_for_byte(inner: str) -> None:
     """C1."""

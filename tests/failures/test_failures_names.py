@@ -42,6 +42,7 @@ def both_ways(name: Any, arguments: str, **task: Any) -> Got:
     return got[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

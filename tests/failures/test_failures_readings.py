@@ -237,6 +237,7 @@ CODE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", CODE)
 def test_the_escapes_of_code_are_read_beside_marks_without_any(code: str) -> None:
     meant = json.loads('"' + code.replace('"', '\\"') + '"')
@@ -247,6 +248,7 @@ def test_the_escapes_of_code_are_read_beside_marks_without_any(code: str) -> Non
         assert read(HERMES(name, text), 3) == ([(name, values)], "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["C:\\Users\\me", "C:\\Windows\\System32", "D:\\my docs\\x", "E:\\"])
 def test_a_path_whose_backslashes_escape_nothing_stays_what_it_is(path: str) -> None:
     for command in ('dir "{} x"', 'copy "{} y" a'):

@@ -68,6 +68,7 @@ def test_the_corpora_are_here() -> None:
     assert EXCEPTIONS.keys() <= {row["id"] for row in ROWS}
 
 
+@pytest.mark.slow
 @each_case("row", WITH_TOOLS)
 def test_each_text_gives_its_calls_at_every_cut(row: dict[str, Any]) -> None:
     """C3; an exception gives what its reason says, so that none of them outlives it."""

@@ -76,6 +76,7 @@ def exact(calls: list[tuple[str, object]]) -> str:
     return json.dumps(calls, ensure_ascii=False, sort_keys=True)
 
 
+@pytest.mark.slow
 @each_case("row", ROWS, ids=[row["id"] for row in ROWS])
 def test_each_reply_gives_its_calls_and_its_text_at_every_cut(row: Row) -> None:
     expected = exact([(call["name"], call["arguments"]) for call in row["calls"]])

@@ -11,6 +11,7 @@ from tests.real import llama
 from tests.support.chat_templates import FOLDER
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not llama.available(), reason="needs the extra `real`")
 @pytest.mark.skipif(not (FOLDER / f"{TEMPLATE}.jinja").exists(), reason=f"there are no templates in {FOLDER}")
 def test_what_llama_cpp_refuses_it_accepts_healed(tmp_path: Path) -> None:

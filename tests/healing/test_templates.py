@@ -37,6 +37,7 @@ def test_nearly_every_try_arrives_with_nothing_lost() -> None:
     assert failed == {(NESTED, "tool: nested")}
 
 
+@pytest.mark.slow
 def test_what_arrives_unhealed_arrives_healed_too() -> None:
     """No healing takes away what the template took; one template of each way to write calls."""
     for template in templates()[::6]:
@@ -55,6 +56,7 @@ ASKED_OVER_HTTP = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ASKED_OVER_HTTP)
 def test_it_is_so_through_the_proxy_to_a_server_that_renders(name: str) -> None:
     """Each request is its own; what one refusal teaches holds for the next."""

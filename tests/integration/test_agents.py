@@ -758,6 +758,7 @@ class TestAgent:
         given = command[command.index("-i") + 1 : -1]
         assert [name.partition("=")[0] for name in given] == ["PATH", "HOME", "LANG"]
 
+    @pytest.mark.slow
     def test_the_proxy_is_started_as_a_user_does(self, tmp_path: Path) -> None:
         """It answers in front of the row's server, and its log is kept."""
         with (

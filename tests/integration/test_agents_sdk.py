@@ -64,6 +64,7 @@ def run(proxy: Proxy, api: str, streamed: bool, *, model: str = "tiny", task: st
     return ran
 
 
+@pytest.mark.slow
 @WAYS
 def test_a_function_tool_is_run_and_its_output_goes_back(front: Front, api: str, streamed: bool) -> None:
     """Two requests: the second begins with the messages of the first, and has the call and what it gave."""
@@ -79,6 +80,7 @@ def test_a_function_tool_is_run_and_its_output_goes_back(front: Front, api: str,
     assert (told["role"], told["content"], told["tool_call_id"]) == ("tool", "written", called["tool_calls"][0]["id"])
 
 
+@pytest.mark.slow
 @WAYS
 @pytest.mark.parametrize("script", ["toolstag", "two"])
 def test_function_tools_are_run_in_front_of_a_real_server(

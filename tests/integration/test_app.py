@@ -407,6 +407,7 @@ def raw(front: Front, data: bytes, *, half_close: bool = False) -> tuple[int, di
             return response.status, json.loads(response.read())
 
 
+@pytest.mark.slow
 def test_a_short_body_is_a_400_under_gunicorn(front: Front) -> None:
     """K4, fact 8: the client half-closes in the middle of its body."""
     top = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 80\r\n\r\n".encode()

@@ -56,6 +56,7 @@ def asked(bench: Bench, dialect: Dialect, *, streamed: bool) -> tuple[int, bytes
         return response.status, response.read()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 def test_it_is_an_error_of_the_server_and_costs_no_memory(bench: Bench, dialect: Dialect, streamed: bool) -> None:

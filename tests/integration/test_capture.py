@@ -313,6 +313,7 @@ def test_a_relative_folder_is_taken_from_where_the_command_was_given(
     assert became.value.args == (str(tmp_path / "new" / "folder"), "true")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("observe", [False, True], ids=["repairing", "observing"])
 def test_a_client_that_vanishes_frees_the_model_server_and_leaves_its_capture(
     observe: bool, proxy: Start, tmp_path: Path

@@ -183,6 +183,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [("doctor", "--upstream"), ("setup", "pi", "--url"), ("launch", "pi", "--url")], ids=lambda words: words[0]
 )
@@ -253,6 +254,7 @@ def test_check_tells_of_code_that_cannot_be_loaded(folder: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(folder: Path) -> None:
     def port(*words: str, **env: str) -> str:
         with listening() as upstream:
@@ -281,6 +283,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_command_reads_the_rules_of_the_working_folder(tmp_path: Path, name: str) -> None:
     """A cloned repository must not choose the server that gets the prompts and the key, nor rewrite tool calls."""
@@ -297,6 +300,7 @@ def test_no_command_reads_the_rules_of_the_working_folder(tmp_path: Path, name: 
     assert "rules.yaml" not in command(name, *COMMANDS[name], cwd=tmp_path, PYTHONPATH=str(ROOT)).stderr
 
 
+@pytest.mark.slow
 def test_serve_does_not_read_the_rules_of_the_working_folder_and_names_the_file_in_force(
     tmp_path: Path
 ) -> None:
@@ -329,6 +333,7 @@ def test_without_a_command_it_serves_with_the_earlier_systems_flags_and_warns_of
     assert warnings == [f"vllm-tool-proxy: warning: upstream {upstream} {refused}"]
 
 
+@pytest.mark.slow
 def test_a_switched_release_and_a_hang_up_bring_all_the_new_code_and_rules(tmp_path: Path) -> None:
     old, new = release(tmp_path / "one", "1.0"), release(tmp_path / "two", "2.0")
     (old / "rules.yaml").write_text("settings: {heartbeat: 1}\n")

@@ -121,6 +121,7 @@ def test_a_thread_never_waits_for_a_client() -> None:
                 ours.recv(9)
 
 
+@pytest.mark.slow
 def test_a_client_that_takes_slowly_is_not_one_that_takes_nothing() -> None:
     """There is room in the kernel's buffer only once a third of it was taken; what was taken before counts."""
     given_back: list[bool] = []

@@ -55,6 +55,7 @@ def _tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tight]:
         yield Tight(proxy, upstream)
 
 
+@pytest.mark.slow
 def test_a_start_with_few_descriptors_says_how_many_streams_they_are_enough_for(tight: Tight) -> None:
     (warning,) = [line for line in tight.proxy.log.read_text().splitlines() if "max_streams" in line]
     assert "warning" in warning and str(FILES) in warning
@@ -81,6 +82,7 @@ def test_connections_that_never_say_anything_give_way(tight: Tight) -> None:
         assert tight.proxy.health()["status"] == "healthy"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 def test_streams_beyond_the_descriptors_are_told_so(tight: Tight, dialect: Dialect) -> None:
     refused: list[tuple[int, str | None, Any]] = []

@@ -62,6 +62,7 @@ def bad(report: Report) -> set[str]:
 ALWAYS = {"flags_unsaid", "any_model", "poisoned_arguments_refused"}
 
 
+@pytest.mark.slow
 def test_a_server_that_finds_the_calls_of_its_model(tmp_path: Path) -> None:
     with served(HERMES, ORDINARY, tmp_path) as url:
         report = examined(url)
@@ -72,6 +73,7 @@ def test_a_server_that_finds_the_calls_of_its_model(tmp_path: Path) -> None:
     assert report.entry == ""
 
 
+@pytest.mark.slow
 def test_a_server_that_fails_at_the_calls_of_its_model(tmp_path: Path) -> None:
     """llama.cpp reads the syntax of its template alone; a call in another one is an error, as a model finetuned on
     another syntax makes it.

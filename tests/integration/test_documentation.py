@@ -52,6 +52,7 @@ def test_every_page_is_in_the_navigation_once(made: dict[str, str]) -> None:
     assert sorted(paths_in(config["nav"])) == sorted(written | {*made} | {"index.md"})
 
 
+@pytest.mark.slow
 def test_the_site_builds_strictly(tmp_path: Path, made: dict[str, str]) -> None:
     """A page that is missing, a link or an anchor that leads nowhere is an error; what is generated is in it."""
     built = build(ROOT, tmp_path / "site")

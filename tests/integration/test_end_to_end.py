@@ -41,6 +41,7 @@ WHOLE = 'models:\n  - {match: "*", upstream: whole}\n'
 HERMES = 'I will.\n<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "b"}}\n</tool_call>'
 
 
+@pytest.mark.slow
 def test_the_proxy_serves_before_its_model_server_does(proxy: Start) -> None:
     """U1, F75: 502 with Retry-After and a 503 of /_ready while it is down; both work as soon as it is up."""
     port = free_port()

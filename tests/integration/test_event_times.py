@@ -83,6 +83,7 @@ def held(inside: Inside, *rest: Action, seen: bytes = b"So", **settings: Any) ->
         return told(client)
 
 
+@pytest.mark.slow
 def test_a_call_in_the_text_was_held_and_repaired(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that goes on by one more second each time that a try looks at it."""
     ticks = count()

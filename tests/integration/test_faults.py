@@ -165,6 +165,7 @@ def test_u1_there_is_nobody(
     bench.settled(given)
 
 
+@pytest.mark.slow
 @EACH
 @MODES
 def test_u2_the_connection_hangs(benches: Benches, full_backlog: int, dialect: Dialect, streamed: bool) -> None:
@@ -176,6 +177,7 @@ def test_u2_the_connection_hangs(benches: Benches, full_backlog: int, dialect: D
     bench.settled(given)
 
 
+@pytest.mark.slow
 @EACH
 @MODES
 @table(
@@ -191,6 +193,7 @@ def test_u3_it_never_answers(hasty: Bench, dialect: Dialect, streamed: bool, fau
     assert given.data.count(dialect.beat) >= (2 if streamed else 0)
 
 
+@pytest.mark.slow
 @EACH
 @table({"nothing": [SSE, Act.EXPECT_CLOSE], "a role": [SSE, chunked(ROLE), Act.EXPECT_CLOSE]})
 def test_u3_it_begins_and_says_nothing(hasty: Bench, dialect: Dialect, fault: Faulty) -> None:
@@ -333,6 +336,7 @@ def test_u10_it_stalls(hasty: Bench, dialect: Dialect, fault: tuple[Faulty, bool
     assert given.data.count(dialect.beat) >= 2
 
 
+@pytest.mark.slow
 @EACH
 @table(
     {
@@ -407,6 +411,7 @@ def test_u13_nothing_says_that_it_is_done(usual: Bench, dialect: Dialect, fault:
     judge_broken(usual.ask(dialect, [*said, LAST], streamed=True, tools=tools))
 
 
+@pytest.mark.slow
 @EACH
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @table(
@@ -568,6 +573,7 @@ def _cut(data: bytes) -> list[bytes]:
     return [data[at : at + 7] for at in range(0, len(data), 7)]
 
 
+@pytest.mark.slow
 @EACH
 @MODES
 @table(
@@ -772,6 +778,7 @@ def test_k1_it_leaves_while_it_is_queued(usual: Bench, dialect: Dialect, streame
     assert all(gone(seen, resumed) for seen in usual.upstream.seen)
 
 
+@pytest.mark.slow
 @EACH
 @pytest.mark.parametrize("streamed", [True, pytest.param(False, marks=heavy)], ids=["streamed", "whole"])
 def test_k2_it_does_not_read(benches: Benches, dialect: Dialect, streamed: bool) -> None:
@@ -825,6 +832,7 @@ def refused_requests(dialect: Dialect) -> Mapping[str, tuple[int, bytes]]:
     }
 
 
+@pytest.mark.slow
 @EACH
 @pytest.mark.parametrize("name", refused_requests(DIALECTS["chat"]))
 def test_k3_100_clients_that_get_an_error_and_stay_hold_up_nobody(
@@ -844,6 +852,7 @@ def test_k3_100_clients_that_get_an_error_and_stay_hold_up_nobody(
     bench.settled()
 
 
+@pytest.mark.slow
 @EACH
 @pytest.mark.parametrize("body", [0, 90_000_000], ids=["its body read", "its body unread"])
 def test_k3_100_clients_that_find_it_full_and_stay_hold_up_nobody(

@@ -304,6 +304,7 @@ def test_silent_and_kept_connections_do_not_hold_up_the_end(tmp_path: Path, numb
         running.process.wait(PATIENCE)
 
 
+@pytest.mark.slow
 def test_kept_connections_do_not_hold_up_the_end_of_a_worker_whose_master_has_died(tmp_path: Path) -> None:
     """Its port is free then for the next one."""
     conf = own_file(tmp_path, f"graceful_timeout = {HELD:.0f}")

@@ -155,6 +155,7 @@ def until_empty(folder: Path) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["its end", "Ctrl-C", "SIGKILL"])
 @pytest.mark.parametrize("name", LAUNCHED)
 def test_no_file_is_changed_and_none_is_left(name: str, how: str, place: Place, real: Proxy) -> None:
@@ -165,6 +166,7 @@ def test_no_file_is_changed_and_none_is_left(name: str, how: str, place: Place, 
     until_empty(place.temporary)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [(), ("--key-env", "PROXY_KEY")], ids=["no key", "a key"])
 @pytest.mark.parametrize("name", LAUNCHED)
 def test_the_agent_is_given_the_proxy_for_this_run(name: str, key: tuple[str, ...], place: Place, real: Proxy) -> None:
@@ -183,6 +185,7 @@ def test_the_agent_is_given_the_proxy_for_this_run(name: str, key: tuple[str, ..
     assert (KEY in "".join(told["texts"].values())) == (name == "cline" and bool(key))
 
 
+@pytest.mark.slow
 def test_a_private_folder_is_made_only_where_it_is_needed(place: Place, real: Proxy) -> None:
     needed = set()
     for name in LAUNCHED:
@@ -193,6 +196,7 @@ def test_a_private_folder_is_made_only_where_it_is_needed(place: Place, real: Pr
     assert needed == {"codex", "openclaw", "qwen", "pi", "cline", "continue"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["its end", "Ctrl-C", "SIGKILL"])
 def test_nor_with_a_proxy_of_its_own(how: str, place: Place, server: Upstream) -> None:
     """The log of that proxy is all that is new."""
@@ -207,6 +211,7 @@ def test_nor_with_a_proxy_of_its_own(how: str, place: Place, server: Upstream) -
     assert {name for name in after.keys() - before.keys() if (place.home / name).is_file()} == {log}
 
 
+@pytest.mark.slow
 def test_an_agent_that_outlives_its_launch_keeps_its_folder(place: Place, server: Upstream) -> None:
     settle("codex", place)
     words = ("--url", f"http://127.0.0.1:{free_port()}", "--upstream", server.url)
@@ -219,6 +224,7 @@ def test_an_agent_that_outlives_its_launch_keeps_its_folder(place: Place, server
     until_empty(place.temporary)
 
 
+@pytest.mark.slow
 def test_an_agent_that_cannot_be_started_leaves_nothing(place: Place, real: Proxy) -> None:
     program = settle("pi", place)
     (place.programs / program).write_text("#!/no/such/interpreter\n")
@@ -229,6 +235,7 @@ def test_an_agent_that_cannot_be_started_leaves_nothing(place: Place, real: Prox
     until_empty(place.temporary)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [(), ("--upstream", "http://127.0.0.1:9")])
 def test_an_agent_that_reads_files_alone_is_refused(words: tuple[str, ...], place: Place, real: Proxy) -> None:
     settle("zed", place)
@@ -238,6 +245,7 @@ def test_an_agent_that_reads_files_alone_is_refused(words: tuple[str, ...], plac
     assert not place.record.exists() and tree(place.home) == before
 
 
+@pytest.mark.slow
 def test_a_permanent_configuration_stays_what_it_was(place: Place, real: Proxy) -> None:
     """One that `setup --write` wrote can still be undone behind a launch."""
     settle("pi", place)

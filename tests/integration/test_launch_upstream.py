@@ -96,6 +96,7 @@ def ended(home: Path, *words: str) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+@pytest.mark.slow
 def test_a_proxy_runs_as_long_as_the_agent(server: Upstream, home: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     words = ("sdk", "--url", url, "--upstream", server.url, "--", str(home / "asks"), "a b")
@@ -125,6 +126,7 @@ def test_a_proxy_that_listens_already_is_used_and_goes_on(server: Upstream, home
         assert answers(f"{proxy.url}/health")
 
 
+@pytest.mark.slow
 def test_a_proxy_that_cannot_start_is_told_in_one_line(home: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     status, out, err = ended(home, "sdk", "--url", url, "--upstream", "nonsense", "--", str(home / "asks"))
@@ -140,6 +142,7 @@ def test_a_log_that_cannot_be_written_is_told_in_one_line(home: Path) -> None:
     assert ended(home, *words) == (1, "", f"vllm-tool-proxy: error: {told}\n")
 
 
+@pytest.mark.slow
 def test_a_model_server_that_is_not_there_is_told_in_one_line(home: Path) -> None:
     """And the proxy that was started for it does not stay."""
     url, nobody = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
@@ -149,6 +152,7 @@ def test_a_model_server_that_is_not_there_is_told_in_one_line(home: Path) -> Non
     assert not answers(f"{url}/health")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", ["http://10.0.0.1:8003", "https://127.0.0.1:8003", "http://127.0.0.1:8003/for/a"])
 def test_no_proxy_is_started_on_another_machine(home: Path, url: str) -> None:
     status, out, err = ended(home, "sdk", "--url", url, "--upstream", "http://127.0.0.1:1", "--", str(home / "asks"))
@@ -159,6 +163,7 @@ def test_no_proxy_is_started_on_another_machine(home: Path, url: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_order_to_end_ends_the_agent_and_the_proxy(server: Upstream, home: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     process = started(home, "sdk", "--url", url, "--upstream", server.url, "--", str(home / "waits"))
@@ -192,6 +197,7 @@ def test_an_order_to_end_before_the_agent_is_there_leaves_no_proxy(home: Path, n
     assert not answers(f"{url}/health")
 
 
+@pytest.mark.slow
 def test_killed_it_leaves_no_proxy(server: Upstream, home: Path) -> None:
     """It can do nothing itself then; the agent, which nobody has killed, goes on."""
     url = f"http://127.0.0.1:{free_port()}"
@@ -233,6 +239,7 @@ def is_locked(log: Path) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_closed_leaves_neither_agent_nor_proxy(server: Upstream, home: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     ours, theirs = os.openpty()
@@ -260,6 +267,7 @@ def test_a_terminal_that_is_closed_leaves_neither_agent_nor_proxy(server: Upstre
     assert not Path(f"/proc/{said.split()[0]}").exists()
 
 
+@pytest.mark.slow
 def test_beside_a_proxy_for_another_model_server_its_own_is_started(
     server: Upstream, home: Path, tmp_path: Path
 ) -> None:
@@ -280,6 +288,7 @@ def test_beside_a_proxy_for_another_model_server_its_own_is_started(
         assert "/v1/models" not in other.asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", [[b"SSH-2.0-OpenSSH_9\r\n"], [answer({"vllm_url": "http://127.0.0.1:1"})]])
 def test_beside_what_is_no_proxy_its_own_is_started(server: Upstream, home: Path, script: list[bytes]) -> None:
     with Upstream() as there:
@@ -290,6 +299,7 @@ def test_beside_what_is_no_proxy_its_own_is_started(server: Upstream, home: Path
     assert f", as something else listens at {there.url}, " in err
 
 
+@pytest.mark.slow
 def test_the_proxy_of_another_launch_is_not_shared(server: Upstream, home: Path) -> None:
     """It ends with the other's agent."""
     url = f"http://127.0.0.1:{free_port()}"

@@ -169,6 +169,7 @@ def test_what_is_counted_is_told_by_the_minute(server: Upstream) -> None:
     assert {len(numbers) for names in counts.values() for numbers in names.values()} == {60}
 
 
+@pytest.mark.slow
 def test_a_request_that_is_under_way_is_told_until_it_has_ended(server: Upstream) -> None:
     gate = server.gate()
     script(server, [SSE, *map(chunked, (ROLE, text("a"), text("b"))), gate, chunked(finish()), chunked(DONE), LAST])

@@ -141,6 +141,7 @@ def test_a_request_opens_to_its_whole_story(page: Page) -> None:
     expect(body.get_by_role("region", name="Replay")).to_contain_text("repair 1: text_call")
 
 
+@pytest.mark.slow
 def test_a_request_is_saved_as_a_capture(page: Page, tmp_path: Path) -> None:
     page.locator("#request-rows button").last.click()
     with page.expect_download() as download:
@@ -204,6 +205,7 @@ def test_what_was_open_and_focused_stays_so_when_something_comes(chromium: Brows
 # How it is used.
 
 
+@pytest.mark.slow
 def test_all_of_it_can_be_used_by_the_keyboard(page: Page) -> None:
     page.keyboard.press("Tab")
     expect(page.get_by_text("Skip to the content")).to_be_focused()
@@ -258,6 +260,7 @@ def serious(page: Page) -> list[str]:
     return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in SERIOUS]
 
 
+@pytest.mark.slow
 def test_light_and_dark_are_told_apart(chromium: Browser, shown: Site) -> None:
     grounds = []
     for dark in (False, True):

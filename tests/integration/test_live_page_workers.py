@@ -86,6 +86,7 @@ def workers(proxy: Proxy) -> set[int]:
     return {proxy.health()["worker"] for _ in range(20)}
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_page_shows_what_all_workers_do(
     proxy: Start, server: Upstream, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -180,6 +181,7 @@ def test_several_workers_without_a_folder_have_no_page(proxy: Start, server: Ups
     assert (status, b"RUNTIME_DIRECTORY" in body) == (404, True)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_top_prints_what_the_page_of_a_real_proxy_shows(
     proxy: Start, server: Upstream, clients: Clients, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -185,6 +185,7 @@ def test_with_a_pipe_that_is_full_before_it_begins_it_serves(tmp_path: Path, war
             assert process.wait(60) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["check", "--port", "x"], ["nonsense"]])
 def test_a_command_that_fails_ends_although_nobody_reads_why(command: list[str]) -> None:
     with pipe() as (_, write):
@@ -194,6 +195,7 @@ def test_a_command_that_fails_ends_although_nobody_reads_why(command: list[str])
         assert done.returncode == 2
 
 
+@pytest.mark.slow
 def test_what_is_said_before_it_becomes_gunicorn_is_not_lost() -> None:
     with pipe(65536) as (end, write), serving(stderr=write):
         said = os.read(end, 65536)

@@ -108,6 +108,7 @@ def test_words_and_results_of_a_megabyte(proxied: tuple[FlaskClient, Upstream], 
     assert seconds(proxied, dialect, HISTORIES[dialect]("So.", result=text)) < SECONDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 @pytest.mark.parametrize("form", ARGUMENTS.values(), ids=ARGUMENTS)
 @pytest.mark.parametrize("dialect", HISTORIES)

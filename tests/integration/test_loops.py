@@ -89,6 +89,7 @@ def test_it_is_counted_and_its_upstream_is_not_ready(looped: Proxy) -> None:
     assert asked(looped, "GET", "/_ready")[0] == 503
 
 
+@pytest.mark.slow
 def test_two_proxies_that_point_at_each_other_are_told(proxy: Start, tmp_path: Path) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text("settings: {upstream: 'http://127.0.0.1:1'}\n")
@@ -102,6 +103,7 @@ def test_two_proxies_that_point_at_each_other_are_told(proxy: Start, tmp_path: P
             assert (status, dialect.error(body, status).words) == (508, SENTENCE)
 
 
+@pytest.mark.slow
 def test_a_chain_of_two_proxies_works_and_keeps_the_entries_of_all(proxy: Start) -> None:
     with Upstream([answer(completion("Hi"))]) as server:
         behind = proxy(server.url)
@@ -115,6 +117,7 @@ def test_a_chain_of_two_proxies_works_and_keeps_the_entries_of_all(proxy: Start)
     assert socket.gethostname() not in ours
 
 
+@pytest.mark.slow
 def test_all_that_is_sent_to_the_model_server_has_the_same_entry_also_after_a_reload(proxy: Start) -> None:
     with ModelServer(Behaviour()) as server:
         one = proxy(server.url, "--workers", "2")

@@ -216,6 +216,7 @@ def test_a_conversation_goes_on_after_the_tools_results(sdk: Sdk, script: str, s
     assert (text_of(message), message.stop_reason, calls_of(message)) == ("Done.", "end_turn", [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("options", [{}, {"thread": False}], ids=["threads", "no threads"])
 @pytest.mark.parametrize("script", ["hermes", "two", "coder"])
@@ -307,6 +308,7 @@ def test_max_tokens_that_are_used_up_are_the_reason(sdk: Sdk, streamed: bool) ->
     assert message.usage.output_tokens == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_tokens", range(4, 40, 3))
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_call_that_is_cut_by_max_tokens_is_never_completed(sdk: Sdk, max_tokens: int, streamed: bool) -> None:
@@ -335,6 +337,7 @@ def test_a_stop_sequence_ends_the_text(sdk: Sdk, streamed: bool) -> None:
     assert message.stop_reason in ("end_turn", "stop_sequence")
 
 
+@pytest.mark.slow
 def test_a_prompt_over_the_context_is_told_in_the_words_by_which_clients_compact(sdk: Sdk) -> None:
     """F95: `prompt is too long: N tokens > M maximum`, from llama-server's own words."""
     messages: Any = [{"role": "user", "content": "many words " * 4000}]
@@ -427,6 +430,7 @@ CLASSES: list[tuple[Script, type[anthropic.APIStatusError], int, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CLASSES, ids=lambda case: f"{case[2]} {case[3]}")
 @pytest.mark.parametrize("streamed", [False, True])
 def test_an_error_of_the_server_is_of_the_sdk_s_class(
@@ -452,6 +456,7 @@ def test_when_to_come_again_is_told(scripted: Scripted, status: int, told: int) 
         assert (caught.value.status_code, caught.value.response.headers.get("retry-after")) == (told, "7")
 
 
+@pytest.mark.slow
 def test_a_body_over_the_limit_is_too_large(proxy: Start) -> None:
     with Upstream() as server, talking(proxy(server.url, "--max-body", "2000").url) as sdk:
         for path in ("/v1/messages", "/v1/messages/count_tokens"):
@@ -764,6 +769,7 @@ def test_a_server_that_is_not_there_is_told_and_the_client_may_come_again(proxy:
             assert caught.value.response.headers.get("retry-after")
 
 
+@pytest.mark.slow
 def test_pings_keep_a_waiting_client(proxy: Start) -> None:
     """F75, F76: events of the dialect, not comments, before the first word and within the message."""
     with ExitStack() as stack:

@@ -89,6 +89,7 @@ def test_name_and_version_are_those_of_the_sources(built: Built) -> None:
     assert points.split() == ["[console_scripts]", NAME, "=", "proxy.commands.main:main"]
 
 
+@pytest.mark.slow
 def test_an_index_would_take_both(built: Built, tmp_path: Path) -> None:
     told = check(built, tmp_path)
     assert told.count("PASSED") == 2
@@ -107,6 +108,7 @@ def test_the_installed_command_says_its_version(commands: Path, tmp_path: Path) 
     assert ended(commands, tmp_path, "--version").stdout == f"{NAME} {__version__}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["serve", "setup", "doctor", "top"])
 def test_the_installed_command_has_its_commands(commands: Path, tmp_path: Path, command: str) -> None:
     done = ended(commands, tmp_path, command, "--help")
@@ -114,10 +116,12 @@ def test_the_installed_command_has_its_commands(commands: Path, tmp_path: Path, 
     assert done.stdout.startswith("usage: vllm-tool-proxy")
 
 
+@pytest.mark.slow
 def test_the_installed_package_needs_nothing_that_it_does_not_name(commands: Path, tmp_path: Path) -> None:
     assert "No broken requirements" in run([*pip(commands.parent), "check"], tmp_path)
 
 
+@pytest.mark.slow
 def test_the_installed_proxy_serves_repairs_and_sets_up_an_agent(commands: Path, tmp_path: Path) -> None:
     """By the rules that are in the wheel: there is no other file."""
     call = '<tool_call>{"name": "Read", "arguments": {"path": "a.py"}}</tool_call>'

@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.helpers import OFFERED
 from tests.support.scripted import PATIENCE
 
 
+@pytest.mark.slow
 def test_the_command_runs_as_a_module_and_ends_quietly_when_nobody_reads(tmp_path: Path) -> None:
     (tmp_path / "tools.json").write_text(json.dumps(OFFERED))
     (tmp_path / "reply.txt").write_text("x\n" * 200_000)

@@ -81,6 +81,7 @@ def fifty_paced(proxy: Start, upstream: Upstream, *flags: str) -> Iterator[tuple
         yield front, readers
 
 
+@pytest.mark.slow
 def test_200_streams_on_8_threads_all_deliver(proxy: Start) -> None:
     gate = Gate()
     with ExitStack() as stack:
@@ -415,6 +416,7 @@ def with_a_defect(folder: Path, upstream: str, trigger: Path) -> Iterator[Proxy]
         stop(process)
 
 
+@pytest.mark.slow
 def test_a_pump_that_fails_ends_its_streams_in_order_and_the_worker_is_replaced(tmp_path: Path) -> None:
     gate, trigger = Gate(), tmp_path / "now"
     with ExitStack() as stack:
@@ -526,6 +528,7 @@ def test_rounds_that_follow_each_other_closely_are_made_together(in_line: int, b
     assert 0 < rounds <= seconds / between + 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("computes", [False, True], ids=["nobody", "a request that computes"])
 def test_a_round_that_comes_alone_is_made_at_once(computes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also beside a request that computes alone, which hands its stream over in that time."""

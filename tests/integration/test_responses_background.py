@@ -232,6 +232,7 @@ def test_what_was_cancelled_stays_so(tmp_path: Path) -> None:
     assert store.response("resp_1") == store.cancel("resp_1") == cancelled
 
 
+@pytest.mark.slow
 def test_whichever_worker_is_asked_ends_it(tmp_path: Path) -> None:
     """And a worker that is to end does so, with what it makes."""
     with ExitStack() as stack, serving() as server:

@@ -546,6 +546,7 @@ class TestLaunch:
         assert not [line for line in variables if "ANTHROPIC_API_KEY" in line or "BEDROCK" in line]
         assert tree(home) == before
 
+    @pytest.mark.slow
     def test_no_web_proxy_stands_between_it_and_the_proxy(self, real: Proxy, home: Path) -> None:
         """curl and most others heed the variables, and would ask it for 127.0.0.1, too."""
         program(home / "bin", "claude")

@@ -170,6 +170,7 @@ def test_what_comes_last_into_a_row_is_counted(counters: SharedCounters, worker:
     assert worker.do('counters.held("streams")') == "2"
 
 
+@pytest.mark.slow
 def test_who_counts_without_a_lock_shows_no_number_that_never_was(counters: SharedCounters, worker: Worker) -> None:
     counters.acquire_slots("streams", 5)
     end = threading.Event()

@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+import pytest
+
 from proxy.worker.shared_memory import Memory
 from tests.support.scripted import PATIENCE
 from tests.support.worker_state import published_rules
@@ -58,6 +60,7 @@ def test_numbers_and_rules_do_not_wait_for_each_other(fd: int) -> None:
         assert subprocess.run(command, pass_fds=[fd], timeout=120, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_reader_never_sees_half_of_anything_while_others_write(fd: int) -> None:
     memory, seen = Memory(fd), set[bytes]()
     with ExitStack() as stack:
@@ -75,6 +78,7 @@ def test_a_reader_never_sees_half_of_anything_while_others_write(fd: int) -> Non
     assert len(seen) > 5
 
 
+@pytest.mark.slow
 def test_a_writer_that_is_killed_leaves_what_was_there_and_the_turn(fd: int) -> None:
     memory = Memory(fd)
     for number in range(20):

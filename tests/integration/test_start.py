@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.real.processes import ROOT
 
 # What only the paths of the operator need, and commands; the last four are libraries, and large.
@@ -19,6 +21,7 @@ MOST = 740
 MOST_OF_OURS = 272
 
 
+@pytest.mark.slow
 def test_a_start_loads_no_more_than_the_first_requests_need() -> None:
     code = "import proxy.app, sys; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)

@@ -133,6 +133,7 @@ def test_the_question_whether_it_is_up_goes_where_it_listens(host: str, port: st
     assert (tmp_path / "asked").read_text().strip() == f"http://{host or '127.0.0.1'}:{port or '8003'}/health"
 
 
+@pytest.mark.slow
 def test_a_socket_that_systemd_hands_over_is_the_one_that_is_served(tmp_path: Path) -> None:
     """With systemd's own program for it, which starts the service at the first connection."""
     port, own = free_port(), free_port()

@@ -532,6 +532,7 @@ def thinking_front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[st
         yield fronts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_the_openai_sdk_has_the_thoughts_of_a_real_server(thinking_front: dict[str, Proxy], script: str) -> None:
     front = thinking_front[script]

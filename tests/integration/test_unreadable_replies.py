@@ -123,6 +123,7 @@ def _asked(inside: Inside, dialect: Dialect, script: Script, *, streamed: bool, 
         return response
 
 
+@pytest.mark.slow
 @each_case("dialect,place,tools,fault", product(DIALECTS, PLACES, (True, False), READ), ids=str)
 def test_what_lenient_clients_read_is_read(
     inside: Inside, *, dialect: str, place: str, tools: bool, fault: str
@@ -178,6 +179,7 @@ UNREADABLE: Mapping[str, bytes] = {
 }
 
 
+@pytest.mark.slow
 @each_case("dialect,place,tools,fault", product(DIALECTS, PLACES, (True, False), UNREADABLE), ids=str)
 def test_what_cannot_be_read_ends_the_reply_in_an_error(
     inside: Inside, *, dialect: str, place: str, tools: bool, fault: str
@@ -248,6 +250,7 @@ WHOLE_PLACES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @each_case(
     "dialect,place,streamed,tools,fault",
     product(DIALECTS, WHOLE_PLACES, (True, False), (True, False), [name for name in READ if name != "a line end"]),

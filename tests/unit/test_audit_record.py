@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+import pytest
+
 from proxy.audit_record import KINDS
 from proxy.engine.choice_records import _DROPPED
 from proxy.exchange.second_try import FIX
@@ -35,6 +37,7 @@ def said_ids() -> Iterator[ast.expr]:
                 yield node.args[0]
 
 
+@pytest.mark.slow
 def test_no_record_has_an_id_that_the_table_lacks() -> None:
     found: set[str] = set()
     for said in said_ids():

@@ -73,6 +73,7 @@ def test_master_and_workers_mean_the_same_memory() -> None:
     assert (workers_memory.VARIABLE, workers_memory.BYTES) == (MEMORY_VARIABLE, SIZE)
 
 
+@pytest.mark.slow
 def test_a_worker_does_not_look_for_garbage_in_what_it_has_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full collection would stop all streams for as long as that takes."""
     frozen: list[int] = []

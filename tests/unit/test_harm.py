@@ -94,6 +94,7 @@ def test_what_is_written_without_a_break_is_read_strictly_as_it_was_meant(form: 
 WHOLE = ("copied", "shown_otherwise", *(name for name, each in BREAKS.items() if each.whole))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [name for name in BREAKS if name not in WHOLE])
 def test_a_break_breaks(kind: str) -> None:
     """No reply is what the template would have written, but where a value says of itself what it is."""
@@ -653,6 +654,7 @@ def test_a_run_counts_every_case_by_break_and_by_family(smoke: Any) -> None:
     assert sum(smoke.reasons.values()) == smoke.total.verdicts[Verdict.WRONG]
 
 
+@pytest.mark.slow
 def test_what_is_not_broken_leaves_as_it_came() -> None:
     """C1, in every family."""
     control = run(300, seed=12, breaks=["none"]).total

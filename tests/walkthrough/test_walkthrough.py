@@ -119,6 +119,7 @@ def test_the_installed_command_is_the_one_of_the_environment(reader: Newcomer) -
     assert reader.types("vllm-tool-proxy --version").out == f"vllm-tool-proxy {__version__}\n"
 
 
+@pytest.mark.slow
 def test_the_doctor_reports_and_leaves_the_sources_as_they_are(reader: Newcomer) -> None:
     """llama.cpp has defects to tell of, or none; either way there is a report, and no other way to end."""
     before = (reader.sources / "rules.yaml").read_bytes()
@@ -132,6 +133,7 @@ def test_the_page_of_the_doctor_begins_with_that_very_command() -> None:
     assert walks(DOCTOR)["doctor"] == walks(README)["commands"][1:2]
 
 
+@pytest.mark.slow
 def test_the_rules_are_migrated(reader: Newcomer) -> None:
     (migrate,) = walks(RULES)["migrate"]
     try:
@@ -142,6 +144,7 @@ def test_the_rules_are_migrated(reader: Newcomer) -> None:
         (reader.sources / "new.yaml").unlink(missing_ok=True)
 
 
+@pytest.mark.slow
 def test_the_launched_agent_has_its_model_call_a_tool(reader: Newcomer) -> None:
     """Through a proxy that is gone when the agent is."""
     launched = reader.types(walks(README)["commands"][2])

@@ -84,6 +84,7 @@ def test_what_cannot_be_read_safely_is_left_alone(text: str) -> None:
         merged(text, file(Format.JSON))
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

@@ -96,6 +96,7 @@ _VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(_VALUES)
 def test_bytes_are_read_as_pythons_own_reader_reads_them(text: str) -> None:
     data = text.encode("utf-8", "surrogatepass")

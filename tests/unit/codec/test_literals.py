@@ -159,6 +159,7 @@ _SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False
 _VALUES = st.recursive(_SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, derandomize=True)
 @given(_VALUES, st.sampled_from([None, 1]), st.booleans())
 def test_any_value_that_is_dumped_or_printed_is_read_back_equal(value: Any, indent: int | None, ascii_: bool) -> None:

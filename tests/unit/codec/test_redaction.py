@@ -79,6 +79,7 @@ def test_the_credential_is_starred_plain_and_as_json_has_it() -> None:
 SECRETS = {**KEYS, "pem": PEM, "credential": MINE, "bearer": "Bearer " + "abcDEF123" * 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS.keys())
 @given(rng=st.randoms(use_true_random=False))
 def test_a_streamed_secret_is_starred_at_every_cut(secret: str, rng: object) -> None:

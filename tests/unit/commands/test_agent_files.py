@@ -135,6 +135,7 @@ def test_folders_in_which_the_agent_has_put_something_stay(home: Path) -> None:
     assert not (home / ".local").exists()
 
 
+@pytest.mark.slow
 def test_a_file_over_4_mb_is_refused_in_one_sentence(home: Path) -> None:
     """To merge one of 20 MB took half a minute."""
     file = made(home)

@@ -204,6 +204,7 @@ def test_a_file_has_at_most_1000_rules() -> None:
     assert message == "r.yaml:1002: there are over 1000 rules for tools; remove some, or join them by globs"
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.parametrize(
     "text",

@@ -425,6 +425,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=150, derandomize=True)
 @given(
     st.fixed_dictionaries({}, optional=_VALUES),

@@ -82,6 +82,7 @@ def test_its_stream_leaves_byte_for_byte(thoughts: Thoughts | None, field: str) 
         assert relayed([sent], thoughts) == sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
 @pytest.mark.parametrize("thoughts", [*given()])
 def test_its_whole_answer_leaves_byte_for_byte(thoughts: Thoughts | None, field: str) -> None:

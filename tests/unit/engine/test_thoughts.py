@@ -78,6 +78,7 @@ def said(text_cut: list[str], given: Thoughts, finish: str = "stop", *, tools: b
     return found.reasoning, found.text, calls, found.finish, [repair.id for repair in engine.audit]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begun", [False, True], ids=["opened", "in the prompt"])
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @each_case("family", families())
@@ -87,6 +88,7 @@ def test_a_thought_leaves_as_reasoning(family: Family, begun: bool, tools: bool)
         assert said(cut, thoughts(family, begun=begun), tools=tools)[:4] == (THOUGHT, ANSWER, [], "stop")
 
 
+@pytest.mark.slow
 @each_case("family", families())
 def test_a_call_behind_a_thought_is_called(family: Family) -> None:
     for begun in (False, True):
@@ -96,6 +98,7 @@ def test_a_call_behind_a_thought_is_called(family: Family) -> None:
             assert found[:4] == (THOUGHT, "", [("bash", {"command": "ls"})], "tool_calls")
 
 
+@pytest.mark.slow
 @each_case("family", families())
 def test_a_call_in_a_thought_is_none(family: Family) -> None:
     """F71."""
@@ -106,6 +109,7 @@ def test_a_call_in_a_thought_is_none(family: Family) -> None:
             assert said(cut, thoughts(family, begun=begun))[:4] == (f"I could {CALL} or not.", "Done.", [], "stop")
 
 
+@pytest.mark.slow
 @each_case("family", families())
 def test_a_call_that_ends_a_reply_of_nothing_but_a_thought_is_meant(family: Family) -> None:
     """F70, and its gate: not where the reply was cut."""
@@ -127,6 +131,7 @@ def test_a_thought_that_is_never_closed_goes_out_as_one(family: Family, tools: b
             assert said(cut, thoughts(family), finish, tools=tools) == (THOUGHT, "", [], finish, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @each_case("family", families())
 def test_a_reply_that_ends_in_a_thought_it_never_opened_is_the_answer(family: Family, tools: bool) -> None:
@@ -138,6 +143,7 @@ def test_a_reply_that_ends_in_a_thought_it_never_opened_is_the_answer(family: Fa
         assert said(cut, given, "length", tools=tools) == (THOUGHT, "", [], "length", [])
 
 
+@pytest.mark.slow
 @each_case("family", families())
 def test_a_prompt_that_opens_the_thought_and_a_model_that_does_so_again(family: Family) -> None:
     text = marked(family, ANSWER, opened=True)
@@ -145,6 +151,7 @@ def test_a_prompt_that_opens_the_thought_and_a_model_that_does_so_again(family: 
         assert said(cut, thoughts(family, begun=True))[:4] == (THOUGHT, ANSWER, [], "stop")
 
 
+@pytest.mark.slow
 @each_case("family", families())
 def test_where_it_is_unknown_text_stays_until_a_thought_ends(family: Family) -> None:
     """Nothing is sent twice; what the text before was is said by a record."""
@@ -255,6 +262,7 @@ REPLIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [True, False], ids=["chunk by chunk", "in one chunk"])
 @pytest.mark.parametrize("given", [Thoughts(), Thoughts(unknown=True), Thoughts(begun="<think>")])
 def test_each_of_several_choices_is_told_for_itself(given: Thoughts, apart: bool) -> None:
@@ -399,6 +407,7 @@ NAMED = ["`%s` is its end.", 'He said "%s" to it.', "Say '%s'.", "```py\nx.split
 IN_A_LINE_OF_CODE = ["```py\nre.search('%s(.*)', x)\n```\nSo.", "See `a%sb` there.", "- `<a> %s </b>`"]
 
 
+@pytest.mark.slow
 @each_case("family", families())
 def test_what_would_end_a_thought_is_only_named(family: Family) -> None:
     thought = family.markers[0]

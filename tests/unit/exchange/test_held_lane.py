@@ -104,6 +104,7 @@ def a_stream(rng: random.Random, *, size: int = 40, common: int = 3) -> list[byt
     return [ROLE.raw, *made, finish, DONE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("part", range(4))
 def test_printed_calls_are_the_same_by_the_lane(part: int, name: str) -> None:
@@ -117,6 +118,7 @@ def test_printed_calls_are_the_same_by_the_lane(part: int, name: str) -> None:
     assert held > 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["release", "flush_prose", "heartbeat"])
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_done_in_the_middle_finds_all_that_has_come(name: str, step: str) -> None:
@@ -136,6 +138,7 @@ def test_a_body_that_ends_in_the_middle_of_the_string_loses_nothing(last: list[b
     assert given.removesuffix(DONE) == b"".join([*parts, *last])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [200, 300, 600])
 def test_what_grows_over_its_limit_leaves_at_the_same_place(limit: int) -> None:
     """C7."""

@@ -116,6 +116,7 @@ def test_all_corpora_and_recordings_are_the_same_by_the_lane(part: int) -> None:
 WORDS = ("So", " it", " is,", " Tom", " A", " café", " 1 > 0", " [x", " {y", "]", " <b", " a`", "```", "\n", '"', " T")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
 def test_words_in_any_order_are_the_same_by_the_lane(part: int) -> None:
     """Letters that begin formats, marks at the ends of texts, code, calls in between."""
@@ -345,6 +346,7 @@ def a_call(rng: random.Random, index: int, name: str = "bash") -> list[bytes]:
     return [first, *inside, calls(piece(index, rng.choice(ENDS))).raw]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
 def test_calls_are_the_same_by_the_lane(part: int) -> None:
     passed = 0

@@ -201,6 +201,7 @@ def rendered(form: str, calls: list[tuple[str, dict[str, Any]]], indent: int | N
             return "\n".join(objects)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, derandomize=True)
 @given(
     requests(),

@@ -75,6 +75,7 @@ def said(text: str, cut: int) -> tuple[Scanned, object]:
     return scan([text[at : at + cut] for at in range(0, len(text), cut)], scanner), scanner.refusals
 
 
+@pytest.mark.slow
 def test_any_mixture_of_openers_gives_what_their_parsers_do(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(15)
     texts = []

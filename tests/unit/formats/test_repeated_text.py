@@ -93,6 +93,7 @@ def test_each_fragment_again_and_again_and_then_a_call(fragment: str) -> None:
     assert_the_same(f"{run}x{run[:-1]}{READ}", 130)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frame", FRAMES)
 @each_case("seed", range(8))
 def test_fragments_in_turn_with_one_that_breaks_the_row(frame: str, seed: int) -> None:
@@ -144,6 +145,7 @@ def steps(text: str) -> int:
     return sum(entry.callcount for entry in profile.getstats())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fragment", COSTLY, ids=repr)
 def test_what_would_begin_a_candidate_again_and_again_is_passed_at_once(fragment: str) -> None:
     """A byte of 2 MB costs a fortieth of a call; to look at each opener takes ten and more for each byte."""
@@ -151,6 +153,7 @@ def test_what_would_begin_a_candidate_again_and_again_is_passed_at_once(fragment
     assert steps(fragment * (size // len(fragment))) < size // 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["a", " ", '"', "`", "\n", "é", "“"])
 @each_case("fragment", ['{"a": """', "TOOL_CALLS ", "Action:", "<|im_end|> ", "<|im_end|>", '<function=x>"'], ids=repr)
 def test_what_stands_before_the_first_is_no_part_of_it(before: str, fragment: str) -> None:
@@ -185,6 +188,7 @@ NUMBERED = (
 )
 
 
+@pytest.mark.slow
 @each_case("piece", NUMBERED, ids=repr)
 def test_pieces_that_differ_by_a_number(piece: str) -> None:
     """Whole, byte by byte and in cuts of any length all of it is the same, and so is the call behind it."""

@@ -574,6 +574,7 @@ _PARTS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=250, derandomize=True)
 @given(st.lists(_PARTS, max_size=14), st.booleans(), st.booleans(), st.booleans())
 def test_any_text_gives_equal_pieces_at_every_cut(
@@ -615,6 +616,7 @@ _ANY = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, derandomize=True)
 @given(st.lists(_ANY, max_size=16), st.booleans(), st.booleans(), st.booleans())
 def test_any_mixture_of_markers_gives_equal_pieces_at_every_cut(

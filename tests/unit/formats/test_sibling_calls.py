@@ -191,6 +191,7 @@ def test_what_waited_too_long_is_no_call_whatever_follows(family: str) -> None:
         assert calls in ([], ["bash", "read"], ["bash"], ["read"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [name for name in FAMILIES if FAMILIES[name][3]])
 def test_a_wrapper_that_breaks_off_is_evidence_of_nothing_that_is_not_closed(family: str) -> None:
     """C3, C4: at every place, cut off and stopped."""

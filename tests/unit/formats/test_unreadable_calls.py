@@ -169,6 +169,7 @@ def test_behind_a_call_whose_string_does_not_end_none_counts(first: str) -> None
         assert called(text) == called(text, size=1) == []
 
 
+@pytest.mark.slow
 def test_no_such_call_leaves_in_either_front() -> None:
     for name in ("Hermes", "Kimi", "Mistral", "DeepSeek V3"):
         for value in values(name, name):

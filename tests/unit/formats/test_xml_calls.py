@@ -256,6 +256,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=120, derandomize=True)
 @given(st.fixed_dictionaries({}, optional=_VALUES))
 def test_what_is_rendered_is_read_again(values: dict[str, Any]) -> None:

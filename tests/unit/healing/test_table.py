@@ -105,6 +105,7 @@ def test_all_together_twice_is_once(messages: list[dict[str, Any]], plan: HealPl
     assert twice.repairs == ()
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(messages=CONVERSATIONS, plan=st.sampled_from(PLANS))
 def test_the_next_turn_begins_with_this_one(messages: list[dict[str, Any]], plan: HealPlan) -> None:
@@ -212,6 +213,7 @@ LONG: dict[str, Callable[[int], list[JsonObject]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LONG)
 def test_twice_as_long_takes_twice_the_steps(name: str) -> None:
     """C7."""

@@ -94,6 +94,7 @@ RUNS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["", "a ", "```\n", "- b\n\n", "a `b "])
 @each_case("unit", RUNS, ids=repr)
 def test_a_long_text_that_repeats_itself_is_as_if_it_came_byte_by_byte(before: str, unit: str) -> None:

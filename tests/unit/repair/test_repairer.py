@@ -311,6 +311,7 @@ def test_a_schema_that_is_none_does_no_harm(parameters: Any) -> None:
             assert isinstance(json.loads(arguments[0]), dict)
 
 
+@pytest.mark.slow
 def test_a_call_of_2_mb_is_done_in_time() -> None:
     """C7: also where something is wrong at its very end."""
     schema: JsonObject = {**SCHEMA, "additionalProperties": False}

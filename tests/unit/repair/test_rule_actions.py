@@ -333,6 +333,7 @@ _RULES = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(the_rule=_RULES, values=st.dictionaries(_KEYS, _VALUES), name=st.sampled_from(["read", "bash"]))
 def test_a_rule_is_idempotent_and_never_changes_what_it_is_given(

@@ -83,6 +83,7 @@ def heads() -> Iterator[bytes]:
         yield b"\r\n".join(lines) + b"\r\n\r\n" + rng.choice((b"", b"", b"body", b"\r\n"))
 
 
+@pytest.mark.slow
 def test_a_head_says_what_gunicorn_reads_of_it() -> None:
     cfg = settings()
     assert_the_same(PLAIN + b"body", cfg)
@@ -90,6 +91,7 @@ def test_a_head_says_what_gunicorn_reads_of_it() -> None:
         assert_the_same(data, cfg)
 
 
+@pytest.mark.slow
 def test_a_head_with_one_byte_changed_says_what_gunicorn_reads_of_it() -> None:
     cfg = settings()
     rng = random.Random(2)

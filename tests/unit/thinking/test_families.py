@@ -67,6 +67,7 @@ def known(name: str) -> Family:
     return family
 
 
+@pytest.mark.slow
 @needed
 @pytest.mark.parametrize("asked", ASKED)
 @each_case("template", TEMPLATES)

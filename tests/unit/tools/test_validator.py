@@ -24,6 +24,7 @@ def wrong(value: Json, schema: JsonObject) -> int:
     return violations(value, compile_schema(schema))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, derandomize=True)
 @given((KINDS | TOOLS).flatmap(lambda kind: st.tuples(st.just(kind), kind.values | VALUES)))
 def test_it_judges_as_the_independent_judge_does(given_: tuple[Kind, Any]) -> None:

@@ -104,6 +104,7 @@ def test_all_that_is_kept_has_so_many_bytes_at_most(tmp_path: Path, caplog: pyte
     assert caplog.text.count("store_bytes") == 22 and "1 kept response is gone" in caplog.text
 
 
+@pytest.mark.slow
 def test_the_file_does_not_grow_beyond_it(tmp_path: Path) -> None:
     kept = store(tmp_path, size=1_000_000)
     for number in range(100):

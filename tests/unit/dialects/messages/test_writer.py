@@ -419,6 +419,7 @@ def replies(draw: st.DrawFn) -> list[bytes]:
     return [*events, *draw(st.sampled_from(ENDS))]
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(replies(), st.booleans(), st.randoms(use_true_random=False))
 def test_whatever_a_server_streams_the_client_gets_blocks_in_order(

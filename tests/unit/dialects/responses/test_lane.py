@@ -83,6 +83,7 @@ def test_heartbeats_and_failures_go_on_in_its_numbers() -> None:
 PIECES = ("So", "\\n", '\\"', "\\\\", "\\u00e4", "\\ud83d", "\\ude00", "\\ud83dx", "ä", "😀", "\\u0", "041", "//", " {")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(6))
 def test_calls_with_any_escapes_are_the_same_by_the_lane(part: int) -> None:
     lane = ByLane()

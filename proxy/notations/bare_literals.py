@@ -1,0 +1,55 @@
+"""Literals in which strings may lack their quotation marks: Python's arguments, Gemma's objects."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import regex
+
+from proxy.notations.literals import Literals
+from proxy.notations.source import NoCall
+
+# Up to a comma before another key, or to the end of the call.
+_PYTHON = regex.compile(
+    r"(?:(?!,\s*[A-Za-z_]\w*\s*=|\)\s*(?:,\s*[A-Za-z_][\w.-]*(?::\d+)?\(|\]\s*(?:$|<|\n)))[^\n]|\n(?=[^\n]))+", regex.S
+)
+_GEMMA = regex.compile(r"[^,}\]\n<]+")
+_PREFIXED = re.compile(r"[A-Za-z]{1,2}[\"']")
+_CALLED = re.compile(r"[A-Za-z_]\w*\.?\w*\(.*\)")
+_QUOTED = re.compile(r"[\"'+]|^\w+\(")
+
+
+class BareLiterals(Literals):
+    """Gemma's literals. `bares` are the strings that had no quotation marks."""
+
+    _pattern = _GEMMA
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.bares: set[str] = set()
+
+    def bare(self, pos: int) -> tuple[str, int]:
+        """Return the text that begins at a position, and its end."""
+        found = self.source.match(self._pattern, pos)
+        if not found or not found.group().strip():
+            raise NoCall("a value was expected")
+        text = found.group().strip()
+        self._check(text)
+        self.bares.add(text)
+        return text, found.end()
+
+    def _check(self, text: str) -> None:
+        """Raise NoCall if a text is a broken string or an expression."""
+
+
+class PythonLiterals(BareLiterals):
+    """Python's literals as arguments of a call."""
+
+    _pattern = _PYTHON
+
+    def _check(self, text: str) -> None:
+        if _PREFIXED.match(text) or text.count('"') % 2 or text.count("'") % 2:
+            raise NoCall("a text without its last mark")
+        if (not self.keys and _QUOTED.search(text)) or _CALLED.fullmatch(text):
+            raise NoCall("an expression")

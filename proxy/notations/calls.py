@@ -1,0 +1,81 @@
+"""What the reader finds: calls, and what opened them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+from proxy.codec.json_text import JsonObject
+from proxy.tools.toolset import Tool
+
+
+class Clearness(IntEnum):
+    """How clearly a value says that it is a call: LOOSE counts as the whole reply only."""
+
+    LOOSE = 1
+    CLEAR = 2
+
+
+LOOSE, CLEAR = Clearness.LOOSE, Clearness.CLEAR
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A call that was read from text[start:end]. `tool` is None if no tool of the name `written` is offered.
+
+    `completed`: closing brackets were missing. `told`: where a string ends was told by what follows it. `json`: it is
+    an object that says its name. `tagged`: its name is in a tag; `closed_itself`: its own end tag was found. `bare`:
+    it is a name and arguments.
+    `in_list`: it is an item of a list.
+    """
+
+    tool: Tool | None
+    written: str
+    arguments: JsonObject
+    start: int
+    end: int
+    clear: Clearness = CLEAR
+    id: str = ""
+    completed: bool = False
+    told: bool = False
+    json: bool = False
+    tagged: bool = False
+    closed_itself: bool = False
+    bare: bool = False
+    in_list: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the offered tool, or the name that was written."""
+        return self.tool.name if self.tool else self.written
+
+
+@dataclass(frozen=True, slots=True)
+class Opener:
+    """What opened a wrapper, up to `end`, written as `text`.
+
+    `tag`: it is a tag. `name` is a tool's name in it. `no_closer`: the call alone is enough. `weak`: it proves nothing.
+    """
+
+    end: int
+    closers: tuple[str, ...] = ()
+    tag: bool = False
+    name: str = ""
+    no_closer: bool = False
+    weak: bool = False
+    text: str = ""
+
+
+class JsonArguments(NamedTuple):
+    """Arguments in JSON, their end, whether what follows told where a string ends, and if brackets were missing."""
+
+    value: JsonObject
+    end: int
+    told: bool
+    completed: bool
+
+
+NO_OPENER = Opener(0, weak=True)
+# Calls, the position after them, and whether what holds them is closed.
+ReadCalls: TypeAlias = tuple[list[Call], int, bool]

@@ -1,0 +1,230 @@
+"""Calls that were copied from the conversation: from a file that was read, a pasted text, an error that quotes one.
+
+A call found in text is a copy if its name and arguments equal a call that the same reader finds in a source, or if a
+source shows its whole text. Sources are the tool results and the user messages of the conversation. A source may show
+the call numbered, quoted, in a diff, in a string of JSON or Python, or escaped as HTML.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+
+from proxy.codec.json_text import JsonObject, dump
+from proxy.notations.calls import Call
+from proxy.notations.literals import unescaped
+from proxy.notations.reader import CallReader
+from proxy.notations.source import NoCall, Source
+from proxy.notations.tables import STRONG
+from proxy.tools.toolset import ToolSet
+
+# A call, or the arguments of one, with fewer characters proves nothing.
+MIN_COPIED = 24
+# Strings in strings, and HTML in them, are decoded so deep.
+MAX_LAYERS = 3
+# How many characters of a source one attempt to read a call may take, and how many attempts may fail.
+MAX_CALL_SHOWN = 65_536
+MAX_FAILED = 64
+
+_BLANKS = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
+_BLANKS_IN_WORDS = re.compile(r"\s+")
+_STRING = re.compile(rf'"((?:[^"\\]|\\.){{{MIN_COPIED},}})"|\'((?:[^\'\\]|\\.){{{MIN_COPIED},}})\'', re.S)
+_COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_CONTROL = re.compile(r"((?:M-\^?.)+)|\^([@-_?])")
+_LINE_END = re.compile(r"\r+\n")
+_BLAME = re.compile(r"\A\^?[0-9a-f]{7,40} .*?(\d+\) ?)\Z")
+_NUMBER = re.compile(r"[ \t]*\d+")
+_SIGN = re.compile(r"(?:[ \t]*\d+[ \t:|]*)?([+-])")
+_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[\w+-]*\s*")
+# What stands before the lines of a listing: a path and a number, a number, a sign.
+_PREFIX = re.compile(
+    r"[ \t]*[>*]?[ \t]*(?:[^\s\"'<>{}]{1,200}[:(-])?[\[(L]?\d{1,7}(?:[:,]\d{1,7})?"
+    r"(?:[-:|\])>.;#=→│\t]|[ ]{1,2})+[+-]?[ ]?"
+    r"|[ \t]*(?:[+>|#%*│-]|//|--|/\*)+[ \t]?|[ ]"
+)
+
+
+class Copies:
+    """The sources of a conversation; `made` are the calls that the assistant itself made in it."""
+
+    def __init__(
+        self, tools: ToolSet, sources: Iterable[str] = (), made: Iterable[tuple[str, JsonObject]] = ()
+    ) -> None:
+        self._tools = tools
+        self._sources = tuple(source for source in sources if len(source) >= MIN_COPIED)
+        self._made = tuple(made)
+
+    def hold(self, calls: Iterable[tuple[Call, str]], text: str) -> bool:
+        """Return whether a source shows one of the calls, each with its own text, or all of their `text`.
+
+        A call that the assistant made before is no copy.
+        """
+        if not self._sources:
+            return False
+        new = [(call, own) for call, own in calls if (call.name, call.arguments) not in self._made]
+        if not new:
+            return False
+        return self.shows(text) or any(self._holds(call) or (own != text and self.shows(own)) for call, own in new)
+
+    def _holds(self, call: Call) -> bool:
+        """Return whether a source holds a call of this name with these arguments."""
+        return len(dump(call.arguments)) >= MIN_COPIED and (call.name, call.arguments) in self._calls
+
+    def shows(self, text: str) -> bool:
+        """Return whether a source shows a whole text."""
+        if not self._sources:
+            return False
+        text = _without_fence(_LINE_END.sub("\n", text.strip()))
+        bare = _normal(text)
+        if len(bare) < MIN_COPIED:
+            return False
+        if any(bare in shown for shown in self._normal):
+            return True
+        lines = _numbered(text)
+        return len(lines) > 1 and any(_shows_lines(shown, lines) for shown in self._lines)
+
+    @cached_property
+    def _texts(self) -> tuple[str, ...]:
+        """The sources with the texts that their strings and escapes hold."""
+        return tuple(dict.fromkeys(text for source in self._sources for text in _layers(source, MAX_LAYERS)))
+
+    @cached_property
+    def _normal(self) -> tuple[str, ...]:
+        return tuple(map(_normal, self._texts))
+
+    @cached_property
+    def _lines(self) -> tuple[list[str], ...]:
+        return tuple(side for text in self._texts for side in _sides(text))
+
+    @cached_property
+    def _calls(self) -> Collection[tuple[str, JsonObject]]:
+        """The calls that the sources hold in wrappers, whatever surrounds them."""
+        found: list[tuple[str, JsonObject]] = []
+        for text in self._texts:
+            for shown in dict.fromkeys((text, *_without_prefixes(text))):
+                found += _calls_in(shown, self._tools)
+        return found
+
+
+def _calls_in(text: str, tools: ToolSet) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the calls in wrappers that a text holds."""
+    pos, failed = 0, 0
+    while failed < MAX_FAILED and (found := STRONG.search(text, pos)):
+        window = text[found.start() : found.start() + MAX_CALL_SHOWN]
+        reader = CallReader(Source(window, True), tools)
+        try:
+            calls, end, _ = reader.strong(0)
+        except NoCall:
+            failed, pos = failed + 1, found.end()
+            continue
+        yield from ((call.name, call.arguments) for call in calls if call.tool)
+        pos = found.start() + max(end, 1)
+
+
+def _layers(text: str, depth: int) -> Iterator[str]:
+    """Yield a text and those that it holds escaped: in strings, as HTML, as `cat -A` shows them."""
+    text = _COLOUR.sub("", _LINE_END.sub("\n", text))
+    yield text
+    if not depth:
+        return
+    if "\\" in text:
+        for found in _STRING.finditer(text):
+            inner = found.group(1) or found.group(2)
+            if "\\" in inner:
+                yield from _layers(unescaped(inner), depth - 1)
+    if "&" in text:
+        # Only what is escaped itself may be markup there.
+        for mark in '<"':
+            escaped = html.unescape(text.replace(mark, "\0"))
+            if mark in escaped or "&" in escaped:
+                yield from _layers(escaped, depth - 1)
+    if "$" in text and ("^" in text or "M-" in text):
+        yield _CONTROL.sub(_controlled, text)
+
+
+def _controlled(found: re.Match[str]) -> str:
+    """Return the characters that `cat -A` writes with `^` and `M-`."""
+    if found.group(2):
+        return chr(ord(found.group(2)) ^ 64)
+    codes = bytes(
+        (ord(each[-1]) ^ 64 if each.startswith("^") else ord(each[-1]) & 127) | 128
+        for each in found.group(1).split("M-")[1:]
+    )
+    return codes.decode("utf-8", "replace")
+
+
+def _normal(text: str) -> str:
+    """Return a text without its blanks, but for one between two words."""
+    return _BLANKS_IN_WORDS.sub(" ", _BLANKS.sub("", text))
+
+
+def _without_fence(text: str) -> str:
+    """Return a text without the lines of a fence around it."""
+    lines = text.split("\n")
+    if len(lines) > 2 and _FENCE.fullmatch(lines[0]):
+        lines = lines[1:-1] if _FENCE.fullmatch(lines[-1]) else lines[1:]
+    return "\n".join(lines).strip()
+
+
+def _sides(text: str) -> Iterator[list[str]]:
+    """Yield the lines of a text that are not blank, and of a diff those of either side."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    yield lines
+    signs = [found.group(1) if (found := _SIGN.match(line)) else "" for line in lines]
+    for gone in {"+", "-"}.intersection(signs):
+        yield [line for line, sign in zip(lines, signs, strict=True) if sign != gone]
+
+
+def _without_prefixes(text: str) -> Iterator[str]:
+    """Yield a text without what a listing writes before its lines, and of a diff either side."""
+    for lines in _sides(text):
+        yield "\n".join(_PREFIX.sub("", line, count=1) for line in lines)
+
+
+def _numbered(text: str) -> list[tuple[int, str]]:
+    """Return the lines of a text that are not blank, with their numbers."""
+    return [(number, line) for number, line in enumerate(text.split("\n")) if line.strip()]
+
+
+def _shows_lines(shown: Sequence[str], lines: Sequence[tuple[int, str]]) -> bool:
+    """Return whether lines are shown in order, with the same kind of prefix before each and the same text after it."""
+    anchor = max(range(1, len(lines)), key=lambda at: len(lines[at][1]))
+    longest = lines[anchor][1]
+    return any(longest in line and _shown_around(shown, lines, anchor, at) for at, line in enumerate(shown))
+
+
+def _shown_around(shown: Sequence[str], lines: Sequence[tuple[int, str]], anchor: int, at: int) -> bool:
+    """Return whether the lines around the one that was found are there too."""
+    places = {anchor: at}
+    for order in (range(anchor - 1, -1, -1), range(anchor + 1, len(lines))):
+        before = anchor
+        for each in order:
+            # A blank line is shown as nothing, or as its prefix alone.
+            number, line = lines[each]
+            gap, step = abs(number - lines[before][0]), each - before
+            near = range(places[before] + step, places[before] + (gap + 1) * step, step)
+            found = next((place for place in near if 0 <= place < len(shown) and line in shown[place]), None)
+            if found is None:
+                return False
+            places[each], before = found, each
+    last = len(lines) - 1
+    parts = [_parts(shown[places[each]], line, each == last) for each, (_, line) in enumerate(lines)]
+    prefixes = {_shape(before) for before, _ in parts[1:]}
+    return len(prefixes) == 1 and len({after for _, after in parts[:-1]}) == 1
+
+
+def _parts(shown: str, line: str, last: bool) -> tuple[str, str]:
+    """Return what stands before a line and, blanks aside, after it."""
+    place = shown.find(line) if last else shown.rfind(line)
+    return shown[:place], shown[place + len(line) :].strip()
+
+
+def _shape(prefix: str) -> str:
+    """Return what prefixes of one listing have in common: not their numbers, authors and signs."""
+    blamed = _BLAME.match(prefix)
+    shape = _NUMBER.sub("0", blamed.group(1) if blamed else prefix)
+    shape = re.sub(r"\A[+<>!|*-](?=[ \t]|\Z)|\A[+<>!|*-](?=0)", " ", shape)
+    shape = re.sub(r"(?<=0)[:-](?=0|\Z|[\w])|(?<=\w)-(?=0)", ":", shape)
+    return re.sub(r"(?<=0) +[+>-](?=\s?\Z)", " ", shape).lstrip(" ") or " " * bool(prefix)

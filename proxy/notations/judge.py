@@ -1,0 +1,171 @@
+"""Whether calls that were read count where they are: one judge of evidence and surroundings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proxy.notations.calls import CLEAR, LOOSE, Call
+from proxy.notations.copies import Copies
+from proxy.notations.listings import is_definition
+from proxy.notations.reader import CallReader
+from proxy.notations.rows import Rows
+from proxy.notations.signs import STRONG
+from proxy.notations.source import NeedMore, NoCall
+from proxy.notations.surroundings import Prose
+
+# A quotation may show so many calls in a row.
+MAX_QUOTED = 8
+# What may end a quotation is no longer.
+MAX_MARK = 20
+
+
+class StringGoesOn(NoCall):
+    """A string of the call may end later: nothing that follows counts."""
+
+
+@dataclass(slots=True)
+class Place:
+    """Where calls were read: text[start:end], the prose before them, and what the reply is known to be.
+
+    `weak`: they count at the end of the reply only. `first`: nothing precedes them. `stopped`: the model stopped by
+    itself. `json_reply`: the client asked for JSON. `listed` is where a listing of tools before them ends, or -1.
+    """
+
+    prose: Prose
+    start: int
+    end: int
+    weak: bool
+    first: bool
+    stopped: bool
+    json_reply: bool
+    listed: int
+    in_code: bool = False
+
+
+class Judge:
+    """Judges calls of a reader; a call that does not count raises NoCall with the reason."""
+
+    def __init__(self, reader: CallReader, copies: Copies) -> None:
+        self.reader, self.source, self.rows, self.copies = reader, reader.source, Rows(reader), copies
+
+    def check(self, calls: list[Call], place: Place) -> None:
+        """Raise NoCall if the calls do not count, NeedMore if what follows must tell."""
+        offered = [call for call in calls if call.tool is not None]
+        if not offered:
+            raise NoCall("no tool of this name is offered")
+        self._check_listing(offered, place)
+        self._check_copies(calls, offered, place)
+        if place.prose.in_code():
+            raise NoCall("in code")
+        if place.weak:
+            self._check_weak(calls, place)
+            return
+        self._check_told(calls, place)
+        if any(call.completed for call in calls) and not place.stopped:
+            raise NoCall("the reply was cut off")
+        self._check_surroundings(place)
+        if place.prose.indented():
+            if not self.source.at_end(self.rows.skip_left(place.end)):
+                raise NoCall("indented like code")
+            self._check_weak(calls, place)
+
+    def _check_listing(self, offered: list[Call], place: Place) -> None:
+        """Refuse definitions of tools, and calls without arguments directly after them."""
+        behind = place.listed >= 0 and not self.source.text[place.listed : place.start].strip()
+        for call in offered:
+            if call.tool and is_definition(call.arguments, call.tool):
+                raise Listing("tools are listed")
+        if behind and not any(call.arguments for call in offered):
+            raise Listing("tools are listed")
+
+    def _check_copies(self, calls: list[Call], offered: list[Call], place: Place) -> None:
+        text, whole = self.source.text, self.source.text[place.start : place.end]
+        written = [text[call.start : call.end] if len(calls) > 1 else whole for call in offered]
+        if self.copies.hold(list(zip(offered, written, strict=True)), whole):
+            raise Copied("copied from the conversation")
+
+    def _check_told(self, calls: list[Call], place: Place) -> None:
+        """Wait for the end of the reply if what follows told where a string ends: a later mark could be the end."""
+        if not any(call.told for call in calls):
+            return
+        if not self.source.final:
+            raise NeedMore
+        end, _ = self._quoted_end(place.end, self.rows.skip_left(place.end))
+        if any(mark in self.source.text[end:] for mark in '"}'):
+            raise StringGoesOn("a string may end elsewhere")
+
+    def _check_surroundings(self, place: Place) -> None:
+        """Refuse calls in a quotation, a sentence, a listing or a container that shows text."""
+        prose, source = place.prose, self.source
+        if container := prose.open_container():
+            if not source.final:
+                raise NeedMore
+            if container.end.search(source.text, place.end):
+                raise NoCall(f"in {container.name}")
+        if not prose.before.strip() and not prose.docstring:
+            return
+        behind = self.rows.skip_left(place.end)
+        if not source.final and source.size - behind < 8:
+            raise NeedMore
+        quoted_end, quoted_behind = self._quoted_end(place.end, behind)
+        if prose.quoted(source.text[quoted_end : quoted_behind + MAX_MARK]):
+            raise NoCall("quoted")
+        line = source.text[place.end : behind + 1]
+        if prose.line.strip() and "\n" not in line and behind < source.size and not self._begins(behind):
+            raise NoCall("in a sentence")
+        if prose.listed() and (prose.is_listed_before() or (behind < source.size and not self._begins(behind))):
+            raise NoCall("in a listing")
+
+    def _quoted_end(self, end: int, behind: int) -> tuple[int, int]:
+        """Return where the last of the calls ends that follow each other, and what follows its leftovers."""
+        for _ in range(MAX_QUOTED):
+            if behind >= self.source.size or not self._begins(behind):
+                break
+            try:
+                _, end, _ = self.reader.strong(behind)
+            except NoCall:
+                break
+            behind = self.rows.skip_left(end)
+        return end, behind
+
+    def _begins(self, pos: int) -> bool:
+        """Return whether another call begins at a position."""
+        found = STRONG.match(self.source.text, pos, partial=not self.source.final)
+        if found and found.partial:
+            raise NeedMore
+        return bool(found)
+
+    def _check_weak(self, calls: list[Call], place: Place) -> None:
+        """Refuse weak evidence unless the model stopped with it, every key is declared and every required one given."""
+        if not place.stopped:
+            raise NoCall("the reply was cut off")
+        if place.json_reply:
+            raise NoCall("the client asked for JSON")
+        if any(call.tool is None and (call.in_list or not call.json or call.clear is not CLEAR) for call in calls):
+            raise NoCall("no tool of this name is offered")
+        if place.prose.behind_quote() and not place.first and place.start:
+            raise NoCall("quoted")
+        if place.first and all(call.bare and not call.arguments for call in calls):
+            raise NoCall("no argument")
+        for call in (call for call in calls if call.tool):
+            self._check_keys(call, calls, place)
+
+    @staticmethod
+    def _check_keys(call: Call, calls: list[Call], place: Place) -> None:
+        tool = call.tool
+        assert tool is not None
+        if call.clear == LOOSE and (not place.first or not any(each.arguments for each in calls)):
+            raise NoCall("not said clearly enough")
+        meant = {tool.meant(key, call.arguments): value for key, value in call.arguments.items()}
+        if place.first and call.json and len(calls) == 1 and tool.tolerates(meant):
+            return
+        if not tool.accepts(meant):
+            raise NoCall("keys are missing or not declared")
+
+
+class Listing(NoCall):
+    """Tools are listed."""
+
+
+class Copied(NoCall):
+    """A call was copied."""

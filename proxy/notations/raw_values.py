@@ -1,0 +1,482 @@
+"""Where a raw value between tags ends: one rule for parameters, GLM's pairs, elements and Kimi K3.
+
+An end tag ends the value if another of the tool's values begins after it, or if the call is closed after it. Tags that
+are opened inside the value take their own end tags, and what a fence in the value shows ends nothing. Where the end tag
+is missing, the next declared key's opener or the call's end tag ends the value. What leaves two readings is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Protocol
+
+from proxy.notations.source import NeedMore, NoCall, Source, end_of
+from proxy.tools.toolset import Tool
+
+_CDATA = re.compile(r"\s*<!\[CDATA\[")
+_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})", re.M)
+_BLANKS = re.compile(r"\s*")
+_QUOTES = "\"'`"
+# Words before the end of a wrapper that mean nothing.
+MAX_JUNK = 40
+
+
+class Level(Enum):
+    """What a tag of a call opens or closes."""
+
+    VALUE = auto()
+    CALL = auto()
+    WRAPPER = auto()
+
+
+class Follows(Enum):
+    """What follows an end tag of a value."""
+
+    TEXT = auto()
+    VALUE = auto()
+    END = auto()
+    NOTHING = auto()
+    SAME_KEY = auto()
+    SAME_END = auto()
+
+
+_ENDS = (Follows.VALUE, Follows.END, Follows.NOTHING)
+
+
+@dataclass(slots=True, eq=False)
+class Mark:
+    """A tag of the call's family at text[start:end].
+
+    `key` is the one whose value it opens, `kind` the word of the tag, `declared` the type that it gives the value, and
+    `word` how a call or a wrapper is spelled, or how the opener of a value is written.
+    """
+
+    start: int
+    end: int
+    level: Level
+    closing: bool
+    key: str = ""
+    kind: str = ""
+    declared: str = ""
+    word: str = ""
+
+
+class Marks(Protocol):
+    """Return the next mark from a position, or the one at it."""
+
+    def __call__(self, pos: int, here: bool = False) -> Mark | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RawEnd:
+    """A value ends before `end`, and the text goes on at `resume`; `unended` if its end tag is missing."""
+
+    end: int
+    resume: int
+    unended: bool = False
+
+
+@dataclass(slots=True)
+class Layout:
+    """How the call that is being read is written.
+
+    `words` spell the open call and wrapper. `lined`: the call's tags begin lines; `indented`: after blanks. `after`: no
+    wrapper ends before this position.
+    """
+
+    words: dict[Level, str] = field(default_factory=dict)
+    lined: bool = False
+    indented: bool = False
+    after: int = 0
+
+
+@dataclass(slots=True)
+class RawValue:
+    """The value of `own` in a source, of which the end is looked for.
+
+    `given` are the keys with a value, `ends_turn` gives the position after a token that ends the turn, or 0.
+    """
+
+    source: Source
+    marks: Marks
+    layout: Layout
+    own: Mark
+    given: Collection[str]
+    tool: Tool | None
+    ends_turn: Callable[[int], int]
+
+    def find_end(self) -> RawEnd:
+        """Return the end of the value: by end tags spelled as the call's own, else by those of another wrapper."""
+        try:
+            return self._checked(_Search(self).run())
+        except NoCall:
+            if not self.source.final or not any(self.layout.words.values()):
+                raise
+            words, self.layout.words = self.layout.words, {}
+            try:
+                return self._checked(_Search(self).run())
+            finally:
+                self.layout.words = words
+
+    def _checked(self, end: RawEnd) -> RawEnd:
+        """Refuse a value without its end tag that shows one, or that ends within quotation marks."""
+        if not end.unended:
+            return end
+        depth, pos, last = 0, self.own.end, None
+        while (mark := self.marks(pos)) is not None and mark.start < end.end:
+            pos, last = mark.end, mark
+            if mark.level is Level.VALUE and (not mark.closing or self.is_own_end(mark)):
+                depth += -1 if mark.closing else 1
+                if depth < 0:
+                    raise NoCall("a value without its end tag shows one")
+        shown = last and last.level is Level.VALUE and last.closing and self.is_own_end(last)
+        if last and shown and not self.source.text[last.end : end.end].strip():
+            return RawEnd(last.start, last.end)  # an opener inside had no end tag
+        if self.is_in_quotation(end.end, end.resume):
+            raise NoCall("what follows may be quoted")
+        return end
+
+    def is_in_quotation(self, end: int, resume: int) -> bool:
+        """Return whether the value ends with a mark that opens a quotation, or that is there again after its tags."""
+        text = self.source.text
+        written = text[self.own.end : end].rstrip()
+        if not written or written[-1] not in _QUOTES:
+            return False
+        return written.count(written[-1]) % 2 == 1 or text.startswith(written[-1], resume)
+
+    # -- what a mark is ---------------------------------------------------------------------------------------------
+
+    def others(self) -> set[str] | None:
+        """Return the declared keys that may still follow; None if any key may."""
+        return set(self.tool.properties) - set(self.given) - {self.own.key} if self.tool else None
+
+    def meant(self, key: str) -> str:
+        """Return the declared key that is meant."""
+        return self.tool.meant(key, self.given) if self.tool else key
+
+    def is_spelled(self, mark: Mark) -> bool:
+        """Return whether an end tag of a call or a wrapper is spelled as the one that is open."""
+        word = self.layout.words.get(mark.level)
+        return word is None or not mark.word or mark.word == word
+
+    def is_own_end(self, mark: Mark) -> bool:
+        """Return whether an end tag of a value may be this one's."""
+        return not mark.kind or not self.own.kind or mark.kind == self.own.kind
+
+    def begins_line(self, pos: int) -> bool:
+        """Return whether only blanks precede on the line."""
+        text = self.source.text
+        return not text[text.rfind("\n", 0, pos) + 1 : pos].strip()
+
+    def is_shown_indented(self, mark: Mark) -> bool:
+        """Return whether an end tag is indented although the call's tags are not."""
+        if not mark.closing or self.layout.indented or self.source.text[mark.start - 1] not in " \t":
+            return False
+        return self.begins_line(mark.start)
+
+    def is_placed(self, pos: int) -> bool:
+        """Return whether a key's opener is where the call's own stand: on a line of its own, or behind the last tag."""
+        text, start = self.source.text, self.own.start
+        if end_of(_BLANKS, text, self.own.end) >= pos:
+            return True
+        if self.begins_line(start):
+            return self.begins_line(pos)
+        return not text[pos - 1].isspace() or text[start - 1].isspace()
+
+    # -- what follows -----------------------------------------------------------------------------------------------
+
+    def follows(self, pos: int, stack: list[Mark]) -> tuple[Follows, int]:
+        """Return what follows an end tag of a value, and the position after the tag that says so."""
+        pos = self.source.blanks(pos)
+        if pos == self.source.size or self.ends_turn(pos):
+            over = pos == self.source.size or self.ends_turn(pos) >= self.layout.after
+            return (Follows.NOTHING if over else Follows.TEXT), pos
+        mark = self.marks(pos, here=True)
+        if mark is None:
+            return Follows.TEXT, pos
+        if not mark.closing:
+            return self._follows_opener(mark, pos, stack), mark.end
+        if mark.level is Level.VALUE:
+            return (Follows.SAME_END if self._ends_after(mark.end) else Follows.TEXT), mark.end
+        if any(each.level is mark.level for each in stack) or not self.is_spelled(mark):
+            return Follows.TEXT, pos
+        over = self.call_is_over(mark.end) if mark.level is Level.CALL else self.line_is_over(mark.end)
+        return (Follows.END if over else Follows.TEXT), mark.end
+
+    def _follows_opener(self, mark: Mark, pos: int, stack: list[Mark]) -> Follows:
+        if mark.level is not Level.VALUE:
+            placed = self.begins_line(pos) or not self.layout.lined
+            return Follows.END if mark.level is Level.CALL and not stack and placed else Follows.TEXT
+        key, others, placed = self.meant(mark.key), self.others(), self.is_placed(pos)
+        alike = mark.word == self.own.word
+        if others is None or key in others:
+            in_line = self.begins_line(self.own.start) and not placed and self.own.word
+            if in_line and not stack and self.tool and key not in self.tool.required:
+                raise NoCall("a key's opener in a line may be shown")
+            return Follows.VALUE if alike or placed else Follows.TEXT
+        if key in self.given or key == self.own.key:
+            return Follows.SAME_KEY
+        # A key that the tool does not declare counts only where the call's own stand, and written like them.
+        return Follows.VALUE if placed and alike else Follows.TEXT
+
+    def _ends_after(self, pos: int) -> bool:
+        """Return whether the call goes on or ends after an end tag that is there twice."""
+        while True:
+            pos = self.source.blanks(pos)
+            if pos == self.source.size:
+                return True
+            mark = self.marks(pos, here=True)
+            if mark is None:
+                return bool(self.ends_turn(pos))
+            if not (mark.closing and mark.level is Level.VALUE):
+                return mark.closing or mark.level is Level.VALUE
+            pos = mark.end
+
+    def call_is_over(self, pos: int) -> bool:
+        """Return whether after a call's end tag the wrapper ends, another call begins, or the reply ends."""
+        while True:
+            pos = self.source.blanks(pos)
+            if pos == self.source.size or self.ends_turn(pos):
+                return pos >= self.layout.after
+            mark = self.marks(pos, here=True)
+            if mark is None:
+                return self._wrapper_ends_soon(pos)
+            if mark.level is Level.CALL and mark.closing:
+                pos = mark.end
+                continue
+            if mark.closing:
+                return mark.level is Level.WRAPPER and self.is_spelled(mark) and self.wrapper_is_over(mark.end)
+            if mark.level is Level.VALUE or pos < self.layout.after:
+                return False
+            if self.begins_line(pos) or not self.layout.lined:
+                return True
+            raise NoCall("a call begins in the middle of a line")
+
+    def _wrapper_ends_soon(self, pos: int) -> bool:
+        """Return whether only a few words precede the wrapper's end."""
+        mark = self.marks(pos)
+        if mark is None:
+            if not self.source.final:
+                raise NeedMore
+            return False
+        words = self.source.text[pos : mark.start]
+        if mark.level is not Level.WRAPPER or not mark.closing or len(words) >= MAX_JUNK:
+            return False
+        return "\n" not in words and "<" not in words and self.line_is_over(mark.end)
+
+    def wrapper_is_over(self, pos: int) -> bool:
+        """Return whether a wrapper may end here: not inside a quotation of the value."""
+        if pos < self.layout.after:
+            return False
+        if pos == self.source.size and not self.source.final:
+            raise NeedMore
+        return self.source.text[pos : pos + 1] not in _QUOTES or pos == self.source.size
+
+    def line_is_over(self, pos: int) -> bool:
+        """Return whether a wrapper may end here, and only blanks, tags and tokens follow on the line."""
+        text, size = self.source.text, self.source.size
+        at = pos
+        while at < size and text[at] in " \t\r":
+            at += 1
+        if at == size and not self.source.final:
+            raise NeedMore
+        over = at == size or text[at] in "\n<]" or bool(self.ends_turn(at))
+        return over and self.wrapper_is_over(pos)
+
+    def shown_chain(self, pos: int) -> bool:
+        """Return whether a chain of end tags after a position proves that the one before it was shown by the value."""
+        stack: list[Mark] = []
+        while (mark := self.marks(pos)) is not None:
+            pos = mark.end
+            if not mark.closing:
+                stack.append(mark)
+                continue
+            opened = next((at for at in range(len(stack) - 1, -1, -1) if _pairs(stack[at], mark)), None)
+            if opened is not None:
+                del stack[opened:]
+            elif mark.level is Level.VALUE and self.is_own_end(mark) and self.follows(pos, stack)[0] in _ENDS:
+                return True
+        return False
+
+
+class _Search:
+    """The search for the end of one value, mark by mark."""
+
+    def __init__(self, value: RawValue) -> None:
+        self.value = value
+        self.stack: list[Mark] = []
+        # The opener of a declared key inside, the end before it, and the last end tag of what was opened inside.
+        self.split: Mark | None = None
+        self.doubtful: Mark | None = None
+        self.fallback: RawEnd | None = None
+        self.inner: RawEnd | None = None
+        # End tags of the value's kind that end nothing.
+        self.shown_ends = 0
+        self.others = value.others()
+
+    def run(self) -> RawEnd:
+        """Return the end of the value; NoCall if it has none, or two."""
+        value = self.value
+        if (end := self._cdata()) is not None:
+            return end
+        pos, fenced = value.own.end, _Fences(value.source, value.own.end)
+        while (mark := value.marks(pos)) is not None:
+            pos = mark.end
+            if fenced.holds(mark.start):
+                continue
+            if mark.closing and mark.level is not Level.VALUE and not value.is_spelled(mark):
+                continue
+            if value.is_shown_indented(mark):
+                continue
+            if not mark.closing:
+                self._opening(mark)
+            elif (end := self._closing(mark)) is not None:
+                return end
+        if not value.source.final:
+            raise NeedMore
+        end = self.fallback or self._last_chain()
+        if end is None:
+            raise NoCall("a value without its end")
+        return end
+
+    def _cdata(self) -> RawEnd | None:
+        value, source = self.value, self.value.source
+        found = _CDATA.match(source.text, value.own.end)
+        if not found or value.own.kind not in ("param", "parameter"):
+            return None
+        end = source.find("]]>", found.end())
+        at = source.blanks(end + 3) if end >= 0 else source.size
+        mark = value.marks(at, here=True) if at < source.size else None
+        return RawEnd(at, mark.end) if mark and mark.closing else None
+
+    def _opening(self, mark: Mark) -> None:
+        value = self.value
+        mark.key = value.meant(mark.key) if mark.key else ""
+        if mark.level is Level.VALUE and self.others is not None and mark.key in self.others and not self.stack:
+            placed = value.is_placed(mark.start)
+            if self.shown_ends and placed:
+                raise NoCall("text between two values")
+            if placed:
+                self.split = self.split or mark
+            else:
+                self.doubtful = self.doubtful or mark
+        if mark.level is Level.VALUE and mark.word == value.own.word and self.shown_ends:
+            self.shown_ends -= 1  # `</x><x>` is as balanced as `<x></x>`
+        elif mark.level is not Level.VALUE or mark.word == value.own.word:
+            self.stack.append(mark)
+
+    def _closing(self, mark: Mark) -> RawEnd | None:
+        opened = next((at for at in range(len(self.stack) - 1, -1, -1) if _pairs(self.stack[at], mark)), None)
+        if mark.level is Level.VALUE:
+            return self._value_end(mark) if opened is None else self._inner_end(mark, opened)
+        if opened is not None:
+            del self.stack[opened:]
+            return None
+        if any(each.level is Level.VALUE for each in self.stack) and self.split is None:
+            return None
+        return self._call_end(mark)
+
+    def _value_end(self, mark: Mark) -> RawEnd | None:
+        """Return the end at an end tag for which nothing was opened inside."""
+        value = self.value
+        follows, after = value.follows(mark.end, self.stack)
+        if follows is Follows.SAME_KEY:
+            raise NoCall("a key's opener is there twice")
+        if follows is Follows.SAME_END:
+            # A value never ends with its own end tag: the second one is left over.
+            return RawEnd(mark.start, after)
+        if follows not in _ENDS:
+            self.shown_ends += value.is_own_end(mark)
+            return None
+        if self.split is not None and self.split in self.stack:
+            return RawEnd(self.split.start, self.split.start, True)
+        return RawEnd(mark.start, mark.end)
+
+    def _inner_end(self, mark: Mark, opened: int) -> RawEnd | None:
+        """Note the end tag of what was opened inside: if all is closed after it, the one before it was missing."""
+        inner, follows = self.stack[opened], self.value.follows(mark.end, self.stack[:opened])[0]
+        del self.stack[opened:]
+        self.inner = RawEnd(mark.start, mark.end)
+        if inner is self.split and follows in _ENDS:
+            self.fallback = self.fallback or RawEnd(inner.start, inner.start, True)
+            if follows is Follows.END:
+                return self.fallback
+        return None
+
+    def _call_end(self, mark: Mark) -> RawEnd | None:
+        """Return the end at an end tag of the call or its wrapper: the value's own may be missing."""
+        value = self.value
+        over = value.call_is_over(mark.end) if mark.level is Level.CALL else value.line_is_over(mark.end)
+        if not over:
+            return None
+        if self.fallback is not None:
+            return self.fallback
+        inside = self.split is not None and self.split in self.stack
+        inner = self.inner if mark.level is Level.CALL and not inside else None
+        if inner and not value.source.text[inner.resume : mark.start].strip():
+            return inner
+        if self.doubtful in self.stack:
+            raise NoCall("a key's opener in a line may be shown")
+        at = self.split.start if inside and self.split else mark.start
+        return RawEnd(at, at, True)
+
+    def _last_chain(self) -> RawEnd | None:
+        """Return the end at the reply's last end tags, if they could be the call's own."""
+        value = self.value
+        pos, found = value.own.end, list[Mark]()
+        while (mark := value.marks(pos)) is not None:
+            found.append(mark)
+            pos = mark.end
+        while found and found[-1].closing and found[-1].level is not Level.VALUE:
+            pos = found.pop().start
+        if not found or not found[-1].closing or found[-1].level is not Level.VALUE:
+            return None
+        if value.source.text[found[-1].end : pos].strip():
+            return None
+        if any(not mark.closing and mark.level is Level.VALUE for mark in found):
+            return None
+        behind = max(pos, found[-1].end)
+        while (mark := value.marks(behind, here=True)) is not None:
+            behind = value.source.blanks(mark.end)
+        if value.is_in_quotation(found[-1].start, behind) and behind < value.source.size:
+            return None
+        return RawEnd(found[-1].start, found[-1].end)
+
+
+class _Fences:
+    """The fences that begin in a value; one that is never closed is none."""
+
+    def __init__(self, source: Source, start: int) -> None:
+        self._source, self._pos = source, start
+        self._begin = self._end = -1
+
+    def holds(self, pos: int) -> bool:
+        """Return whether a fence is open at a position; positions only grow."""
+        while self._end <= pos and self._next(pos):
+            pass
+        return self._begin <= pos < self._end
+
+    def _next(self, limit: int) -> bool:
+        """Go on to the next fence that begins before a position."""
+        text = self._source.text
+        found = _FENCE.search(text, self._pos, limit)
+        if found is None:
+            self._pos = max(self._pos, text.rfind("\n", 0, limit) + 1)
+            return False
+        mark = found.group(1)
+        closing = re.compile(rf"^[ \t]*{re.escape(mark)}{re.escape(mark[0])}*[ \t]*$", re.M).search(text, found.end())
+        if closing is None:
+            if not self._source.final:
+                raise NeedMore
+            self._pos, self._begin, self._end = len(text), -1, -1
+            return False
+        self._pos, self._begin, self._end = closing.end(), found.start(), closing.end()
+        return True
+
+
+def _pairs(opened: Mark, closing: Mark) -> bool:
+    """Return whether an end tag can be the one of what was opened."""
+    return opened.level is closing.level and (not opened.kind or not closing.kind or opened.kind == closing.kind)

@@ -1,0 +1,610 @@
+"""One reader for calls in every notation: a wrapper, a name, keys and values, and what closes them."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import regex
+
+from proxy.codec.json_text import Json, JsonObject
+from proxy.notations import tables as n
+from proxy.notations.bare_literals import BareLiterals, PythonLiterals
+from proxy.notations.calls import NO_OPENER, Call, JsonArguments, Opener, ReadCalls
+from proxy.notations.harmony import read_message
+from proxy.notations.literals import STRICT, Literals
+from proxy.notations.literals import TOKENS as DELIMITERS
+from proxy.notations.raw_values import Layout, Level
+from proxy.notations.shapes import Shape, shapes
+from proxy.notations.source import NeedMore, NoCall, Source, Tokens, Torn
+from proxy.notations.tags import CALL_END, CALL_TAG, WRAPPER_END, WRAPPER_TAG, TagReader, spelling
+from proxy.tools.toolset import Tool, ToolSet
+
+# What may follow a value of JSON: an end tag, a token, the end of a fence.
+CLOSING = regex.compile(
+    r"\s*(?!<\|\"\|>|<escape>)(?:</[^<>\s]{1,60}>|<[|｜][^<>\n]{1,60}>|<\w+\|>|\[/?[A-Z_]+\]|```|>>>|\[e~\[|$)"
+)
+OPENERS = Tokens(n.TOKENS)
+_CLOSERS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}
+CLOSERS, FILLERS, NAME_FOLLOWS = Tokens(_CLOSERS), Tokens(n.FILLERS), Tokens(n.NAME_FOLLOWS)
+LEFT = Tokens((*n.END_OF_TURN, *_CLOSERS))
+VALUE_END = regex.compile(r"</(?:[\w.-]+[:|])?(?:arg_value|parameter|param|argument|arg_key)(?::\w+)?>")
+FENCE = regex.compile(r"```[ \t]*[\w+-]{0,20}[ \t]*\n?")
+_LOST_BRACKETS = regex.compile(r"(?<![<\w/])(?:invoke|parameter) name=")
+_BARE_END = re.compile(r"(?<!<)(?<!</)/?(parameter|invoke)>")
+_ROUTED = regex.compile(r" ?to=[\w.-]+(?=<[^|])")
+_JUNK = regex.compile(r"[^<>{}\[\]\"'`]{1,40}(?=<)")
+_JSON_NAME = re.compile(rf"[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"']([^\"'\n]{{1,200}})[\"']")
+_JSON_HEAD = regex.compile(r"[\[{\s]+[\"'“](?P<K>[^\"'”\n\\]{1,64})[\"'”]\s*:")
+_JSON_NAMED = regex.compile(r"\{\s*[\"'](?:name|tool_name)[\"']\s*:\s*[\"'](?P<N>[^\"'\n\\]{1,200})[\"']\s*,")
+_CALL_WORDS = frozenset(
+    (*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, *n.BESIDE_WORDS, "role", "content", "response")
+)
+_NAMESPACED = re.compile(r"(?:(?:functions|default_api|google|mcp|tools?|api)[.:/])*(?P<N>[\w-]+?)(?:[.!:]\d{1,6})?")
+_KEY_TAG = regex.compile(r"</[^<>\s]*arg_key[^<>\s]*>")
+_KEY_END = re.compile(r"</[^>]*arg_key")
+_NAME_GOES_ON = re.compile(r":\w*")
+_CALL_ID = regex.compile(r"\[CALL_ID\]([\w.:-]+)")
+_KIMI_ID = re.compile(r"functions\.[^\s:]+:[0-9]{1,6}")
+_PYTHON_NAME = regex.compile(r"([A-Za-z_][\w.-]*)(?::\d{1,6})?\s*\(")
+_TOOL_SEP = regex.compile(r"<(?:[\w.-]+[:|])?tool_sep(?::\w+)?>")
+_WRAPPER_NAME = re.compile(r"name=[\"']?([^\"'>]+)")
+_BETWEEN_ITEMS = re.compile(r"[\s,]*")
+_RESIDUE = re.compile(
+    r"\s*(?:</(?:parameter|arg_value)>)?\s*<(?:parameter=|arg_key>)([\w-]+)(?:>|</arg_key>)\s*(?:<arg_value>)?\s*\Z"
+)
+_GEMMA_ENDS = ("<tool_call|>", "<end_function_call>")
+_INKLING = "<|content_invoke_tool_json|>"
+# Wrappers in wrappers, and closing brackets that are left over in one.
+MAX_WRAPPERS, MAX_BRACKETS = 4, 2
+# A name is looked for so far in a call whose JSON cannot be read.
+MAX_TO_NAME = 2_000
+
+
+class CallReader:
+    """Reads calls of the offered tools at positions of a source.
+
+    `bare_names`: a name alone may begin a call. After a reading, `deep` says that what could not be read may show
+    anything, `broken` that a call after those that were returned could not be read, and `run_end` where a run of equal
+    openers ends.
+    """
+
+    def __init__(self, source: Source, tools: ToolSet, *, bare_names: bool = True) -> None:
+        self.source, self.tools, self.bare_names = source, tools, bare_names
+        self.layout = Layout()
+        self.tags = TagReader(self)
+        self.broken = self.deep = False
+        self.run_end = 0
+        # Whether Python's one positional argument counts, and whether its strings must be exact.
+        self.positional = self.exact = False
+        # Strings with tokens as delimiters were read; a row has a call already.
+        self.delimited = self.row_begun = False
+
+    def tool(self, name: str) -> Tool | None:
+        """Return the offered tool that a name means, with the namespaces and counters that models write around it."""
+        tool = self.tools.resolve(name)
+        if tool is None and (bare := _NAMESPACED.fullmatch(name)):
+            tool = self.tools.resolve(bare["N"])
+        return tool
+
+    def literals(self, tool: Tool | None) -> Literals:
+        """Return a reader of the values of a tool's arguments."""
+        keys = keys_of(tool)
+        lists = frozenset(key for key in keys if tool and tool.is_list(key))
+        return Literals(self.source, keys, CLOSING, lists=lists)
+
+    def ends_turn(self, pos: int) -> int:
+        """Return the position after an end-of-turn token or a closer that is a token; 0 if none is here."""
+        token = self.source.token(LEFT, pos)
+        return pos + len(token) if token else 0
+
+    # -- wrappers ---------------------------------------------------------------------------------------------------
+
+    def opener(self, pos: int) -> Opener | None:
+        """Return what opens a wrapper at a position."""
+        source = self.source
+        if token := source.token(OPENERS, pos):
+            no_closer, weak = token in n.NO_CLOSER, token in n.WEAK_TOKENS
+            return Opener(pos + len(token), n.TOKENS[token], no_closer=no_closer, weak=weak, text=token)
+        if not source.text.startswith(("<", "]"), pos):
+            return None
+        found = source.match(WRAPPER_TAG, pos)
+        if not found:
+            return None
+        name = _WRAPPER_NAME.search(found.group())
+        return Opener(found.end(), tag=True, name=name.group(1) if name else "", text=found.group())
+
+    def closer(self, pos: int, opener: Opener) -> int:
+        """Return the position after the end of a wrapper; -1 if none is here."""
+        for token in opener.closers:
+            if self.source.starts(token, pos):
+                return pos + len(token)
+        if not self.source.text.startswith(("<", "]"), pos):
+            return -1
+        if found := self.source.match(WRAPPER_END, pos, ends=True):
+            return found.end()
+        token = self.source.token(CLOSERS, pos)
+        return pos + len(token) if token else -1
+
+    def read_strong(self, pos: int) -> ReadCalls:
+        """Return the calls of the wrapper or message at a position, their end, and if they are closed.
+
+        If text follows a raw value's closers, a second chain of them proves that the value shows the first.
+        """
+        calls, end, closed = self.strong(pos)
+        value = self.tags.last
+        if (value is None and not self.delimited) or not self._text_follows(end):
+            return calls, end, closed
+        if not self.source.final:
+            raise NeedMore
+        if value is None:
+            self._check_delimiters(end)
+            return calls, end, closed
+        if value.shown_chain(end):
+            self.layout.after = end + 1
+            self.deep = True
+            return self.strong(pos)
+        return calls, end, closed
+
+    def _check_delimiters(self, end: int) -> None:
+        """Refuse calls with delimited strings if another delimiter follows in the text: a string may go on."""
+        following = n.STRONG.search(self.source.text, end)
+        text = self.source.text[end : following.start() if following else self.source.size]
+        if any(token in text for token in DELIMITERS):
+            self.deep = True
+            raise NoCall("a string may end elsewhere")
+
+    def _text_follows(self, pos: int) -> bool:
+        """Return whether text follows that is no leftover and no other call's opener."""
+        source = self.source
+        while (pos := source.blanks(pos)) < source.size:
+            end = self.ends_turn(pos) or self.orphan_end(pos)
+            if not end:
+                return not (source.match(n.STRONG, pos) or source.match(CALL_TAG, pos))
+            pos = end
+        return False
+
+    def orphan_end(self, pos: int) -> int:
+        """Return the position after a closing tag of a wrapper, a call or a value; 0 if none is here."""
+        if self.source.text[pos] not in "<]":
+            return 0
+        ends = (self.source.match(pattern, pos) for pattern in (WRAPPER_END, CALL_END, VALUE_END))
+        return next((found.end() for found in ends if found), 0)
+
+    def strong(self, pos: int) -> ReadCalls:
+        """Return the calls of the wrapper or the message at a position."""
+        if found := self.source.match(_ROUTED, pos):
+            return self.wrapped(found.end())
+        if self.source.text.startswith(("<|start|>", "<|channel|>", " to=", "to="), pos):
+            return read_message(self, pos + (self.source.text[pos] == " "))
+        return self.wrapped(pos)
+
+    def wrapped(self, pos: int, depth: int = 0) -> ReadCalls:
+        """Return the calls in the wrapper at a position, the position after it, and whether it is closed."""
+        source, opener = self.source, self.opener(pos)
+        if opener is None or depth > MAX_WRAPPERS:
+            raise NoCall("too many wrappers")
+        self.positional = opener.text.startswith("<tool_code")
+        self.layout.words = {Level.WRAPPER: spelling(opener.text) if opener.tag else ""}
+        at = self._behind_run(opener)
+        calls: list[Call] = []
+        closed, brackets = False, 0
+        while True:
+            start, at = at, source.blanks(at)
+            if at == source.size:
+                break
+            if (end := self.closer(at, opener)) >= 0:
+                at, closed = end, True
+                break
+            if calls:
+                brackets += source.text[at] in "}]"
+                if end := self._leftover(at, opener, brackets):
+                    at = end
+                    continue
+                if self.ends_turn(at):
+                    break
+                if opener.no_closer and not (opener.text == "<|python_tag|>" and source.text[at] == "{"):
+                    at = start
+                    break
+            got = self._next_call(at, opener, depth, calls)
+            if got is None:
+                self.broken = self.deep
+                return calls, calls[-1].end, False
+            calls, at = calls + got[0], got[1]
+        if not calls:
+            raise NoCall("an empty wrapper")
+        return calls, at, (closed or opener.no_closer) and not opener.weak
+
+    def _behind_run(self, opener: Opener) -> int:
+        """Return the position after an opener that may be there several times."""
+        at = opener.end
+        while (after := self.source.blanks(at)) < self.source.size and self.source.starts(opener.text, after):
+            at = self.run_end = after + len(opener.text)
+        return at
+
+    def _leftover(self, at: int, opener: Opener, brackets: int) -> int:
+        """Return the position after what may be left over behind a call in its wrapper; 0 if nothing is."""
+        source = self.source
+        sign = source.text[at]
+        if sign in ",;":
+            return at + 1
+        if sign in "}]" and brackets <= MAX_BRACKETS and not opener.no_closer and not source.starts(n.SEP, at):
+            return at + 1
+        if sign in "<]" and (found := source.match(CALL_END, at) or source.match(VALUE_END, at)):
+            return found.end()
+        filler = source.token(FILLERS, at)
+        return at + len(filler) if filler else 0
+
+    def _next_call(self, at: int, opener: Opener, depth: int, calls: list[Call]) -> tuple[list[Call], int] | None:
+        """Return the next calls in a wrapper and their end; None if what follows the calls before cannot be read."""
+        if calls and calls[-1].tagged and not calls[-1].closed_itself:
+            self.deep = True
+            raise NoCall("another call begins before one is closed")
+        try:
+            got, end, _ = self.body(at, opener, depth)
+        except Torn:
+            self.deep = True
+            raise
+        except NoCall:
+            if calls and opener.tag and (junk := self.source.match(_JUNK, at)):
+                return [], junk.end()
+            if calls and all(call.closed_itself for call in calls) and not opener.no_closer:
+                return None
+            raise
+        return got, end
+
+    # -- what a wrapper holds ---------------------------------------------------------------------------------------
+
+    def body(self, pos: int, opener: Opener, depth: int) -> ReadCalls:
+        """Return the calls that begin at a position; the first characters tell the notation."""
+        source = self.source
+        if pos >= source.size:
+            raise NoCall("a call was expected")
+        sign = source.text[pos]
+        if filler := source.token(FILLERS, pos):
+            return self.body(source.blanks(pos + len(filler)), opener, depth)
+        if opener.name and sign in "{<":
+            return self.arguments(pos, opener.name, pos)
+        if token := source.token(NAME_FOLLOWS, pos):
+            return self.named(source.blanks(pos + len(token)), opener)
+        if sign in "<]" and self.opener(pos):
+            return self._inner_wrapper(pos, depth)
+        if sign == "`" and (fence := source.match(FENCE, pos)):
+            return self._fenced(fence.end(), opener, depth)
+        if sign in "{[":
+            after = source.blanks(pos + 1)
+            if sign == "[" and after < source.size and (source.text[after].isalpha() or source.text[after] == "_"):
+                return self.python_list(pos)
+            return self.json(pos, alone=opener is NO_OPENER)
+        if sign in "<]":
+            return self.tags.call(pos, opener)
+        if opener.tag and source.match(_LOST_BRACKETS, pos):
+            return self._without_brackets(pos, opener)
+        if not self.bare_names:
+            raise NoCall("a name alone")
+        return self.named(pos, opener)
+
+    def _inner_wrapper(self, pos: int, depth: int) -> ReadCalls:
+        calls, end, closed = self.wrapped(pos, depth + 1)
+        for call in calls:
+            call.closed_itself |= closed
+        if len(calls) == 1:
+            calls[0].start, calls[0].end = pos, end
+        return calls, end, closed
+
+    def _fenced(self, pos: int, opener: Opener, depth: int) -> ReadCalls:
+        """Return the calls in a fence."""
+        source, text = self.source, self.source.text
+        at = source.blanks(pos)
+        if text.startswith("`", at):
+            raise NoCall("a fence in a fence")
+        alone = opener is NO_OPENER
+        if alone and not self.bare_names and at < source.size and text[at] in "<[]" and self.opener(at):
+            raise NoCall("a wrapper in code")
+        calls, at, _ = self.body(at, opener, depth)
+        at = source.blanks(at)
+        while at < source.size and not source.starts("```", at):
+            if text[at] not in ",;{[<" and (alone or not text[at].isalpha()):
+                break
+            more, at, _ = self.body(source.blanks(at + (text[at] in ",;")), opener, depth)
+            calls, at = calls + more, source.blanks(at)
+        if source.starts("```", at):
+            return calls, at + 3, False
+        if at == source.size and not (alone and (not self.bare_names or text[source.blanks(pos)] in "<]")):
+            return calls, at, False
+        if at < source.size and self.closer(at, opener) >= 0:
+            return calls, at, False
+        raise NoCall("the end of the fence was expected")
+
+    def _without_brackets(self, pos: int, opener: Opener) -> ReadCalls:
+        """Return calls in tags that lost their angle brackets: `invoke name="f">` … `invoke>`."""
+        end = self.source.find("</", pos)
+        if end < 0 or self.closer(end, opener) < 0:
+            raise NoCall("the end of the wrapper was expected")
+        text = _BARE_END.sub(r"</\1>", _LOST_BRACKETS.sub(r"<\g<0>", self.source.text[pos:end]))
+        calls, _, _ = CallReader(Source(text, True), self.tools).tags.call(0, opener)
+        for call in calls:
+            call.start, call.end = pos, end
+        return calls, end, False
+
+    # -- JSON -------------------------------------------------------------------------------------------------------
+
+    def json(self, pos: int, *, alone: bool) -> ReadCalls:
+        """Return the calls that a value of JSON says; `alone`: no wrapper holds it."""
+        if alone:
+            self._check_head(pos)
+        literals = Literals(self.source, None, CLOSING)
+        literals.keys_later = lambda: self._keys_near(pos)
+        value, end = self.whole(literals, pos)
+        self.deep |= literals.completed
+        found = shapes(value, self.tools)
+        if literals.completed and not all(shape.says_arguments for shape in found):
+            raise NoCall("the arguments are missing")
+        spans = _item_spans(self.source.text, pos, end, len(found), value)
+        calls = [self._shaped(shape, span, literals) for shape, span in zip(found, spans, strict=True)]
+        for call in calls:
+            call.in_list = isinstance(value, list)
+            if literals.marks_told and not call.arguments.keys() <= keys_of(call.tool):
+                self.deep = True
+                raise NoCall("a string may end elsewhere")
+        return calls, end, False
+
+    def _check_head(self, pos: int) -> None:
+        """Refuse JSON whose first key is none that a call begins with."""
+        head = self.source.match(_JSON_HEAD, pos)
+        if head and head["K"] not in _CALL_WORDS and self.tools.resolve(head["K"]) is None:
+            raise NoCall("no call begins with this key")
+        name = None if self.row_begun else self.source.match(_JSON_NAMED, pos)
+        if name and self.tool(name["N"]) is None:
+            raise NoCall("no tool of this name is offered")
+
+    def _shaped(self, shape: Shape, span: tuple[int, int], literals: Literals) -> Call:
+        tool = self.tool(shape.name)
+        arguments = without_residue(self.object(shape.arguments, tool))
+        call = Call(tool, shape.name, arguments, *span, clear=shape.clear, id=shape.id, completed=literals.completed)
+        call.json, call.told = shape.says_name, literals.is_told
+        return call
+
+    def _keys_near(self, pos: int) -> frozenset[str]:
+        """Return the keys of the tool that a text of JSON names, or of all tools."""
+        found = _JSON_NAME.search(self.source.text, pos, pos + MAX_TO_NAME)
+        tool = self.tools.resolve(found.group(1)) if found else None
+        return keys_of(tool) if tool else frozenset(key for each in self.tools for key in each.properties)
+
+    def whole(self, literals: Literals, at: int) -> tuple[Json, int]:
+        """Return a value and its end; where a string cannot be read, what follows may all be in it."""
+        try:
+            value, end = literals.whole(at)
+            if literals.marks_told and (literals.completed or n.STRONG.search(self.source.text, at, end)):
+                literals.in_string = True
+                raise NoCall("a string may end elsewhere")
+        except NoCall:
+            self.deep |= literals.in_string
+            raise
+        return value, end
+
+    def json_arguments(self, at: int, tool: Tool | None) -> JsonArguments:
+        """Return the object that a call's arguments are, and where it ends."""
+        return self._arguments_of(self.literals(tool), at, tool)
+
+    def _arguments_of(self, literals: Literals, at: int, tool: Tool | None) -> JsonArguments:
+        value, end = self.whole(literals, at)
+        arguments = without_residue(self.object(value, tool))
+        if literals.marks_told and not arguments.keys() <= keys_of(tool):
+            self.deep = True
+            raise NoCall("a string may end elsewhere")
+        return JsonArguments(arguments, end, literals.is_told, literals.completed)
+
+    def object(self, arguments: Json, tool: Tool | None) -> JsonObject:
+        """Return arguments as an object: what a string of JSON says, the one item of a list."""
+        for _ in range(2):
+            if not isinstance(arguments, str):
+                break
+            if not arguments.strip():
+                return {}
+            inner = Source(arguments, True)
+            arguments, end = Literals(inner, keys_of(tool)).whole(inner.blanks(0))
+            if not inner.at_end(end):
+                raise NoCall("more than an object")
+        if isinstance(arguments, list) and len(arguments) == 1:
+            arguments = arguments[0]
+        if arguments is None:
+            return {}
+        if not isinstance(arguments, dict):
+            raise NoCall("the arguments are no object")
+        return arguments
+
+    # -- a name, then arguments -------------------------------------------------------------------------------------
+
+    def named(self, pos: int, opener: Opener | None) -> ReadCalls:
+        """Return the call that a name and its arguments are."""
+        source, start = self.source, pos
+        if source.starts("call:", pos):
+            pos = source.blanks(pos + 5)
+        elif source.text.startswith(":", pos):
+            pos += 1
+        found = source.match(n.NAME, pos)
+        if not found:
+            raise NoCall("the name of a tool was expected")
+        if not source.final and _NAME_GOES_ON.fullmatch(source.text, found.end()):
+            raise NeedMore
+        name, at = found.group(), source.blanks(found.end())
+        if source.starts(_INKLING, at):
+            return self.wrapped(at, 1)
+        cut = source.text.startswith("<", at) and self.tools.resolve(name) is None and source.match(_KEY_TAG, at)
+        if cut and (split := self.tools.split(name)):  # the opening tag of the first key is missing
+            name, at = split[0].name, found.end() - len(split[1])
+        if name == "function" and at < source.size and source.text[at] not in "{(":
+            at = source.blanks(at + len(source.token(NAME_FOLLOWS, at)))
+            return self._call_or_name(at, opener)
+        return self._behind_name(at, name, start, opener)
+
+    def _call_or_name(self, at: int, opener: Opener | None) -> ReadCalls:
+        if self.source.text.startswith("<", at) and self.source.match(CALL_TAG, at):
+            return self.tags.call(at, opener)
+        return self.named(at, opener)
+
+    def _behind_name(self, at: int, name: str, start: int, opener: Opener | None) -> ReadCalls:
+        """Return the call of a name, after what may be written between it and its arguments."""
+        source, call_id = self.source, ""
+        while True:
+            if source.starts("[CALL_ID]", at) and (written := source.match(_CALL_ID, at)):
+                call_id, at = written.group(1), source.blanks(written.end())
+                continue
+            if follows := source.token(NAME_FOLLOWS, at):
+                at = source.blanks(at + len(follows))
+                if source.text.startswith(("{", "`"), at):
+                    continue
+                return self._call_or_name(at, opener)
+            end = self._filler_end(at)
+            if not end:
+                return self.arguments(at, name, start, call_id, opener)
+            at = source.blanks(end)
+
+    def _filler_end(self, at: int) -> int:
+        """Return the position after something that says nothing; 0 if nothing of the kind is here."""
+        source = self.source
+        if filler := source.token(FILLERS, at):
+            return at + len(filler)
+        if not source.text.startswith("<", at):
+            return 0
+        if found := source.match(_TOOL_SEP, at):
+            return found.end()
+        found = source.match(VALUE_END, at)
+        return found.end() if found and not _KEY_END.match(found.group()) else 0
+
+    def arguments(self, at: int, name: str, start: int, call_id: str = "", opener: Opener | None = None) -> ReadCalls:
+        """Return the call of a name whose arguments begin at a position."""
+        tool = self.tool(name)
+        if tool is None and self.source.text.startswith("(", at):
+            tool = self.tool(name.removesuffix(".call"))
+        if tool is None and (opener is None or opener is NO_OPENER):
+            raise NoCall("no tool of this name is offered")
+        if not call_id and _KIMI_ID.fullmatch(name):
+            call_id = name
+        sign = self.source.text[at : at + 1]
+        read = self._read_arguments(at, tool, opener)
+        if not read.value and (not sign or sign not in "{(`") and (tool is None or tool.required or not opener):
+            raise NoCall("the arguments are missing")
+        call = Call(tool, name, read.value, start, read.end, id=call_id, completed=read.completed, told=read.told)
+        call.bare = True
+        return [call], read.end, False
+
+    def _read_arguments(self, at: int, tool: Tool | None, opener: Opener | None) -> JsonArguments:
+        """Return the arguments at a position; the first character tells how they are written."""
+        source = self.source
+        sign = source.text[at : at + 1]
+        if sign == "{" and opener and opener.closers and opener.closers[0] in _GEMMA_ENDS:
+            return self._gemma_arguments(at, tool)
+        if sign == "{":
+            return self.json_arguments(at, tool)
+        if sign == "`" and (fence := source.match(FENCE, at)):
+            read = self._arguments_of(Literals(source, keys_of(tool), CLOSING), source.blanks(fence.end()), tool)
+            end = source.blanks(read.end)
+            return read._replace(end=end + 3 if source.starts("```", end) else end)
+        if sign == "(":
+            return JsonArguments(*self.parenthesised(at, tool), False, False)
+        pair = opener and opener.tag and tool and sign and sign not in "({`" and self.tags.style(at, tool) == "pair"
+        if sign in ("<", "]") or pair:
+            value, end, _ = self.tags.values(at, tool)
+            return JsonArguments(value, end, False, False)
+        if sign == "" or (opener and self.closer(at, opener) >= 0):
+            return JsonArguments({}, at, False, False)
+        raise NoCall("the arguments were expected")
+
+    def _gemma_arguments(self, at: int, tool: Tool | None) -> JsonArguments:
+        """Return Gemma's object, whose strings may lack their delimiters."""
+        literals, self.delimited = BareLiterals(self.source, keys_of(tool), CLOSING), True
+        read = self._arguments_of(literals, at, tool)
+        return read if literals.plain else read._replace(value=_typed(read.value, tool, literals.bares))
+
+    # -- Python -----------------------------------------------------------------------------------------------------
+
+    def parenthesised(self, at: int, tool: Tool | None) -> tuple[JsonObject, int]:
+        """Return Python's arguments, or an object in round brackets, and their end."""
+        source = self.source
+        literals = PythonLiterals(source, keys_of(tool), None, python=True)
+        after = literals.skip(at + 1)
+        sign = source.text[after : after + 1]
+        if sign == "{":
+            value, end = literals.value(after, 0)
+            return self.object(value, tool), self._bracket_end(literals.skip(end))
+        if self.positional and tool and len(tool.required) == 1 and sign and sign in "\"'":
+            value, end = literals.value(after, 0)
+            return {next(iter(tool.required)): value}, self._bracket_end(literals.skip(end))
+        arguments, end = literals.members(at + 1, ")", 0, ("=", ":"))
+        if literals.completed:
+            raise NoCall("brackets without their end")
+        if literals.marks_told and self.exact:
+            raise NoCall("a string may end elsewhere")
+        return _typed(arguments, tool, literals.bares), end
+
+    def _bracket_end(self, pos: int) -> int:
+        if not self.source.starts(")", pos):
+            raise NoCall("an end of the brackets was expected")
+        return pos + 1
+
+    def python_list(self, pos: int) -> ReadCalls:
+        """Return the calls of `[NAME(…), NAME(…)]`."""
+        source, calls = self.source, list[Call]()
+        at = pos + 1
+        while True:
+            at = source.blanks(at)
+            if calls and source.starts(",", at):
+                at = source.blanks(at + 1)
+            if source.starts("]", at):
+                break
+            if at == source.size and calls:
+                return calls, at, False
+            found = source.match(_PYTHON_NAME, at)
+            if not found:
+                raise NoCall("the call of a function was expected")
+            tool = self.tool(found.group(1))
+            value, end = self.parenthesised(found.end() - 1, tool)
+            calls.append(Call(tool, found.group(1), value, at, end))
+            at = end
+        if not calls:
+            raise NoCall("an empty list")
+        return calls, at + 1, False
+
+
+def keys_of(tool: Tool | None) -> frozenset[str]:
+    """Return the keys that a tool declares."""
+    return frozenset(tool.properties) if tool else frozenset()
+
+
+def _typed(values: JsonObject, tool: Tool | None, bares: set[str]) -> JsonObject:
+    """Return values with those that had no quotation marks as the schema types them."""
+    if tool is None or not bares:
+        return values
+    return {
+        key: tool.typed(key, value) if isinstance(value, str) and value in bares else value
+        for key, value in values.items()
+    }
+
+
+def _item_spans(text: str, pos: int, end: int, count: int, value: Json) -> list[tuple[int, int]]:
+    """Return where each of several calls in one value is."""
+    whole = [(pos, end)] * count
+    if not isinstance(value, list) or len(value) != count or count < 2:
+        return whole
+    spans, at = list[tuple[int, int]](), pos + 1
+    for _ in value:
+        between = _BETWEEN_ITEMS.match(text, at)
+        at = between.end() if between else at
+        try:
+            stop = STRICT.raw_decode(text, at)[1]
+        except ValueError:
+            return whole
+        spans.append((at, stop))
+        at = stop
+    return spans
+
+
+def without_residue(values: JsonObject) -> JsonObject:
+    """Return values without tags at their ends that name the next key (F17)."""
+    for key, following in pairwise([*values]):
+        value = values[key]
+        if isinstance(value, str) and (found := _RESIDUE.search(value)) and found.group(1) == following:
+            values[key] = value[: found.start()]
+    return values

@@ -1,0 +1,208 @@
+"""Calls that count at the end of a reply only: rows of them, and what begins a reply."""
+
+from __future__ import annotations
+
+import regex
+
+from proxy.notations import tables as n
+from proxy.notations.calls import LOOSE, NO_OPENER, Call, Opener
+from proxy.notations.harmony import read_message
+from proxy.notations.reader import FENCE, CallReader
+from proxy.notations.source import NeedMore, NoCall
+
+_GEMMA = regex.compile(r"(?:thought\n)?call:(?=[A-Za-z])")
+_GEMMA_OPENER = Opener(0, ("<tool_call|>",))
+_LEADS = regex.compile(r"functools\s*|TOOL_CALLS|;\s*|function call\s*")
+_CUT = regex.compile(r"[\w.:|｜▁ ]{1,60}[>\]]")
+# Openers that lost their first characters.
+_WHOLE = (
+    *n.TOKENS,
+    *(f"<{word}>" for word in n.WRAPPER_WORDS),
+    "<seed:tool_call>",
+    "<minimax:tool_call>",
+    "<atem:function_calls>",
+    "<ifm|tool_calls>",
+    "<ifm|tool_call>",
+    "<｜DSML｜tool_calls>",
+    "<｜DSML｜function_calls>",
+)
+_CUT_OPENERS = frozenset(opener[at:] for opener in _WHOLE for at in range(1, len(opener) - 1))
+_STRIPPED_HEADER = regex.compile(
+    r"(?:analysis.*?)?(?P<head>(?:assistant)?commentary to=functions\.(?P<N>[\w.-]+?)\s*(?:json|<\|constrain\|>json)?"
+    r"\s*(?:<\|message\|>)?\s*)(?=\{)",
+    regex.S,
+)
+_REACT = regex.compile(
+    r"(?:Thought:[^\n]*(?:\n(?!Action:)[^\n]*)*\n)?Action:\s*(?P<N>[\w.-]+)\s*\nAction Input:\s*(?=\{)"
+)
+_ALL = regex.compile(r"all\n.*?\n(?=>>>)", regex.S)
+_BARE_CALL = regex.compile(r"(?:print\(\s*)?(?:default_api\.)?[A-Za-z_][\w.-]{0,128}(?:\(| ?\{\s*[A-Za-z_])")
+_GLUED_JSON = regex.compile(r"(?:functions\.)?([A-Za-z_][\w-]{0,128}?)(?::\d{1,6})? ?json\s*(?=[{`])")
+_GLUED_FUNCTION = regex.compile(r"function(?=[A-Za-z_])")
+_PRINT = regex.compile(r"print\(\s*((?:default_api\.)?)(?=[A-Za-z_])")
+_CALLED = regex.compile(r"([A-Za-z_][\w.-]{0,128})(?=\(|\s?\{)")
+
+
+class Rows:
+    """Reads rows of calls with a call reader."""
+
+    def __init__(self, reader: CallReader) -> None:
+        self.reader, self.source, self.tools = reader, reader.source, reader.tools
+
+    def row(self, calls: list[Call], pos: int) -> tuple[list[Call], int]:
+        """Return calls, those that follow them up to the end of the reply, and that end."""
+        calls = [*calls]
+        try:
+            return calls, self._read_row(calls, pos)
+        except NoCall as refusal:
+            refusal.end = calls[-1].end if calls else -1
+            raise
+
+    def _read_row(self, calls: list[Call], pos: int) -> int:
+        """Add the calls of a row to `calls`; return its end."""
+        reader, source = self.reader, self.source
+        if source.text.startswith("Action:", pos):
+            pos = source.blanks(pos + 7)
+        while True:
+            pos = self.skip_left(pos, after_calls=bool(calls))
+            if pos == source.size:
+                if not source.final:
+                    raise NeedMore
+                if not calls:
+                    raise NoCall("no call")
+                return pos
+            text = source.text
+            if source.starts(">>>", pos) or (calls and text[pos].isalpha()):
+                begun = pos
+                got, pos, _ = reader.named(source.blanks(pos + 3 * text.startswith(">>>", pos)), None)
+                got = _from(got, begun)
+            elif text.startswith(("<|start|>", "<|channel|>"), pos):
+                got, pos, _ = read_message(reader, pos)
+            elif text[pos] in "<[" and reader.opener(pos):
+                got, pos, _ = reader.wrapped(pos)
+            else:
+                reader.row_begun = bool(calls)
+                got, pos, _ = reader.body(pos, NO_OPENER, 0)
+            calls += got
+
+    def skip_left(self, pos: int, after_calls: bool = True) -> int:
+        """Return the position after blanks, orphan closers and end-of-turn tokens."""
+        source = self.source
+        while True:
+            pos = source.blanks(pos)
+            if pos == source.size:
+                return pos
+            sign = source.text[pos]
+            end = self.reader.ends_turn(pos) if sign in "<[" else 0
+            if after_calls and not end:
+                end = pos + 1 if sign in ",;" else self.reader.orphan_end(pos)
+            if not end:
+                return pos
+            pos = end
+
+    def first(self, start: int) -> tuple[list[Call], int]:
+        """Return the calls that a reply begins with, and their end; prose may precede them."""
+        reader, source, text = self.reader, self.source, self.source.text
+        if text.startswith("to=", start):
+            calls, pos, _ = read_message(reader, start)
+            return self.row(calls, pos)
+        if gemma := source.match(_GEMMA, start):
+            calls, pos, _ = reader.named(gemma.end() - 5, _GEMMA_OPENER)
+            return self.row(_loose(_from(calls, start)), pos)
+        pos = self._behind_lead(start)
+        if header := source.match(_STRIPPED_HEADER, pos, bounded=False):
+            calls, pos, _ = reader.arguments(source.blanks(header.end()), header["N"], header.start("head"))
+            return self.row(calls, pos)
+        if react := source.match(_REACT, pos, bounded=False):
+            calls, pos, _ = reader.arguments(source.blanks(react.end()), react["N"], start)
+            return self.row(calls, pos)
+        if said := source.match(_ALL, pos, bounded=False):
+            return self.row([], said.end())
+        if text[pos : pos + 1] in ("{", "[", "<", "`", ">"):
+            try:
+                calls, end = self.row([], pos)
+                return _from(calls, start), end
+            except NoCall:
+                if text[pos] != "`" or not (fence := source.match(FENCE, pos)):
+                    raise
+                calls, end = self.code(fence.end())
+                return _from(calls, start), end
+        if source.match(_BARE_CALL, pos):
+            return self.code(pos)
+        return self._named(pos, start)
+
+    def _behind_lead(self, start: int) -> int:
+        """Return the position after a word that leads to calls, or after the rest of an opener."""
+        source = self.source
+        found = source.match(_LEADS, start)
+        if not found:
+            found = source.match(_CUT, start)
+            if found and found.group() not in _CUT_OPENERS:
+                found = None
+        return source.blanks(found.end()) if found else start
+
+    def _named(self, pos: int, start: int) -> tuple[list[Call], int]:
+        """Return the calls of a row that begins with a name."""
+        source, reader = self.source, self.reader
+        glued = source.match(_GLUED_FUNCTION, pos)
+        name = source.match(n.NAME, pos)
+        if glued and name and not self.tools.resolve(name.group()):
+            pos = glued.end()
+        head = source.match(_GLUED_JSON, pos)
+        if head and self.tools.resolve(head.group(1)):
+            calls, pos, _ = reader.arguments(source.blanks(head.end()), head.group(1), start)
+        else:
+            calls, pos, _ = reader.named(pos, None)
+        return self.row(_from(calls, start), pos)
+
+    def code(self, pos: int) -> tuple[list[Call], int]:
+        """Return calls as Python writes them, as the whole reply: `read(path="a")`."""
+        source, calls, self.reader.exact = self.source, list[Call](), True
+        while (pos := source.blanks(pos)) < source.size:
+            if source.starts("```", pos):
+                pos += 3
+            elif calls and source.text[pos] in ";,":
+                pos += 1
+            elif end := self.reader.ends_turn(pos):
+                pos = end
+            else:
+                got, pos = self._python_call(pos)
+                calls += got
+        if not source.final:
+            raise NeedMore
+        if not any(call.arguments for call in calls):
+            raise NoCall("no argument")
+        return _loose(calls), pos
+
+    def _python_call(self, pos: int) -> tuple[list[Call], int]:
+        source = self.source
+        printed = source.match(_PRINT, pos)
+        if printed and not printed.group(1):
+            raise NoCall("a value is printed")
+        start = printed.end() if printed else pos
+        if source.starts("default_api.", start):
+            start += len("default_api.")
+        found = source.match(_CALLED, start)
+        if not found:
+            raise NoCall("a call was expected")
+        got, at, _ = self.reader.arguments(found.end(), found.group(1), pos, "", NO_OPENER)
+        if printed:
+            at = source.blanks(at)
+            if not source.starts(")", at):
+                raise NoCall("an end of the brackets was expected")
+            at += 1
+        return got, at
+
+
+def _from(calls: list[Call], start: int) -> list[Call]:
+    """Return calls of which the first begins at `start`."""
+    if calls:
+        calls[0].start = start
+    return calls
+
+
+def _loose(calls: list[Call]) -> list[Call]:
+    """Return calls that count as the whole reply only."""
+    for call in calls:
+        call.clear = LOOSE
+    return calls

@@ -1,0 +1,115 @@
+"""A text that is read from left to right: more of it may arrive, unless it is `final`.
+
+Reading functions are ordinary ones. Where the answer depends on text that has not arrived they raise NeedMore; every
+other result is true whatever follows. So the result never depends on how the text is cut into pieces.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+
+import regex
+
+# A bounded pattern needs no more characters than this.
+ENOUGH = 400
+_BLANKS = re.compile(r"\s*")
+
+
+class NeedMore(Exception):
+    """The text ends where the reader must know how it goes on."""
+
+
+class NoCall(Exception):
+    """What is here is no call, whatever follows. `end` is where what was read ends, if that is known."""
+
+    end = -1
+
+
+class Torn(NoCall):
+    """A call begins as the template writes it and is none: the one before it may have been cut."""
+
+
+class Tokens:
+    """Literals of which the longest at a position counts."""
+
+    def __init__(self, literals: Iterable[str]) -> None:
+        self.literals = tuple(sorted(set(literals), key=len, reverse=True))
+        self.pattern = re.compile("|".join(map(re.escape, self.literals)) or r"\b\B")
+        self.longest = max(map(len, self.literals), default=0)
+        self.first = frozenset(each[0] for each in self.literals)
+
+
+class Source:
+    """A text, and whether its end is the reply's."""
+
+    def __init__(self, text: str, final: bool) -> None:
+        self.text, self.final, self.size = text, final, len(text)
+
+    def blanks(self, pos: int) -> int:
+        """Return the position after blanks; NeedMore at the end of the text."""
+        pos = end_of(_BLANKS, self.text, pos)
+        if pos == self.size and not self.final:
+            raise NeedMore
+        return pos
+
+    def at_end(self, pos: int) -> bool:
+        """Return whether only blanks follow."""
+        return self.blanks(pos) == self.size
+
+    def starts(self, literal: str, pos: int) -> bool:
+        """Return whether a literal is at a position."""
+        if self.text.startswith(literal, pos):
+            return True
+        if not self.final and self.size - pos < len(literal) and literal.startswith(self.text[pos:]):
+            raise NeedMore
+        return False
+
+    def token(self, tokens: Tokens, pos: int) -> str:
+        """Return the token at a position; empty if none is there."""
+        text = self.text
+        if pos >= self.size or text[pos] not in tokens.first:
+            return ""
+        if not self.final and self.size - pos < tokens.longest:
+            rest = text[pos:]
+            if any(len(each) > len(rest) and each.startswith(rest) for each in tokens.literals):
+                raise NeedMore
+        found = tokens.pattern.match(text, pos)
+        return found.group() if found else ""
+
+    def match(
+        self, pattern: regex.Pattern[str], pos: int, *, bounded: bool = True, ends: bool = False
+    ) -> regex.Match[str] | None:
+        """Return the match of a pattern at a position; NeedMore if more text could make it one, or a longer one.
+
+        `ends`: the pattern ends with a literal, so a match is never longer.
+        """
+        if self.final or (bounded and self.size - pos > ENOUGH):
+            found = _plain(pattern).match(self.text, pos)
+            if found is not None and found.end() == self.size and not self.final and not ends:
+                raise NeedMore
+            return found  # type: ignore[return-value]
+        partial = pattern.match(self.text, pos, partial=True)
+        if partial is not None and (partial.partial or (partial.end() == self.size and not ends)):
+            raise NeedMore
+        return partial
+
+    def find(self, literal: str, pos: int) -> int:
+        """Return where a literal is next; -1 if it never comes."""
+        at = self.text.find(literal, pos)
+        if at < 0 and not self.final:
+            raise NeedMore
+        return at
+
+
+def end_of(pattern: re.Pattern[str], text: str, pos: int) -> int:
+    """Return the end of a match at a position, or the position."""
+    found = pattern.match(text, pos)
+    return found.end() if found else pos
+
+
+@functools.lru_cache(maxsize=512)
+def _plain(pattern: regex.Pattern[str]) -> re.Pattern[str]:
+    """Return the pattern without partial matches, which is several times faster."""
+    return re.compile(pattern.pattern, pattern.flags & (re.I | re.M | re.S))

@@ -1,0 +1,269 @@
+"""What surrounds a call: code, fences, quotations, comments, listings, containers that show text.
+
+`Prose` follows the text before a call line by line; its questions also look at the text after it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+
+FENCE_LINE = re.compile(r"^[ \t]{0,3}(?:>\s?)*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})[^\n]*$")
+FENCE_IN_LIST = re.compile(r"^[ \t]*(?:>\s?)*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})[^\n]*$")
+QUOTES = {
+    '"': '"',
+    "'": "'",
+    "“": "”",
+    "„": "“”",
+    "‘": "’",
+    "«": "»",
+    "»": "«",
+    "‹": "›",
+    "「": "」",
+    "『": "』",
+    "”": "”",
+    "’": "’",
+    "‚": "‘",
+    "›": "‹",
+}
+# What shows the text up to its end, which must follow: elements, code blocks of LaTeX and forums, CDATA, docstrings.
+_CONTAINER = re.compile(
+    r"<(?P<element>pre|code|textarea|samp|nowiki|xmp|kbd|script|style)\b[^<>]*>|\[(?P<forum>code|noparse)(?:=[^\]\n]*)?\]"
+    r"|\\begin\{(?P<latex>verbatim|lstlisting|minted|alltt|Verbatim)\*?\}|(?P<cdata><!\[CDATA\[)"
+    r"|<<[-~]?\s*[\"']?(?P<here>[A-Za-z_]\w*)[\"']?(?=[^\n]*$)",
+    re.I,
+)
+_DOCSTRING = re.compile(r"\"{3}|'{3}")
+_COMMENT = re.compile(r"<!--|-->")
+_DELIMITER = re.compile(r"[ \t]*(-{4,}|\.{4,}|={4,}|\+{4,})[ \t]*\Z")
+# A line of a listing: a sign, the mark of a comment, a number, a file and a number.
+_LISTED = re.compile(
+    r"[ \t]*(?:(?P<sign>[+>|#%*-]|//|/\*|--|;)(?=\s|\Z|<)[ \t]*"
+    r"|(?P<number>(?:[\w./\\-]+[:(])?\d{1,7}(?:[:|)\].→\t-]|[ ]{2,})+)[ \t]*)"
+)
+_BLOCK_HEAD = re.compile(r"(?:::|:[ \t]*[|>][+-]?\d?)[ \t]*\Z")
+_LIST_ITEM = re.compile(r"([ \t]*(?:[-*+]|\d+[.)])[ \t]+)\S")
+_BETWEEN = re.compile(r"(?:\s|\\n|</[\w|:]+>|<\|[^<>|]+\|>)*")
+_END_ELEMENT = re.compile(r"</(pre|code)>", re.I)
+_RUN = re.compile(r"`+")
+_BLANK_LINE = re.compile(r"\n[ \t]*\r?\n")
+MAX_PARAGRAPH = MAX_LINE = 4096
+
+
+class Shown(Enum):
+    """How a place shows text: not, always, or only if what is open there ends later."""
+
+    NO = auto()
+    YES = auto()
+    IF_CLOSED = auto()
+
+
+@dataclass
+class Container:
+    """What shows text until `end` matches."""
+
+    name: str
+    end: re.Pattern[str]
+
+
+class Prose:
+    """The text of a reply up to some place."""
+
+    def __init__(self) -> None:
+        self.fence = ""
+        # The line that has begun, and the lines before it since the last blank one.
+        self.line = ""
+        self.paragraph = ""
+        self.comment = False
+        self.docstring = ""
+        self.container: Container | None = None
+        self.list_indent = -1
+        self.blank_before = True
+        self.in_indented = False
+        self.last_line = ""
+        self.any = False
+
+    @property
+    def list_item(self) -> bool:
+        """True inside an item of a list."""
+        return self.list_indent >= 0
+
+    def feed(self, text: str) -> None:
+        """Follow more text."""
+        if not text:
+            return
+        self.any = self.any or not text.isspace()
+        lines = (self.line + text).split("\n")
+        for line in lines[:-1]:
+            self._end_line(line)
+        self.line = lines[-1]
+        if len(self.line) > MAX_LINE:
+            self.line = self.line[:80] + self.line[-MAX_LINE // 2 :]
+
+    def _end_line(self, line: str) -> None:
+        found = (FENCE_IN_LIST if self.list_item else FENCE_LINE).match(line)
+        if self.fence:
+            closes = found and found.group(1)[0] == self.fence[0] and len(found.group(1)) >= len(self.fence)
+            if closes and not line.strip().strip("`~> "):
+                self.fence = ""
+            return
+        if found and "`" not in line.strip()[len(found.group(1)) :].replace(found.group(1), "", 1):
+            self.fence, self.paragraph, self.last_line = found.group(1), "", line
+            return
+        self._follow_marks(line)
+        if not line.strip():
+            self.paragraph, self.blank_before = "", True
+            return
+        indented = self._is_indented(line)
+        if (item := _LIST_ITEM.match(line)) and not indented:
+            self.list_indent = item.end(1)
+        elif self.list_item and line[:1] not in " \t":
+            self.list_indent = -1
+        self.in_indented = indented and (self.blank_before or self.in_indented) and bool(self.any)
+        self.blank_before = False
+        self.last_line = line
+        self.paragraph = (self.paragraph + line + "\n")[-MAX_PARAGRAPH:]
+
+    def _is_indented(self, line: str) -> bool:
+        """Return whether a line is indented as code is."""
+        columns = len(line) - len(line.lstrip(" \t")) + 3 * line[: len(line) - len(line.lstrip(" \t"))].count("\t")
+        return columns >= max(self.list_indent, 0) + 4
+
+    def _follow_marks(self, line: str) -> None:
+        for mark in _COMMENT.findall(line):
+            self.comment = mark == "<!--"
+        for mark in _DOCSTRING.findall(line):
+            self.docstring = "" if self.docstring == mark else self.docstring or mark
+        self.container = self._container_after(line)
+
+    def _container_after(self, line: str) -> Container | None:
+        """Return the container that is open after a line."""
+        pos, container = 0, self.container
+        delimiter = _DELIMITER.match(line)
+        if delimiter and (container is None or container.name == delimiter.group(1)):
+            end = re.compile(rf"^[ \t]*{re.escape(delimiter.group(1))}[ \t]*$", re.M)
+            return None if container else Container(delimiter.group(1), end)
+        while True:
+            if container is not None:
+                found = container.end.search(line, pos)
+                if found is None:
+                    return container
+                pos, container = found.end(), None
+            found = _CONTAINER.search(line, pos)
+            if found is None:
+                return None
+            pos, container = found.end(), _container(found)
+
+    @property
+    def before(self) -> str:
+        """The paragraph up to the place."""
+        return self.paragraph + self.line
+
+    def in_code(self) -> bool:
+        """Return whether a call that begins here is in code, a block quotation or a comment."""
+        if self.fence or self._in_block():
+            return True
+        if re.match(r"\s{0,3}>", self.line) and not self.line.startswith(">>>"):
+            return True
+        comment = self.comment or self.line.rfind("<!--") > self.line.rfind("-->")
+        return comment or bool(open_run(self.before))
+
+    def _in_block(self) -> bool:
+        """Return whether the line belongs to a block scalar or a literal block, by its indentation."""
+        if self.line.strip() or not self.line or not _BLOCK_HEAD.search(self.last_line):
+            return False
+        head = self.last_line
+        return len(self.line) > len(head) - len(head.lstrip(" \t"))
+
+    def open_container(self) -> Container | None:
+        """Return the container that is open here."""
+        return self._container_after(self.line)
+
+    def indented(self) -> bool:
+        """Return whether the line is indented as code is."""
+        if not self.any or not self._is_indented(self.line + "x"):
+            return False
+        return self.blank_before or self.in_indented
+
+    def listed(self) -> str:
+        """Return the mark with which the line begins as a listing's do; empty if it begins with none."""
+        found = _LISTED.match(self.line)
+        return _alike(found) if found else ""
+
+    def is_listed_before(self) -> bool:
+        """Return whether the line before begins like this one."""
+        found = _LISTED.match(self.last_line) if not self.blank_before else None
+        return bool(found) and _alike(found) == self.listed()
+
+    def quoted(self, behind: str) -> bool:
+        """Return whether a quotation that began before the call ends directly after it."""
+        before = self.before
+        gap = _BETWEEN.match(behind)
+        rest = behind[gap.end() :] if gap else behind
+        if tail := _END_ELEMENT.match(behind.lstrip()):
+            rest, gap = behind.lstrip(), None
+        if not rest:
+            return False
+        if tail := _END_ELEMENT.match(rest):
+            name = tail.group(1)
+            opens = re.findall(rf"<{name}\b", before, re.I)
+            return len(opens) > len(re.findall(rf"</{name}", before, re.I)) or self.container is not None
+        if rest[:3] in ('"""', "'''"):
+            return self.docstring == rest[:3] or before.count(rest[:3]) % 2 == 1
+        if gap and _BLANK_LINE.search(gap.group()):
+            return False
+        if rest[0] == "|":
+            return not (gap and "\n" in gap.group()) and "|" in self.line
+        if rest[0] in "\"'" and rest[1:2].isalnum():
+            return False
+        return any(rest[0] in QUOTES[mark] and _is_open(mark, rest[0], before) for mark in QUOTES)
+
+    def in_quotation(self) -> bool:
+        """Return whether some quotation may be open here."""
+        return bool(self.docstring) or any(mark in self.before for mark in QUOTES)
+
+    def behind_quote(self) -> bool:
+        """Return whether a quotation mark precedes directly."""
+        return self.line.rstrip()[-1:] in set("\"'“„«‘「『`") and bool(self.line.strip())
+
+
+def _container(found: re.Match[str]) -> Container:
+    """Return what was opened, with its end."""
+    if name := found["element"]:
+        return Container(name, re.compile(rf"</{name}\s*>", re.I))
+    if name := found["forum"]:
+        return Container(name, re.compile(rf"\[/{name}\]", re.I))
+    if name := found["latex"]:
+        return Container(name, re.compile(rf"\\end\{{{name}\*?\}}"))
+    if name := found["here"]:
+        return Container(name, re.compile(rf"^[ \t]*{name}[ \t]*$", re.M))
+    return Container("CDATA", re.compile(r"\]\]>"))
+
+
+def _alike(found: re.Match[str] | None) -> str:
+    """Return what the marks of a listing's lines have in common."""
+    if found is None:
+        return ""
+    sign = found["sign"]
+    if sign:
+        return "±" if sign in "+-" else sign
+    return re.sub(r"\d+", "0", found["number"])
+
+
+def _is_open(mark: str, end: str, text: str) -> bool:
+    if mark == end:
+        count = len(re.findall(rf"(?<!\w){re.escape(mark)}|{re.escape(mark)}(?!\w)", text))
+        return count % 2 == 1 or text.endswith(mark)
+    return text.rfind(mark) > text.rfind(end)
+
+
+def open_run(text: str) -> str:
+    """Return the run of backticks that begins a code span which is still open."""
+    open_ = ""
+    for run in _RUN.findall(text):
+        if not open_:
+            open_ = run
+        elif run == open_:
+            open_ = ""
+    return open_

@@ -1,0 +1,258 @@
+"""The notations as tables: what opens and closes a call, how keys and values stand in it. A new one is a line here."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+
+import regex
+
+
+def alternatives(words: Iterable[str]) -> str:
+    """Return a pattern of literals, the longest first."""
+    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) or r"\b\B"
+
+
+SEP = "]<]minimax[>["
+# Wrappers that are tags, by their word; any namespace, suffix or DSML's bars may stand around it.
+WRAPPER_WORDS = (
+    "tool_call",
+    "tool_calls",
+    "toolcall",
+    "toolcalls",
+    "tools",
+    "function_call",
+    "function_calls",
+    "function_invocation",
+    "tool_code",
+    "TOOLCALL",
+    "longcat_tool_call",
+    "iquest_tool_call",
+    "dots_function_call",
+    "tool_use",
+    "Call",
+)
+CALL_WORDS = ("function", "invoke", "functionname", "invokename")
+PARAMETER_WORDS = ("parameter", "param", "arg", "argument", "parametername", "paramname")
+# Wrappers that are no tags: the opener, its closers, whether it counts without one.
+PLAMO = "<|plamo:{}_tool_{}:plamo|>"
+TOKENS = {
+    "[TOOL_CALLS]": ("[/TOOL_CALLS]",),
+    "<|message_model|>": ("<|end_message|>",),
+    "<|python_tag|>": (),
+    "<|tool_call|>": (),
+    "<|python_start|>": ("<|python_end|>",),
+    "<|tool_call>": ("<tool_call|>",),
+    "<start_function_call>": ("<end_function_call>",),
+    "<|tool_call_start|>": ("<|tool_call_end|>",),
+    "<|tools_prefix|>": ("<|tools_suffix|>",),
+    "<|START_ACTION|>": ("<|END_ACTION|>",),
+    "<|action_start|>": ("<|action_end|>",),
+    "<|function_call|>": ("<|message_sep|>",),
+    "<|message_sep|>\n\nfunction call<|role_sep|>": ("<|message_sep|>",),
+    "<|content_invoke_tool_json|>": ("<|end_message|>",),
+    "<|tool_calls_section_begin|>": ("<|tool_calls_section_end|>",),
+    "<|tool_call_section_begin|>": ("<|tool_call_section_end|>",),
+    "<|tool_call_begin|>": ("<|tool_call_end|>",),
+    **{
+        f"<｜tool{a}{w}{a}begin｜>": (f"<｜tool{a}{w}{a}end｜>",)
+        for a in ("▁", "_", " ", "\\_")
+        for w in ("calls", "call")
+    },
+    "<|tool_calls|>": ("<|calls|>",),
+    "<|tool_call:begin|>": ("<|tool_call:end|>",),
+    "<|tool_call:start|>": ("<|tool_call:end|>",),
+    PLAMO.format("begin", "requests"): (PLAMO.format("end", "requests"),),
+    PLAMO.format("begin", "request"): (PLAMO.format("end", "request"),),
+    "<|open|>tools<|sep|>": ("<|close|>tools<|sep|>",),
+    "<|open|> tools <|sep|>": ("<|close|> tools <|sep|>",),
+    "[Tool call:": ("]",),
+    "[unused11]": ("[unused12]",),
+    "[TOOL_REQUEST]": ("[END_TOOL_REQUEST]",),
+    "[TOOL_CALL]": ("[/TOOL_CALL]",),
+}
+# Of these the opener is a token and the call behind it, whole, is enough.
+NO_CLOSER = frozenset(("[TOOL_CALLS]", "<|python_tag|>", "<|tool_call|>"))
+WEAK_TOKENS = frozenset(("[Tool call:",))
+# Between a wrapper, a name and its arguments; they say nothing.
+FILLERS = (
+    "<|plugin|>",
+    "<|constrain|>json",
+    "<|constrain|> json",
+    PLAMO.format("begin", "name"),
+    PLAMO.format("end", "arguments"),
+    "[ARGS]",
+    "<|tool_call_argument_begin|>",
+    "<|tool_call:args|>",
+    PLAMO.format("end", "name"),
+    PLAMO.format("begin", "arguments"),
+    "<|plamo:constrain|>json",
+    "<|plamo:msg|>",
+    "<|message|>",
+    "<tool_sep>",
+    "<｜role_sep｜>",
+)
+NAME_FOLLOWS = ("<｜tool▁sep｜>", "<｜tool_sep｜>", "<｜tool sep｜>", "<｜tool\\_sep｜>", "<|tool_call:name|>")
+END_OF_TURN = (
+    *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|eom|>", "<|endoftext|>", "<|end_of_text|>", "<|end|>", "<|return|>"),
+    *("<|call|>", "<end_of_turn>", "<|eot|>", "<|observation|>", "<|assistant_end|>", "<|plamo:tag|>", "</longcat_s>"),
+    *("<eos>", "<EOS>", "</s>", "<end_of_sentence>", "<seed:eos>", "[e~[", "<SPECIAL_12>", "<|END_OF_TURN_TOKEN|>"),
+    *(
+        "<|role_end|>",
+        "<|eos|>",
+        "<|end_of_msg|>",
+        "<|tool_response>",
+        "<turn|>",
+        "<｜hy_eos｜>",
+        "<｜hy_eos:opensource｜>",
+    ),
+    *(
+        "<｜end▁of▁sentence｜>",
+        "[unused10]",
+        "<|message_sep|>",
+        "<|assistant|>",
+        "<｜Assistant｜>",
+        "</assistant>",
+        "<|CHATBOT_TOKEN|>",
+    ),
+    *("<|start_header_id|>assistant<|end_header_id|>", "<|START_OF_TURN_TOKEN|>", "<|START_THINKING|><|END_THINKING|>"),
+    *(
+        "[/TOOL_CALLS]",
+        "[/INST]",
+        "<|close|>message<|sep|>",
+        "<|close|> message <|sep|>",
+        "<|end_message|>",
+        "</answer>",
+    ),
+)
+BEFORE_TEXT = (
+    "</think>",
+    "/think>",
+    "</mm:think>",
+    "<|END_THINKING|>",
+    "<|im_start|>assistant\n",
+    "<|im_start|>assistant",
+    "<|im_start|>",
+    "<|close|>think<|sep|>",
+    "<|open|>response<|sep|>",
+    "<|close|>response<|sep|>",
+    "<｜Assistant｜>",
+    "[BEGIN FINAL RESPONSE]",
+)
+# Reasoning, and answers that call nothing, with what ends them: nothing in them is a call.
+_NEXT = "<|start|>"
+_MESSAGE_ENDS = ("<|end|>", _NEXT, "<|channel|>", "<|return|>", "<|call|>")
+THOUGHTS: dict[str, tuple[str, ...]] = {
+    "<think>": ("</think>",),
+    "<mm:think>": ("</mm:think>",),
+    "<seed:think>": ("</seed:think>",),
+    "<think:opensource>": ("</think:opensource>",),
+    "<thinking>": ("</thinking>",),
+    "<thought>": ("</thought>",),
+    "[THINK]": ("[/THINK]",),
+    "<|START_THINKING|>": ("<|END_THINKING|>",),
+    "<|channel>thought": ("<channel|>",),
+    "<|open|>think<|sep|>": ("<|close|>think<|sep|>",),
+    "<|plamo:begin_think:plamo|>": ("<|plamo:end_think:plamo|>",),
+    "<|inner_prefix|>": ("<|inner_suffix|>",),
+    "<|message_model|><|content_thinking|>": ("<|end_message|>",),
+    "<|content_thinking|>": ("<|end_message|>",),
+    "<|begin|>assistant<|think|>": ("<|end|>",),
+    "<|think|>": ("<|end|>",),
+    "[unused16]": ("[unused17]",),
+    "◁think▷": ("◁/think▷",),
+    "<|channel|>analysis<|message|>": _MESSAGE_ENDS,
+    "<|channel|> analysis<|message|>": _MESSAGE_ENDS,
+    "<|channel|>final<|message|>": _MESSAGE_ENDS,
+    "<|start|>assistant<|channel|>analysis<|message|>": ("<|end|>", "<|return|>"),
+    "<|start|>assistant<|channel|>final<|message|>": ("<|end|>", "<|return|>"),
+}
+
+# Ends of reasoning that count although nothing began it: the prompt did.
+ORPHAN_ENDS = ("</think>", "</mm:think>", "</seed:think>", "</thinking>", "[/THINK]", "<|END_THINKING|>")
+
+# Tags. The kinds that structure a call; any other tag is an element named by a key or by a tool.
+_NS = r"(?:[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*|[A-Za-z][\w.-]*[:|])"
+TAG = regex.compile(
+    rf"(?:\]<\]minimax\[>\[)?<(?P<close>/)?\s?(?P<ns>{_NS})?(?P<kind>[A-Za-z_][\w-]*)?(?P<suffix>:\w+)?"
+    r"(?P<rest>(?:\s*=\s*|\s+)[^<>\n]{0,240}?|:\s[^<>\n]{1,80})?(?P<empty>/)?\s*>"
+)
+ATTRIBUTE = re.compile(r"""([A-Za-z_]\w*)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
+NAME = regex.compile(r"(?:(?:default_api|google|mcp|functions):)*[^\s<>{}\[\]()\"'`,;=|:]{1,160}(?::\d{1,6}\b)?")
+# JSON's words for the parts of a call.
+NAME_WORDS = ("name", "tool_name", "tool", "function", "function_name", "action", "tool_call", "recipient_name")
+ARGUMENT_WORDS = ("arguments", "parameters", "args", "params", "input", "action_input", "tool_input", "kwargs")
+LIST_WORDS = ("tool_calls", "tool_uses", "calls", "function_calls")
+BESIDE_WORDS = frozenset(("id", "type", "tool_call_id", "index", "call_id"))
+
+# How a key and its raw value are written: a style is a pair of patterns. `K` is the key, `T` the type that it says.
+_S = r"(?:\]<\]minimax\[>\[)?"
+_W = rf"{_NS}?(?:{'|'.join(sorted(WRAPPER_WORDS, key=len, reverse=True))})(?::\w+)?"
+_DSML = r"[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*"
+WRAPPER_OPEN = rf"{_S}<\s?(?:{_W}(?:\s+name=[^<>\n]{{1,99}})?|{_DSML}(?!invoke|parameter)\w+)\s*>"
+WRAPPER_CLOSE = rf"{_S}</\s?(?:{_W}|{_DSML}(?!invoke|parameter)\w+)\s*>"
+CALL_OPEN = (
+    rf"{_S}<{_NS}?(?:function|invoke)(?:name)?\s*(?:=|name\s*=|\s+name\s*=)[^<>\n]{{1,200}}>"
+    r"|<\|open\|>\s*call [^<>\n]{1,200}<\|sep\|>|<\|tool_call:start\|>"
+)
+CALL_CLOSE = rf"{_S}</{_NS}?(?:function|invoke)\s*>|<\|close\|>\s*call\s*<\|sep\|>|<\|tool_call:end\|>"
+STYLES = {
+    "parameter": (
+        rf"{_S}<{_NS}?(?P<kind>parameter|param|argument|arg)(?:name)?\s*(?:=|\s+name\s*=|name\s*=)\s*[\"']?(?P<K>[^<>\"'\n]{{1,200}}?)[\"']?\s*(?:(?<=[\"'])\s*string=[\"']?(?P<T>true|false)[\"']?\s*)?>",
+        rf"{_S}</{_NS}?(?P<ckind>parameter|param|argument|arg)\s*>",
+    ),
+    "pair": (
+        rf"(?:(?:<{_NS}?(?:arg_key|tool_call)(?::\w+)?>)?\s*(?P<K2>{{keys}})\s*(?:</{_NS}?arg_key(?::\w+)?>\s*)+(?!<{_NS}?arg_type)(?:<{_NS}?(?:arg_value)(?::\w+)?>)?)|<{_NS}?(?:arg_key|tool_call(?=>\s*[\w-]+\s*</{_NS}?arg_key))(?::\w+)?>\s*(?P<K>[^<>\n]{{1,200}}?)\s*(?:</{_NS}?arg_key(?::\w+)?>)?\s*(?:<{_NS}?arg_type(?::\w+)?>(?P<T>\w+)</{_NS}?arg_type(?::\w+)?>\s*)?<{_NS}?(?P<kind>arg_value)(?::\w+)?>",
+        rf"</{_NS}?(?P<ckind>arg_value)(?::\w+)?>",
+    ),
+    "k3": (
+        r"<\|open\|>\s*(?P<kind>argument) key=\"(?P<K>[^\"\n]{1,200})\"(?:\s+type=\"(?P<T>\w+)\")?\s*<\|sep\|>",
+        r"<\|close\|>\s*(?P<ckind>argument)\s*<\|sep\|>",
+    ),
+    "solar": (
+        r"<\|(?P<kind>tool_arg):start\|>(?P<K>[^<>\n]{1,200})<\|tool_arg:value\|>(?P<T>\b\B)?",
+        r"<\|(?P<ckind>tool_arg):end\|>",
+    ),
+    "element": (rf"{_S}<{{ns}}(?P<kind>(?P<K>{{keys}}))(?P<T>\b\B)?>", rf"{_S}</{{ns}}(?P<ckind>{{keys}})\s*>"),
+}
+
+
+# The styles in whose patterns the declared keys are.
+KEYED_STYLES = frozenset(("element", "pair"))
+
+
+@functools.lru_cache(maxsize=256)
+def style_opener(style: str, keys: tuple[str, ...]) -> regex.Pattern[str]:
+    """Return what opens a value in one style."""
+    opens, _ = _with_keys(style, keys)
+    return regex.compile(opens)
+
+
+def _with_keys(style: str, keys: tuple[str, ...]) -> tuple[str, str]:
+    opens, closes = STYLES[style]
+    if style not in KEYED_STYLES:
+        return opens, closes
+    names, space = alternatives(keys), f"{_NS}?"
+    filled = [
+        each.replace("{ns}", space).replace("{keys}", names).replace("{{", "{").replace("}}", "}")
+        for each in (opens, closes)
+    ]
+    return filled[0], filled[1]
+
+
+def family(style: str, keys: tuple[str, ...] = (), end: str = "") -> re.Pattern[str]:
+    """All the marks that structure a call in one style."""
+    opens, closes = _with_keys(style, keys)
+    own = rf"</{re.escape(end)}>|" if end else ""
+    return re.compile(
+        rf"(?P<vo>{opens})|(?P<vc>{closes})|(?P<co>{CALL_OPEN})|(?P<cc>{own}{CALL_CLOSE})|(?P<wo>{WRAPPER_OPEN})|(?P<wc>{WRAPPER_CLOSE})"
+    )
+
+
+# What opens a call wherever it stands.
+STRONG = regex.compile(
+    rf"{alternatives(TOKENS)}|{WRAPPER_OPEN}|(?:<\|start\|>\s?assistant\s*(?:to=|<\|channel\|>\s*\w+\s+to=)"
+    r"|<\|channel\|>\s*\w+ to=|<\|start\|>\s?assistant<\|channel\|>\s*(?:commentary|final)\b"
+    r"| ?to=[\w.]+(?:<\|channel\|>|<\|message\|>|<atem))"
+)

@@ -1,0 +1,406 @@
+"""Calls in tags: a name in an opening tag, in a sub-tag, or as the tag itself; keys and raw values in tags."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection
+from typing import Protocol
+
+import regex
+
+from proxy.codec.json_text import Json, JsonObject
+from proxy.notations import tables as n
+from proxy.notations.calls import Call, JsonArguments, Opener, ReadCalls
+from proxy.notations.elements import element_value
+from proxy.notations.literals import Literals
+from proxy.notations.raw_values import Layout, Level, Mark, Marks, RawEnd, RawValue
+from proxy.notations.source import NeedMore, NoCall, Source, Torn
+from proxy.tools.toolset import Tool, ToolSet
+
+WRAPPER_TAG = regex.compile(n.WRAPPER_OPEN)
+WRAPPER_END = regex.compile(n.WRAPPER_CLOSE)
+CALL_TAG = regex.compile(n.CALL_OPEN)
+CALL_END = regex.compile(n.CALL_CLOSE)
+TAG_NAME = re.compile(r"(?:=|name\s*=)\s*[\"']?([^<>\"'\n]+?)[\"']?\s*(?:/?>|\s\w+=|<\|sep)|tool=\"([^\"]+)\"")
+SUBNAME = regex.compile(r"<(name|tool_name|function|function_name|Function|tool)>\s*(?P<N>[^<>\n]{1,120}?)\s*</\1>\s*")
+SUBARGS = regex.compile(r"<(arguments|parameters|args|Parameters|input)>\s*")
+_PLAIN_TAG = regex.compile(r"(?:\]<\]minimax\[>\[)?<(?:tool:\s*)?([A-Za-z_][\w.-]*)>")
+_CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.S)
+_BARS = re.compile(r"<[｜|‖\s]*(DSML|GCML)")
+_SPELLING = re.compile(r"(?:\]<\]minimax\[>\[)?</?\s?((?:[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*)?[\w.|:-]+)")
+_ONE_LINE = re.compile(r"\r?\n[ \t]*([^\n]*?)\r?\n[ \t]*")
+_LINE_END = re.compile(r"\r?\n[ \t]*\Z")
+_NAMED = re.compile(r"name\s*=")
+_NO_KEY = re.compile(r"[=<>\"'{}]")
+# An opening tag is no longer.
+MAX_TAG = 250
+_family = functools.lru_cache(maxsize=256)(n.family)
+
+
+class Outer(Protocol):
+    """The reader of whole calls, to which tags and messages hand back what is not their own (`CallReader`)."""
+
+    source: Source
+    tools: ToolSet
+    tags: TagReader
+    layout: Layout
+    deep: bool
+
+    def tool(self, name: str) -> Tool | None:
+        """Return the offered tool that a name means."""
+
+    def opener(self, pos: int) -> Opener | None:
+        """Return what opens a wrapper at a position."""
+
+    def closer(self, pos: int, opener: Opener) -> int:
+        """Return the position after the end of a wrapper; -1 if none is here."""
+
+    def ends_turn(self, pos: int) -> int:
+        """Return the position after an end-of-turn token; 0 if none is here."""
+
+    def wrapped(self, pos: int, depth: int = 0) -> ReadCalls:
+        """Return the calls in the wrapper at a position."""
+
+    def named(self, pos: int, opener: Opener | None) -> ReadCalls:
+        """Return the call that a name and its arguments are."""
+
+    def json_arguments(self, at: int, tool: Tool | None) -> JsonArguments:
+        """Return the object that a call's arguments are."""
+
+
+class TagReader:
+    """Reads calls in tags for a call reader."""
+
+    def __init__(self, reader: Outer) -> None:
+        self.reader, self.source, self.tools = reader, reader.source, reader.tools
+        # The last value that was read.
+        self.last: RawValue | None = None
+
+    # -- calls ------------------------------------------------------------------------------------------------------
+
+    def call(self, pos: int, opener: Opener | None) -> ReadCalls:
+        """Read a call in tags: its name in an opening tag, in a sub-tag, or as the tag."""
+        if found := self.source.match(CALL_TAG, pos):
+            if found.group() == "<|tool_call:start|>":
+                return self.reader.named(self.source.blanks(found.end()), opener)
+            return self._in_call_tag(pos, found.group(), found.end())
+        if found := self.source.match(SUBNAME, pos):
+            return self._in_sub_tags(pos, found["N"], found.end())
+        found = self.source.match(_PLAIN_TAG, pos)
+        if found and (tool := self.tools.resolve(found.group(1))):
+            return self._in_element(pos, found, tool, opener)
+        raise NoCall("a tag of a call was expected")
+
+    def _in_call_tag(self, pos: int, tag: str, at: int) -> ReadCalls:
+        """Read `<function=NAME>`, keys as tags or JSON, `</function>`."""
+        source, named = self.source, TAG_NAME.search(tag)
+        if named is None:
+            raise NoCall("a name was expected")
+        self.reader.layout.words[Level.CALL] = spelling(tag)
+        self.reader.layout.lined = source.text[pos - 1 : pos] == "\n"
+        name = (named.group(1) or named.group(2)).strip()
+        if tag.endswith("/>"):
+            name = name.rstrip("/")
+            return [Call(self.reader.tool(name), name, {}, pos, at)], at, False
+        tool, at, told = self.reader.tool(name), source.blanks(at), False
+        while source.starts(tag, at):
+            at = source.blanks(at + len(tag))  # the opening tag is there twice
+        if source.text.startswith("{", at):
+            read = self.reader.json_arguments(at, tool)
+            value, at, told = read.value, read.end, read.told
+        else:
+            value, at, _ = self.values(at, tool)
+        end = source.blanks(at)
+        found = source.match(CALL_END, end) if source.text.startswith(("<", "]"), end) else None
+        if found is None and not value and end < source.size and not self._may_begin(end):
+            raise Torn("no call goes on like this")
+        if found is None and not self._may_end(end):
+            raise NoCall("a value or the end of the call was expected")
+        call = Call(tool, name, value, pos, found.end() if found else at)
+        call.tagged, call.closed_itself, call.told = True, found is not None, told
+        return [call], call.end, False
+
+    def _may_begin(self, pos: int) -> bool:
+        """Return whether what follows the name of a call can be its own."""
+        source = self.source
+        if source.text[pos] not in "<]":
+            return bool(self.reader.ends_turn(pos))
+        return not (source.match(WRAPPER_TAG, pos) or source.match(CALL_TAG, pos))
+
+    def _may_end(self, pos: int) -> bool:
+        """Return whether a call whose end tag is missing may end here."""
+        source = self.source
+        if pos == source.size or self.reader.ends_turn(pos):
+            return True
+        if source.text[pos] not in "<]":
+            return False
+        if any(source.match(pattern, pos) for pattern in (WRAPPER_END, CALL_TAG, WRAPPER_TAG)):
+            return True
+        return self.reader.closer(pos, Opener(0)) >= 0
+
+    def _in_sub_tags(self, pos: int, name: str, at: int) -> ReadCalls:
+        """Read `<name>NAME</name>`, then `<arguments>` around JSON or tags, or these alone."""
+        source, tool, told = self.source, self.reader.tool(name), False
+        inner = source.match(SUBARGS, at)
+        if inner:
+            at = source.blanks(inner.end())
+        if source.text.startswith("{", at):
+            read = self.reader.json_arguments(at, tool)
+            value, at, told = read.value, read.end, read.told
+        else:
+            value, at, _ = self.values(at, tool, inner.group(1) if inner else "")
+        at = source.blanks(at)
+        if inner:
+            if not source.starts(f"</{inner.group(1)}>", at):
+                raise NoCall("an end tag was expected")
+            at += len(inner.group(1)) + 3
+        return [Call(tool, name, value, pos, at, told=told)], at, False
+
+    def _in_element(self, pos: int, found: regex.Match[str], tool: Tool, opener: Opener | None) -> ReadCalls:
+        """Read `<NAME>`, keys as tags or JSON, or the one text that the tool needs, `</NAME>`."""
+        source, name, at, told = self.source, found.group(1), self.source.blanks(found.end()), False
+        end_tag = "</tool>" if "tool:" in found.group() else f"</{name}>"
+        if source.text.startswith("{", at):
+            read = self.reader.json_arguments(at, tool)
+            value, at, told = read.value, read.end, read.told
+        elif source.starts("<", at) and not source.starts("</", at):
+            value, at, _ = self.values(at, tool, name)
+        else:
+            texts = [key for key in tool.required if tool.is_text(key)]
+            end = source.find(end_tag, found.end())
+            text = source.text[found.end() : end]
+            if len(tool.required) != 1 or len(texts) != 1 or end < 0 or ("\n" in text and "tool:" not in found.group()):
+                raise NoCall("the values of a call were expected")
+            end += len(end_tag)
+            return [Call(tool, name, {texts[0]: _unpadded(text)}, pos, end)], end, False
+        at = source.blanks(at)
+        if source.starts(end_tag, at):
+            at += len(end_tag)
+        elif source.text.startswith("<", at) and (other := source.match(CALL_END, at)):
+            at = other.end()
+        elif not (opener and opener.tag):
+            raise NoCall("an end tag was expected")
+        return [Call(tool, name, value, pos, at, told=told)], at, False
+
+    # -- keys and values --------------------------------------------------------------------------------------------
+
+    def values(self, at: int, tool: Tool | None, element_end: str = "") -> tuple[JsonObject, int, bool]:
+        """Read keys and raw values, up to what is none; return them, where that is, and whether there were any."""
+        source, values, given = self.source, JsonObject(), set[str]()
+        style = self.style(source.blanks(at), tool)
+        unended, spans = False, list[tuple[int, int, Marks]]()
+        while style:
+            behind, at = at, source.blanks(at)
+            if at == source.size:
+                return values, behind, bool(values)
+            marks = self._marks_at(at, style, tool, element_end)
+            mark = marks(at, here=True)
+            if mark is None or mark.level is not Level.VALUE:
+                break
+            if mark.closing:
+                raise NoCall("an end tag is there twice")
+            if not values:
+                self.reader.layout.indented = source.text[at - 1 : at] in (" ", "\t")
+            key = mark.key
+            mark.key = tool.meant(key, given) if tool else key
+            if mark.key in given:
+                raise NoCall("a key is there twice")
+            if tool and mark.key not in tool.properties and _NO_KEY.search(mark.key):
+                raise NoCall("a key that is none")
+            self.reader.deep |= tool is not None
+            self._skip_doubled(mark)
+            self.last = RawValue(source, marks, self.reader.layout, mark, {*given}, tool, self.reader.ends_turn)
+            end = self.last.find_end()
+            given.add(mark.key)
+            values[key] = self._typed(self.last, end, style, unended=unended)
+            unended, at = end.unended, end.resume
+            spans.append((mark.end, end.end, marks))
+        if tool and (missing := tool.required - given):
+            self._check_missing(missing, tool, spans)
+        return values, at, bool(values)
+
+    @staticmethod
+    def _check_missing(missing: Collection[str], tool: Tool, spans: list[tuple[int, int, Marks]]) -> None:
+        """Refuse a call without a required key that one of its values may have taken along."""
+        for start, end, marks in spans:
+            pos = start
+            while (mark := marks(pos)) is not None and mark.end <= end:
+                if mark.key and not mark.closing and tool.meant(mark.key) in missing:
+                    raise NoCall("a value may hold a required one")
+                pos = mark.end
+
+    def _skip_doubled(self, mark: Mark) -> None:
+        """Move the mark to the last of several equal opening tags."""
+        source, tag = self.source, self.source.text[mark.start : mark.end]
+        opened = tag[tag.rindex("<") :] if mark.kind == "arg_value" else tag
+        while (after := source.blanks(mark.end)) < source.size:
+            if source.text.startswith(tag, after):
+                mark.start, mark.end = after, after + len(tag)
+            elif opened != tag and source.text.startswith(opened, after):
+                mark.end = after + len(opened)
+            else:
+                return
+
+    def style(self, at: int, tool: Tool | None) -> str:
+        """Return the style of the key that begins here; empty if none does."""
+        for style in n.STYLES:
+            if style == "element" and tool is None:
+                continue
+            keys = tuple(tool.properties) if tool and style in n.KEYED_STYLES else ()
+            if self.source.match(n.style_opener(style, keys), at):
+                return style
+        return ""
+
+    def _marks_at(self, at: int, style: str, tool: Tool | None, element_end: str) -> Marks:
+        """Return what finds the marks of the family that begins here, spelled as it begins."""
+        keys = tuple(tool.properties) if tool and style in n.KEYED_STYLES else ()
+        prefix = n.SEP if self.source.text.startswith(n.SEP, at) else ""
+        if not prefix and (bars := _BARS.match(self.source.text, at)):
+            prefix = bars.group(1)
+        return _FamilyMarks(self.source, _family(style, keys, element_end), prefix, style == "pair")
+
+    def _typed(self, written: RawValue, end: RawEnd, style: str, *, unended: bool) -> Json:
+        """Return the value of a raw text as the schema says; NoCall if the text has another reading.
+
+        `unended`: the end tag of the value before is missing.
+        """
+        tool, mark, marks = written.tool, written.own, written.marks
+        text = self.source.text[mark.end : end.end]
+        if end.unended and not text.strip():
+            raise NoCall("a key without a value")
+        tag = self.source.text[mark.start : mark.end]
+        if style == "parameter" and (inside := _CDATA.fullmatch(text)):
+            text = inside.group(1)
+        if "DSML" in tag:
+            text = text.replace("<\u200b", "<")
+        text = self._trimmed(text, mark, tag, style, end.unended)
+        if tool is None:
+            return text
+        schema = tool.parameter(mark.key)
+        free = "string" in schema.types and not schema.is_unlisted(text.strip())
+        nested = style == "element" and schema.types & {"array", "object"}
+        if nested and "string" not in schema.types:
+            text = text.replace(n.SEP, "")
+            if "<" in text:
+                return element_value(text.strip(), schema)
+        value = tool.typed(mark.key, text, {"true": "string", "false": "other"}.get(mark.declared, mark.declared))
+        if not isinstance(value, str):
+            return value
+        if not free and (inner := marks(mark.end)) and inner.end <= end.end:
+            raise NoCall("markup in a value that is no text")
+        if "string" in schema.types:
+            return value
+        if end.unended or unended:
+            raise NoCall("no value fits")
+        return _literal(text, value)
+
+    def _trimmed(self, text: str, mark: Mark, tag: str, style: str, unended: bool) -> str:
+        """Return a raw value without the line ends that its template writes around it."""
+        if tag.startswith("<rfl:"):
+            return _unpadded(text, unended)
+        plain = style in ("parameter", "element") and n.SEP not in tag
+        indented = self.source.text[mark.start - 1 : mark.start] in " \t"
+        single = _ONE_LINE.fullmatch(text)
+        if plain and indented and single and single.group(1):
+            return single.group(1)
+        if plain and (style == "element" or not _NAMED.search(tag)):
+            return _unpadded(text, unended)
+        return _LINE_END.sub("", text) if unended else text
+
+
+class _FamilyMarks:
+    """Finds the tags that structure a call in one family, spelled with `prefix`."""
+
+    def __init__(self, source: Source, pattern: re.Pattern[str], prefix: str, bare_keys: bool) -> None:
+        self._source, self._pattern, self._prefix, self._bare_keys = source, pattern, prefix, bare_keys
+
+    def __call__(self, pos: int, here: bool = False) -> Mark | None:
+        """Return the next mark from a position, or the one at it."""
+        while True:
+            found = self._at(pos) if here else self._next(pos)
+            if found is None:
+                return None
+            if self._prefix in found.group() and not self._is_shown_key(found, here):
+                return _mark(found)
+            if here:
+                return None
+            pos = found.end()
+
+    def _at(self, pos: int) -> re.Match[str] | None:
+        text = self._source.text
+        if pos >= len(text) or (text[pos] not in "<]" and not self._bare_keys):
+            return None
+        found = self._pattern.match(text, pos)
+        may_come = found is None and not self._source.final and len(text) - pos < MAX_TAG
+        if may_come and not re.search(r"[>\n]", text[pos + 1 :]):
+            raise NeedMore
+        return found
+
+    def _next(self, pos: int) -> re.Match[str] | None:
+        text = self._source.text
+        while (pos := text.find("<", pos)) >= 0:
+            start = pos - len(n.SEP)
+            found = self._pattern.match(text, start if start >= 0 and text.startswith(n.SEP, start) else pos)
+            if found is not None:
+                return found
+            pos += 1
+        return None
+
+    @staticmethod
+    def _is_shown_key(found: re.Match[str], here: bool) -> bool:
+        """Return whether a pair without the opener of its value is in the middle of a text."""
+        return not here and bool(found.groupdict().get("K2")) and "arg_value" not in found.group()
+
+
+_LEVELS = {
+    "co": (Level.CALL, False),
+    "cc": (Level.CALL, True),
+    "wo": (Level.WRAPPER, False),
+    "wc": (Level.WRAPPER, True),
+}
+
+
+def _mark(found: re.Match[str]) -> Mark:
+    """Return the mark of a match of a family's pattern."""
+    groups, start, end = found.groupdict(), found.start(), found.end()
+    if groups["vo"] is not None:
+        key = (groups["K"] or groups.get("K2") or "").strip()
+        mark = Mark(start, end, Level.VALUE, False, key, groups["kind"] or "arg_value", groups["T"] or "")
+        tag = found.group()
+        mark.word = "name" if _NAMED.search(tag) else "=" if "=" in tag else ""
+        return mark
+    if groups["vc"] is not None:
+        return Mark(start, end, Level.VALUE, True, kind=groups["ckind"] or "")
+    level, closing = next(level for group, level in _LEVELS.items() if groups[group] is not None)
+    return Mark(start, end, level, closing, word=spelling(found.group()))
+
+
+def spelling(tag: str) -> str:
+    """Return how a tag is spelled: its namespace and its word; empty for a token."""
+    found = _SPELLING.match(tag)
+    return found.group(1) if found and not found.group(1).startswith("|") else ""
+
+
+def _literal(text: str, value: Json) -> Json:
+    """Return what a text is a tolerant literal of; the value given if it is none."""
+    if not text.lstrip().startswith(("{", "[")):
+        return value
+    inner = Source(text.strip(), True)
+    try:
+        read, at = Literals(inner).whole(0)
+    except NoCall:
+        return value
+    return read if inner.at_end(at) else value
+
+
+def _unpadded(text: str, unended: bool = False) -> str:
+    """Return a value without the line ends of the markup around it."""
+    padded = text.startswith(("\n", "\r\n"))
+    if padded:
+        text = text.removeprefix("\r").removeprefix("\n")
+    if unended:
+        return _LINE_END.sub("", text)
+    if padded and text.endswith("\n"):
+        return text.removesuffix("\n").removesuffix("\r")
+    return text

@@ -1,0 +1,137 @@
+"""Values of calls: nothing is invented, and nothing is cut (C9, C10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.helpers import function, offered
+from tests.support.notations_reading import SIZES, read
+
+TEXT = {"type": "string"}
+TOOLS = offered(
+    function("write_file", {"path": TEXT, "content": TEXT, "mode": {"type": "integer"}}, "path"),
+    function("edit_text", {"path": TEXT, "old": TEXT, "new": TEXT}, "path", "old", "new"),
+)
+
+
+def xml(value: str, name: str = "content") -> str:
+    return (
+        "<tool_call>\n<function=write_file>\n<parameter=path>\na.md\n</parameter>\n"
+        f"<parameter={name}>\n{value}\n</parameter>\n</function>\n</tool_call>"
+    )
+
+
+def glm(value: str) -> str:
+    return (
+        "<tool_call>write_file\n<arg_key>path</arg_key>\n<arg_value>a.md</arg_value>\n"
+        f"<arg_key>content</arg_key>\n<arg_value>{value}</arg_value>\n</tool_call>"
+    )
+
+
+def dsml(value: str) -> str:
+    return (
+        '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="write_file">\n'
+        '<｜DSML｜parameter name="path" string="true">a.md</｜DSML｜parameter>\n'
+        f'<｜DSML｜parameter name="content" string="true">{value}</｜DSML｜parameter>\n'
+        "</｜DSML｜invoke>\n</｜DSML｜tool_calls>"
+    )
+
+
+def claude(value: str) -> str:
+    return (
+        '<function_calls>\n<invoke name="write_file">\n<parameter name="path">a.md</parameter>\n'
+        f'<parameter name="content">{value}</parameter>\n</invoke>\n</function_calls>'
+    )
+
+
+FAMILIES = {"Qwen": xml, "GLM": glm, "DSML": dsml, "Claude": claude}
+
+
+def calls(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the calls of a text, the same at every size of pieces."""
+    found = [read(text, TOOLS, size).calls for size in SIZES]
+    assert all(each == found[0] for each in found)
+    return found[0]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("form", ["{}", "```xml\n{}\n```\nend", "before\n{}\nafter"])
+def test_a_value_may_show_a_whole_call_of_its_family(family: str, form: str) -> None:
+    value = form.format(FAMILIES[family]("shown"))
+    assert calls(FAMILIES[family](value)) == [("write_file", {"path": "a.md", "content": value})]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("form", ["A call ends so:\n{}\nand goes on", "```\n{}\n```\nand goes on"])
+def test_a_value_may_show_closers_on_lines_of_their_own(family: str, form: str) -> None:
+    """The text after the first chain, and a second one, prove that the first was shown."""
+    closers = FAMILIES[family]("\1").partition("\1")[2].strip()
+    value = form.format(closers)
+    assert calls(FAMILIES[family](value)) in ([("write_file", {"path": "a.md", "content": value})], [])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_prose_after_a_call_is_no_part_of_it(family: str) -> None:
+    text = f"{FAMILIES[family]('x')}\nI wrote `</parameter>` and `</arg_value>` there."
+    assert calls(text) == [("write_file", {"path": "a.md", "content": "x"})]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>\n<function=write_file>\n<parameter=path>\na\n</parameter>\n<parameter=content>\n</function>\n</tool_call>",
+        '<function_calls>\n<invoke name="write_file">\n<parameter name="path">a</parameter>\n'
+        '<parameter name="content"/>\n</invoke>\n</function_calls>',
+        '<|tool_call>call:write_file{path:<|"|>a<|"|>,content:}<tool_call|>',
+        "[write_file(path='a', content=)]",
+    ],
+)
+def test_a_key_without_a_value_is_no_empty_value(text: str) -> None:
+    assert calls(text) in ([], [("write_file", {"path": "a"})])
+
+
+@pytest.mark.parametrize("value", ["", '""'])
+def test_a_value_is_empty_if_both_of_its_delimiters_are_there(value: str) -> None:
+    text = '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": ""}}</tool_call>'
+    assert calls(text) == [("write_file", {"path": "a", "content": ""})]
+    assert calls(glm(value))[0][1]["content"] == value
+
+
+def test_a_doubled_end_tag_is_left_over() -> None:
+    assert calls(glm("x</arg_value>")) == [("write_file", {"path": "a.md", "content": "x"})]
+    assert calls(claude("x</parameter>")) == [("write_file", {"path": "a.md", "content": "x"})]
+
+
+def test_a_missing_end_tag_ends_a_value_before_the_next_declared_key() -> None:
+    text = glm("x").replace("a.md</arg_value>\n", "a.md\n")
+    assert calls(text) == [("write_file", {"path": "a.md", "content": "x"})]
+
+
+@pytest.mark.parametrize("junk", ["<b>", "prose ", "</x>"])
+def test_text_between_an_end_tag_and_the_next_key_makes_no_call(junk: str) -> None:
+    text = claude("x").replace("a.md</parameter>\n", f"a.md</parameter>{junk}\n")
+    assert all(values.get("path") == "a.md" for _, values in calls(text))
+
+
+def test_a_delimiter_that_is_a_token_is_never_part_of_a_value() -> None:
+    text = '<|tool_call>call:write_file{path:<|"|>a<|"|> b<|"|>,content:<|"|>x<|"|>}<tool_call|>'
+    assert calls(text) == []
+
+
+def test_a_quotation_mark_that_is_not_escaped_ends_no_string() -> None:
+    text = '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "say "hi", then go"}}</tool_call>'
+    assert calls(text) == [("write_file", {"path": "a", "content": 'say "hi", then go'})]
+
+
+def test_a_string_that_lost_its_last_mark_takes_no_other_call_along() -> None:
+    text = (
+        '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "x}}</tool_call>\n'
+        '<tool_call>{"name": "write_file", "arguments": {"path": "b", "content": "y"}}</tool_call>'
+    )
+    assert all(values["path"] == "b" for _, values in calls(text))
+
+
+def test_a_number_that_no_client_can_read_makes_no_call() -> None:
+    assert calls("[write_file(path='a', mode=1e999)]") == []
