@@ -58,7 +58,7 @@ def missing_value(draft: Draft) -> Broken:
 
 
 def _without_value(family: Family, key: str, text: str) -> str:
-    """Take the value that stands for none out of the arguments, with its delimiters."""
+    """Remove the missing value from the arguments, with its delimiters."""
     match family.body:
         case Body.JSON:
             return text.replace(f'"{_NO_VALUE}"', "")

@@ -166,7 +166,7 @@ def _finish_of_refused(case: Case, calls: list[Call]) -> str:
 
 
 def _core(case: Case, number: int) -> str:
-    """Return the arguments of a call as they stand in the reply; nothing of those after the place where it was cut.
+    """Return the arguments of a call as written in the reply, up to the point where the reply was cut.
 
     Of a call that is rewritten as a whole only the name is sure to be in the reply.
     """

@@ -20,7 +20,7 @@ def _continue(values: Values) -> Configuration:
 
 
 def _launch_continue(values: Values) -> Configuration:
-    """It reads one configuration: a private one stands in for the user's. YAML reads JSON."""
+    """Replace the user's configuration by a private one, in JSON, which YAML includes."""
     content: JsonObject = {"name": "Local", "version": "1.0.0", "schema": "v1", "models": [_continues_model(values)]}
     return Configuration(
         command=("cn", "--config", f"{values.folder}/{_PRIVATE}"),

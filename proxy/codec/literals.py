@@ -340,7 +340,7 @@ def unescape(inside: str, *, python: bool = False) -> str:
 
 
 def _meaning(written: str, *, python: bool) -> str:
-    """Return what an escape stands for: a letter, or a number, after the backslash."""
+    """Decode an escape: the letter or number after the backslash."""
     letters = _PYTHON_LETTERS if python else _LETTERS
     if written in letters:
         return letters[written]

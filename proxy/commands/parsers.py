@@ -63,7 +63,7 @@ def add_rules(parser: Parser) -> None:
 
 
 def rules_flag(options: argparse.Namespace) -> dict[str, str]:
-    """Return the flags for `load` that `--rules` stands for."""
+    """Return the value of `--rules` as flags for `load`."""
     return {} if options.rules is None else {"rules": options.rules}
 
 

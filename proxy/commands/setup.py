@@ -315,7 +315,7 @@ def _launch_both(command_line: _CommandLine, upstream: str, words: Sequence[str]
 
 
 def _for_one_run(agent: Agent) -> Callable[[Values], Configuration]:
-    """Return the function that configures the agent for one run. Raises CommandError if there is none."""
+    """Return the function that configures the agent for one run. Raises CommandError if the agent has none."""
     if agent.launch is None:
         error_message = (
             f"{agent.title} cannot be configured for one run only; `setup {agent.name} --write` configures it "

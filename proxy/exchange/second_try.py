@@ -111,7 +111,7 @@ class EarlierTry:
         return None if changed == body else changed
 
     def unsaid(self, event: Event) -> tuple[Event, ...]:
-        """Return what an event of the second reply says, without reasoning if the client has that of the first."""
+        """Return the event of the second reply, without reasoning if the client has received some already."""
         if not self.thought:
             return (event,)
         if isinstance(event, Reasoning):

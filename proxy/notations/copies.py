@@ -38,7 +38,7 @@ _BLAME = re.compile(r"\A\^?[0-9a-f]{7,40} .*?(\d+\) ?)\Z")
 _NUMBER = re.compile(r"[ \t]*\d+")
 _SIGN = re.compile(r"(?:[ \t]*\d+[ \t:|]*)?([+-])")
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[\w+-]*\s*")
-# What stands before the lines of a listing: a path and a number, a number, a sign.
+# Prefixes of the lines of a listing: a path and a number, a number, a sign.
 _PREFIX = re.compile(
     r"[ \t]*[>*]?[ \t]*(?:[^\s\"'<>{}]{1,200}[:(-])?[\[(L]?\d{1,7}(?:[:,]\d{1,7})?"
     r"(?:[-:|\])>.;#=→│\t]|[ ]{1,2})+[+-]?[ ]?"
@@ -216,7 +216,7 @@ def _shown_around(shown: Sequence[str], lines: Sequence[tuple[int, str]], anchor
 
 
 def _parts(shown: str, line: str, last: bool) -> tuple[str, str]:
-    """Return what stands before a line and, blanks aside, after it."""
+    """Return the text before a line and after it, without blanks."""
     place = shown.find(line) if last else shown.rfind(line)
     return shown[:place], shown[place + len(line) :].strip()
 

@@ -100,7 +100,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What began like a call at a character of the reply and is none: the row that was tried, and why not."""
+    """Text that looked like a call: its position, the row that was tried, and why it was rejected."""
 
     start: int
     row: str
@@ -568,7 +568,7 @@ class Reader:
         self.refused.append(Refused(self._base + start, _row_name(self._text, start), str(refusal)))
 
     def _refuse_reading(self, reader: CallReader, refusal: NoCall) -> None:
-        """Go on after held text of which nothing comes."""
+        """Continue after held text that contains no call."""
         start, end = self._held, refusal.end
         if isinstance(refusal, Listing):
             self._listed = max(end, start)
@@ -596,7 +596,7 @@ class Reader:
             self._pos = max(start + 1, self._strings_end(start))
 
     def _strings_end(self, start: int) -> int:
-        """Return the end of JSON that is no call, so that what its strings show is none either."""
+        """Return the end of JSON that is not a call: calls shown in its strings do not count either."""
         text = self._text
         opener = STRONG_WHOLE.match(text, start)
         at = end_of(_BLANKS, text, opener.end()) if opener else start

@@ -18,7 +18,7 @@ from proxy.tools.toolset import Tool
 
 # What the schema of a tool without parameters consists of.
 _BARE = frozenset(("$schema", "type", "required", "additionalProperties", "description", "title"))
-# What stands in the schema of an object beside its properties.
+# Keywords of an object's schema next to its properties.
 _BESIDE = _BARE | {"$id", "$defs", "definitions", "strict", "default", "examples"}
 # Types by the names that JSON Schema and programming languages have for them.
 _TYPE_NAMES = ALL_TYPES | {"str", "int", "float", "double", "bool", "list", "dict", "map", "any", "none"}

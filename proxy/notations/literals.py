@@ -331,7 +331,7 @@ class Literals:
 
 
 def _next_mark(text: str, mark: str, at: int) -> int:
-    """Return where the next mark is that no backslash escapes; -1 if there is none."""
+    """Return the position of the next mark that is not escaped, or -1."""
     while (at := text.find(mark, at)) >= 0:
         back = at
         while text[back - 1] == "\\":

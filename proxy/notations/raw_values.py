@@ -95,7 +95,7 @@ class Layout:
 
 @dataclass(slots=True)
 class RawValue:
-    """The value of `own` in a source, of which the end is looked for.
+    """The value of `own` in a source, while its end is searched.
 
     `given` are the keys with a value, `ends_turn` gives the position after a token that ends the turn, or 0.
     """
@@ -447,7 +447,7 @@ class _Search:
 
 
 class _Fences:
-    """The fences that begin in a value; one that is never closed is none."""
+    """The fences that open in a value. A fence that is never closed does not count."""
 
     def __init__(self, source: Source, start: int) -> None:
         self._source, self._pos = source, start
