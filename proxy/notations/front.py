@@ -9,12 +9,12 @@ end tag arrives and when it has grown by an eighth; what was read never depends 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from enum import Enum, auto
 
 import regex
 
-from proxy.codec.json_text import JsonObject
 from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.notations import tables as n
 from proxy.notations.calls import Call
@@ -30,18 +30,18 @@ from proxy.notations.signs import (
     JSON_HEAD,
     MAY_BECOME_SIGN,
     MESSAGE_ENDS,
-    RESET,
+    PLAIN,
     SIGNS,
     STRONG,
     STRONG_WHOLE,
-    THOUGHT,
-    THOUGHT_WHOLE,
     any_tag,
+    may_begin,
     reply_start,
     weak_tag,
 )
-from proxy.notations.source import NeedMore, NoCall, Source, end_of
-from proxy.notations.surroundings import Prose
+from proxy.notations.source import NeedMore, NoCall, Rejection, Source, end_of
+from proxy.notations.stream import Found, Piece, Stream
+from proxy.notations.thoughts import SHARED_CLOSERS, Mark, Section, Thoughts, is_shown, marks_of
 from proxy.tools.toolset import ToolSet
 
 # Held text is read again once it has grown by so many characters, or by an eighth.
@@ -54,14 +54,20 @@ MAX_COPIED = 32
 MAX_GOING_BACK = 4
 # Openers at the end of unfinished reasoning that are tried.
 MAX_TRIED = 16
-# Released text that is kept to look back at, and how much more before it is dropped.
-LOOK_BACK, MUCH = 256, 8_192
+# No closer of reasoning is longer, and no beginning of a sign.
+MAX_CLOSER, MAX_SIGN = 80, 40
+# Refusals that are kept, and how much of a text shows the tool that it names.
+MAX_REFUSED, MAX_SHOWN = 200, 400
 _BLANKS = re.compile(r"\s*")
 _END_SIGNS = ("</", "|>", "]", "}", "｜>", ")", ">")
+# What may end a call, or begin another one, is not in it.
+_NO_SIGN = re.compile(r"[^<\[\]]*+")
 
 
 class Kind(Enum):
-    """What may begin where text is held."""
+    """What may begin where text is held. LAST: a call that ends unfinished reasoning; BROKEN: one that ends the reply
+    and cannot be read.
+    """
 
     STRONG = auto()
     WEAK = auto()
@@ -70,6 +76,8 @@ class Kind(Enum):
     TOKENS = auto()
     THOUGHT = auto()
     RESET = auto()
+    LAST = auto()
+    BROKEN = auto()
 
 
 class Channel(Enum):
@@ -80,38 +88,22 @@ class Channel(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A call as it leaves: the name of an offered tool and its arguments; `weak` if the end of the reply proved it."""
-
-    name: str
-    arguments: JsonObject
-    id: str = ""
-    weak: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of the text: prose, or calls; text that is dropped is a piece without calls. `row` is what read it."""
-
-    text: str
-    calls: tuple[Found, ...] | None = None
-    row: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Refused:
     """Text that looked like a call: its position, the row that was tried, and why it was rejected."""
 
     start: int
     row: str
     why: str
+    rejection: Rejection = Rejection.BROKEN
 
 
 class Reader:
-    """Reads the text of one reply, in any pieces, into prose and calls.
+    """Reads the text of one reply, in any pieces, into prose, calls and marks of reasoning.
 
     `channel` is where the text is from; `json_reply`: the client asked for JSON, so nothing weak counts; `raw_text`:
-    the server leaves end-of-turn tokens in the text. At most `max_held` characters wait, and `max_calls` calls count.
+    the server leaves end-of-turn tokens in the text. `thoughts`: reasoning is separated from the text. `forced` is the
+    tool that the client forced. `off` are rows that read nothing. `watch_broken`: a call that cannot be read and ends
+    the reply is told. At most `max_held` characters wait, and `max_calls` calls count.
     """
 
     def __init__(
@@ -122,133 +114,179 @@ class Reader:
         channel: Channel = Channel.CONTENT,
         json_reply: bool = False,
         raw_text: bool = False,
+        thoughts: Thoughts | None = None,
+        forced: str = "",
+        off: frozenset[str] = frozenset(),
+        watch_broken: bool = False,
         max_held: int = MAX_HELD,
         max_calls: int = MAX_CALLS,
     ) -> None:
         self.refused: list[Refused] = []
+        self.refusals: Counter[str] = Counter()
         self._tools, self._copies = tools, copies or Copies(tools)
         self._channel, self._json_reply, self._raw_text = channel, json_reply, raw_text
+        self._forced, self._off, self._watch_broken = forced, off, watch_broken
         self._max_held, self._calls_left, self._copied = max_held, max_calls, 0
-        self._start, self._weak_tag = reply_start(tools.names), weak_tag(tools.names)
-        self._any_tag = any_tag(tools.names)
-        # The text from character `_base` on, and what arrived since it was last looked at.
-        self._text, self._base = "", 0
-        self._pending: list[str] = []
-        self._pending_size = 0
-        # Positions in the text: where to look on, what has left, and up to where the prose was followed.
-        self._pos = self._out = self._fed = 0
-        self._prose = Prose()
+        self._stream = Stream()
         # Where a call may begin, how much of it was read in vain, and all that was.
         self._held, self._tried, self._work = -1, 0, 0
         self._kind = Kind.STRONG
-        # What ends the reasoning that is open, and whether the reply began with it.
+        self._broken_tool = ""
+        # What ends the reasoning that is open, whether the reply began with it, and whether it is separated.
         self._thought: tuple[str, ...] = ()
-        self._thought_first = False
+        self._thought_first = self._separated = self._prompted = False
+        # Ends of marked text in which calls count.
+        self._shown: tuple[str, ...] = ()
+        self._separate(thoughts)
         self._listed = -1
         self._went_back = 0
         self._behind_call = self._begun = self._found_any = False
-        self._dead = not tools
-        self._final = self._stopped = False
-        self._pieces: list[Piece] = []
+        self._no_calls = not tools
+        self._stopped = False
+
+    def _separate(self, thoughts: Thoughts | None) -> None:
+        """Set which reasoning is separated from the text, and whether the prompt began one."""
+        names = self._tools.names
+        self._marks = marks_of(thoughts.markers if thoughts else ())
+        self._start, self._weak_tag = reply_start(names), weak_tag(names)
+        self._any_tag = any_tag(names, self._marks)
+        self._unknown = thoughts is not None and thoughts.unknown
+        self._begun_by_prompt = thoughts.begun if thoughts else ""
+        if self._begun_by_prompt:
+            self._thought = self._marks.closers[self._begun_by_prompt]
+            self._thought_first = self._separated = self._prompted = True
+
+    # -- what callers ask --------------------------------------------------------------------------------------------
 
     @property
     def held(self) -> bool:
         """True if some text waits."""
-        return self._out < len(self._text) or bool(self._pending)
+        return self._channel is Channel.CONTENT and self._stream.waits
+
+    @property
+    def confident(self) -> bool:
+        """True while a wrapper is held: the prose before it need not wait for it."""
+        return self._held >= 0 and self._kind is Kind.STRONG
+
+    @property
+    def room(self) -> int:
+        """How many characters may arrive before a held wrapper is read again, if no sign is in them."""
+        if self._held < 0 or self._kind is not Kind.STRONG:
+            return 0
+        return self._next_size() - (self._stream.size - self._stream.base - self._held)
+
+    @property
+    def prompted(self) -> bool:
+        """True in reasoning that the reply itself did not open."""
+        return self._prompted
+
+    @property
+    def closer(self) -> str:
+        """What would end the separated reasoning that is open; empty if none is."""
+        return self._thought[0] if self._separated and self._thought else ""
+
+    @property
+    def fresh(self) -> bool:
+        """True if nothing but blanks has come, or followed reasoning or a call."""
+        return self._stream.fresh and not self._stream.waits
+
+    def reasoning_is_separate(self) -> None:
+        """Take the text as it is: the server separates reasoning."""
+        self._thought, self._thought_first, self._separated, self._prompted = (), False, False, False
+        self._separate(None)
+
+    # -- the text ---------------------------------------------------------------------------------------------------
 
     def feed(self, text: str) -> list[Piece]:
         """Take more text; return what is decided."""
-        self._pending.append(text)
-        self._pending_size += len(text)
-        if self._held >= 0 and not self._is_due(text):
+        stream = self._stream
+        stream.add(text)
+        if self._channel is Channel.REASONING:
+            # Only the end of it is read, when it is there.
+            if stream.pending_size > 2 * self._max_held:
+                stream.join()
+                stream.text = stream.text[-self._max_held :]
             return []
-        self._join()
+        if self._held >= 0 and not self._thought and not self._is_due():
+            return []
+        stream.join()
         return self._run()
+
+    def passes(self, text: str) -> bool:
+        """Take more text if all of it is prose that leaves at once; return whether it is."""
+        if not self.is_idle or may_begin(text):
+            return False
+        if not self._no_calls or self._thought:
+            self._stream.pass_by(text)
+            self._forget()
+        return True
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing waits, and what comes is neither the first of a reply nor what follows a call."""
+        if self._stream.waits or self._behind_call:
+            return False
+        return self._begun or (self._no_calls and not self._marks.separated)
+
+    @property
+    def lane(self) -> re.Pattern[bytes] | None:
+        """What matches a text, as it is in a string of JSON, that would pass now; None if none would."""
+        return PLAIN if self.is_idle and not self._thought else None
 
     def finish(self, *, stopped: bool = True) -> list[Piece]:
         """Take the end of the reply; `stopped` if the model ended it."""
-        self._join()
-        self._final, self._stopped = True, stopped
+        self._stream.join()
+        self._stream.final, self._stopped = True, stopped
         return self._run()
 
     def release(self) -> list[Piece]:
-        """Release all text that waits, as prose; what it began is no call any more."""
-        self._join()
+        """Release all text that waits: calls that are complete, and prose. What it began is no call any more."""
+        stream = self._stream
+        stream.join()
+        if self._held >= 0 and self._kind is Kind.STRONG:
+            stream.final = True
+            while self._held >= 0 and self._kind is Kind.STRONG and self._read_held():
+                pass
+            stream.final = False
         self._give_up()
-        return self._taken()
+        return stream.taken()
 
     def _give_up(self) -> None:
         """Release what is held; what it began is no call any more, nor is what its strings show."""
+        stream = self._stream
         if self._held >= 0:
-            self._refuse("released")
-            self._dead = True
-        self._leave(len(self._text))
-        self._pos = len(self._text)
-
-    def _join(self) -> None:
-        if self._pending:
-            self._text += "".join(self._pending)
-            self._pending, self._pending_size = [], 0
-
-    def _taken(self) -> list[Piece]:
-        pieces, self._pieces = self._pieces, []
-        return pieces
+            self._refused(self._held, NoCall("it waited too long, or something else came", Rejection.RELEASED))
+            self._no_calls = self._kind is not Kind.TOKENS
+            self._held = -1
+        self._begun = self._begun or bool(stream.text.strip())
+        stream.leave(len(stream.text))
+        stream.pos = len(stream.text)
 
     def _run(self) -> list[Piece]:
         while self._step():
             pass
-        if self._final:
-            self._leave(len(self._text))
-        elif self._out > MUCH:
+        if self._stream.final:
+            self._stream.leave(len(self._stream.text))
+        else:
             self._forget()
-        return self._taken()
+        return self._stream.taken()
 
     def _forget(self) -> None:
-        """Drop released text that nothing looks back at."""
-        self._see(self._out)
-        gone = self._out - LOOK_BACK
-        self._text = self._text[gone:]
-        self._base += gone
-        self._pos, self._out, self._fed = self._pos - gone, self._out - gone, self._fed - gone
-        self._held = max(self._held - gone, -1) if self._held >= 0 else -1
-        self._listed = self._listed - gone if self._listed >= gone else -1
-
-    # -- steps ------------------------------------------------------------------------------------------------------
-
-    def _leave(self, end: int) -> None:
-        """Release prose up to a position."""
-        if end > self._out:
-            self._pieces.append(Piece(self._text[self._out : end]))
-            self._out = end
-
-    def _drop(self, end: int) -> None:
-        """Drop text up to a position: tokens that are neither prose nor call."""
-        if end > self._out:
-            self._pieces.append(Piece(self._text[self._out : end], ()))
-            self._out = end
-
-    def _see(self, end: int) -> None:
-        """Follow the prose up to a position."""
-        if end > self._fed:
-            self._prose.feed(self._text[self._fed : end])
-            self._fed = end
-
-    def _restart(self, pos: int, *, any_text: bool = False) -> None:
-        """Go on at a position at which no quotation or code is open."""
-        self._pos = self._fed = pos
-        self._prose = Prose()
-        self._prose.any = any_text
+        if gone := self._stream.forget():
+            self._held = max(self._held - gone, -1) if self._held >= 0 else -1
+            self._listed = self._listed - gone if self._listed >= gone else -1
 
     def _step(self) -> bool:
         """Go on as far as the text decides; return whether there is more to do."""
-        if self._dead:
-            self._leave(len(self._text))
-            self._pos = len(self._text)
-            return False
+        stream = self._stream
         if self._channel is Channel.REASONING or self._thought:
             return self._in_thought()
+        if self._no_calls and not self._marks.separated:
+            stream.leave(len(stream.text))
+            stream.pos = len(stream.text)
+            return False
         if self._held >= 0:
-            return self._read_held()
+            return self._read_broken() if self._kind is Kind.BROKEN else self._read_held()
         if self._behind_call:
             return self._behind()
         return self._look()
@@ -257,53 +295,178 @@ class Reader:
 
     def _in_thought(self) -> bool:
         """Go on to the end of the reasoning."""
-        text, ends = self._text, self._thought
-        if ends and ends[0].startswith("</"):
-            ends = (*ends, "</think>", "</mm:think>", "</seed:think>", "</thinking>")
-        at = min((place for end in ends if (place := text.find(end, self._pos)) >= 0), default=-1)
-        if at < 0:
-            return self._unended_thought()
-        end = next(each for each in ends if text.startswith(each, at))
-        if not self._final and any(each != end and each.startswith(text[at:]) for each in ends):
+        stream, text = self._stream, self._stream.text
+        if self._prompted and stream.fresh and not self._skip_opener():
             return False
-        after = at if end in ("<|start|>", "<|channel|>") else at + len(end)
-        self._leave(after)
-        self._restart(after)
+        try:
+            found = self._end_of_thought()
+        except NeedMore:
+            return False
+        if found is None:
+            return self._unended_thought()
+        at, end = found
+        self._held = -1
+        closer = text[at:end]
+        if closer in SHARED_CLOSERS:
+            end = at
+        if self._separated:
+            stream.leave(at)
+            stream.mark(end, Mark.TEXT)
+        else:
+            stream.leave(end)
+        stream.restart(end)
         self._begun = self._found_any or not self._thought_first
-        self._thought = ()
+        self._thought, self._separated, self._prompted, self._unknown = (), False, False, False
         return True
+
+    def _skip_opener(self) -> bool:
+        """Take the opener that the prompt has written already; False while more must come."""
+        stream, opener = self._stream, self._begun_by_prompt
+        at = end_of(_BLANKS, stream.text, stream.pos)
+        rest = stream.text[at : at + len(opener)]
+        if not stream.final and rest != opener and opener.startswith(rest):
+            return False
+        if rest == opener:
+            stream.mark(at + len(opener), Mark.THOUGHT)
+            stream.restart(stream.out)
+            self._prompted = False
+        return True
+
+    def _end_of_thought(self) -> tuple[int, int] | None:
+        """Return where the next closer of the reasoning is; None if there is none."""
+        stream, text, ends = self._stream, self._stream.text, self._thought
+        if not ends:
+            return None
+        if ends[0].startswith("</") and not self._separated:
+            ends = (*ends, "</think>", "</mm:think>", "</seed:think>", "</thinking>")
+        while True:
+            at = min((place for end in ends if (place := text.find(end, stream.pos)) >= 0), default=-1)
+            if at < 0:
+                return None
+            end = next(each for each in ends if text.startswith(each, at))
+            if not stream.final and any(each != end and each.startswith(text[at:]) for each in ends):
+                raise NeedMore
+            stream.see(at)
+            in_code, line = bool(stream.prose.in_code()), stream.prose.line
+            shown = is_shown(
+                text, at, at + len(end), in_code=in_code, line_start=not line.strip(), final=stream.final
+            )
+            if shown is None:
+                stream.leave(at)
+                stream.pos = at
+                raise NeedMore
+            if not shown:
+                return at, at + len(end)
+            stream.pos = at + len(end)
 
     def _unended_thought(self) -> bool:
         """Let reasoning flow on; a wrapped call at its very end is meant if the reply is nothing else (F70)."""
-        whole = self._channel is Channel.REASONING or self._thought_first
-        if not self._final:
-            self._pos = max(self._pos, len(self._text) - 80, 0)
-            shown = STRONG_WHOLE.search(self._text, self._out) if whole else None
-            self._pos = max(self._out, min(self._pos, shown.start())) if shown else self._pos
-            self._leave(self._pos)
+        stream = self._stream
+        whole = (self._channel is Channel.REASONING or self._thought_first) and not self._no_calls
+        if stream.final:
+            if whole and self._stopped:
+                self._take_last_call()
+            stream.leave(len(stream.text))
             return False
-        if whole and self._stopped:
-            self._take_last_call()
-        self._leave(len(self._text))
+        end = self._begun_closer()
+        if whole:
+            end = min(end, self._last_call())
+        stream.leave(end)
+        stream.pos = max(stream.pos, end)
         return False
 
+    def _begun_closer(self) -> int:
+        """Return where the text may end in the beginning of a closer; its end if it does not."""
+        text = self._stream.text
+        for at in range(max(self._stream.pos, len(text) - MAX_CLOSER), len(text)):
+            rest = text[at:]
+            if any(closer.startswith(rest) for closer in self._thought):
+                return at
+        return len(text)
+
+    def _last_call(self) -> int:
+        """Return where a call may begin that ends the reasoning; the text's end if none does."""
+        stream = self._stream
+        while True:
+            if self._held < 0:
+                found = STRONG.search(stream.text, max(stream.out, stream.pos - MAX_CLOSER), partial=True)
+                if found is None:
+                    return len(stream.text)
+                if found.partial:
+                    return int(found.start())
+                self._held, self._tried, self._kind = found.start(), 0, Kind.LAST
+            if not self._is_due():
+                return self._held
+            size = len(stream.text) - self._held
+            self._work += size
+            self._tried = size
+            reader = CallReader(Source(stream.text, False), self._tools)
+            try:
+                _, end, _ = reader.read_strong(self._held)
+                if Rows(reader).skip_left(end) == len(stream.text):
+                    return self._held
+            except NeedMore:
+                if size <= self._max_held:
+                    return self._held
+                end = len(stream.text)
+            except NoCall:
+                end = self._held + 1
+            self._held = -1
+            stream.leave(end)
+            stream.pos = max(stream.pos, end)
+
     def _take_last_call(self) -> None:
-        openers = [found.start() for found in STRONG_WHOLE.finditer(self._text, self._out)]
+        stream = self._stream
+        openers = [found.start() for found in STRONG_WHOLE.finditer(stream.text, stream.out)]
         self._kind = Kind.STRONG
         for start in openers[-MAX_TRIED:]:
-            reader = CallReader(Source(self._text, True), self._tools)
+            reader = CallReader(Source(stream.text, True), self._tools)
             try:
                 calls, end, _ = reader.read_strong(start)
-                if Rows(reader).skip_left(end) != len(self._text):
+                if Rows(reader).skip_left(end) != len(stream.text):
                     continue
-                self._see(start)
+                stream.see(start)
                 Judge(reader, self._copies).check(calls, self._place(start, end, weak=True))
             except NoCall as refusal:
-                self._note(start, refusal)
+                self._refused(start, refusal)
                 continue
-            self._leave(start)
-            self._take(calls, len(self._text), weak=True)
+            stream.leave(start)
+            self._take(calls, len(stream.text), weak=True)
             return
+
+    def _open_thought(self, at: int, opener: str, *, first: bool) -> None:
+        """Begin reasoning, or other marked text, at a position."""
+        stream, end = self._stream, at + len(opener)
+        row = self._marks.separated.get(opener) if stream.fresh or at == stream.out else None
+        if row and stream.text[stream.out : at].strip():
+            row = None
+        if row is None or not stream.fresh:
+            row = None
+            stream.leave(end)
+        else:
+            stream.leave(at)
+            stream.mark(end, Mark.THOUGHT if row.section is Section.THOUGHT else Mark.TEXT)
+            self._unknown = False
+        stream.pos = end
+        if row and row.section is Section.TEXT:
+            self._shown = row.closers
+            self._begun = self._found_any
+            stream.restart(end)
+            return
+        stream.restart(end, any_text=stream.prose.any)
+        self._thought, self._thought_first, self._separated = self._marks.closers[opener], first, row is not None
+
+    def _end_orphan(self, at: int, closer: str) -> None:
+        """Go on after an end of reasoning that nothing opened: the prompt did, or the server dropped the opener."""
+        stream, end = self._stream, at + len(closer)
+        stream.leave(at)
+        if self._unknown or closer in self._shown:
+            stream.mark(end, Mark.STRAY if self._unknown else Mark.TEXT)
+        else:
+            stream.leave(end)
+        self._unknown, self._shown = False, ()
+        stream.restart(end)
+        self._begun = self._found_any
 
     # -- looking for signs ------------------------------------------------------------------------------------------
 
@@ -314,79 +477,82 @@ class Reader:
                 return False
             if self._held >= 0 or self._thought:
                 return True
-        text = self._text
+        stream, text = self._stream, self._stream.text
         while True:
-            found = SIGNS.search(text, self._pos)
+            found = SIGNS.search(text, stream.pos)
             if found is None:
                 self._pass_prose()
                 return False
-            sign = found.group()
-            at = found.end() - 1 if sign[0] in " \t{[`" and sign != " to=" else found.start()
+            at = found.start() if found["line"] is None else found.start("line")
             try:
                 kind = self._kind_at(at)
             except NeedMore:
-                self._leave(at)
-                self._pos = at
+                stream.leave(at)
+                stream.pos = at
                 return False
             if kind is None:
-                self._pos = at + 1
+                stream.pos = at + 1
                 continue
             self._begin_kind(kind, at)
             return True
 
     def _pass_prose(self) -> None:
         """Release prose without signs, but for an end that may become one."""
-        text = self._text
-        self._pos = len(text)
-        if not self._final:
-            tail = text[-16:]
-            if any(tail.endswith(word[:size]) for word in MAY_BECOME_SIGN for size in range(len(word), 0, -1)):
-                self._pos = max(self._out, len(text) - 11)
-            if tail.endswith(">"):
-                self._pos = max(self._out, text.rfind("\n", 0, self._pos) + 1)
-        self._leave(self._pos)
+        stream, text = self._stream, self._stream.text
+        stream.pos = len(text)
+        if not stream.final and (begun := MAY_BECOME_SIGN.search(text, max(stream.out, len(text) - MAX_SIGN))):
+            stream.pos = begun.start()
+        stream.leave(stream.pos)
 
     def _begin_kind(self, kind: Kind, at: int) -> None:
         """Begin what a sign begins."""
-        text = self._text
+        stream, text = self._stream, self._stream.text
         if kind is Kind.THOUGHT:
-            found = THOUGHT_WHOLE.match(text, at)
+            found = self._marks.opener_whole.match(text, at)
             assert found is not None
-            self._open_thought(found.group(), found.end(), first=not text[:at].strip() and not self._base)
-            return
-        self._leave(at)
-        if kind is Kind.RESET:
-            ended = RESET.match(text, at)
-            assert ended is not None
-            self._leave(ended.end())
-            self._restart(ended.end())
-            self._begun = self._found_any
-            return
-        self._held, self._tried, self._kind = at, 0, kind
+            self._open_thought(at, found.group(), first=not text[:at].strip() and not stream.base)
+        elif kind is Kind.RESET:
+            ended = self._end_here(at)
+            assert ended
+            self._end_orphan(at, ended)
+        else:
+            stream.leave(at)
+            self._held, self._tried, self._kind = at, 0, kind
 
-    def _open_thought(self, opener: str, end: int, *, first: bool) -> None:
-        self._thought, self._thought_first, self._pos = n.THOUGHTS[opener], first, end
-        self._leave(end)
+    def _end_here(self, at: int) -> str:
+        """Return the end of reasoning or of marked text at a position; NeedMore if more text must tell."""
+        text, final = self._stream.text, self._stream.final
+        for closer in self._shown:
+            if text.startswith(closer, at):
+                return closer
+            if not final and closer.startswith(text[at:]):
+                raise NeedMore
+        found = self._marks.orphan_end.match(text, at, partial=not final)
+        if found is None:
+            return ""
+        if found.partial:
+            raise NeedMore
+        return str(found.group())
 
     def _begin(self) -> bool:
         """Pass leaked tokens, and try what counts only as the first thing of a reply; False while more must come."""
-        text, final = self._text, self._final
-        at = end_of(_BLANKS, text, self._pos)
+        stream, text, final = self._stream, self._stream.text, self._stream.final
+        at = end_of(_BLANKS, text, stream.pos)
         if at == len(text):
             return final
-        if not final and any(token.startswith(text[at:]) for token in n.BEFORE_TEXT):
+        thought = self._marks.opener.match(text, at, partial=not final)
+        if thought and thought.partial:
             return False
-        for token in n.BEFORE_TEXT:
-            if text.startswith(token, at):
-                self._drop(at + len(token))
-                self._pos = self._fed = self._out
-                return self._begin()
-        thought = THOUGHT.match(text, at, partial=not final)
+        if not thought and not final and any(token.startswith(text[at:]) for token in n.BEFORE_TEXT):
+            return False
+        token = next((each for each in n.BEFORE_TEXT if text.startswith(each, at)), "")
+        if token and not thought and not (self._unknown and self._marks.orphan_end.match(text, at)):
+            stream.drop(at + len(token))
+            stream.pos = stream.fed = stream.out
+            return self._begin()
         if thought:
-            if thought.partial:
-                return False
-            self._see(at)
-            self._open_thought(thought.group(), thought.end(), first=True)
+            stream.see(at)
+            self._open_thought(at, thought.group(), first=True)
             return True
         strong = STRONG.match(text, at, partial=not final)
         if strong is None:
@@ -394,7 +560,7 @@ class Reader:
             if head and head.partial and head.end() == len(text) and not final:
                 return False
             if head:
-                self._see(at)
+                stream.see(at)
                 self._held, self._tried, self._kind = at, 0, Kind.FIRST
         elif strong.partial:
             return False
@@ -403,26 +569,27 @@ class Reader:
 
     def _kind_at(self, at: int) -> Kind | None:
         """Return what may begin at a sign; NeedMore if more text must tell."""
-        text, partial = self._text, not self._final and len(self._text) - at < ENOUGH
+        stream, text = self._stream, self._stream.text
+        partial = not stream.final and len(text) - at < ENOUGH
         if text.startswith("TOOL_CALLS", at):
-            self._see(at)
-            return None if self._prose.fence else Kind.GLUED
+            stream.see(at)
+            return None if stream.prose.fence else Kind.GLUED
         if text[at] == "<" and not partial and not self._any_tag.match(text, at):
             return None
-        if _found(RESET, text, at, not partial):
+        if self._end_here(at):
             return Kind.RESET
-        if text.startswith(" to=", at) and text[text.rfind("\n", 0, at) + 1 : at].strip():
-            return None
         strong = self._strong_at(at, partial)
         token = self._end_token(at)
         nothing = strong is None and not token and text[at] == "<" and not partial
-        if nothing and not THOUGHT_WHOLE.match(text, at) and not self._weak_tag.match(text, at):
+        if nothing and not self._marks.opener_whole.match(text, at) and not self._weak_tag.match(text, at):
             return None
-        self._see(at)
-        if self._prose.fence and not (token and self._raw_text):
+        stream.see(at)
+        if stream.prose.fence and not (token and self._raw_text):
             return None
         if self._is_thought(at, partial, strong or 0):
-            return None if self._prose.in_code() else Kind.THOUGHT
+            return None if stream.prose.in_code() else Kind.THOUGHT
+        if self._no_calls:
+            return None
         if strong is not None:
             return Kind.STRONG
         if token:
@@ -431,31 +598,33 @@ class Reader:
 
     def _strong_at(self, at: int, partial: bool) -> int | None:
         """Return the end of the opener of a wrapper or a message at a sign."""
+        text = self._stream.text
         if not partial:
-            whole = STRONG_WHOLE.match(self._text, at)
+            whole = STRONG_WHOLE.match(text, at)
             return whole.end() if whole else None
-        found = STRONG.match(self._text, at, partial=True)
+        found = STRONG.match(text, at, partial=True)
         if found is None:
             return None
-        if found.partial or found.end() == len(self._text):
+        if found.partial or found.end() == len(text):
             raise NeedMore
         return found.end()
 
     def _end_token(self, at: int) -> str:
         """Return the end-of-turn token at a position; without `raw_text` one that leaked into a sentence."""
-        token = Source(self._text, self._final).token(END_TOKENS, at)
+        text = self._stream.text
+        token = Source(text, self._stream.final).token(END_TOKENS, at)
         if not token or self._raw_text:
             return token
         leaked = token.startswith(("<|", "<｜", "<end_of_turn>"))
-        return token if leaked and at and not re.match(r"[\s\"'`]", self._text[at - 1]) else ""
+        return token if leaked and at and not re.match(r"[\s\"'`]", text[at - 1]) else ""
 
     def _is_thought(self, at: int, partial: bool, strong_end: int) -> bool:
         """Return whether reasoning begins at a sign."""
-        text, line = self._text, self._prose.line.strip()
+        text, line = self._stream.text, self._stream.prose.line.strip()
         header = text.startswith("<|channel|>", at)
-        if line and self._prose.any and not header:
+        if line and self._stream.prose.any and not header:
             return False
-        found = THOUGHT.match(text, at, partial=partial)
+        found = self._marks.opener.match(text, at, partial=partial)
         if found is None:
             return False
         if found.partial:
@@ -466,37 +635,44 @@ class Reader:
 
     def _weak_kind(self, at: int, partial: bool) -> Kind | None:
         """Return whether something that counts at the end of the reply may begin."""
-        if _found(self._weak_tag, self._text, at, not partial):
+        text = self._stream.text
+        if _found(self._weak_tag, text, at, not partial):
             return Kind.WEAK
-        line = self._prose.line
-        if line.strip() or (self._text[at] == "`" and re.match(r"\t| {4,}", line)):
+        line = self._stream.prose.line
+        if line.strip() or (text[at] == "`" and re.match(r"\t| {4,}", line)):
             return None
-        return Kind.WEAK if _found(JSON_HEAD, self._text, at, not partial) else None
+        return Kind.WEAK if _found(JSON_HEAD, text, at, not partial) else None
 
     # -- held text --------------------------------------------------------------------------------------------------
 
-    def _is_due(self, new: str) -> bool:
+    def _next_size(self) -> int:
+        """Return how much held text is read again."""
+        return self._tried + max(LITTLE, self._tried >> 3)
+
+    def _is_due(self) -> bool:
         """Return whether held text is to be read again."""
-        size = len(self._text) - self._held + self._pending_size
-        if size >= self._tried + max(LITTLE, self._tried >> 3) or size > self._max_held:
+        stream = self._stream
+        size = len(stream.text) - self._held + stream.pending_size
+        if size >= self._next_size() or size > self._max_held:
             return True
-        if self._work > MAX_WORK * (self._base + len(self._text) + self._pending_size) + MORE_WORK:
+        if self._work > MAX_WORK * stream.size + MORE_WORK:
             return False
-        new = self._text[-2:] + new if len(self._pending) == 1 else "".join(self._pending[-2:])
+        new = stream.newest()
         return any(sign in new for sign in _END_SIGNS)
 
     def _read_held(self) -> bool:
         """Read what is held; return whether it was decided."""
-        start, size = self._held, len(self._text) - self._held
+        stream = self._stream
+        start, size = self._held, len(stream.text) - self._held
         self._work += size
         self._tried = size
-        reader = CallReader(Source(self._text, self._final), self._tools, bare_names=self._kind is not Kind.WEAK)
+        reader = CallReader(Source(stream.text, stream.final), self._tools, bare_names=self._kind is not Kind.WEAK)
         try:
             calls, end, weak = self._reading(reader, start)
             if self._kind is Kind.TOKENS:
                 self._held = -1
-                self._drop(end)
-                self._pos = end
+                stream.drop(end)
+                stream.pos = end
                 return True
             calls, end, weak = self._judged(reader, calls, start, end, weak)
         except NeedMore:
@@ -504,22 +680,26 @@ class Reader:
                 self._give_up()
             return False
         except NoCall as refusal:
-            self._note(start, refusal)
+            self._refused(start, refusal)
+            if self._is_broken(start, refusal):
+                self._kind = Kind.BROKEN
+                return True
             self._refuse_reading(reader, refusal)
             return True
         self._held = -1
-        self._leave(min(start if self._kind is not Kind.FIRST else max(start, calls[0].start), end))
+        stream.leave(min(start if self._kind is not Kind.FIRST else max(start, calls[0].start), end))
         self._take(calls, end, weak=weak)
-        self._pos = end
-        self._dead = reader.broken or not self._calls_left
-        self._behind_call = self._found_any = True
+        stream.pos = end
+        self._no_calls = reader.broken or not self._calls_left
+        self._behind_call = self._found_any = stream.fresh = True
+        self._unknown = False
         return True
 
     def _judged(
         self, reader: CallReader, calls: list[Call], start: int, end: int, weak: bool
     ) -> tuple[list[Call], int, bool]:
         """Return the calls that count, their end, and whether they are weak; NoCall if none counts."""
-        self._see(start)
+        self._stream.see(start)
         judge = Judge(reader, self._copies)
         try:
             judge.check(calls, self._place(start, end, weak))
@@ -536,68 +716,76 @@ class Reader:
                 raise
             judge.check(calls, self._place(start, end, weak))
         if sum(call.tool is not None for call in calls) > self._calls_left or end - start > self._max_held:
-            raise NoCall("over a limit")
+            raise NoCall("it is over a limit", Rejection.OVER_LIMIT)
+        if row_name(self._stream.text, start) in self._off:
+            raise NoCall("its notation is off for this model", Rejection.FORMAT_OFF)
         return calls, end, weak
 
     def _place(self, start: int, end: int, weak: bool) -> Place:
         first = self._kind is Kind.FIRST and not self._found_any
-        return Place(self._prose, start, end, weak, first, self._stopped, self._json_reply, self._listed)
+        return Place(self._stream.prose, start, end, weak, first, self._stopped, self._json_reply, self._listed)
 
     def _take(self, calls: list[Call], end: int, *, weak: bool) -> None:
         """Emit calls; one of a tool that is not offered stays text in its place."""
-        row = _row_name(self._text, self._held if self._held >= 0 else self._out)
+        stream = self._stream
+        row = row_name(stream.text, self._held if self._held >= 0 else stream.out)
         taken: list[Found] = []
         kept = False
         for call in calls:
             if call.tool is not None:
-                taken.append(Found(call.name, call.arguments, call.id, weak))
+                taken.append(Found(call.name, call.written, call.arguments, call.id, weak))
                 continue
             if taken or kept:
-                self._emit(taken, max(call.start, self._out), row)
+                self._emit(taken, max(call.start, stream.out), row)
                 taken = []
-            self._leave(call.end)
+            stream.leave(call.end)
             kept = True
         self._emit(taken, end, row)
 
     def _emit(self, calls: list[Found], end: int, row: str) -> None:
         self._calls_left -= len(calls)
-        self._pieces.append(Piece(self._text[self._out : end], tuple(calls), row))
-        self._out = end
+        self._stream.emit(Piece(self._stream.text[self._stream.out : end], tuple(calls), row), end)
 
-    def _note(self, start: int, refusal: NoCall) -> None:
-        self.refused.append(Refused(self._base + start, _row_name(self._text, start), str(refusal)))
+    def _refused(self, start: int, refusal: NoCall) -> None:
+        """Note why something is no call, and count it if it says more than that prose has brackets."""
+        text, rejection = self._stream.text, refusal.rejection
+        self.refused.append(Refused(self._stream.base + start, row_name(text, start), str(refusal), rejection))
+        del self.refused[:-MAX_REFUSED]
+        if rejection.telling or any(name in text[start : start + MAX_SHOWN] for name in self._tools.names):
+            self.refusals[rejection.label] += 1
 
     def _refuse_reading(self, reader: CallReader, refusal: NoCall) -> None:
         """Continue after held text that contains no call."""
-        start, end = self._held, refusal.end
+        stream, start, end = self._stream, self._held, refusal.end
         if isinstance(refusal, Listing):
             self._listed = max(end, start)
         self._copied += isinstance(refusal, Copied)
-        self._dead = isinstance(refusal, StringGoesOn) or self._copied >= MAX_COPIED
-        self._dead |= (end < 0 or reader.broken) and reader.deep and self._kind is Kind.STRONG
+        self._no_calls = isinstance(refusal, StringGoesOn) or self._copied >= MAX_COPIED
+        self._no_calls |= (end < 0 or reader.broken) and reader.deep and self._kind is Kind.STRONG
         run_end = reader.run_end
-        self._refuse(str(refusal))
-        self._pos = max(self._pos, run_end)
+        self._refuse()
+        stream.pos = max(stream.pos, run_end)
         if self._kind in (Kind.FIRST, Kind.WEAK) and self._went_back < MAX_GOING_BACK:
             self._went_back += end >= 0  # a row that fails may hold wrapped calls
         elif end >= 0:
-            self._pos = max(self._pos, end)
+            stream.pos = max(stream.pos, end)
 
-    def _refuse(self, why: str) -> None:
+    def _refuse(self) -> None:
         """Release what is held: look again after its first sign, and not in its strings."""
-        start, kind, self._held = self._held, self._kind, -1
+        stream, start, kind, self._held = self._stream, self._held, self._kind, -1
         self._begun = True
         if kind is Kind.FIRST:
-            self._pos = start
-        elif kind is Kind.STRONG and HEADER.match(self._text, start) and why != "released":
+            stream.pos = start
+        elif kind is Kind.STRONG and HEADER.match(stream.text, start):
             # A message that goes to no tool: nothing in it counts.
-            self._thought, self._thought_first, self._pos = MESSAGE_ENDS, False, start + 1
+            self._thought, self._thought_first, self._separated = MESSAGE_ENDS, False, False
+            stream.pos = start + 1
         else:
-            self._pos = max(start + 1, self._strings_end(start))
+            stream.pos = max(start + 1, self._strings_end(start))
 
     def _strings_end(self, start: int) -> int:
         """Return the end of JSON that is not a call: calls shown in its strings do not count either."""
-        text = self._text
+        text = self._stream.text
         opener = STRONG_WHOLE.match(text, start)
         at = end_of(_BLANKS, text, opener.end()) if opener else start
         if at < len(text) and text[at] in "{[":
@@ -618,7 +806,7 @@ class Reader:
         if self._kind is Kind.STRONG:
             return self._read_strong(reader, rows, start)
         if self._kind is Kind.FIRST:
-            calls, end = rows.first(start)
+            calls, end = rows.first(start, self._forced)
         elif self._kind is Kind.GLUED:
             calls, end, _ = reader.named(start + len("TOOL_CALLS"), None)
             for call in calls[:1]:
@@ -646,29 +834,66 @@ class Reader:
 
     def _check_depth(self, pos: int) -> None:
         """Refuse wrappers in wrappers before anything is read."""
-        before = ""
+        before, text = "", self._stream.text
         for _ in range(MAX_WRAPPERS + 2):
-            found = STRONG_WHOLE.match(self._text, pos)
-            if found is None or found.group() == before or HEADER.match(self._text, pos):
+            found = STRONG_WHOLE.match(text, pos)
+            if found is None or found.group() == before or HEADER.match(text, pos):
                 return
-            before, pos = found.group(), end_of(_BLANKS, self._text, found.end())
+            before, pos = found.group(), end_of(_BLANKS, text, found.end())
         raise NoCall("too many wrappers")
 
     def _behind(self) -> bool:
         """Drop blanks, closers and tokens after a call, if another call or the end follows."""
-        reader = CallReader(Source(self._text, self._final), self._tools)
+        stream = self._stream
+        reader = CallReader(Source(stream.text, stream.final), self._tools)
         try:
-            pos = Rows(reader).skip_left(self._pos)
+            pos = Rows(reader).skip_left(stream.pos)
         except NeedMore:
             return False
         self._behind_call = False
-        written = self._text[self._pos : pos]
-        if pos < len(self._text) or not self._final:
+        written = stream.text[stream.pos : pos]
+        if pos < len(stream.text) or not stream.final:
             pos -= len(written) - len(written.rstrip()) if written.strip() else len(written)
-        self._drop(pos)
-        self._restart(pos, any_text=True)
+        stream.drop(pos)
+        stream.restart(pos, any_text=True)
         self._begun = True
         return True
+
+    # -- a call that cannot be read ----------------------------------------------------------------------------------
+
+    def _is_broken(self, start: int, refusal: NoCall) -> bool:
+        """Return whether a call was meant here that cannot be read: a wrapper that begins a line, around an offered
+        name, in no code, quotation, listing or copy.
+        """
+        stream = self._stream
+        if not self._watch_broken or self._kind is not Kind.STRONG or self._found_any:
+            return False
+        if refusal.rejection not in (Rejection.BROKEN, Rejection.CUT_OFF) or isinstance(refusal, Listing):
+            return False
+        stream.see(start)
+        prose = stream.prose
+        if prose.line.strip() or prose.in_code() or prose.indented() or prose.open_container() or prose.behind_quote():
+            return False
+        self._broken_tool = CallReader(Source(stream.text, True), self._tools).named_tool(start)
+        return bool(self._broken_tool)
+
+    def _read_broken(self) -> bool:
+        """Wait for what follows a broken call; it is told if the reply ends with nothing but its closers."""
+        stream = self._stream
+        behind = Rows(CallReader(Source(stream.text, stream.final), self._tools)).behind_broken(self._held)
+        if behind == len(stream.text) and stream.final and self._stopped:
+            stream.emit(Piece(stream.text[stream.out :], row=self._row(), broken=self._broken_tool), behind)
+            self._held = -1
+            return False
+        if behind >= 0 and behind == len(stream.text) and not stream.final:
+            return False
+        self._kind = Kind.STRONG
+        self._refuse()
+        self._no_calls = True
+        return True
+
+    def _row(self) -> str:
+        return row_name(self._stream.text, self._held)
 
 
 def _found(pattern: regex.Pattern[str], text: str, at: int, final: bool) -> bool:
@@ -679,7 +904,7 @@ def _found(pattern: regex.Pattern[str], text: str, at: int, final: bool) -> bool
     return bool(found)
 
 
-def _row_name(text: str, start: int) -> str:
+def row_name(text: str, start: int) -> str:
     """Return the name of the row that reads what begins at a position."""
     found = STRONG_WHOLE.match(text, start)
     return found.group().strip() if found else text[start : start + 1]

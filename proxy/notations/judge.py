@@ -10,7 +10,7 @@ from proxy.notations.listings import is_definition
 from proxy.notations.reader import CallReader
 from proxy.notations.rows import Rows
 from proxy.notations.signs import STRONG
-from proxy.notations.source import NeedMore, NoCall
+from proxy.notations.source import NeedMore, NoCall, Rejection
 from proxy.notations.surroundings import Prose
 
 # A quotation may show so many calls in a row.
@@ -52,21 +52,21 @@ class Judge:
         """Raise NoCall if the calls do not count, NeedMore if what follows must tell."""
         offered = [call for call in calls if call.tool is not None]
         if not offered:
-            raise NoCall("no tool of this name is offered")
+            raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
         self._check_listing(offered, place)
         self._check_copies(calls, offered, place)
         if place.prose.in_code():
-            raise NoCall("in code")
+            raise NoCall("in code", Rejection.QUOTED)
         if place.weak:
             self._check_weak(calls, place)
             return
         self._check_told(calls, place)
         if any(call.completed for call in calls) and not place.stopped:
-            raise NoCall("the reply was cut off")
+            raise NoCall("the reply was cut off", Rejection.CUT_OFF)
         self._check_surroundings(place)
         if place.prose.indented():
             if not self.source.at_end(self.rows.skip_left(place.end)):
-                raise NoCall("indented like code")
+                raise NoCall("indented like code", Rejection.QUOTED)
             self._check_weak(calls, place)
 
     def _check_listing(self, offered: list[Call], place: Place) -> None:
@@ -82,7 +82,7 @@ class Judge:
         text, whole = self.source.text, self.source.text[place.start : place.end]
         written = [text[call.start : call.end] if len(calls) > 1 else whole for call in offered]
         if self.copies.hold(list(zip(offered, written, strict=True)), whole):
-            raise Copied("copied from the conversation")
+            raise Copied("copied from the conversation", Rejection.COPIED)
 
     def _check_told(self, calls: list[Call], place: Place) -> None:
         """Wait for the end of the reply if what follows told where a string ends: a later mark could be the end."""
@@ -101,7 +101,7 @@ class Judge:
             if not source.final:
                 raise NeedMore
             if container.end.search(source.text, place.end):
-                raise NoCall(f"in {container.name}")
+                raise NoCall(f"in {container.name}", Rejection.QUOTED)
         if not prose.before.strip() and not prose.docstring:
             return
         behind = self.rows.skip_left(place.end)
@@ -109,12 +109,12 @@ class Judge:
             raise NeedMore
         quoted_end, quoted_behind = self._quoted_end(place.end, behind)
         if prose.quoted(source.text[quoted_end : quoted_behind + MAX_MARK]):
-            raise NoCall("quoted")
+            raise NoCall("quoted", Rejection.QUOTED)
         line = source.text[place.end : behind + 1]
         if prose.line.strip() and "\n" not in line and behind < source.size and not self._begins(behind):
-            raise NoCall("in a sentence")
+            raise NoCall("in a sentence", Rejection.QUOTED)
         if prose.listed() and (prose.is_listed_before() or (behind < source.size and not self._begins(behind))):
-            raise NoCall("in a listing")
+            raise NoCall("in a listing", Rejection.QUOTED)
 
     def _quoted_end(self, end: int, behind: int) -> tuple[int, int]:
         """Return where the last of the calls ends that follow each other, and what follows its leftovers."""
@@ -138,13 +138,13 @@ class Judge:
     def _check_weak(self, calls: list[Call], place: Place) -> None:
         """Refuse weak evidence unless the model stopped with it, every key is declared and every required one given."""
         if not place.stopped:
-            raise NoCall("the reply was cut off")
+            raise NoCall("the reply was cut off", Rejection.CUT_OFF)
         if place.json_reply:
-            raise NoCall("the client asked for JSON")
+            raise NoCall("the client asked for JSON", Rejection.JSON_REPLY)
         if any(call.tool is None and (call.in_list or not call.json or call.clear is not CLEAR) for call in calls):
-            raise NoCall("no tool of this name is offered")
+            raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
         if place.prose.behind_quote() and not place.first and place.start:
-            raise NoCall("quoted")
+            raise NoCall("quoted", Rejection.QUOTED)
         if place.first and all(call.bare and not call.arguments for call in calls):
             raise NoCall("no argument")
         for call in (call for call in calls if call.tool):

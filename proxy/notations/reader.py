@@ -16,7 +16,7 @@ from proxy.notations.literals import STRICT, Literals
 from proxy.notations.literals import TOKENS as DELIMITERS
 from proxy.notations.raw_values import Layout, Level
 from proxy.notations.shapes import Shape, shapes
-from proxy.notations.source import NeedMore, NoCall, Source, Tokens, Torn
+from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, Torn
 from proxy.notations.tags import CALL_END, CALL_TAG, WRAPPER_END, WRAPPER_TAG, TagReader, spelling
 from proxy.tools.toolset import Tool, ToolSet
 
@@ -49,6 +49,10 @@ _KIMI_ID = re.compile(r"functions\.[^\s:]+:[0-9]{1,6}")
 _PYTHON_NAME = regex.compile(r"([A-Za-z_][\w.-]*)(?::\d{1,6})?\s*\(")
 _TOOL_SEP = regex.compile(r"<(?:[\w.-]+[:|])?tool_sep(?::\w+)?>")
 _WRAPPER_NAME = re.compile(r"name=[\"']?([^\"'>]+)")
+# Where the head of a call in a wrapper may say its name.
+_HEAD_NAME = re.compile(
+    r"""(?:["']?(?:name|tool_name|function|tool|action)["']?\s*[:=]\s*["']?|to=|\A\W{0,20})([A-Za-z_][\w.-]{0,160})"""
+)
 _BETWEEN_ITEMS = re.compile(r"[\s,]*")
 _RESIDUE = re.compile(
     r"\s*(?:</(?:parameter|arg_value)>)?\s*<(?:parameter=|arg_key>)([\w-]+)(?:>|</arg_key>)\s*(?:<arg_value>)?\s*\Z"
@@ -59,6 +63,7 @@ _INKLING = "<|content_invoke_tool_json|>"
 MAX_WRAPPERS, MAX_BRACKETS = 4, 2
 # A name is looked for so far in a call whose JSON cannot be read.
 MAX_TO_NAME = 2_000
+MAX_HEAD = 300
 
 
 class CallReader:
@@ -349,6 +354,14 @@ class CallReader:
                 raise NoCall("a string may end elsewhere")
         return calls, end, False
 
+    def named_tool(self, pos: int) -> str:
+        """Return the name of the offered tool that the head of the call in a wrapper names; empty if it names none."""
+        opener = self.opener(pos)
+        start = opener.end if opener else pos
+        head = self.source.text[start : start + MAX_HEAD]
+        tools = (self.tool(found.group(1)) for found in _HEAD_NAME.finditer(head))
+        return next((tool.name for tool in tools if tool), "")
+
     def _check_head(self, pos: int) -> None:
         """Refuse JSON whose first key is none that a call begins with."""
         head = self.source.match(_JSON_HEAD, pos)
@@ -356,7 +369,7 @@ class CallReader:
             raise NoCall("no call begins with this key")
         name = None if self.row_begun else self.source.match(_JSON_NAMED, pos)
         if name and self.tool(name["N"]) is None:
-            raise NoCall("no tool of this name is offered")
+            raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
 
     def _shaped(self, shape: Shape, span: tuple[int, int], literals: Literals) -> Call:
         tool = self.tool(shape.name)
@@ -479,7 +492,7 @@ class CallReader:
         if tool is None and self.source.text.startswith("(", at):
             tool = self.tool(name.removesuffix(".call"))
         if tool is None and (opener is None or opener is NO_OPENER):
-            raise NoCall("no tool of this name is offered")
+            raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
         if not call_id and _KIMI_ID.fullmatch(name):
             call_id = name
         sign = self.source.text[at : at + 1]

@@ -9,6 +9,7 @@ from proxy.notations.calls import LOOSE, NO_OPENER, Call, Opener
 from proxy.notations.harmony import read_message
 from proxy.notations.reader import FENCE, CallReader
 from proxy.notations.source import NeedMore, NoCall
+from proxy.notations.tags import WRAPPER_END
 
 _GEMMA = regex.compile(r"(?:thought\n)?call:(?=[A-Za-z])")
 _GEMMA_OPENER = Opener(0, ("<tool_call|>",))
@@ -100,9 +101,36 @@ class Rows:
                 return pos
             pos = end
 
-    def first(self, start: int) -> tuple[list[Call], int]:
+    def behind_broken(self, start: int) -> int:
+        """Return the position after a wrapper that cannot be read, and what is left over behind it."""
+        source, opener = self.source, self.reader.opener(start)
+        closers = opener.closers if opener else ()
+        ends = [at + len(closer) for closer in closers if (at := source.text.find(closer, start)) >= 0]
+        if opener and opener.tag and (found := WRAPPER_END.search(source.text, opener.end)):
+            ends.append(found.end())
+        at = self.skip_left(min(ends)) if ends else source.size
+        while at < source.size and source.text[at] in "]}":
+            at = self.skip_left(at + 1)
+        return at
+
+    def forced(self, start: int, name: str) -> tuple[list[Call], int]:
+        """Return the call whose arguments are the whole reply, because the client forced its tool (F87)."""
+        tool = self.tools.resolve(name)
+        if tool is None or not self.source.text.startswith("{", start):
+            raise NoCall("no arguments of the forced tool")
+        read = self.reader.json_arguments(start, tool)
+        if not tool.accepts(tool.meant(key) for key in read.value):
+            raise NoCall("no arguments of the forced tool")
+        return self.row([Call(tool, name, read.value, start, read.end, told=read.told)], read.end)
+
+    def first(self, start: int, forced: str = "") -> tuple[list[Call], int]:
         """Return the calls that a reply begins with, and their end; prose may precede them."""
         reader, source, text = self.reader, self.source, self.source.text
+        if forced:
+            try:
+                return self.forced(start, forced)
+            except NoCall:
+                pass
         if text.startswith("to=", start):
             calls, pos, _ = read_message(reader, start)
             return self.row(calls, pos)

@@ -9,21 +9,30 @@ import regex
 
 from proxy.notations import tables as n
 from proxy.notations.source import Tokens
+from proxy.notations.thoughts import Marks
 
 STRONG = n.STRONG
-THOUGHT = regex.compile(n.alternatives(n.THOUGHTS))
-STRONG_WHOLE, THOUGHT_WHOLE = re.compile(STRONG.pattern), re.compile(THOUGHT.pattern)
+STRONG_WHOLE = re.compile(STRONG.pattern)
 # No opener is longer.
 ENOUGH = 400
-# What ends reasoning that the prompt began.
-RESET = regex.compile(n.alternatives(n.ORPHAN_ENDS))
-SIGNS = re.compile(
-    r"(?<=[^\s\w\"'`])TOOL_CALLS(?=[A-Za-z_])|<(?=[|｜‖a-zA-Z/\[\s]|$)|\[(?=[A-Zut/e]|$)|\](?=<|$)|◁| to=|^Action:"
-    r"|^[ \t]*(?:[\[{`]|>>>(?=[A-Za-z_]|$))",
+_ANYWHERE = r"(?<=[^\s\w\"'`])TOOL_CALLS(?=[A-Za-z_])|<(?=[|｜‖a-zA-Z/\[\s]|$)|\[(?=[A-Zut/e]|$)|\](?=<|$)|◁"
+SIGNS = re.compile(rf"{_ANYWHERE}|^Action:|^ ?to=(?=[\w.])|^[ \t]*(?P<line>[\[{{`]|>>>(?=[A-Za-z_]|$))", re.M)
+# The end of a text that may become a sign.
+MAY_BECOME_SIGN = re.compile(
+    r"(?<=[^\s\w\"'`])T(?:O(?:O(?:L(?:_(?:C(?:A(?:L(?:LS?)?)?)?)?)?)?)?)?\Z"
+    r"|^(?:A(?:c(?:t(?:i(?:on?)?)?)?)?| ?to?=?| |[ \t]*>{1,2})\Z",
     re.M,
 )
-# The ends of a text that may become a sign.
-MAY_BECOME_SIGN = ("TOOL_CALLS", "Action", " to", " t", " ", "~~", "~", "<", "<!", "<!-")
+# What may begin something in a text, or at its end, whatever precedes it.
+_MAY_BEGIN = re.compile(
+    r"[<◁\]]|\[(?=[A-Zut/e]|\Z)|(?<![\s\w\"'`])T(?=O|\Z)|^[ \t]*(?:[\[{`>]|A(?=c|\Z)|t(?=o=|o?\Z))", re.M
+)
+# A text, as it is in a string of JSON, in which nothing begins. `\u003c` is written by some for `<`.
+_LINE_START = rb"(?:[ ]|\\t)*+(?![\[{`>]|A(?:c|\Z)|t(?:o=|o?\Z))"
+PLAIN = re.compile(
+    rb"%b(?>(?:[^\"\\\x00-\x1f<\]\[T\xe2]++|\[(?![A-Zut/e\\]|\Z)|T(?!O|\Z)|(?<=[\s\w])T|\xe2(?!\x97\x81)"
+    rb"|\\[nr]%b|\\[\"\\/tbf])*+)" % (_LINE_START, _LINE_START)
+)
 END_TOKENS = Tokens(n.END_OF_TURN)
 HEADER = re.compile(r"<\|start\|>|<\|channel\|>| ?to=")
 MESSAGE_ENDS = ("<|end|>", "<|eot|>", "<|eom|>", "<|call|>", "<|return|>", "<|start|>")
@@ -45,10 +54,16 @@ def weak_tag(names: tuple[str, ...]) -> regex.Pattern[str]:
 
 
 @functools.lru_cache(maxsize=64)
-def any_tag(names: tuple[str, ...]) -> re.Pattern[str]:
+def any_tag(names: tuple[str, ...], marks: Marks) -> re.Pattern[str]:
     """Return what opens or ends anything with an angle bracket."""
-    parts = (STRONG.pattern, THOUGHT.pattern, RESET.pattern, n.alternatives(n.END_OF_TURN), weak_tag(names).pattern)
+    reasoning = (marks.opener.pattern, marks.orphan_end.pattern, n.alternatives(marks.text_ends))
+    parts = (STRONG.pattern, *reasoning, n.alternatives(n.END_OF_TURN), weak_tag(names).pattern)
     return re.compile("|".join(f"(?:{part})" for part in parts))
+
+
+def may_begin(text: str) -> bool:
+    """Return whether something may begin in a text, or at its end."""
+    return _MAY_BEGIN.search(text) is not None
 
 
 @functools.lru_cache(maxsize=64)

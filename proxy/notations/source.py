@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
+from enum import Enum
 
 import regex
 
@@ -21,10 +22,39 @@ class NeedMore(Exception):
     """The text ends where the reader must know how it goes on."""
 
 
+class Rejection(Enum):
+    """Why what looked like a call is none.
+
+    `label` is what metrics count it by (`refused="not_offered"`), `sentence` what people read of it.
+    """
+
+    NOT_OFFERED = "not_offered", "no such tool is offered"
+    QUOTED = "quoted", "it is shown: quoted, in code, in a listing or in a sentence"
+    COPIED = "copied", "it was copied from a tool result or a user message"
+    OVER_LIMIT = "limit", "it is over a limit"
+    RELEASED = "waited", "it waited too long, or something else came"
+    FORMAT_OFF = "format_off", "its notation is off for this model"
+    JSON_REPLY = "json_reply", "the client asked for JSON"
+    CUT_OFF = "cut_off", "the text ends in the middle of it"
+    BROKEN = "broken", "it has named a tool and goes on as no call does"
+
+    def __init__(self, label: str, sentence: str) -> None:
+        self.label, self.sentence = label, sentence
+
+    @property
+    def telling(self) -> bool:
+        """True if it is worth counting even where no offered tool was named: prose is full of brackets."""
+        return self not in (Rejection.BROKEN, Rejection.RELEASED, Rejection.CUT_OFF)
+
+
 class NoCall(Exception):
     """What is here is no call, whatever follows. `end` is where what was read ends, if that is known."""
 
     end = -1
+
+    def __init__(self, why: str, rejection: Rejection = Rejection.BROKEN) -> None:
+        super().__init__(why)
+        self.rejection = rejection
 
 
 class Torn(NoCall):

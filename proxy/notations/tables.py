@@ -152,6 +152,7 @@ THOUGHTS: dict[str, tuple[str, ...]] = {
     "<thought>": ("</thought>",),
     "[THINK]": ("[/THINK]",),
     "<|START_THINKING|>": ("<|END_THINKING|>",),
+    "<|channel>thought\n": ("<channel|>",),
     "<|channel>thought": ("<channel|>",),
     "<|open|>think<|sep|>": ("<|close|>think<|sep|>",),
     "<|plamo:begin_think:plamo|>": ("<|plamo:end_think:plamo|>",),
@@ -168,9 +169,6 @@ THOUGHTS: dict[str, tuple[str, ...]] = {
     "<|start|>assistant<|channel|>analysis<|message|>": ("<|end|>", "<|return|>"),
     "<|start|>assistant<|channel|>final<|message|>": ("<|end|>", "<|return|>"),
 }
-
-# Ends of reasoning that count although nothing began it: the prompt did.
-ORPHAN_ENDS = ("</think>", "</mm:think>", "</seed:think>", "</thinking>", "[/THINK]", "<|END_THINKING|>")
 
 # Tags. The kinds that structure a call; any other tag is an element named by a key or by a tool.
 _NS = r"(?:[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*|[A-Za-z][\w.-]*[:|])"

@@ -15,7 +15,8 @@ import pytest
 from proxy.codec.json_text import dump
 from proxy.formats.spans import CallSpan, RejectedSpan, TextSpan
 from proxy.notations.copies import Copies
-from proxy.notations.front import Channel, Found, Piece, Reader
+from proxy.notations.front import Channel, Reader
+from proxy.notations.stream import Found, Piece
 from proxy.parsing.cursor import RawCall
 from proxy.tools.toolset import ToolSet
 from tests.support import helpers

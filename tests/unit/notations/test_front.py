@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.notations.front import Channel, Piece, Reader
+from proxy.notations.front import Channel, Reader
+from proxy.notations.stream import Piece
 from tests.support.helpers import call_json, function, offered
 from tests.support.notations_reading import read
 

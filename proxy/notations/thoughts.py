@@ -1,0 +1,156 @@
+"""Reasoning in the text of a reply: how it begins and ends, and what separates it from the text (F11, F70, F71).
+
+Nothing in reasoning is a call. Only if a reply is nothing but reasoning that never ends, a call in a wrapper at its
+very end is meant.
+
+    <think>I could call <tool_call>{"name": "read", "arguments": {…}}</tool_call>.</think>It is done.    no call
+    <think>I read the file. <tool_call>{"name": "read", "arguments": {…}}</tool_call>                    a call
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+import regex
+
+from proxy.notations.tables import THOUGHTS, alternatives
+
+
+class Section(Enum):
+    """What is between two markers: reasoning; the last answer, in which nothing is called; any other text."""
+
+    THOUGHT = "thought"
+    ANSWER = "answer"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningMarkers:
+    """How reasoning begins, and what ends it; `may_begin` if the prompt may have begun it already.
+
+    `section` is what is between them: some formats mark the answer too.
+    """
+
+    opener: str
+    closers: tuple[str, ...]
+    may_begin: bool = False
+    section: Section = Section.THOUGHT
+
+
+def _row(opener: str, *, may_begin: bool = False, section: Section = Section.THOUGHT) -> ReasoningMarkers:
+    return ReasoningMarkers(opener, THOUGHTS[opener], may_begin, section)
+
+
+THINK = _row("<think>", may_begin=True)
+MM_THINK = _row("<mm:think>", may_begin=True)  # MiniMax M3
+SEED_THINK = _row("<seed:think>", may_begin=True)
+MISTRAL = _row("[THINK]", may_begin=True)  # Magistral, Ministral 3
+COHERE = _row("<|START_THINKING|>", may_begin=True)
+GEMMA = _row("<|channel>thought\n")  # Gemma 4
+KIMI_K3 = _row("<|open|>think<|sep|>", may_begin=True)
+HY3 = _row("<think:opensource>", may_begin=True)  # Hunyuan 3
+PLAMO = _row("<|plamo:begin_think:plamo|>", may_begin=True)
+APERTUS = _row("<|inner_prefix|>")
+INKLING = (_row("<|message_model|><|content_thinking|>"), _row("<|content_thinking|>"))
+SOLAR = (_row("<|begin|>assistant<|think|>"), _row("<|think|>"))
+HARMONY = (
+    _row("<|channel|>analysis<|message|>"),  # gpt-oss (F11)
+    # Its last answer shows what it likes: no recipient in it calls anything.
+    _row("<|channel|>final<|message|>", section=Section.ANSWER),
+    _row("<|start|>assistant<|channel|>final<|message|>", section=Section.ANSWER),
+    _row("<|start|>assistant<|channel|>analysis<|message|>"),
+)
+_OF_MANY = (THINK, MM_THINK, SEED_THINK, MISTRAL, COHERE, GEMMA, *HARMONY)
+_OF_FEW = (KIMI_K3, HY3, PLAMO, APERTUS, *INKLING, *SOLAR)
+ALL_MARKERS = (*_OF_MANY, *_OF_FEW)
+# Looked for in every reply. Where nobody has said that reasoning is in the text, what would end one of the rarer ones
+# is text as long as none began: a server that leaves such a token in the text has its own reasons.
+REASONING_MARKERS = (*_OF_MANY, *(replace(thought, may_begin=False) for thought in _OF_FEW))
+# A closer that begins the next message as well: it is read once more as that.
+SHARED_CLOSERS = frozenset(("<|start|>", "<|channel|>"))
+_QUOTED_AFTER = frozenset(" \t\r\n([{=,:")
+
+
+def shown(opener: str, *closers: str) -> ReasoningMarkers:
+    """Return what some formats write around the text that is meant for the user."""
+    return ReasoningMarkers(opener, closers, section=Section.TEXT)
+
+
+@dataclass(frozen=True, slots=True)
+class Thoughts:
+    """How reasoning is separated from the text of a reply, where the proxy does that.
+
+    `markers` are those of the model's family, whose name is `family`, or "" if it is not known. `begun` is the opener
+    with which the prompt ends, if it opens reasoning. `unknown`: it may do so; the text before the first closer then
+    counts as reasoning once that comes.
+    """
+
+    markers: tuple[ReasoningMarkers, ...] = REASONING_MARKERS
+    begun: str = ""
+    unknown: bool = False
+    family: str = field(default="", compare=False)
+
+
+class Mark(Enum):
+    """What a mark in the text says of what follows; `STRAY`: of what precedes it, which nothing opened."""
+
+    THOUGHT = "thought"
+    TEXT = "text"
+    STRAY = "stray"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Marks:
+    """The openers and the ends of reasoning that are looked for in one reply."""
+
+    opener: regex.Pattern[str]
+    opener_whole: re.Pattern[str]
+    # Ends that count although nothing began it: the prompt did.
+    orphan_end: regex.Pattern[str]
+    closers: dict[str, tuple[str, ...]]
+    # Those that are separated from the text, by opener; and the ends of marked text in which calls count.
+    separated: dict[str, ReasoningMarkers]
+    text_ends: tuple[str, ...]
+
+
+_ORPHAN_ENDS = (*(closer for row in REASONING_MARKERS if row.may_begin for closer in row.closers), "</thinking>")
+
+
+@functools.lru_cache(maxsize=64)
+def marks_of(markers: tuple[ReasoningMarkers, ...]) -> Marks:
+    """Return the marks of a reply whose reasoning is separated by these markers; none are if there are no markers."""
+    closers = {**THOUGHTS, **{row.opener: row.closers for row in markers}}
+    orphans = {*_ORPHAN_ENDS, *(closer for row in markers if row.may_begin for closer in row.closers)}
+    opener = alternatives(closers)
+    return Marks(
+        regex.compile(opener),
+        re.compile(opener),
+        regex.compile(alternatives(orphans)),
+        closers,
+        {row.opener: row for row in markers},
+        tuple(closer for row in markers if row.section is Section.TEXT for closer in row.closers),
+    )
+
+
+def is_shown(text: str, at: int, end: int, *, in_code: bool, line_start: bool, final: bool) -> bool | None:
+    """Return whether the closer text[at:end] is only shown in the reasoning; None if more text must tell.
+
+    Markdown is not kept strictly in reasoning, which must end all the same: a closer is shown between quotation marks,
+    or as a tag of code in the middle of a line.
+    """
+    before, behind = text[at - 1 : at] if at else "", text[end : end + 1]
+    quoted = before in ("'", '"') and before and (at < 2 or text[at - 2] in _QUOTED_AFTER)
+    if quoted or (before == "`" and in_code):
+        if not behind and not final:
+            return None
+        if behind == before:
+            return True
+    if not in_code or line_start or not text.startswith("</", at):
+        return False
+    line = text[end:].split("\n", 1)
+    if len(line) == 1 and not final and not line[0].strip():
+        return None
+    return bool(line[0].strip())
