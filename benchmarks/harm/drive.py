@@ -87,7 +87,7 @@ def answered(offers: Sequence[Offer], reply: Reply, make_reader: MakeReader | No
     tools = read_tools([offer.as_tool() for offer in offers])
     if make_reader is not None:
         return _read(make_reader(tools, {}, copies=reply.results), tools, reply)
-    engine = Engine(Task(tools=tools, seed=b"harm", policy=policy(), results=reply.results))
+    engine = Engine(Task(tools=tools, seed=b"harm", policy=policy(), sources=reply.results))
     left = Left()
     try:
         for event in _events(engine, reply):

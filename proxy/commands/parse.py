@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.codec.json_access import as_list
-from proxy.codec.json_text import Json, load_json
+from proxy.codec.json_text import Json, dump, load_json
 from proxy.commands.parsers import add_rules, command_parser, rules_flag
 from proxy.config.load import load
 from proxy.errors import RulesError
-from proxy.formats.grammar import grammars
-from proxy.formats.markers import OPENERS
-from proxy.formats.scanner import Scanner
-from proxy.formats.spans import CallSpan, Piece, RejectedSpan
-from proxy.parsing.markdown import Markdown
+from proxy.notations.front import Reader
 from proxy.tools.toolset import ToolSet, read_tools
 
 _ABOUT = """\
@@ -63,28 +58,27 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def explained(text: str, tools: ToolSet, *, stopped: bool, off: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield lines about a text: its calls, rejected text, and the content that is left.
+    """Yield lines about a text: its calls and the rows that read them, rejected text, and the content that is left.
 
-    `off` names the formats in which no calls are read.
+    `off` names the rows that read nothing.
     """
-    refused: list[RejectedSpan] = []
-    scanner = Scanner(tools, grammars(json_reply=False, raw_text=False), off=off, refused=refused)
-    pieces = (*scanner.feed(text), *scanner.finish(stopped=stopped))
-    data = text.encode("utf-8", "surrogatepass")
-    calls = [(span, call) for span in pieces if isinstance(span, CallSpan) for call in span.calls]
-    for number, (span, call) in enumerate(calls, 1):
-        written = ""
-        if call.written_name != call.tool.name:
-            written = f", written {call.written_name!r}"
-        evidence = "weak" if span.weak else "strong"
-        where = f"{evidence} evidence, {span.format}, {_line(data, span.start)}"
-        yield f"call {number}: {call.tool.name}{written} ({where})"
-        yield f"  {call.arguments}"
-    if not calls:
+    reader = Reader(tools, off=off)
+    pieces = (*reader.feed(text), *reader.finish(stopped=stopped))
+    number, start, content = 0, 0, ""
+    for piece in pieces:
+        for call in piece.calls or ():
+            number += 1
+            written = "" if call.written == call.name else f", written {call.written!r}"
+            evidence = "weak" if call.weak else "strong"
+            yield f"call {number}: {call.name}{written} ({evidence} evidence, {piece.row}, {_line(text, start)})"
+            yield f"  {dump(call.arguments)}"
+        content += piece.text if piece.is_prose else ""
+        start += len(piece.text)
+    if not number:
         yield "no call"
-    for no_call in sorted((*refused, *_in_code(data, pieces, refused)), key=lambda rejected: rejected.start):
-        yield f"refused at {_line(data, no_call.start)}: {_start_of(data, no_call.start)}: {no_call.why}"
-    content = _content(data, pieces)
+    for refused in sorted(reader.refused, key=lambda each: each.start):
+        shown = text[refused.start : refused.start + _SHOWN].split("\n", maxsplit=1)[0]
+        yield f"refused at {_line(text, refused.start)}: {shown!r}, read by {refused.row}: {refused.why}"
     if not content:
         yield "no content"
         return
@@ -92,55 +86,8 @@ def explained(text: str, tools: ToolSet, *, stopped: bool, off: frozenset[str] =
     yield content
 
 
-@dataclass(frozen=True, slots=True)
-class _Occurrence:
-    start: int
-    opener: bytes
-
-
-def _in_code(data: bytes, pieces: Sequence[Piece], refused: Sequence[RejectedSpan]) -> Iterator[RejectedSpan]:
-    """The wrappers in code, which were not even looked at."""
-    calls = [piece for piece in pieces if isinstance(piece, CallSpan)]
-    taken: list[CallSpan | RejectedSpan] = [*calls, *refused]
-    markdown, seen = Markdown(), 0
-    for place in _openers(data):
-        if any(span.start <= place.start < span.end for span in taken):
-            continue
-        after = max((call.end for call in calls if call.end <= place.start), default=0)
-        if after > seen:
-            markdown, seen = Markdown(), after  # the text begins anew behind a call
-        markdown.feed(data[seen : place.start])
-        seen = place.start
-        if markdown.in_code:
-            yield RejectedSpan(place.start, place.start + len(place.opener), "code", "it stands in code")
-
-
-def _openers(data: bytes) -> list[_Occurrence]:
-    """The wrappers' openers in the order in which they stand; of several at one place the last of the table."""
-    openers = [opener.encode() for opener in OPENERS]
-    places = {at: _Occurrence(at, opener) for opener in openers for at in _occurrences(data, opener)}
-    return [places[at] for at in sorted(places)]
-
-
-def _occurrences(data: bytes, literal: bytes) -> Iterator[int]:
-    at = data.find(literal)
-    while at >= 0:
-        yield at
-        at = data.find(literal, at + 1)
-
-
-def _line(data: bytes, at: int) -> str:
-    return f"line {data[:at].count(10) + 1}"
-
-
-def _start_of(data: bytes, at: int) -> str:
-    shown = data[at : at + _SHOWN].decode("utf-8", "replace").split("\n")[0].rstrip("\ufffd")
-    return repr(shown)
-
-
-def _content(data: bytes, pieces: Sequence[Piece]) -> str:
-    prose = b"".join(data[piece.start : piece.end] for piece in pieces if not isinstance(piece, CallSpan))
-    return prose.decode("utf-8", "replace")
+def _line(text: str, at: int) -> str:
+    return f"line {text.count(chr(10), 0, at) + 1}"
 
 
 def _read(file: str) -> str:

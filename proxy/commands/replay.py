@@ -34,7 +34,7 @@ from proxy.exchange.reply_record import Difference, ReplyRecord, differences
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.task import make_task
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
-from proxy.formats.reasoning import Thoughts
+from proxy.notations.thoughts import Thoughts
 from proxy.thinking.families import family_of
 from proxy.thinking.splitting import thoughts_of
 from proxy.web.thinking import thoughts_in_text

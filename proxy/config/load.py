@@ -24,7 +24,7 @@ from proxy.config.server_url import origin
 from proxy.config.settings import PREFIX, SPECS, Settings, Spec
 from proxy.config.yaml_nodes import MAX_BYTES, nearest, shown
 from proxy.errors import RulesError
-from proxy.formats.grammar import format_names
+from proxy.notations.signs import ROW_NAMES
 
 RULES_VARIABLE = f"{PREFIX}RULES"
 # Set by each of gunicorn's workers: how it tells its streams to end.
@@ -187,8 +187,8 @@ def _parsed(text: RulesText) -> Rules:
 def _parsed_beside(own: RulesText, text: RulesText) -> Rules:
     """The rules of a text, its gaps filled from the built-in ones, whose text is `own`."""
     if text is own:
-        return parse_rules(own.data, own.source, formats=format_names())
-    return parse_rules(text.data, text.source, _parsed_beside(own, own), format_names())
+        return parse_rules(own.data, own.source, formats=ROW_NAMES)
+    return parse_rules(text.data, text.source, _parsed_beside(own, own), ROW_NAMES)
 
 
 def load(

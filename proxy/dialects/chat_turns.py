@@ -46,19 +46,11 @@ def content(parts: list[JsonObject]) -> Json:
 
 @dataclass(slots=True)
 class UserTurn:
-    """The content of the user's side in one turn. `shown`: what is in results and cannot stand there; `parts`: all
-    else; `quoted`: the texts in that which are neither the user's words nor a result's.
-    """
+    """The content of the user's side in one turn; `shown` is what results contain and templates do not take there."""
 
     results: list[JsonObject] = field(default_factory=list)
     shown: list[JsonObject] = field(default_factory=list)
     parts: list[JsonObject] = field(default_factory=list)
-    quoted: list[str] = field(default_factory=list)
-
-    @property
-    def own(self) -> bool:
-        """There is more in it than results and what clients add to them."""
-        return any(map(is_own, self.parts))
 
     @property
     def empty(self) -> bool:
@@ -158,19 +150,6 @@ def remind(turn: UserTurn, text: str) -> None:
         return
     if _TOKEN_COUNT.fullmatch(text):
         return
-    turn.quoted.append(text)
     if is_own(text_part(text)):
         text = f"{_REMINDER}\n{text}\n{_REMINDED}"
     turn.parts.append(text_part(text))
-
-
-def texts_since_user(turns: list[UserTurn | AssistantTurn]) -> Iterable[str]:
-    """The texts of the newest results and of what clients added, back to the turn in which the user last spoke: that
-    turn's too, because they stand before the model together with the user's words.
-    """
-    for turn in reversed(turns):
-        if isinstance(turn, UserTurn):
-            yield from (str(result["content"]) for result in turn.results)
-            yield from turn.quoted
-            if turn.own:
-                return

@@ -6,15 +6,12 @@ so which parser it needs, its name suggests; what it really writes is told from 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 
-from proxy.codec.json_text import JsonObject, load_json
-from proxy.formats.grammar import grammars
-from proxy.formats.scanner import Scanner
-from proxy.formats.spans import CallSpan
+from proxy.codec.json_text import JsonObject, dump, load_json
+from proxy.notations.front import Reader
 from proxy.tools.toolset import read_tools
 
 NAME = "write_file"
@@ -236,16 +233,9 @@ class Written:
 
 def written_in(text: str) -> list[Written]:
     """The calls of the tool that a model's raw text holds, as the proxy reads them."""
-    scanner = Scanner(_TOOLS, grammars(json_reply=False, raw_text=True))
-    pieces = (*scanner.feed(text), *scanner.finish(stopped=True))
-    return [*_calls(text.encode("utf-8", "surrogatepass"), pieces)]
-
-
-def _calls(data: bytes, pieces: tuple[object, ...]) -> Iterator[Written]:
-    for piece in pieces:
-        if isinstance(piece, CallSpan):
-            syntax = _syntax_of(data[piece.start : piece.end].decode("utf-8", "replace"))
-            yield from (Written(syntax, call.arguments) for call in piece.calls)
+    reader = Reader(_TOOLS, raw_text=True)
+    pieces = (*reader.feed(text), *reader.finish())
+    return [Written(_syntax_of(piece.text), dump(call.arguments)) for piece in pieces for call in piece.calls or ()]
 
 
 def _syntax_of(source: str) -> str:

@@ -9,7 +9,7 @@ from proxy.doctor import words
 from proxy.doctor.examination import Examination
 from proxy.doctor.findings import Found, Level, Probe, Told, found
 from proxy.doctor.reply import NO_REPLY
-from proxy.formats.reasoning import ALL_MARKERS, ReasoningMarkers, Section
+from proxy.notations.thoughts import ALL_MARKERS, ReasoningMarkers, Section
 from proxy.thinking.families import Family, Opens
 
 _MOST_TOKENS = 1200

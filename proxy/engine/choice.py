@@ -11,7 +11,7 @@ from proxy.engine.call_assembler import CallAssembler
 from proxy.engine.call_chunks import CallChunks, DeltaOutcome
 from proxy.engine.call_delta import CallDelta
 from proxy.engine.choice_delta import ChoiceDelta, was_cut
-from proxy.engine.choice_records import EMPTY_LIST, UNCLOSED, UNOPENED, note_once, of_dropped, of_echo, of_finish
+from proxy.engine.choice_records import EMPTY_LIST, UNCLOSED, UNOPENED, note_once, of_echo, of_finish
 from proxy.engine.echo_filter import EchoFilter, repeats_its_calls
 from proxy.engine.events import (
     CallArguments,
@@ -29,12 +29,9 @@ from proxy.engine.held_text import PLAIN_TEXT, HeldText
 from proxy.engine.lane import ANY_TEXT
 from proxy.engine.pending_call import CallLimits
 from proxy.engine.text_calls import TextCalls
-from proxy.formats.broken_calls import UNWATCHED, BrokenCalls, Waiting, text_of
-from proxy.formats.scanner import Scanner
-from proxy.formats.spans import CallSpan, Piece, TextSpan
-from proxy.formats.thought_marks import ThoughtMark
-
-_WAITING = Waiting.WAITING
+from proxy.notations.front import Reader
+from proxy.notations.stream import Piece
+from proxy.notations.thoughts import Mark
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,16 +39,15 @@ class Choice(TextCalls):
     """The state of one choice. `broken_call` is the call that cannot be read, if the reply ended with that and has no
     other.
 
-    `reasoning_scanner` reads the reasoning, which goes on as it comes, for a call at its very end (F70). `broken` lets
-    a call wait that cannot be read, if it may end the reply. `at_once`: it is a whole answer's. `ordered`: reasoning
+    `reader` reads the text, and `reasoning_reader` the reasoning, which flows on, for a call at its very end (F70).
+    `at_once`: it is a whole answer's. `ordered`: reasoning
     waits behind text that does, for a client that has both in one order. `thinks`: the text begins in a thought that
     the prompt opened.
     """
 
-    scanner: Scanner
-    reasoning_scanner: Scanner | None
+    reader: Reader
+    reasoning_reader: Reader | None
     limits: CallLimits
-    broken: BrokenCalls = UNWATCHED
     at_once: bool = False
     ordered: bool = False
     thinks: bool = False
@@ -96,8 +92,8 @@ class Choice(TextCalls):
         ended, calls = self._gather_beside((delta,))
         return (*self._end_text(), *ended, *calls)
 
-    def fast_path(self, data: bytes, *, reasoning: bool) -> bool:
-        """Take the next text, in UTF-8, if it can leave as it came because nothing waits and no call begins in it.
+    def fast_path(self, text: str, *, reasoning: bool) -> bool:
+        """Take the next text if it can leave as it came because nothing waits and no call begins in it.
 
         Reasoning always can, but for a client that has it in one order with the text.
         """
@@ -105,20 +101,19 @@ class Choice(TextCalls):
         if reasoning:
             if self.ordered and self.waits:
                 return False
-            scanner = self.reasoning_scanner
-            if scanner is not None and not scanner.fast_path(data):
-                scanner.feed(data.decode("utf-8", "replace"))
+            if self.reasoning_reader is not None:
+                self.reasoning_reader.feed(text)
             return True
         if held.mode is not PLAIN_TEXT:
             return False
-        if data.strip():
-            self.reasoning_scanner = None
+        if not text.isspace():
+            self.reasoning_reader = None
         if held.queue or self._assembler is not None or self.finish is not None:
             return False
-        if not self.scanner.fast_path(data):
+        if not self.reader.passes(text):
             return False
         # Nothing waits and nothing will: what is received is decided, and has left.
-        held.received = held.decided = held.received + len(data)
+        held.received = held.decided = held.received + len(text)
         return True
 
     def lane(self, *, reasoning: bool) -> re.Pattern[bytes] | None:
@@ -127,13 +122,13 @@ class Choice(TextCalls):
         if reasoning:
             if self.ordered and self.waits:
                 return None
-            return ANY_TEXT if self.reasoning_scanner is None else self.reasoning_scanner.lane
+            return ANY_TEXT
         # What leaves as a thought does not leave as it came.
         if held.queue or held.mode is not PLAIN_TEXT:
             return None
         if self._assembler is not None or self.finish is not None:
             return None
-        return self.scanner.lane
+        return self.reader.lane
 
     def has_call_lane(self, delta: CallDelta) -> bool:
         """True if pieces like this one, whose fragments go on a string without ending it, leave as they come."""
@@ -152,38 +147,36 @@ class Choice(TextCalls):
 
     @property
     def held_chunk(self) -> Chunk | None:
-        """The last chunk of those that wait, if what comes of a call in the text now goes on a string of it, and may
-        wait without a look at it (`hold`); else None.
-        """
-        if not self.scanner.in_string or self.finish is not None:
+        """The last chunk of those that wait, if what follows may wait without a look at it (`hold`); else None."""
+        if not self.reader.room or self.finish is not None:
             return None
-        if self._assembler is not None or self.reasoning_scanner is not None:
+        if self._assembler is not None or self.reasoning_reader is not None:
             return None
         held = self._held
-        if held.mode is not PLAIN_TEXT or held.prose_waits or self.broken.state is _WAITING:
+        if held.mode is not PLAIN_TEXT or held.prose_waits or not held.queue:
             return None
         last = held.queue[-1]
         return last.chunk if last.forward_verbatim else None
 
     @property
     def room(self) -> int:
-        """How many bytes more may wait for one call."""
-        return self.limits.held - (self._held.received - self._held.decided)
+        """How many characters may wait before they are looked at."""
+        return self.reader.room
 
-    def hold(self, chunks: Sequence[tuple[Chunk, bytes]]) -> bool:
-        """Take chunks that say nothing but these texts, which go on the string of a call; False if that was none."""
-        for chunk, data in chunks:
-            self._held.hold(chunk, data)
-        return not self.scanner.feed(b"".join(data for _, data in chunks))
+    def hold(self, chunks: Sequence[tuple[Chunk, str]]) -> tuple[Event, ...]:
+        """Take chunks that say nothing but these texts, which may wait; return what leaves."""
+        for chunk, text in chunks:
+            self._held.hold(chunk, text)
+        return self._take_pieces(self.reader.feed("".join(text for _, text in chunks)))
 
     @property
     def held(self) -> bool:
         """True while text waits that may become a call, or that may only repeat one."""
-        return self.scanner.held or self.broken.state is _WAITING or self._echo.waits
+        return self.reader.held or self._echo.waits
 
     @property
     def size(self) -> int:
-        """The bytes of text and of arguments that may be read once more at the end of what they are a part of."""
+        """The characters of text and of arguments that may be read once more at the end of what they are a part of."""
         calls = self._assembler.calls if self._assembler is not None else ()
         return self._held.received - self._held.decided + sum(call.size for call in calls)
 
@@ -207,8 +200,7 @@ class Choice(TextCalls):
     def end(self) -> tuple[Event, ...]:
         """The rest of the choice, and its true finish (contract C4); a `Failed` is the last of it."""
         stopped = not was_cut(self.finish)
-        events = [*self._end_echo(), *self._take_spans(self.scanner.finish(stopped=stopped))]
-        events += self._end_broken(stopped)
+        events = [*self._end_echo(), *self._take_pieces(self.reader.finish(stopped=stopped))]
         events += self._close_calls(stopped)
         match events:
             case [*_, Failed()]:
@@ -228,7 +220,7 @@ class Choice(TextCalls):
     @property
     def thoughts(self) -> str:
         """The thoughts that were told from the text so far; "" while they may still be the answer."""
-        if self.scanner.marks.prompted:
+        if self.reader.prompted:
             return ""
         return "".join(self._held.thoughts)
 
@@ -236,20 +228,20 @@ class Choice(TextCalls):
     def refused(self) -> Counter[str]:
         """The numbers of texts that began like a call and were none, by the reason."""
         structured = Counter[str]() if self._assembler is None else self._assembler.refused
-        return self.scanner.refusals + structured
+        return self.reader.refusals + structured
 
     # Text and reasoning.
 
     def _watch_reasoning(self, delta: ChoiceDelta) -> None:
         """Look for a call in the reasoning, as long as there is nothing else: what was only thought is not meant."""
-        if delta.reasoning and self.scanner.marks.fresh:
-            # The server tells thoughts from the text, in which nothing but blanks has come before them.
-            self.scanner.reasoning_is_separate()
+        if delta.reasoning and self.reader.fresh:
+            # The server separates reasoning, and nothing but blanks has come before it.
+            self.reader.reasoning_is_separate()
             self._held.reasoning_is_separate()
         if delta.calls or delta.text.strip():
-            self.reasoning_scanner = None
-        elif self.reasoning_scanner is not None and delta.reasoning:
-            self.reasoning_scanner.feed(delta.reasoning)
+            self.reasoning_reader = None
+        elif self.reasoning_reader is not None and delta.reasoning:
+            self.reasoning_reader.feed(delta.reasoning)
 
     def _feed_content(self, chunk: Chunk, delta: ChoiceDelta, alone: bool) -> tuple[Event, ...]:
         if self._assembler is None:
@@ -264,13 +256,12 @@ class Choice(TextCalls):
         if alone and self._is_only_reasoning(delta):
             return (chunk.unchanged((Reasoning(self.number, delta.reasoning),)),)
         held = self._held.receive(chunk, delta, forward_verbatim=alone)
-        spans = self.scanner.feed(held.data) if held.data else ()
-        may_pass = self._held.may_pass_by(held)
-        if may_pass and spans == (TextSpan(held.start, held.end),) and self.broken.state is not _WAITING:
+        pieces = self.reader.feed(held.data) if held.data else []
+        if self._held.may_pass_by(held) and len(pieces) == 1 and pieces[0].is_prose and pieces[0].text == held.data:
             # Nearly every chunk of every reply: prose, and nothing waits before it.
             return tuple(self._held.pass_by(held))
         self._held.append(held)
-        return self._take_spans(spans)
+        return self._take_pieces(pieces)
 
     def _is_only_reasoning(self, delta: ChoiceDelta) -> bool:
         """True if a chunk says nothing but reasoning that need not wait behind text."""
@@ -282,40 +273,41 @@ class Choice(TextCalls):
             return True
         return not self._held.queue
 
-    def _take_spans(self, spans: Iterable[Piece]) -> tuple[Event, ...]:
-        """What leaves because the scanner has decided what these parts of the text are."""
-        if self.broken.state is _WAITING:
-            spans = self.broken.pass_on(spans, self._held.text)
+    def _take_pieces(self, pieces: Iterable[Piece]) -> tuple[Event, ...]:
+        """Return what leaves because the reader has decided what these parts of the text are."""
         events: list[Event] = []
-        for span in spans:
-            if isinstance(span, TextSpan):
-                events += self._held.leave(span.end)
-            elif isinstance(span, ThoughtMark):
-                events += self._mark(span)
+        for piece in pieces:
+            end = self._held.decided + len(piece.text)
+            if piece.broken and not self.calls and self._assembler is None:
+                events += [*self._held.discard(end), Text(self.number, piece.text, broken=piece.broken)]
+            elif piece.mark is not None:
+                events += self._mark(piece.mark, end)
+            elif piece.calls is None:
+                events += self._held.leave(end)
             else:
-                events += self._held.discard(span.end)
-                events += self._write_calls(span, "as text")
+                events += self._held.discard(end)
+                events += self._write_calls(piece, "as text")
         events += self._held.leave(self._held.decided)
-        # What has named an offered tool is likely a call: the prose before it need not wait for it.
-        # No chunk of a thought leaves as it came.
+        # What has begun a wrapper is likely a call: the prose before it need not wait for it.
+        # No chunk of reasoning leaves as it came.
         leaves_apart = self._held.mode is not PLAIN_TEXT
-        if self._held.waits and (self.scanner.confident or self.broken.state is _WAITING or leaves_apart):
+        if self._held.waits and (self.reader.confident or leaves_apart):
             events += self._held.split()
         return tuple(events)
 
-    def _mark(self, mark: ThoughtMark) -> list[Event]:
-        """A mark of a thought is no text, and tells what the text behind it is."""
-        events = self._held.discard(mark.end)
-        if mark.stray:
+    def _mark(self, mark: Mark, end: int) -> list[Event]:
+        """Take a mark around reasoning: it is no text, and tells what the text after it is."""
+        events = self._held.discard(end)
+        if mark is Mark.STRAY:
             # It was all said as text, which goes on: the line ends between the two keep them apart.
             self.audit.append(UNOPENED)
         else:
-            self._held.switch_mode(thinking=mark.thinking)
+            self._held.switch_mode(thinking=mark is Mark.THOUGHT)
         return events
 
     def _answer_in_thought(self) -> list[Event]:
         """The text of a reply that is nothing but a thought which only the prompt could have opened: it was none."""
-        if self.calls or not self.scanner.marks.prompted:
+        if self.calls or not self.reader.prompted:
             return []
         events = self._held.split()
         thought = self._held.unopened
@@ -331,27 +323,13 @@ class Choice(TextCalls):
         """Give the events of the text that waits, because something else than text came: what might have become a call,
         and what might have repeated one, is text.
         """
-        if not self.waits and not self.scanner.held:
+        if not self.waits and not self.reader.held:
             return ()
         return (*self._let_go(), *self._end_echo())
 
     def _let_go(self) -> list[Event]:
-        """Give the events of the text that the scanner holds, and behind them those of a call that cannot be read."""
-        return [*self._take_spans(self.scanner.release()), *self._take_spans(self.broken.give_up())]
-
-    def _end_broken(self, stopped: bool) -> list[Event]:
-        """A call that cannot be read leaves as text; marked, if the reply has ended with it, and calls nothing."""
-        tool = ""
-        if stopped and self._assembler is None and not self.calls:
-            tool = self.broken.ending(self._held.text)
-        kept = [*self.broken.give_up()]
-        if not tool:
-            return [*self._take_spans(kept)]
-        text = text_of(kept, self._held.text)
-        for span in kept:
-            if isinstance(span, CallSpan):
-                self.audit += of_dropped(span)
-        return [*self._held.discard(kept[-1].end), Text(self.number, text, broken=tool)]
+        """Return the events of the text that the reader holds."""
+        return [*self._take_pieces(self.reader.release())]
 
     # Content that only repeats a call (F28).
 
@@ -463,13 +441,13 @@ class Choice(TextCalls):
         {"delta": {"reasoning": "I list them.\\n<tool_call>{\\"name\\": \\"ls\\", \\"arguments\\": {}}</tool_call>"}}
         {"delta": {}, "finish_reason": "stop"}
         """
-        if self.reasoning_scanner is None or self.calls:
+        if self.reasoning_reader is None or self.calls:
             return []
         events: list[Event] = []
-        for span in self.reasoning_scanner.finish(stopped=True):
-            if isinstance(span, CallSpan):
+        for piece in self.reasoning_reader.finish(stopped=True):
+            if piece.calls:
                 events += self._held.release_reasoning()
-                events += self._write_calls(span, "in its reasoning")
+                events += self._write_calls(piece, "in its reasoning")
         return events
 
     # The finish.

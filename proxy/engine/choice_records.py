@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from proxy.audit_record import Repair
 from proxy.engine.choice_delta import USUAL_ENDS, was_cut
-from proxy.formats.spans import CallSpan
+from proxy.notations.stream import Piece
 
-# What is dropped as no text, by the format that found it (F18).
+# Why text is dropped (F18).
 _DROPPED = {
-    "end_of_turn": ("end_of_turn", "the model's own end-of-turn token is no text"),
-    "leftover": ("leftover", "a closer or a token directly behind a call is no text"),
-    "start": ("leaked_token", "a token at the very beginning of a reply is no text"),
+    "end_of_turn": "the model's own end-of-turn token is no text",
+    "leftover": "a closer or a token directly after a call is no text",
+    "leaked_token": "a token at the very beginning of a reply is no text",
 }
 # `"tool_calls": []`
 EMPTY_LIST = Repair("empty_calls", "[]", "", "a list of no calls says nothing")
@@ -24,12 +24,11 @@ def note_once(audit: list[Repair], repair: Repair) -> None:
         audit.append(repair)
 
 
-def of_dropped(span: CallSpan) -> list[Repair]:
-    """The audit record of a part of the text, if that is dropped; else none."""
-    if span.calls or span.format not in _DROPPED:
+def of_dropped(piece: Piece) -> list[Repair]:
+    """Return the audit record of a part of the text, if that is dropped; else none."""
+    if piece.calls or piece.row not in _DROPPED:
         return []
-    fix, why = _DROPPED[span.format]
-    return [Repair(fix, "", "", why)]
+    return [Repair(piece.row, "", "", _DROPPED[piece.row])]
 
 
 def of_echo(text: str) -> Repair:

@@ -40,12 +40,10 @@ from proxy.engine.plain_choice import PlainChoice
 from proxy.engine.task import NewIds, Task
 from proxy.engine.thought_tokens import says_usage, with_thought_tokens
 from proxy.errors import UnreadableReply, UpstreamBroken, refusal
-from proxy.formats.broken_calls import UNWATCHED, BrokenCalls
-from proxy.formats.copied_calls import Copies
-from proxy.formats.grammar import REASONING, TEXT
-from proxy.formats.reasoning import Thoughts
-from proxy.formats.scanner import Scanner
 from proxy.limits import MAX_CHOICES
+from proxy.notations.copies import Copies
+from proxy.notations.front import Channel, Reader
+from proxy.notations.thoughts import Thoughts
 from proxy.repair.repairer import Repairer
 from proxy.tools.toolset import ToolSet
 
@@ -60,7 +58,8 @@ class Engine:
         self._task = task
         # Nothing is looked for in the reply.
         self._passes = task.tools is None and task.thoughts is None
-        self._copies = Copies(task.results)
+        self._tools = task.tools or ToolSet(())
+        self._copies = Copies(self._tools, task.sources, task.made)
         self._choices: dict[int, Choice] = {}
         self._finished: dict[int, bool] = {}
         self._trailing: list[Chunk] = []
@@ -144,7 +143,7 @@ class Engine:
     @property
     def ends_in_thought(self) -> bool:
         """Return whether a choice is in reasoning that was separated from its text."""
-        return any(choice.scanner.marks.closer for choice in self._choices.values())
+        return any(choice.reader.closer for choice in self._choices.values())
 
     def feed(self, chunk: Chunk) -> tuple[Event, ...]:
         """Take one upstream chunk; give what it decides."""
@@ -180,9 +179,7 @@ class Engine:
             return ()
         return self._feed_choice(choice, chunk, delta, alone=chunk.streamed)
 
-    def _several_choices(
-        self, chunk: Chunk, entries: list[JsonObject], deltas: list[ChoiceDelta]
-    ) -> tuple[Event, ...]:
+    def _several_choices(self, chunk: Chunk, entries: list[JsonObject], deltas: list[ChoiceDelta]) -> tuple[Event, ...]:
         """Take a chunk of several choices. It passes unchanged if it says nothing but content that need not wait."""
         events: list[Event] = []
         content: list[Text | Reasoning] = []
@@ -221,7 +218,7 @@ class Engine:
             # It is written again with U+FFFD.
             return None
         choice = self._choices.get(template.choice)
-        if choice is not None and not choice.fast_path(text, reasoning=template.reasoning):
+        if choice is not None and not choice.fast_path(said, reasoning=template.reasoning):
             return None
         kind = Reasoning if template.reasoning else Text
         return Unchanged(raw, (kind(template.choice, said),))
@@ -260,15 +257,13 @@ class Engine:
         if isinstance(template, CallTemplate):
             fits = choice.catch_up(replace(template.delta, fragment=unescaped(text)))
         else:
-            fits = choice.fast_path(unescaped(text).encode(), reasoning=template.reasoning)
+            fits = choice.fast_path(unescaped(text), reasoning=template.reasoning)
         if not fits:
             raise AssertionError("what has left by the lane would not have left as it came")
         return ()
 
     def held_lane(self) -> HeldLane | None:
-        """The lane for events that go on a string of a call in the text, while that is all that can come of them; None
-        if there is none.
-        """
+        """The lane for events whose text may wait with that of a call without a look at it; None if there is none."""
         if len(self._choices) != 1:
             return None
         [choice] = self._choices.values()
@@ -281,12 +276,10 @@ class Engine:
             return None
         return HeldLane(self._held_shape, min(MAX_TAKEN, choice.room))
 
-    def hold(self, lane: HeldLane, chunks: Sequence[tuple[Chunk, bytes]]) -> tuple[Event, ...]:
-        """Take the chunks that have come by the lane, and their texts; nothing of them leaves."""
+    def hold(self, lane: HeldLane, chunks: Sequence[tuple[Chunk, str]]) -> tuple[Event, ...]:
+        """Take the chunks that have come by the lane, and their texts; return what leaves."""
         self._lessons = 0
-        if not self._choices[lane.shape.lane.template.choice].hold(chunks):
-            raise AssertionError("something of what was held has left")
-        return ()
+        return self._choices[lane.shape.lane.template.choice].hold(chunks)
 
     def _learn(self, chunk: Chunk, events: tuple[Event, ...]) -> None:
         """Remember the shape of a chunk that passed and says one text; not for ever, if no other one has it."""
@@ -364,17 +357,12 @@ class Engine:
         return (chunk.unchanged(events_of(chunk)),)
 
     def _is_prose(self, choices: list[JsonObject]) -> bool:
-        """True if the choices of a whole answer are one that says nothing but a text in which nothing begins. Where the
-        model had to call a tool, or no tool is offered, it is not looked at.
-        """
+        """Return whether the choices of a whole answer are one that is nothing but a text in which nothing begins."""
         task = self._task
         if task.tools is None or task.forced or task.begins_in_thought:
             return False
         text = text_alone(choices[0]) if len(choices) == 1 else ""
-        if not text:
-            return False
-        grammar = task.grammars(task.thoughts)[TEXT]
-        return grammar.is_prose(text.encode("utf-8", "surrogatepass"), task.tools)
+        return bool(text) and self._reader(Channel.CONTENT, task.thoughts).begins_nothing(text)
 
     def _unparsed(self, chunk: Chunk, choices: list[JsonObject]) -> tuple[Event, ...]:
         """Pass a chunk in which nothing is looked for; only a finish waits for the end of the body."""
@@ -406,40 +394,39 @@ class Engine:
 
     def _new_choice(self, number: int, *, at_once: bool) -> Choice:
         task = self._task
-        tools = task.tools or ToolSet(())
         used = set(task.ids)
         kind = PlainChoice if task.tools is None else Choice
         # Weak evidence never counts where the client asked for JSON (contract C3).
         may_call_in_reasoning = task.tools is not None and not task.json_reply
-        broken = BrokenCalls() if task.hold_broken else UNWATCHED
         return kind(
             number=number,
-            scanner=self._scanner(TEXT, task.thoughts, broken),
-            reasoning_scanner=self._scanner(REASONING) if may_call_in_reasoning else None,
-            repairer=Repairer(tools, task.policy),
+            reader=self._reader(Channel.CONTENT, task.thoughts),
+            reasoning_reader=self._reader(Channel.REASONING) if may_call_in_reasoning else None,
+            repairer=Repairer(self._tools, task.policy),
             new_id=NewIds(task, number, used),
             limits=CallLimits(task.max_calls, task.max_held),
             used=used,
             one_call=task.one_call,
-            broken=broken,
             at_once=at_once,
             ordered=task.ordered,
             thinks=task.begins_in_thought,
         )
 
-    def _scanner(self, mode: str, thoughts: Thoughts | None = None, broken: BrokenCalls = UNWATCHED) -> Scanner:
-        """A scanner for the text of a choice, or for its reasoning."""
+    def _reader(self, channel: Channel, thoughts: Thoughts | None = None) -> Reader:
+        """Return a reader for the text of a choice, or for its reasoning."""
         task = self._task
-        return Scanner(
-            task.tools or ToolSet(()),
-            task.grammars(thoughts),
-            mode=mode,
-            copies=self._copies,
+        return Reader(
+            self._tools,
+            self._copies,
+            channel=channel,
+            json_reply=task.json_reply,
+            raw_text=task.raw_text,
+            thoughts=thoughts,
+            forced=task.forced,
+            off=task.policy.disabled_formats,
+            watch_broken=task.hold_broken,
             max_held=task.max_held,
             max_calls=task.max_calls,
-            off=task.policy.disabled_formats,
-            thoughts=thoughts,
-            broken=broken,
         )
 
 

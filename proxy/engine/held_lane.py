@@ -1,11 +1,11 @@
-"""The lane of a call that is printed as text: events that only go on a string of it, of which nothing can leave.
+"""The lane of a call that is written as text: events whose text only waits with the rest of it.
 
     {"name": "write", "arguments": {"content": "def say(
                                                 |------ each event says some of this, and nothing else
 
-While the parser of the call is in the middle of that string, neither a quotation mark nor half an escape among what
-comes, it only reads on: to feed it such texts one by one, or joined, is the same. So events that differ from one that
-was parsed by such a text alone are taken without a look at each, and told to the engine together (`Engine.hold`).
+A call is read at an end tag, and when the text that waits has grown by an eighth. Until then all that comes of it only
+waits, so events that differ from one that was parsed by such a text alone are taken without a look at each, and told
+to the engine together (`Engine.hold`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from proxy.codec.json_access import objects_in
 from proxy.engine.choice_delta import read_choice
 from proxy.engine.events import Chunk, says_more
 from proxy.engine.fast_path import learn
-from proxy.engine.lane import IN_STRING, Lane, lane_of, unescaped
+from proxy.engine.lane import WAITING, Lane, lane_of, unescaped
 
 # Bytes of events that are taken before the engine is told.
 MAX_TAKEN = 16 * 1024
@@ -45,7 +45,7 @@ def held_shape(chunk: Chunk, choice: int) -> HeldShape | None:
     if delta.reasoning or not delta.has_only_content:
         return None
     template = learn(chunk, choice, delta.text, reasoning=False)
-    lane = None if template is None else lane_of(template, IN_STRING)
+    lane = None if template is None else lane_of(template, WAITING)
     return None if lane is None else HeldShape(lane, chunk)
 
 
@@ -74,12 +74,12 @@ class HeldLane:
         self.size += len(body)
         return True
 
-    def chunks(self, number: Callable[[bytes], int]) -> Iterator[tuple[Chunk, bytes]]:
-        """The events that were taken, each as a chunk and its text in UTF-8; `number` is asked for those of the chunks.
+    def chunks(self, number: Callable[[bytes], int]) -> Iterator[tuple[Chunk, str]]:
+        """The events that were taken, each as a chunk and its text; `number` is asked for those of the chunks.
 
         Of the body that they share only the text is another one, which nobody reads there: they say nothing else.
         """
         template, body = self.shape.lane.template, self.shape.chunk.body
         for text in self.texts:
             raw = template.before + text + template.after
-            yield Chunk(body, raw, number(raw)), unescaped(text).encode()
+            yield Chunk(body, raw, number(raw)), unescaped(text)

@@ -1,10 +1,10 @@
 """The text of a choice that waits until it is decided what it is: prose, or a call that the model wrote.
 
-Positions count bytes of the choice's text in UTF-8, from its beginning:
+Positions count characters of the choice's text, from its beginning:
 
     0 <= sent <= decided <= received
 
-`received` came from the server. Up to `decided` the scanner has said what it is. Up to `sent` it has left, or has
+`received` came from the server. Up to `decided` the reader has said what it is. Up to `sent` it has left, or has
 become a call. With the text `Let me look.<tool_call>{"na` that came in three chunks:
 
     Let me look.<tool_call>{"na
@@ -84,7 +84,7 @@ class HeldChunk:
     """
 
     chunk: Chunk
-    data: bytes
+    data: str
     start: int
     sent: int
     forward_verbatim: bool
@@ -176,21 +176,20 @@ class HeldText:
 
     def text(self, start: int, end: int) -> str:
         """The waiting text between two positions; read from the end, where little is asked for again and again."""
-        parts: deque[bytes] = deque()
+        parts: deque[str] = deque()
         for held in reversed(self.queue):
             if held.end <= start:
                 break
             parts.appendleft(held.data[max(0, start - held.start) : max(0, end - held.start)])
-        return b"".join(parts).decode("utf-8", "replace")
+        return "".join(parts)
 
     def receive(self, chunk: Chunk, delta: ChoiceDelta, *, forward_verbatim: bool) -> HeldChunk:
         """Count the text of the next chunk. It is not in the queue yet: it may pass at once."""
-        data = delta.text.encode("utf-8", "surrogatepass")
-        start = self.received
+        data, start = delta.text, self.received
         self.received += len(data)
         return HeldChunk(chunk, data, start, start, forward_verbatim, delta.reasoning, delta.finish is not None)
 
-    def hold(self, chunk: Chunk, data: bytes) -> None:
+    def hold(self, chunk: Chunk, data: str) -> None:
         """Let a chunk wait behind others that says nothing but this text."""
         start = self.received
         self.received += len(data)
@@ -300,10 +299,9 @@ class HeldText:
         They are one `Unchanged` with the bytes that came, if all of the chunk may leave so.
         """
         events: list[Text | Reasoning] = [self._take_reasoning(held)] if held.reasoning else []
-        text = held.data[held.sent - held.start : end - held.start]
+        piece = held.data[held.sent - held.start : end - held.start]
         verbatim = held.forward_verbatim
-        if text:
-            piece = text.decode("utf-8", "surrogatepass")
+        if piece:
             if self.mode is PLAIN_TEXT:
                 events.append(Text(self._choice, piece))
             else:

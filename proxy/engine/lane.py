@@ -16,13 +16,16 @@ from dataclasses import dataclass
 from proxy.codec.json_text import load_json
 from proxy.engine.events import CallArguments, Reasoning, Text
 from proxy.engine.fast_path import CallTemplate, Template
-from proxy.formats.grammar import PLAIN_ESCAPE
 
-# A text that says anything at all, as it stands in a string of JSON.
+# An escape in a string of JSON.
+PLAIN_ESCAPE = rb'\\["\\/nrt]'
+# A text that says anything at all, as it is in a string of JSON.
 ANY_TEXT = re.compile(rb'(?:[^"\\\x00-\x1f]++|%b)++' % PLAIN_ESCAPE)
 # What goes on a string of a call's arguments, which are themselves in a string: `\\n` is its escape of a line end, and
 # `\\\"` that of a quotation mark, while `\"` would end it.
 IN_STRING = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\\\[nrtbf/]|\\\\\\\\|\\\\\\"|\\\\u%b)++' % (rb"[0-9a-fA-F]" * 4))
+# The text of a call in which no end tag and no token begins.
+WAITING = re.compile(rb'(?:[^"\\\x00-\x1f<\[\]]++|%b)++' % PLAIN_ESCAPE)
 # A string of JSON, whatever it says.
 _ANY_STRING = rb'[^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+'
 _START, _END = b"data: ", b"\n\n"

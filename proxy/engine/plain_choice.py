@@ -17,7 +17,7 @@ class PlainChoice(Choice):
     def _feed_calls(self, chunk: Chunk, delta: ChoiceDelta, alone: bool) -> tuple[Event, ...]:
         """Calls of which no tool was offered."""
         events: list[Event] = [event for call in delta.calls for event in call_events(self.number, call)]
-        before = self._take_spans(self.scanner.release())
+        before = self._take_pieces(self.reader.release())
         rest = replace(delta, calls=())
         if rest.has_content or rest.finish:
             return (*before, *self._feed_text(chunk, rest, False), *self._release_text(), *self._held.split(), *events)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from proxy.formats.grammar import Grammar, grammars, thought_grammars, with_forced
-from proxy.formats.reasoning import REASONING_MARKERS, Thoughts
+from proxy.codec.json_text import Json
 from proxy.limits import MAX_CALLS, MAX_HELD
+from proxy.notations.thoughts import Thoughts
 from proxy.repair.policy import Policy
 from proxy.tools.toolset import ToolSet
 
@@ -22,18 +21,20 @@ class Task:
 
     `tools` is None if the reply must not be parsed: the request offers none, or says `tool_choice: "none"` (F86).
     `seed` makes the ids of calls found in text; `raw_text`: the proxy alone parses; `json_reply`: the client asked
-    for JSON; `results`: the texts of the tool results since the last user message (F89); `ids`: those of the calls in
-    the conversation so far; `one_call`: the client asked for no parallel calls (F52); `ordered`: it has
-    text and reasoning in one order, so that neither may overtake the other; `thoughts`: those in the text are told
-    from it; `forced`: the one tool that the model was made to call (F87); `hold_broken`: a call that cannot be read
-    waits, as it may be asked for once more, if the reply ends with it; `policy`: what the rules say.
+    for JSON; `sources`: the texts of the tool results and the user messages, from which calls may be copied (F89);
+    `made`: the calls of the conversation so far, as names and arguments, and `ids` those of these calls; `one_call`:
+    the client asked for no parallel calls (F52); `ordered`: it has text and reasoning in one order, so that neither
+    may overtake the other; `thoughts`: reasoning is separated from the text; `forced`: the one tool that the model was
+    made to call (F87); `hold_broken`: a call that cannot be read waits, as it may be asked for once more, if the reply
+    ends with it; `policy`: what the rules say.
     """
 
     tools: ToolSet | None
     seed: bytes
     raw_text: bool = False
     json_reply: bool = False
-    results: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    made: tuple[tuple[str, Json], ...] = ()
     ids: frozenset[str] = frozenset()
     one_call: bool = False
     ordered: bool = False
@@ -48,16 +49,6 @@ class Task:
     def begins_in_thought(self) -> bool:
         """True if the prompt has opened a thought, with which the text then begins."""
         return self.thoughts is not None and self.thoughts.begun != ""
-
-    def grammars(self, thoughts: Thoughts | None) -> Mapping[str, Grammar]:
-        """What may begin in the reply, by the mode that its text is in; `thoughts` are those that are told from it."""
-        markers = thoughts.markers if thoughts else REASONING_MARKERS
-        rules = thought_grammars(markers)
-        if self.tools is not None:
-            rules = grammars(json_reply=self.json_reply, raw_text=self.raw_text, thoughts=markers)
-        if self.forced and not self.json_reply:
-            rules = with_forced(rules, self.forced)
-        return rules
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from proxy.audit_record import Repair
-from proxy.codec.json_text import canonical
+from proxy.codec.json_text import canonical, dump
 from proxy.engine.call_assembler import CallAssembler
 from proxy.engine.call_writer import WrittenCall
 from proxy.engine.choice_records import of_dropped, of_echo
 from proxy.engine.events import Call, CallArguments, CallClosed, CallOpened, Event
-from proxy.formats.spans import CallSpan
-from proxy.parsing.cursor import RawCall
+from proxy.notations.stream import Found, Piece
 from proxy.repair.repairer import Repairer
 
 
@@ -33,17 +32,17 @@ class TextCalls:
     _assembler: CallAssembler | None = None
     _text_calls: list[WrittenCall] = field(default_factory=list)
 
-    def _write_calls(self, span: CallSpan, where: str) -> list[Event]:
+    def _write_calls(self, piece: Piece, where: str) -> list[Event]:
         """Open, fill and close the calls that were found in a text."""
-        self.audit += of_dropped(span)
+        self.audit += of_dropped(piece)
         events: list[Event] = []
-        for raw in span.calls:
-            events += self._write_call(raw, f"the model wrote the call {where} ({span.format})")
+        for found in piece.calls or ():
+            events += self._write_call(found, f"the model wrote the call {where} ({piece.row})")
         return events
 
-    def _write_call(self, raw: RawCall, why: str) -> list[Event]:
+    def _write_call(self, found: Found, why: str) -> list[Event]:
         """Open, fill and close a call that the model wrote; nothing, if the client has it or wants no further one."""
-        name, arguments = raw.tool.name, raw.arguments
+        name, arguments = found.name, dump(found.arguments)
         fixes: tuple[Repair, ...] = ()
         repaired = self.repairer.repair(name, arguments, stopped=True)
         if repaired is not None:
@@ -55,9 +54,9 @@ class TextCalls:
         if index is None:
             self.audit.append(Repair("one_call", name, "", "the client wants one call at a time", name))
             return []
-        call = Call(self._id_of(raw, index, name), name, arguments)
+        call = Call(self._id_of(found, index, name), name, arguments)
         self._text_calls.append(WrittenCall(name, canonical(arguments), index))
-        fixes = (Repair("text_call", raw.written_name, name, why, name), *fixes)
+        fixes = (Repair("text_call", found.written, name, why, name), *fixes)
         self.audit += fixes
         self._count_empty(call)
         return [
@@ -66,11 +65,11 @@ class TextCalls:
             CallClosed(self.number, index, call, fixes),
         ]
 
-    def _id_of(self, raw: RawCall, index: int, name: str) -> str:
+    def _id_of(self, found: Found, index: int, name: str) -> str:
         """The id that the model gave, if it is no other call's: Kimi knows its calls by it (F8)."""
-        id_ = raw.id
+        id_ = found.id
         if not id_ or id_ in self.used:
-            id_ = self.new_id(index, name, raw.id)
+            id_ = self.new_id(index, name, found.id)
         self.used.add(id_)
         return id_
 

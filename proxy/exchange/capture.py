@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from proxy import __version__
-from proxy.codec.json_access import as_object, as_text
+from proxy.codec.json_access import as_list, as_object, as_text
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.codec.masking import Secrets
 from proxy.codec.redaction import redact, redact_end, redact_stream
@@ -21,8 +21,8 @@ from proxy.errors import RulesError
 from proxy.exchange.capture_folder import CaptureFolder
 from proxy.exchange.healing_record import Healing, without_values
 from proxy.exchange.outcome import Outcome
-from proxy.formats.reasoning import Thoughts
 from proxy.limits import MAX_CAPTURE
+from proxy.notations.thoughts import Thoughts
 from proxy.upstream.client import UpstreamCall
 
 SSE_TYPE = "text/event-stream"
@@ -196,9 +196,7 @@ class Answer:
     made: JsonObject | None = None
 
 
-def capture_bytes(
-    request: JsonObject, answer: Answer, credential: Secrets, healing: JsonObject | None = None
-) -> bytes:
+def capture_bytes(request: JsonObject, answer: Answer, credential: Secrets, healing: JsonObject | None = None) -> bytes:
     """The capture of an answer to a request of which `request_facts` tells, without secrets; without the values of
     `healing` where there is no room for them.
     """
@@ -248,7 +246,11 @@ def read_capture(data: bytes, source: str) -> Captured:
         raise RulesError(f"{source} is no capture; give a file that serve --capture DIR wrote")
     request: JsonObject = {name: about.get(name) for name in (*_KEPT, "stream")}
     request["stream_options"] = {"include_usage": True}
-    known = KnownFields(results=tuple(_strings(about, "results")), ids=frozenset(_strings(about, "call_ids")))
+    known = KnownFields(
+        sources=tuple(_strings(about, "sources")),
+        made=_made_calls(about),
+        ids=frozenset(_strings(about, "call_ids")),
+    )
     chat = read_chat(line, request, known)
     status, content_type = about.get("status"), about.get("content_type")
     thoughts = as_object(about.get("thoughts"))
@@ -295,8 +297,9 @@ def _about(request: ChatRequest) -> JsonObject:
     """The fields of a request that the engine needs, as the first line of a capture has them."""
     kept: JsonObject = {name: request.body.get(name) for name in _KEPT}
     ids: list[Json] = [*sorted(request.ids)]
-    results: list[Json] = [*request.results]
-    return {**kept, "stream": request.stream, "call_ids": ids, "results": results}
+    sources: list[Json] = [*request.sources]
+    made: list[Json] = [[name, arguments] for name, arguments in request.made]
+    return {**kept, "stream": request.stream, "call_ids": ids, "sources": sources, "made": made}
 
 
 def request_facts(
@@ -321,3 +324,9 @@ def _cut(body: bytes, room: int) -> bytes:
     if at < 0:
         return body[: max(0, room - _TAIL)]
     return body[: at + 1]
+
+
+def _made_calls(about: JsonObject) -> tuple[tuple[str, Json], ...]:
+    """Return the calls of the conversation that a capture names."""
+    pairs = (pair for pair in as_list(about.get("made")) if isinstance(pair, list) and len(pair) == 2)
+    return tuple((as_text(name), arguments) for name, arguments in pairs)

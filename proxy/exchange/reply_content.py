@@ -8,7 +8,7 @@ from enum import IntEnum
 from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import JsonObject
 from proxy.engine.events import Event, Finished, Reasoning, Rest, Text, Unchanged, Usage
-from proxy.formats.thought_reader import TextPart, ThoughtReader, holds_no_mark
+from proxy.notations.thought_reader import TextPart, ThoughtReader, holds_no_mark
 
 # What a message may say beside its text, its reasoning and its calls.
 _OTHER_WORDS = ("refusal", "audio", "images")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.task import Task
-from proxy.formats.reasoning import Thoughts
 from proxy.limits import MAX_CALLS, MAX_HELD
+from proxy.notations.thoughts import Thoughts
 from proxy.repair.policy import Policy
 
 
@@ -28,7 +28,8 @@ def make_task(
         seed=seed,
         raw_text=raw_text,
         json_reply=request.json_reply,
-        results=request.results,
+        sources=request.sources,
+        made=request.made,
         ids=request.ids,
         one_call=request.one_call,
         ordered=ordered,

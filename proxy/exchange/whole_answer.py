@@ -13,7 +13,7 @@ from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk, Event, Failed, Usage
 from proxy.engine.task import Task
 from proxy.engine.thought_tokens import says_usage
-from proxy.formats.reasoning import Thoughts
+from proxy.notations.thoughts import Thoughts
 
 
 class Listener(Protocol):

@@ -13,13 +13,11 @@ from collections import deque
 from collections.abc import Callable
 
 from proxy.codec.json_access import as_text
-from proxy.codec.json_text import JsonObject
-from proxy.formats.copied_calls import Copies
-from proxy.formats.grammar import grammars
-from proxy.formats.scanner import Scanner
-from proxy.formats.spans import CallSpan, Piece, TextSpan
+from proxy.codec.json_text import JsonObject, dump
 from proxy.healing.conversation import Messages, calls_of, on_messages, role_of, text_of
-from proxy.parsing.cursor import RawCall
+from proxy.notations.copies import Copies
+from proxy.notations.front import Reader
+from proxy.notations.stream import Found, Piece
 from proxy.tools.toolset import ToolSet, read_tools
 
 # So many of the newest results are looked through for what a call was copied from.
@@ -40,7 +38,7 @@ def _reading(body: JsonObject) -> Callable[[Messages], Messages]:
             results = _results_behind(messages, index)
             if results:
                 tools = tools or read_tools(body.get("tools"))
-                changed.append(_called(message, results, tools, Copies(tuple(newest))))
+                changed.append(_called(message, results, tools, Copies(tools, tuple(newest))))
             else:
                 changed.append(message)
             if role_of(message) == "user":
@@ -68,24 +66,23 @@ def _results_behind(messages: Messages, index: int) -> list[JsonObject]:
 def _called(message: JsonObject, results: list[JsonObject], tools: ToolSet, copies: Copies) -> JsonObject:
     """The message with its calls, if they are as many as their results; else the very same."""
     text = text_of(message.get("content")) or ""
-    scanner = Scanner(tools, grammars(json_reply=False, raw_text=False), copies=copies)
-    pieces = (*scanner.feed(text), *scanner.finish(stopped=True))
-    calls = [call for piece in pieces if isinstance(piece, CallSpan) and not piece.weak for call in piece.calls]
-    if len(calls) != len(results) or any(isinstance(piece, CallSpan) and piece.weak for piece in pieces):
+    reader = Reader(tools, copies)
+    pieces = (*reader.feed(text), *reader.finish())
+    calls = [call for piece in pieces for call in piece.calls or ()]
+    if len(calls) != len(results) or any(call.weak for call in calls):
         return message
     entries = [_entry(call, as_text(result.get("tool_call_id"))) for call, result in zip(calls, results, strict=True)]
-    return {**message, "content": _prose(text, pieces), "tool_calls": [*entries]}
+    return {**message, "content": _prose(pieces), "tool_calls": [*entries]}
 
 
-def _prose(text: str, pieces: tuple[Piece, ...]) -> str:
-    """The text that is left."""
-    data = text.encode("utf-8", "surrogatepass")
-    prose = b"".join(data[piece.start : piece.end] for piece in pieces if isinstance(piece, TextSpan))
-    return prose.decode("utf-8", "surrogatepass").rstrip()
+def _prose(pieces: tuple[Piece, ...]) -> str:
+    """Return the text that is left."""
+    return "".join(piece.text for piece in pieces if piece.is_prose).rstrip()
 
 
-def _entry(call: RawCall, call_id: str) -> JsonObject:
-    entry: JsonObject = {"type": "function", "function": {"name": call.tool.name, "arguments": call.arguments}}
+def _entry(call: Found, call_id: str) -> JsonObject:
+    function: JsonObject = {"name": call.name, "arguments": dump(call.arguments)}
+    entry: JsonObject = {"type": "function", "function": function}
     if call_id:
         return {"id": call_id, **entry}
     return entry

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
-from proxy.codec.json_text import JsonObject, dump
+from proxy.codec.json_text import Json, JsonObject, dump, load_json
 from proxy.notations.calls import Call
 from proxy.notations.literals import unescaped
 from proxy.notations.reader import CallReader
@@ -47,14 +47,14 @@ _PREFIX = re.compile(
 
 
 class Copies:
-    """The sources of a conversation; `made` are the calls that the assistant itself made in it."""
+    """The sources of a conversation; `made` are the calls that the assistant itself made in it, as names and arguments,
+    which may be the text of a JSON object. All is looked at only when a call is found in a text.
+    """
 
-    def __init__(
-        self, tools: ToolSet, sources: Iterable[str] = (), made: Iterable[tuple[str, JsonObject]] = ()
-    ) -> None:
+    def __init__(self, tools: ToolSet, sources: Iterable[str] = (), made: Iterable[tuple[str, Json]] = ()) -> None:
         self._tools = tools
         self._sources = tuple(source for source in sources if len(source) >= MIN_COPIED)
-        self._made = tuple(made)
+        self._given = tuple(made)
 
     def hold(self, calls: Iterable[tuple[Call, str]], text: str) -> bool:
         """Return whether a source shows one of the calls, each with its own text, or all of their `text`.
@@ -86,6 +86,11 @@ class Copies:
         return len(lines) > 1 and any(_shows_lines(shown, lines) for shown in self._lines)
 
     @cached_property
+    def _made(self) -> list[tuple[str, Json]]:
+        """The calls that the assistant made."""
+        return [(name, _parsed(arguments)) for name, arguments in self._given]
+
+    @cached_property
     def _texts(self) -> tuple[str, ...]:
         """The sources with the texts that their strings and escapes hold."""
         return tuple(dict.fromkeys(text for source in self._sources for text in _layers(source, MAX_LAYERS)))
@@ -106,6 +111,16 @@ class Copies:
             for shown in dict.fromkeys((text, *_without_prefixes(text))):
                 found += _calls_in(shown, self._tools)
         return found
+
+
+def _parsed(arguments: Json) -> Json:
+    """Return arguments that may be given as the text of JSON."""
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return load_json(arguments)
+    except ValueError:
+        return arguments
 
 
 def _calls_in(text: str, tools: ToolSet) -> Iterator[tuple[str, JsonObject]]:

@@ -29,14 +29,19 @@ from proxy.notations.signs import (
     HEADER,
     JSON_HEAD,
     MAY_BECOME_SIGN,
+    MAY_BECOME_STRIPPED_SIGN,
     MESSAGE_ENDS,
     PLAIN,
     SIGNS,
+    STRIPPED,
+    STRIPPED_SIGNS,
     STRONG,
     STRONG_WHOLE,
     any_tag,
+    cut_opener,
     may_begin,
     reply_start,
+    row_name,
     weak_tag,
 )
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, end_of
@@ -140,7 +145,7 @@ class Reader:
         self._separate(thoughts)
         self._listed = -1
         self._went_back = 0
-        self._behind_call = self._begun = self._found_any = False
+        self._behind_call = self._begun = self._found_any = self._stripped = False
         self._no_calls = not tools
         self._stopped = False
 
@@ -188,7 +193,8 @@ class Reader:
     @property
     def fresh(self) -> bool:
         """True if nothing but blanks has come, or followed reasoning or a call."""
-        return self._stream.fresh and not self._stream.waits
+        stream = self._stream
+        return stream.fresh and not stream.pending_size and not stream.text[stream.out :].strip()
 
     def reasoning_is_separate(self) -> None:
         """Take the text as it is: the server separates reasoning."""
@@ -221,12 +227,23 @@ class Reader:
             self._forget()
         return True
 
+    def begins_nothing(self, text: str) -> bool:
+        """Return whether a whole reply is prose without anything that may be more."""
+        start = end_of(_BLANKS, text, 0)
+        marks = (
+            self._start.match(text, start)
+            or text.startswith(STRIPPED, start)
+            or self._marks.opener.match(text, start)
+            or cut_opener(text, start)
+        )
+        return not marks and not may_begin(text)
+
     @property
     def is_idle(self) -> bool:
         """True if nothing waits, and what comes is neither the first of a reply nor what follows a call."""
         if self._stream.waits or self._behind_call:
             return False
-        return self._begun or (self._no_calls and not self._marks.separated)
+        return (self._begun and not self._stripped) or (self._no_calls and not self._marks.separated)
 
     @property
     def lane(self) -> re.Pattern[bytes] | None:
@@ -254,6 +271,9 @@ class Reader:
     def _give_up(self) -> None:
         """Release what is held; what it began is no call any more, nor is what its strings show."""
         stream = self._stream
+        if self._behind_call:
+            # Half a closer.
+            stream.drop(len(stream.text), "leftover")
         if self._held >= 0:
             self._refused(self._held, NoCall("it waited too long, or something else came", Rejection.RELEASED))
             self._no_calls = self._kind is not Kind.TOKENS
@@ -348,9 +368,7 @@ class Reader:
                 raise NeedMore
             stream.see(at)
             in_code, line = bool(stream.prose.in_code()), stream.prose.line
-            shown = is_shown(
-                text, at, at + len(end), in_code=in_code, line_start=not line.strip(), final=stream.final
-            )
+            shown = is_shown(text, at, at + len(end), in_code=in_code, line_start=not line.strip(), final=stream.final)
             if shown is None:
                 stream.leave(at)
                 stream.pos = at
@@ -479,7 +497,7 @@ class Reader:
                 return True
         stream, text = self._stream, self._stream.text
         while True:
-            found = SIGNS.search(text, stream.pos)
+            found = (STRIPPED_SIGNS if self._stripped else SIGNS).search(text, stream.pos)
             if found is None:
                 self._pass_prose()
                 return False
@@ -500,7 +518,8 @@ class Reader:
         """Release prose without signs, but for an end that may become one."""
         stream, text = self._stream, self._stream.text
         stream.pos = len(text)
-        if not stream.final and (begun := MAY_BECOME_SIGN.search(text, max(stream.out, len(text) - MAX_SIGN))):
+        partial = MAY_BECOME_STRIPPED_SIGN if self._stripped else MAY_BECOME_SIGN
+        if not stream.final and (begun := partial.search(text, max(stream.out, len(text) - MAX_SIGN))):
             stream.pos = begun.start()
         stream.leave(stream.pos)
 
@@ -547,7 +566,7 @@ class Reader:
             return False
         token = next((each for each in n.BEFORE_TEXT if text.startswith(each, at)), "")
         if token and not thought and not (self._unknown and self._marks.orphan_end.match(text, at)):
-            stream.drop(at + len(token))
+            stream.drop(at + len(token), "leaked_token")
             stream.pos = stream.fed = stream.out
             return self._begin()
         if thought:
@@ -555,11 +574,15 @@ class Reader:
             self._open_thought(at, thought.group(), first=True)
             return True
         strong = STRONG.match(text, at, partial=not final)
+        self._stripped = text.startswith(STRIPPED, at)
+        if not final and STRIPPED.startswith(text[at:]) and not self._stripped:
+            return False
         if strong is None:
             head = self._start.match(text, at, partial=not final)
-            if head and head.partial and head.end() == len(text) and not final:
+            cut = cut_opener(text, at)
+            if not final and (cut < 0 or (head and head.partial and head.end() == len(text))):
                 return False
-            if head:
+            if head or cut > 0:
                 stream.see(at)
                 self._held, self._tried, self._kind = at, 0, Kind.FIRST
         elif strong.partial:
@@ -571,7 +594,7 @@ class Reader:
         """Return what may begin at a sign; NeedMore if more text must tell."""
         stream, text = self._stream, self._stream.text
         partial = not stream.final and len(text) - at < ENOUGH
-        if text.startswith("TOOL_CALLS", at):
+        if text.startswith(("TOOL_CALLS", "assistantcomm"), at):
             stream.see(at)
             return None if stream.prose.fence else Kind.GLUED
         if text[at] == "<" and not partial and not self._any_tag.match(text, at):
@@ -585,6 +608,8 @@ class Reader:
             return None
         stream.see(at)
         if stream.prose.fence and not (token and self._raw_text):
+            if strong is not None:
+                self._note(at, NoCall("in code", Rejection.QUOTED))
             return None
         if self._is_thought(at, partial, strong or 0):
             return None if stream.prose.in_code() else Kind.THOUGHT
@@ -671,7 +696,7 @@ class Reader:
             calls, end, weak = self._reading(reader, start)
             if self._kind is Kind.TOKENS:
                 self._held = -1
-                stream.drop(end)
+                stream.drop(end, "end_of_turn")
                 stream.pos = end
                 return True
             calls, end, weak = self._judged(reader, calls, start, end, weak)
@@ -746,11 +771,16 @@ class Reader:
         self._calls_left -= len(calls)
         self._stream.emit(Piece(self._stream.text[self._stream.out : end], tuple(calls), row), end)
 
+    def _note(self, start: int, refusal: NoCall) -> None:
+        """Note why something is no call."""
+        row = row_name(self._stream.text, start)
+        self.refused.append(Refused(self._stream.base + start, row, str(refusal), refusal.rejection))
+        del self.refused[:-MAX_REFUSED]
+
     def _refused(self, start: int, refusal: NoCall) -> None:
         """Note why something is no call, and count it if it says more than that prose has brackets."""
+        self._note(start, refusal)
         text, rejection = self._stream.text, refusal.rejection
-        self.refused.append(Refused(self._stream.base + start, row_name(text, start), str(refusal), rejection))
-        del self.refused[:-MAX_REFUSED]
         if rejection.telling or any(name in text[start : start + MAX_SHOWN] for name in self._tools.names):
             self.refusals[rejection.label] += 1
 
@@ -807,7 +837,7 @@ class Reader:
             return self._read_strong(reader, rows, start)
         if self._kind is Kind.FIRST:
             calls, end = rows.first(start, self._forced)
-        elif self._kind is Kind.GLUED:
+        elif self._kind is Kind.GLUED and source.text.startswith("TOOL_CALLS", start):
             calls, end, _ = reader.named(start + len("TOOL_CALLS"), None)
             for call in calls[:1]:
                 call.start = start
@@ -854,7 +884,7 @@ class Reader:
         written = stream.text[stream.pos : pos]
         if pos < len(stream.text) or not stream.final:
             pos -= len(written) - len(written.rstrip()) if written.strip() else len(written)
-        stream.drop(pos)
+        stream.drop(pos, "leftover" if written.strip() else "")
         stream.restart(pos, any_text=True)
         self._begun = True
         return True
@@ -902,9 +932,3 @@ def _found(pattern: regex.Pattern[str], text: str, at: int, final: bool) -> bool
     if found and found.partial:
         raise NeedMore
     return bool(found)
-
-
-def row_name(text: str, start: int) -> str:
-    """Return the name of the row that reads what begins at a position."""
-    found = STRONG_WHOLE.match(text, start)
-    return found.group().strip() if found else text[start : start + 1]

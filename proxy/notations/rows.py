@@ -8,33 +8,17 @@ from proxy.notations import tables as n
 from proxy.notations.calls import LOOSE, NO_OPENER, Call, Opener
 from proxy.notations.harmony import read_message
 from proxy.notations.reader import FENCE, CallReader
+from proxy.notations.signs import cut_opener
 from proxy.notations.source import NeedMore, NoCall
 from proxy.notations.tags import WRAPPER_END
 
 _GEMMA = regex.compile(r"(?:thought\n)?call:(?=[A-Za-z])")
 _GEMMA_OPENER = Opener(0, ("<tool_call|>",))
 _LEADS = regex.compile(r"functools\s*|TOOL_CALLS|;\s*|function call\s*")
-_CUT = regex.compile(r"[\w.:|｜▁ ]{1,60}[>\]]")
-# Openers that lost their first characters.
-_WHOLE = (
-    *n.TOKENS,
-    *(f"<{word}>" for word in n.WRAPPER_WORDS),
-    "<seed:tool_call>",
-    "<minimax:tool_call>",
-    "<atem:function_calls>",
-    "<ifm|tool_calls>",
-    "<ifm|tool_call>",
-    "<｜DSML｜tool_calls>",
-    "<｜DSML｜function_calls>",
-)
-_CUT_OPENERS = frozenset(opener[at:] for opener in _WHOLE for at in range(1, len(opener) - 1))
-_STRIPPED_HEADER = regex.compile(
-    r"(?:analysis.*?)?(?P<head>(?:assistant)?commentary to=functions\.(?P<N>[\w.-]+?)\s*(?:json|<\|constrain\|>json)?"
-    r"\s*(?:<\|message\|>)?\s*)(?=\{)",
-    regex.S,
-)
-_REACT = regex.compile(
-    r"(?:Thought:[^\n]*(?:\n(?!Action:)[^\n]*)*\n)?Action:\s*(?P<N>[\w.-]+)\s*\nAction Input:\s*(?=\{)"
+# A name and arguments in words: a header without its tokens, and ReAct.
+_SAID = regex.compile(
+    r"(?:assistant)?commentary to=functions\.(?P<header>[\w.-]+?)\s*(?:json|<\|constrain\|>json)?\s*"
+    r"(?:<\|message\|>)?\s*(?=\{)|Action:\s*(?P<react>[\w.-]+)\s*\nAction Input:\s*(?=\{)"
 )
 _ALL = regex.compile(r"all\n.*?\n(?=>>>)", regex.S)
 _BARE_CALL = regex.compile(r"(?:print\(\s*)?(?:default_api\.)?[A-Za-z_][\w.-]{0,128}(?:\(| ?\{\s*[A-Za-z_])")
@@ -62,8 +46,8 @@ class Rows:
     def _read_row(self, calls: list[Call], pos: int) -> int:
         """Add the calls of a row to `calls`; return its end."""
         reader, source = self.reader, self.source
-        if source.text.startswith("Action:", pos):
-            pos = source.blanks(pos + 7)
+        if source.text.startswith("Action:", pos) and not source.match(_SAID, pos):
+            pos = source.blanks(pos + len("Action:"))
         while True:
             pos = self.skip_left(pos, after_calls=bool(calls))
             if pos == source.size:
@@ -73,7 +57,9 @@ class Rows:
                     raise NoCall("no call")
                 return pos
             text = source.text
-            if source.starts(">>>", pos) or (calls and text[pos].isalpha()):
+            if said := source.match(_SAID, pos):
+                got, pos, _ = reader.arguments(source.blanks(said.end()), said["header"] or said["react"], pos)
+            elif source.starts(">>>", pos) or (calls and text[pos].isalpha()):
                 begun = pos
                 got, pos, _ = reader.named(source.blanks(pos + 3 * text.startswith(">>>", pos)), None)
                 got = _from(got, begun)
@@ -138,15 +124,9 @@ class Rows:
             calls, pos, _ = reader.named(gemma.end() - 5, _GEMMA_OPENER)
             return self.row(_loose(_from(calls, start)), pos)
         pos = self._behind_lead(start)
-        if header := source.match(_STRIPPED_HEADER, pos, bounded=False):
-            calls, pos, _ = reader.arguments(source.blanks(header.end()), header["N"], header.start("head"))
-            return self.row(calls, pos)
-        if react := source.match(_REACT, pos, bounded=False):
-            calls, pos, _ = reader.arguments(source.blanks(react.end()), react["N"], start)
-            return self.row(calls, pos)
         if said := source.match(_ALL, pos, bounded=False):
             return self.row([], said.end())
-        if text[pos : pos + 1] in ("{", "[", "<", "`", ">"):
+        if text[pos : pos + 1] in ("{", "[", "<", "`", ">") or source.match(_SAID, pos):
             try:
                 calls, end = self.row([], pos)
                 return _from(calls, start), end
@@ -163,11 +143,8 @@ class Rows:
         """Return the position after a word that leads to calls, or after the rest of an opener."""
         source = self.source
         found = source.match(_LEADS, start)
-        if not found:
-            found = source.match(_CUT, start)
-            if found and found.group() not in _CUT_OPENERS:
-                found = None
-        return source.blanks(found.end()) if found else start
+        end = found.end() if found else cut_opener(source.text, start)
+        return source.blanks(end) if end > 0 else start
 
     def _named(self, pos: int, start: int) -> tuple[list[Call], int]:
         """Return the calls of a row that begins with a name."""

@@ -12,17 +12,35 @@ from proxy.notations.source import Tokens
 from proxy.notations.thoughts import Marks
 
 STRONG = n.STRONG
+_WHOLE = (
+    *n.TOKENS,
+    *(f"<{word}>" for word in n.WRAPPER_WORDS),
+    *("<seed:tool_call>", "<minimax:tool_call>", "<atem:function_calls>", "<ifm|tool_calls>", "<ifm|tool_call>"),
+    *("<｜DSML｜tool_calls>", "<｜DSML｜function_calls>"),
+)
+# Openers that lost their first characters, and the beginnings of these.
+CUT_OPENERS = frozenset(opener[at:] for opener in _WHOLE for at in range(1, len(opener) - 1))
+_CUT_BEGUN = frozenset(opener[:at] for opener in CUT_OPENERS for at in range(1, len(opener) + 1))
 STRONG_WHOLE = re.compile(STRONG.pattern)
 # No opener is longer.
 ENOUGH = 400
 _ANYWHERE = r"(?<=[^\s\w\"'`])TOOL_CALLS(?=[A-Za-z_])|<(?=[|｜‖a-zA-Z/\[\s]|$)|\[(?=[A-Zut/e]|$)|\](?=<|$)|◁"
-SIGNS = re.compile(rf"{_ANYWHERE}|^Action:|^ ?to=(?=[\w.])|^[ \t]*(?P<line>[\[{{`]|>>>(?=[A-Za-z_]|$))", re.M)
+_AT_LINE = r"^Action:|^ ?to=(?=[\w.])|^[ \t]*(?P<line>[\[{`]|>>>(?=[A-Za-z_]|$))"
+SIGNS = re.compile(f"{_ANYWHERE}|{_AT_LINE}", re.M)
+# The same in a reply that begins with gpt-oss' reasoning without its tokens: its headers have none either.
+STRIPPED = "analysis"
+STRIPPED_SIGNS = re.compile(f"{_ANYWHERE}|assistantcommentary to=functions|{_AT_LINE}", re.M)
+
+
+def _begun(word: str) -> str:
+    """Return a pattern of what a word may begin with."""
+    return "|".join(re.escape(word[:size]) for size in range(len(word), 0, -1))
+
+
 # The end of a text that may become a sign.
-MAY_BECOME_SIGN = re.compile(
-    r"(?<=[^\s\w\"'`])T(?:O(?:O(?:L(?:_(?:C(?:A(?:L(?:LS?)?)?)?)?)?)?)?)?\Z"
-    r"|^(?:A(?:c(?:t(?:i(?:on?)?)?)?)?| ?to?=?| |[ \t]*>{1,2})\Z",
-    re.M,
-)
+_MAY_BECOME = rf"(?<=[^\s\w\"'`])(?:{_begun('TOOL_CALLS')})\Z|^(?:{_begun('Action')}| ?to?=?| |[ \t]*>{{1,2}})\Z"
+MAY_BECOME_SIGN = re.compile(_MAY_BECOME, re.M)
+MAY_BECOME_STRIPPED_SIGN = re.compile(rf"{_MAY_BECOME}|(?:{_begun('assistantcommentary to=functions')})\Z", re.M)
 # What may begin something in a text, or at its end, whatever precedes it.
 _MAY_BEGIN = re.compile(
     r"[<◁\]]|\[(?=[A-Zut/e]|\Z)|(?<![\s\w\"'`])T(?=O|\Z)|^[ \t]*(?:[\[{`>]|A(?=c|\Z)|t(?=o=|o?\Z))", re.M
@@ -43,7 +61,7 @@ _FENCE = r"```[ \t]*(?:json\w{0,9}|python|py|tool_\w+|tool|xml|javascript|js|tex
 JSON_HEAD = regex.compile(
     rf"(?:{_FENCE})?(?:[\[{{]\s*){{1,6}}[\"'“](?:{_WORDS}|\w{{1,64}})[\"'”]\s*:"
     r"|```[ \t]*\w{0,20}[ \t]*\n\s*(?:\[?[\w.]+\(|<)|\[\s*[A-Za-z_][\w.]*\s*\(|\{\s*\w+\s*:\s*[\"']"
-    r"|Action:\s*[`\[]|>>>\s*[A-Za-z_]"
+    r"|Action:\s*(?:[`\[]|[\w.-]{1,160}\s*\nAction Input:)|(?:assistant)?commentary to=|>>>\s*[A-Za-z_]"
 )
 
 
@@ -73,7 +91,41 @@ def reply_start(names: tuple[str, ...]) -> regex.Pattern[str]:
     return regex.compile(
         rf"(?:functions?[.]?|(?:{tools})\.|>>>\s*)?(?:{tools})(?::\d{{1,6}})?(?:[ ]?json\s*|\n\s*)?(?:\[ARGS\]|[{{(<])"
         rf"|function(?:{tools})\s*```|(?:thought\n)?call:|functools\s*\[|TOOL_CALLS|[\[{{`]|;\s*\{{|function call\s*\{{"
-        r"|(?:analysis.*?)?(?:assistant)?commentary to=|to=|(?:Thought:.*?)?Action:|all\n"
-        r"|[\w.:|｜▁ ]{1,60}[>\]]\s*[\[{<\w]|print\(|default_api",
-        regex.S,
+        r"|(?:assistant)?commentary to=|to=|Action:|all\n|print\(|default_api"
     )
+
+
+def cut_opener(text: str, pos: int) -> int:
+    """Return the position after an opener that lost its first characters; -1 if the text may become one, 0 if not."""
+    end = pos
+    while end < len(text) and text[pos : end + 1] in _CUT_BEGUN:
+        end += 1
+    if end == len(text):
+        return -1
+    return next((at for at in range(end, pos, -1) if text[pos:at] in CUT_OPENERS), 0)
+
+
+_BY_SIGN = {"{": "json", "[": "list", "`": "fence", ">": "functionary", "A": "Action:", "T": "TOOL_CALLS"}
+_WORD = re.compile(n.alternatives(n.WRAPPER_WORDS))
+# What the rules may switch off.
+ROW_NAMES = frozenset(
+    (
+        "start",
+        "harmony",
+        "tag",
+        *_BY_SIGN.values(),
+        *map(str.strip, n.TOKENS),
+        *(f"<{word}>" for word in n.WRAPPER_WORDS),
+    )
+)
+
+
+def row_name(text: str, start: int) -> str:
+    """Return the name of the row that reads what begins at a position, as `formats.off` of the rules has it."""
+    found = STRONG_WHOLE.match(text, start)
+    if found is None:
+        return "tag" if text.startswith("<", start) else _BY_SIGN.get(text[start : start + 1], "start")
+    if found.group() in n.TOKENS:
+        return found.group().strip()
+    word = _WORD.search(found.group())
+    return f"<{word.group()}>" if word and not HEADER.match(text, start) else "harmony"

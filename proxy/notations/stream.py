@@ -108,10 +108,10 @@ class Stream:
             self._pieces.append(Piece(text))
             self.out = end
 
-    def drop(self, end: int) -> None:
-        """Drop text up to a position: tokens that are neither prose nor call."""
+    def drop(self, end: int, row: str) -> None:
+        """Drop text up to a position: tokens that are neither prose nor call; `row` is their kind."""
         if end > self.out:
-            self.emit(Piece(self.text[self.out : end], ()), end)
+            self.emit(Piece(self.text[self.out : end], (), row), end)
 
     def emit(self, piece: Piece, end: int) -> None:
         """Release what is no plain prose, up to a position."""

@@ -17,8 +17,8 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from proxy.codec.json_text import Json
-from proxy.formats import reasoning
-from proxy.formats.reasoning import ReasoningMarkers, shown
+from proxy.notations import thoughts as reasoning
+from proxy.notations.thoughts import ReasoningMarkers, shown
 
 _LONG_NAME = 256
 _SLASHES = re.compile(r"[/\\]+")

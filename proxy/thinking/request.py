@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from proxy.audit_record import Repair
 from proxy.codec.json_text import JsonObject
-from proxy.formats.reasoning import Thoughts
+from proxy.notations.thoughts import Thoughts
 from proxy.thinking.families import Family
 from proxy.thinking.history import given_back
 from proxy.thinking.splitting import thoughts_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject
-from proxy.formats.reasoning import ALL_MARKERS, REASONING_MARKERS, Thoughts
+from proxy.notations.thoughts import ALL_MARKERS, REASONING_MARKERS, Thoughts
 from proxy.thinking.families import FAMILIES, Family, Opens
 
 # The fields in which clients say what the whole reply must look like: vLLM, llama.cpp, SGLang.

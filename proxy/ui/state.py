@@ -13,7 +13,7 @@ from proxy.activity.ring import MINUTES
 from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import Json, JsonObject
 from proxy.config.load import environment
-from proxy.parsing.evidence import Rejection
+from proxy.notations.source import Rejection
 from proxy.ui.doctor_report import last_report
 from proxy.ui.rules_view import rules_in_force
 from proxy.worker.metrics import activity_lost
@@ -35,10 +35,7 @@ _STRUCTURED = {
 
 def reasons() -> dict[str, str]:
     """Why something was no call, by the names under which that is counted."""
-    sentences = {rejection.label: rejection.sentence for rejection in Rejection}
-    # Several share this one.
-    sentences[Rejection.BROKEN.label] = "it has named a tool and goes on as no call does"
-    return {**sentences, **_STRUCTURED}
+    return {**{rejection.label: rejection.sentence for rejection in Rejection}, **_STRUCTURED}
 
 
 def without_values(summary: JsonObject) -> JsonObject:

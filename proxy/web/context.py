@@ -18,8 +18,8 @@ from proxy.dialects.base import Dialect
 from proxy.dialects.chat.request import ChatRequest
 from proxy.dialects.responses.kept import Pending
 from proxy.exchange.outcome import Outcome
-from proxy.formats.reasoning import Thoughts
 from proxy.healing.heal import HealPlan
+from proxy.notations.thoughts import Thoughts
 from proxy.upstream.answer_wait import HasDescriptor, HasTurn
 from proxy.upstream.client import ModelServer
 from proxy.web.fresh_ids import fresh_bytes

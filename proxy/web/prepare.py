@@ -26,10 +26,10 @@ from proxy.dialects.responses.kept import Pending, Resumed, resume
 from proxy.dialects.responses.writer import CompactDialect, ResponsesDialect
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
-from proxy.formats.reasoning import Thoughts
 from proxy.healing.heal import Healed, heal_request
 from proxy.healing.parameters import Sampling
 from proxy.healing.table import WANTS_REASONING
+from proxy.notations.thoughts import Thoughts
 from proxy.thinking.families import Family
 from proxy.thinking.history import field_back
 from proxy.upstream.client import ModelServer
@@ -58,10 +58,6 @@ class _Translation(Protocol):
     @property
     def dropped(self) -> tuple[Repair, ...]:
         """A record for each kind of field that could not be carried."""
-
-    @property
-    def results(self) -> tuple[str, ...]:
-        """The texts of the tool results since the last message of the user's own."""
 
     @property
     def json_reply(self) -> bool:
@@ -149,7 +145,7 @@ def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepare
 
 def _read_translation(outgoing: TranslatedRequest[_Made]) -> ChatRequest:
     """The chat request of a translation; what the translation knows of it is not looked for again."""
-    known = KnownFields(results=outgoing.translation.results, json_reply=outgoing.translation.json_reply)
+    known = KnownFields(json_reply=outgoing.translation.json_reply)
     return read_chat(dump_request(outgoing.body), outgoing.body, known)
 
 

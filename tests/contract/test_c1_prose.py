@@ -24,7 +24,7 @@ from proxy.errors import ProxyError
 from proxy.exchange.reply_content import ReplyContent
 from proxy.exchange.reply_record import ReplyRecord
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
-from proxy.formats.reasoning import Thoughts
+from proxy.notations.thoughts import Thoughts
 from proxy.tools.toolset import read_tools
 from tests.support.each_case import each_case
 from tests.support.helpers import SEED

@@ -93,7 +93,7 @@ def test_prose_that_mentions_markers_hardly_waits(row: Row) -> None:
 def test_what_is_no_call_passes_the_engine_unchanged(row: Row) -> None:
     """C1, C4: the client has the text that the server sent, no call, and the finish as it was."""
     for cut in all_cuts(row.text, 2):
-        views = view(run([*map(says, cut), ends(row.finish)], new_engine(TOOLS, results=row.results)))
+        views = view(run([*map(says, cut), ends(row.finish)], new_engine(TOOLS, sources=row.results)))
         assert views.failed is None
         assert (views[0].text, views[0].calls, views[0].finish) == (row.text, [], row.finish)
         assert views[0].reasoning == ""

@@ -133,7 +133,7 @@ def test_where_no_call_left_the_finish_says_none(row: NoCall) -> None:
     """Whatever the server says that it called."""
     rng = random.Random(row.id)
     for reason in (rng.choice(NATURAL if row.finish == "stop" else OTHERS), rng.choice(OTHERS)):
-        seen = view(run([*said(row.text, rng), ends(reason)], new_engine(TOOLS, results=row.results)))
+        seen = view(run([*said(row.text, rng), ends(reason)], new_engine(TOOLS, sources=row.results)))
         assert (seen[0].text, seen[0].calls, seen[0].finish) == (row.text, [], finish_of(reason, []))
 
 

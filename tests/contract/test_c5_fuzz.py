@@ -21,7 +21,7 @@ from proxy.dialects.messages.request import translate, translate_count
 from proxy.dialects.model_options import ModelOptions
 from proxy.errors import BadRequest, LimitExceeded, RulesError
 from proxy.exchange.plan import Plan, proxy_parses, upstream_request
-from proxy.formats.grammar import format_names
+from proxy.notations.signs import ROW_NAMES
 from proxy.formats.markers import MARKERS, WRAPPER_TAGS
 from proxy.repair.policy import Policy
 from proxy.web.request_body import parse_body
@@ -279,7 +279,7 @@ SECTIONS = [b"\n" + part for part in BUILT_IN.split(b"\n\n") if part.strip()]
 def test_rules(raw: bytes) -> None:
     with over_soon(MOST):
         try:
-            rules = parse_rules(raw, "rules.yaml", parse_rules(b"", "built-in"), format_names())
+            rules = parse_rules(raw, "rules.yaml", parse_rules(b"", "built-in"), ROW_NAMES)
             assert isinstance(rules.policy("m"), Policy)
             assert all(line.isprintable() for line in summary(rules))
         except RulesError as error:

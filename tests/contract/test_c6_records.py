@@ -56,7 +56,7 @@ class Row:
 
     def engine(self) -> Engine:
         """What reads the reply."""
-        return new_engine(TOOLS, results=self.results)
+        return new_engine(TOOLS, sources=self.results)
 
     def body(self, parts: Iterable[str]) -> bytes:
         """The stream of it in these parts; an empty one would be no chunk of a client's (F64)."""

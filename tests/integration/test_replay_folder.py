@@ -12,7 +12,7 @@ import pytest
 from proxy.commands.main import main
 from proxy.config import load as config
 from proxy.exchange.reply_record import Difference, ReplyRecord, differences
-from proxy.formats.grammar import format_names
+from proxy.notations.signs import ROW_NAMES
 from tests.conftest import Inside, Start
 from tests.integration.test_capture_on import CALL, STRANGE
 from tests.support.messages_ask import ask as messages_ask
@@ -106,7 +106,7 @@ def test_what_has_changed_is_told_and_is_exit_code_1(
 def test_a_change_of_the_rules_is_seen(inside: Inside, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The capture is a test of the rules: under others the call is none any more."""
     captured(inside, tmp_path / "c", [text(CALL)])
-    rules = {"models": [{"match": "*", "formats": {"off": sorted(format_names())}}]}
+    rules = {"models": [{"match": "*", "formats": {"off": sorted(ROW_NAMES)}}]}
     (tmp_path / "mine.yaml").write_text(json.dumps(rules))
     assert main(["replay", "c"]) == 0
     assert main(["replay", "c", "--rules", "mine.yaml"]) == 1

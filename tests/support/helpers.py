@@ -6,11 +6,12 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
+from proxy.codec.json_text import dump
 from proxy.dialects.chat.client_view import CallView, ChoiceView
 from proxy.engine.engine import Engine
 from proxy.engine.events import (
@@ -27,12 +28,9 @@ from proxy.engine.events import (
     Usage,
 )
 from proxy.engine.task import Task
-from proxy.formats.copied_calls import Copies
-from proxy.formats.grammar import grammars
-from proxy.formats.scanner import Scanner
-from proxy.formats.spans import CallSpan, Piece, TextSpan
-from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import Context, Cursor, NotACall, Parsing
+from proxy.notations.copies import Copies
+from proxy.notations.front import Reader
+from proxy.notations.stream import Piece
 from proxy.tools.toolset import ToolSet, read_tools
 from tests.support.each_case import current
 from tests.support.translated import ClientReply, check_streams, value_of
@@ -135,86 +133,14 @@ class Scanned:
         return [(name, json.loads(arguments)) for name, arguments in self.calls]
 
 
-@dataclass(frozen=True)
-class Outcome(Generic[Given]):
-    """What a parser made of a text: what it gave, or why it refused; what it did not read; what it found out."""
-
-    given: Given | None
-    rest: str
-    why: str
-    weak: bool
-    spans: tuple[tuple[int, int], ...]
-
-    @property
-    def calls(self) -> list[tuple[str, Any]] | None:
-        """The calls by name, with their arguments as values; None if it refused."""
-        if self.given is None:
-            return None
-        assert isinstance(self.given, tuple)
-        return [(raw.tool.name, json.loads(raw.arguments)) for raw in self.given]
+def new_scanner(tools: ToolSet | None = None, *, results: tuple[str, ...] = (), **options: Any) -> Reader:
+    """A reader of replies over the offered tools; `results` are texts from which calls may be copied."""
+    tools = offered() if tools is None else tools
+    return Reader(tools, Copies(tools, results), **options)
 
 
-def outcome(
-    parse: Callable[[Cursor], Parsing[Given]],
-    text: str,
-    *,
-    stopped: bool = True,
-    tools: ToolSet | None = None,
-    cuts: int = CUTS,
-    **state: Any,
-) -> Outcome[Given]:
-    """What a parser makes of a text, the same at every cut. `state` is what is known of its context.
-
-    Nothing may wait when no more text comes, and where a parser gave up must not depend on the cuts either: from there
-    the scanner goes on.
-    """
-    found: dict[str, Outcome[Given]] = {}
-    for cut in all_cuts(text, cuts):
-        outcome_ = _outcome(parse, cut, tools or offered(), stopped, state)
-        found.setdefault(repr((outcome_.given, outcome_.rest, outcome_.weak, outcome_.spans)), outcome_)
-    assert len(found) == 1, f"it depends on the cuts: {[*found]}"
-    return next(iter(found.values()))
-
-
-def _outcome(
-    parse: Callable[[Cursor], Parsing[Given]], cut: Sequence[str], tools: ToolSet, stopped: bool, state: dict[str, Any]
-) -> Outcome[Given]:
-    window = TextBuffer()
-    reader = Cursor(window, 0, Context(tools, **state))
-    parsing, given, why = parse(reader), None, ""
-    try:
-        for part in cut:
-            window.data += part.encode("utf-8", "surrogatepass")
-            next(parsing)
-        window.ended, window.stopped = True, stopped
-        next(parsing)
-        raise AssertionError("it waits although no more text comes")
-    except StopIteration as done:
-        given = done.value
-    except NotACall as reason:
-        why = str(reason) or type(reason).__name__
-    if reader.void:
-        given, why = None, reader.evidence.why
-    rest = "".join(cut).encode("utf-8", "surrogatepass")[reader.pos :]
-    evidence = reader.evidence
-    return Outcome(given, rest.decode("utf-8", "surrogatepass"), why, evidence.weak, tuple(evidence.spans))
-
-
-def new_scanner(
-    tools: ToolSet | None = None,
-    *,
-    json_reply: bool = False,
-    raw_text: bool = False,
-    results: tuple[str, ...] = (),
-    **limits: Any,
-) -> Scanner:
-    """A scanner over the offered tools."""
-    rules = grammars(json_reply=json_reply, raw_text=raw_text)
-    return Scanner(tools if tools is not None else offered(), rules, copies=Copies(results), **limits)
-
-
-def scan(cut: Sequence[str], scanner: Scanner | None = None, *, stopped: bool = True) -> Scanned:
-    """Feed the pieces of a text, finish, and see to it that every byte is in exactly one piece, in order."""
+def scan(cut: Sequence[str], scanner: Reader | None = None, *, stopped: bool = True) -> Scanned:
+    """Feed the pieces of a text, finish, and see to it that every character is in exactly one piece, in order."""
     scanner = scanner or new_scanner()
     pieces: list[Piece] = []
     for part in cut:
@@ -224,25 +150,23 @@ def scan(cut: Sequence[str], scanner: Scanner | None = None, *, stopped: bool = 
 
 
 def merged(pieces: Iterable[Piece], text: str) -> Scanned:
-    """Join neighbouring prose; check that the pieces are the text, each byte once and in order."""
-    data = text.encode("utf-8", "surrogatepass")
+    """Join neighbouring prose; check that the pieces are the text, each character once and in order."""
     at, joined, prose, calls = 0, list[tuple[str, object]](), "", list[tuple[str, str]]()
     for piece in pieces:
-        assert piece.start == at <= piece.end
-        at = piece.end
-        if isinstance(piece, CallSpan):
-            found = tuple((raw.tool.name, raw.arguments) for raw in piece.calls)
+        start, at = at, at + len(piece.text)
+        assert text[start:at] == piece.text
+        if piece.calls is not None:
+            found = tuple((call.name, dump(call.arguments)) for call in piece.calls)
             calls += found
-            joined.append((piece.format, (piece.start, piece.end, found)))
+            joined.append((piece.row, (start, at, found)))
             continue
-        assert isinstance(piece, TextSpan)
-        if piece.start == piece.end:
+        assert piece.mark is None
+        if not piece.text:
             continue
-        here = data[piece.start : piece.end].decode("utf-8", "surrogatepass")
-        prose += here
+        prose += piece.text
         before = str(joined.pop()[1]) if joined and joined[-1][0] == "prose" else ""
-        joined.append(("prose", before + here))
-    assert at == len(data)
+        joined.append(("prose", before + piece.text))
+    assert at == len(text)
     return Scanned(tuple(joined), prose, tuple(calls))
 
 

@@ -9,7 +9,7 @@ from proxy.dialects.responses.tools import OfferedTools
 from proxy.engine.engine import Engine
 from proxy.engine.events import Event
 from proxy.engine.task import Task
-from proxy.formats.reasoning import Thoughts
+from proxy.notations.thoughts import Thoughts
 from tests.support.helpers import SEED, ends, run, says
 from tests.support.translated import response_options as options
 

@@ -19,7 +19,8 @@ class ChatRequest:
     `tools` is None where the reply must never be parsed (F86): none offered, or `tool_choice: "none"`.
     `forced`: the client named a tool or said `required`; then the server's guided decoding makes the call.
     `forced_tool` is the one that it must be, if there is only one.
-    `one_call`: the client wants no calls in parallel (F52).
+    `one_call`: the client wants no calls in parallel (F52). `sources` are the texts from which the model may copy calls
+    (C3), and `made` the calls that it made, as names and arguments.
     """
 
     raw: bytes
@@ -30,7 +31,8 @@ class ChatRequest:
     tools: ToolSet | None
     forced: bool
     json_reply: bool
-    results: tuple[str, ...]
+    sources: tuple[str, ...]
+    made: tuple[tuple[str, Json], ...]
     ids: frozenset[str]
     one_call: bool = False
     forced_tool: str = ""
@@ -40,7 +42,8 @@ class ChatRequest:
 class KnownFields:
     """Fields of a chat request that whoever made it knows, so that they are not looked for in it; None: read there."""
 
-    results: tuple[str, ...] | None = None
+    sources: tuple[str, ...] | None = None
+    made: tuple[tuple[str, Json], ...] | None = None
     ids: frozenset[str] | None = None
     json_reply: bool | None = None
 
@@ -67,7 +70,8 @@ def read_chat(raw: bytes, body: JsonObject, known: KnownFields = _NOTHING_KNOWN)
         forced=choice == "required" or isinstance(choice, dict),
         forced_tool=_forced_tool(choice, tools.names),
         json_reply=_wants_json(body) if known.json_reply is None else known.json_reply,
-        results=tool_results(body.get("messages")) if known.results is None else known.results,
+        sources=copy_sources(body.get("messages")) if known.sources is None else known.sources,
+        made=made_calls(body.get("messages")) if known.made is None else known.made,
         ids=call_ids(body.get("messages")) if known.ids is None else known.ids,
         one_call=body.get("parallel_tool_calls") is False,
     )
@@ -95,16 +99,19 @@ def is_true(value: Json) -> bool:
     return value == 1  # true is one, too
 
 
-def tool_results(messages: Json) -> tuple[str, ...]:
-    """The texts of the tool results since the last user message (contract C3, F89)."""
-    texts: list[str] = []
-    for message in reversed(objects_in(messages)):
-        role = message.get("role")
-        if role == "user":
-            break
-        if role in ("tool", "function"):
-            texts.append(content_text(message.get("content")))
-    return tuple(texts)
+def copy_sources(messages: Json) -> tuple[str, ...]:
+    """Return the texts of the tool results and the user messages, from which a call may be copied (C3, F89)."""
+    roles = ("user", "tool", "function")
+    return tuple(
+        content_text(message.get("content")) for message in objects_in(messages) if message.get("role") in roles
+    )
+
+
+def made_calls(messages: Json) -> tuple[tuple[str, Json], ...]:
+    """Return the names and the arguments of the calls in the history."""
+    calls = (call for message in objects_in(messages) for call in objects_in(message.get("tool_calls")))
+    functions = (as_object(call.get("function")) for call in calls)
+    return tuple((as_text(function.get("name")), function.get("arguments")) for function in functions)
 
 
 def call_ids(messages: Json) -> frozenset[str]:
@@ -124,6 +131,4 @@ def content_text(content: Json) -> str:
 
 def count_tool_results(messages: Json) -> int:
     """The tool results in the whole history, counted as the OpenClaw proxy counted them: by role or by call id."""
-    return sum(
-        message.get("role") == "tool" or bool(message.get("tool_call_id")) for message in objects_in(messages)
-    )
+    return sum(message.get("role") == "tool" or bool(message.get("tool_call_id")) for message in objects_in(messages))

@@ -36,15 +36,13 @@ from proxy.errors import NoThreads
 class Translation:
     """The chat-completions request. `messages` is the body's last key, so that turn n+1 starts with turn n (C8).
 
-    `results`: the texts of the tool results since the last message of the user's own, and of the reminders and
-    documents there, with line numbers and without (C3, F89). `dropped`: one audit record for each kind of field that
-    could not be carried. `prefill`: the text that the client wrote as the beginning of the answer; llama.cpp repeats it
-    in whole answers (not in streams), where a Messages client does not expect it. `json_reply`: the client asked for
-    JSON; it did so also where the server is not told (C3). `stop_sequences` are those that it named.
+    `dropped`: one audit record for each kind of field that could not be carried. `prefill`: the text that the client
+    wrote as the beginning of the answer; llama.cpp repeats it in whole answers (not in streams), where a Messages
+    client does not expect it. `json_reply`: the client asked for JSON; it did so also where the server is not told
+    (C3). `stop_sequences` are those that it named.
     """
 
     body: JsonObject
-    results: tuple[str, ...]
     dropped: tuple[Repair, ...]
     prefill: str = ""
     json_reply: bool = False
@@ -108,7 +106,7 @@ def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
     continue; needs no `max_tokens`.
     """
     whole = _translated(body, options, {})
-    return Translation({key: whole.body[key] for key in _COUNTED if key in whole.body}, whole.results, whole.dropped)
+    return Translation({key: whole.body[key] for key in _COUNTED if key in whole.body}, whole.dropped)
 
 
 def _translated(body: JsonObject, options: ModelOptions, first: JsonObject) -> Translation:
@@ -128,9 +126,7 @@ def _translated(body: JsonObject, options: ModelOptions, first: JsonObject) -> T
     _let_call(body, translated, options.server_kind, losses)
     translated |= _prefill(talk, body, options, losses)
     translated["messages"] = [*talk.messages]
-    return Translation(
-        translated, talk.results, losses.records(), talk.prefill, _wants_json(body), _stop_sequences(body)
-    )
+    return Translation(translated, losses.records(), talk.prefill, _wants_json(body), _stop_sequences(body))
 
 
 def _refusals(body: JsonObject, losses: DroppedFields) -> None:

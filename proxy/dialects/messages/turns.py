@@ -16,12 +16,8 @@ from proxy.codec.json_text import Json, JsonObject, dump_inner
 from proxy.dialects.chat_turns import (
     AssistantTurn,
     UserTurn,
-    is_own,
-    is_text,
     remind,
-    reminders,
     text_part,
-    texts_since_user,
     turn_of,
 )
 from proxy.dialects.messages.content import block_text, blocks, parts_of, skip_block, tool_result, unknown
@@ -61,12 +57,9 @@ _ROLES = {"user": _MESSAGE, "assistant": _MESSAGE, "system": _SYSTEM}
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The chat messages; `results`: texts of the tool results, and of what clients added or gave as a document, since
-    the user's last own words (C3, F89); `prefill`: the text of the last message if that is the beginning of the answer.
-    """
+    """The chat messages; `prefill`: the text of the last message if that is the beginning of the answer."""
 
     messages: list[JsonObject]
-    results: tuple[str, ...]
     prefill: str
 
 
@@ -85,7 +78,6 @@ def conversation(body: JsonObject, losses: DroppedFields, reasoning_history: str
     turns = _turns(messages, path, losses, reasoning_history, int(at_top))
     if all(turn.empty for turn in turns):
         raise path.bad("there is no content in them")
-    results = tuple(texts_since_user(turns))
     last = turns[-1]
     prefill = ""
     if isinstance(last, AssistantTurn):
@@ -97,7 +89,7 @@ def conversation(body: JsonObject, losses: DroppedFields, reasoning_history: str
         chat.append({"role": "system", "content": text})
     for turn in turns:
         chat += turn.messages() if isinstance(turn, UserTurn) else turn.messages(reasoning_history)
-    return Conversation(chat, results, prefill)
+    return Conversation(chat, prefill)
 
 
 def _opens(messages: list[JsonObject]) -> bool:
@@ -136,24 +128,12 @@ def _say(turn: UserTurn, message: JsonObject, path: FieldPath, losses: DroppedFi
     """A user's message: results, and words and pictures of the user's own or of the client's."""
     for block, here in blocks(message.get("content"), path.field("content")):
         if block["type"] != "tool_result":
-            parts = parts_of(block, here, losses)
-            turn.parts += parts
-            turn.quoted += _quoted(block, parts)
+            turn.parts += parts_of(block, here, losses)
             continue
         result, others = tool_result(block, here, losses)
         turn.results.append(result)
         if others:
             turn.shown += [text_part(f"From the result of the call {result['tool_call_id']}:"), *others]
-
-
-def _quoted(block: JsonObject, parts: list[JsonObject]) -> list[str]:
-    """The texts of a block that are not the user's own words: reminders, documents, results of searches."""
-    texts = [str(part["text"]) for part in parts if is_text(part)]
-    if block["type"] != "text":
-        return texts
-    if not any(map(is_own, parts)):
-        return texts
-    return [reminder for text in texts for reminder in reminders(text)]
 
 
 def _instruction(message: JsonObject, path: FieldPath, losses: DroppedFields, *, over: bool) -> str:

@@ -53,16 +53,12 @@ def _digest(text: str) -> str:
 
 
 def recall(turn: UserTurn, item: JsonObject, path: FieldPath) -> None:
-    """Put the summary that an item holds into the user's turn. BadRequest for one that cannot be read.
-
-    What it quotes of calls is no call when the model repeats it (C3, F89).
-    """
+    """Put the summary that an item holds into the user's turn. BadRequest for one that cannot be read."""
     summary = unpacked(string(item, "encrypted_content", path))
     if not summary:
         raise path.field("encrypted_content").bad(
             "only the server that wrote it can read it, and only as it was; send the conversation itself"
         )
-    turn.quoted.append(summary)
     turn.parts.append(text_part(f"{_HEADING}\n\n{summary}"))
 
 

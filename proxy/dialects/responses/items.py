@@ -19,7 +19,6 @@ from proxy.dialects.chat_turns import (
     joined,
     remind,
     text_part,
-    texts_since_user,
     turn_of,
 )
 from proxy.dialects.responses.compaction import INSTRUCTION, TRIGGER, recall
@@ -52,12 +51,9 @@ _PLACE = BODY.field("input")
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The chat messages; `results`: the texts of the outputs, and of what clients added, since the user's last own
-    words (C3, F89).
-    """
+    """The chat messages."""
 
     messages: list[JsonObject]
-    results: tuple[str, ...]
 
 
 def input_items(body: JsonObject) -> list[tuple[JsonObject, FieldPath]]:
@@ -125,7 +121,6 @@ class History:
         """All of it as chat messages; BadRequest if there is nothing in it."""
         if all(turn.empty for turn in self._turns) and not self._system:
             raise _PLACE.bad("there is no content in it")
-        results = tuple(texts_since_user(self._turns))
         turns = self._turns
         if turns and isinstance(turns[-1], AssistantTurn) and turns[-1].empty:
             turns = turns[:-1]
@@ -134,7 +129,7 @@ class History:
             messages.append({"role": "system", "content": "\n\n".join(self._system)})
         for turn in turns:
             messages += turn.messages() if isinstance(turn, UserTurn) else turn.messages(self._reasoning)
-        return Conversation(messages, results)
+        return Conversation(messages)
 
     # What people and programs say.
 

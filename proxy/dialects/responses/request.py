@@ -37,7 +37,6 @@ from proxy.dialects.validation import (
 class Translation:
     """The chat-completions request. `messages` is the body's last key, so that turn n+1 starts with turn n (C8).
 
-    `results`: the texts of the outputs since the last message of the user's own, and of the reminders there (C3, F89).
     `dropped`: one audit record for each kind of field that could not be carried. `tools`: those that are offered, by
     the names under which the server knows them. `compacts`: the model is asked for a summary of the conversation.
     `written`: the tool whose input the model writes as its text, "" if it calls as it will. `json_reply`: the client
@@ -45,7 +44,6 @@ class Translation:
     """
 
     body: JsonObject
-    results: tuple[str, ...]
     dropped: tuple[Repair, ...]
     tools: OfferedTools
     compacts: bool
@@ -112,9 +110,7 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
     if options.grammars == "structured_outputs" and options.server_kind == "vllm":
         written = _write_by_grammar(translated, tools, losses)
     translated["messages"] = [*conversation.messages]
-    return Translation(
-        translated, conversation.results, losses.records(), tools, compacts, written, json_reply=json_reply
-    )
+    return Translation(translated, losses.records(), tools, compacts, written, json_reply=json_reply)
 
 
 def _write_by_grammar(fields: JsonObject, tools: OfferedTools, losses: DroppedFields) -> str:
@@ -156,7 +152,7 @@ def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
     """The same for `input_tokens`: only what the prompt is made of."""
     whole = translate({**body, "stream": None}, options)
     counted = {key: whole.body[key] for key in _COUNTED if key in whole.body}
-    return Translation(counted, whole.results, whole.dropped, whole.tools, whole.compacts)
+    return Translation(counted, whole.dropped, whole.tools, whole.compacts)
 
 
 def _wants_json(body: JsonObject) -> bool:

@@ -10,10 +10,10 @@ import pytest
 
 from proxy.config.model_entry import entry_with, literal
 from proxy.config.rules import Rules, parse_rules
-from proxy.formats.grammar import format_names
+from proxy.notations.signs import ROW_NAMES
 from tests.support.worker_state import read_rules
 
-FORMAT = min(format_names())
+FORMAT = min(ROW_NAMES)
 FULL = f"""\
 models:
   - match: m

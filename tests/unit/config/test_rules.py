@@ -12,7 +12,7 @@ import pytest
 from proxy.config import rules
 from proxy.config.rules import Profile, Rules, StripFields, parse_rules
 from proxy.errors import RulesError
-from proxy.formats.grammar import format_names
+from proxy.notations.signs import ROW_NAMES
 from proxy.repair.policy import Policy
 
 REPO = Path(__file__).parents[3]
@@ -188,10 +188,10 @@ def test_what_is_not_exactly_right_is_told_with_its_line(text: str | bytes, mess
 def test_a_format_that_is_off_must_be_a_known_one() -> None:
     text = b"models:\n- match: a\n  formats:\n    off: [json, jason]\n"
     with pytest.raises(RulesError) as caught:
-        parse_rules(text, "r.yaml", formats=format_names())
+        parse_rules(text, "r.yaml", formats=ROW_NAMES)
     assert caught.value.message == "r.yaml:4: there is no format 'jason'; use 'json'"
     assert parse_rules(text, "r.yaml").policy("a").disabled_formats == {"json", "jason"}
-    assert {"json", "list", "fence", "<tool_call>", "[TOOL_CALLS]", "harmony", "start"} <= format_names()
+    assert {"json", "list", "fence", "<tool_call>", "[TOOL_CALLS]", "harmony", "start"} <= ROW_NAMES
 
 
 def test_the_first_model_that_matches_says_how_its_calls_are_treated() -> None:

@@ -14,7 +14,7 @@ from proxy.config.rules import (
     parse_rules,
 )
 from proxy.config.tool_rules_parser import ACTIONS, CONDITIONS
-from proxy.formats.grammar import format_names
+from proxy.notations.signs import ROW_NAMES
 from proxy.repair.policy import ToolRule
 from proxy.repair.rule_actions import apply_rule, rules_for
 from proxy.tools.toolset import Tool, ToolSet
@@ -26,7 +26,7 @@ OFFERED = ToolSet(Tool(name, {}) for name in ("bash", "read", "write"))
 
 
 def loaded(text: str) -> Rules:
-    return parse_rules(text.encode(), "guide", Rules(), format_names())
+    return parse_rules(text.encode(), "guide", Rules(), ROW_NAMES)
 
 
 def examples() -> list[tuple[str, str, str, str, str]]:

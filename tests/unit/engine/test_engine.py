@@ -368,7 +368,7 @@ def test_an_error_event_fails_after_what_was_held() -> None:
 
 def test_a_result_s_own_words_are_no_call() -> None:
     """F89."""
-    seen = only(run([says(STRONG), ends()], new_engine(results=(f"see: {STRONG}",))))
+    seen = only(run([says(STRONG), ends()], new_engine(sources=(f"see: {STRONG}",))))
     assert (seen.text, seen.finish) == (STRONG, "stop")
 
 

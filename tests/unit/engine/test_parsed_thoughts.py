@@ -17,7 +17,7 @@ from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_answer
-from proxy.formats.reasoning import ALL_MARKERS, Thoughts
+from proxy.notations.thoughts import ALL_MARKERS, Thoughts
 from proxy.thinking.families import FAMILIES
 from tests.support.helpers import SEED, calls, chunk, delta, ends, offered, piece, random_cut, says
 

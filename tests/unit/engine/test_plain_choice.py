@@ -5,7 +5,7 @@ from __future__ import annotations
 from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk
 from proxy.engine.task import Task
-from proxy.formats.reasoning import Thoughts
+from proxy.notations.thoughts import Thoughts
 from tests.support.helpers import SEED, Views, all_cuts, call_json, calls, delta, ends, piece, run, says, view
 from tests.support.helpers import chunk as made
 

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.engine.task import NewIds, Task
 from proxy.formats.grammar import TEXT
-from proxy.formats.reasoning import Thoughts
+from proxy.notations.thoughts import Thoughts
 from proxy.repair.policy import IdStyle, Policy
 from tests.support.helpers import OFFERED, SEED, offered
 

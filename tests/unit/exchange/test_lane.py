@@ -19,7 +19,7 @@ from proxy.engine.task import Task
 from proxy.exchange.reply_stream import MAX_PASSED, StreamReply
 from proxy.exchange.second_try import Why
 from proxy.exchange.task import make_task
-from proxy.formats.reasoning import HARMONY, THINK, Thoughts
+from proxy.notations.thoughts import HARMONY, THINK, Thoughts
 from proxy.repair.policy import Policy
 from tests.same.cases import Case, cases
 from tests.support.by_lane import batches

@@ -11,7 +11,7 @@ from proxy.engine.engine import Engine
 from proxy.engine.events import CallClosed, Chunk, Event, Text, Unchanged
 from proxy.engine.task import Task
 from proxy.formats.broken_calls import WAITINGS, Waiting, WaitingStep
-from proxy.formats.reasoning import Thoughts
+from proxy.notations.thoughts import Thoughts
 from proxy.tools.toolset import Tool, ToolSet
 from proxy.transitions import IllegalTransition, next_state
 from tests.support.helpers import all_cuts

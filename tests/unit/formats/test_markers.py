@@ -24,7 +24,7 @@ from proxy.formats.markers import (
     WRAPPER_TAGS,
     encoded,
 )
-from proxy.formats.reasoning import REASONING_MARKERS
+from proxy.notations.thoughts import REASONING_MARKERS
 from proxy.formats.xml_tags import peek_tag, read_tag
 from tests.support.helpers import outcome
 

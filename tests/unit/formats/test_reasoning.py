@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from proxy.formats.grammar import BEHIND_TEXT, PROMPTED, REASONING, TEXT, grammars, thought_grammars
-from proxy.formats.reasoning import (
+from proxy.notations.thoughts import (
     ALL_MARKERS,
     HY3,
     KIMI_K3,

@@ -10,7 +10,7 @@ from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk
 from proxy.engine.task import Task
 from proxy.formats.grammar import grammars
-from proxy.formats.reasoning import Thoughts
+from proxy.notations.thoughts import Thoughts
 from proxy.formats.scanner import Scanner
 from proxy.formats.spans import TextSpan
 from tests.support.helpers import all_cuts, call_json, calls, chunk, delta, ends, new_engine, offered, piece, run, says

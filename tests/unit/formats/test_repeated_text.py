@@ -15,7 +15,7 @@ from proxy.formats import scanner as scanner_module
 from proxy.formats.broken_calls import UNWATCHED, BrokenCalls
 from proxy.formats.grammar import grammars
 from proxy.formats.markers import END_OF_TURN
-from proxy.formats.reasoning import Thoughts
+from proxy.notations.thoughts import Thoughts
 from proxy.formats.repeated_text import RepeatedText
 from proxy.formats.scanner import Scanner
 from proxy.formats.spans import Candidate, Piece, TextSpan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.formats import thought_marks
-from proxy.formats.reasoning import HARMONY, INKLING, THINK, Thoughts, shown
+from proxy.notations.thoughts import HARMONY, INKLING, THINK, Thoughts, shown
 from proxy.formats.thought_marks import INSIDES, Inside, MarkStep, ThoughtMark, ThoughtMarks
 from proxy.parsing.buffer import TextBuffer
 from proxy.parsing.cursor import MAX_BLANKS

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from proxy.formats.reasoning import REASONING_MARKERS
-from proxy.formats.thought_reader import ThoughtReader, holds_no_mark
+from proxy.notations.thoughts import REASONING_MARKERS
+from proxy.notations.thought_reader import ThoughtReader, holds_no_mark
 
 MARKS = [mark for each in REASONING_MARKERS for mark in (each.opener, *each.closers)]
 WORDS = (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.codec.json_text import JsonObject
-from proxy.formats.reasoning import ALL_MARKERS, Thoughts
+from proxy.notations.thoughts import ALL_MARKERS, Thoughts
 from proxy.thinking.families import FAMILIES, NAMES, Family, Opens, Shown, family_of
 from proxy.thinking.splitting import is_on, thoughts_of
 from proxy.thinking.switches import switched

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.codec.json_text import Json, JsonObject
-from proxy.formats.reasoning import ALL_MARKERS
+from proxy.notations.thoughts import ALL_MARKERS
 from proxy.thinking.families import family_of
 from proxy.thinking.request import ThinkingRules, think
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.formats.reasoning import ALL_MARKERS, Thoughts
+from proxy.notations.thoughts import ALL_MARKERS, Thoughts
 from proxy.thinking.families import Efforts, Family, Opens, Prompt, Switch
 from proxy.thinking.splitting import is_on, thoughts_of
 

@@ -9,7 +9,7 @@ import pytest
 from proxy.activity.ring import Story
 from proxy.config.settings import Settings
 from proxy.exchange.capture import Answer, capture_bytes, request_facts
-from proxy.formats.reasoning import Thoughts
+from proxy.notations.thoughts import Thoughts
 from proxy.ui.story import last_capture, replayed, story_json
 from tests.support.answered_exchange import SSE, request
 from tests.support.helpers import ends, says
