@@ -33,7 +33,7 @@ from proxy.engine.events import (
     says_more_at_its_top,
 )
 from proxy.engine.fast_path import CallTemplate, Template, learn, learn_call
-from proxy.engine.held_lane import MAX_TAKEN, HeldLane, HeldShape, held_shape
+from proxy.engine.held_lane import HeldLane, HeldShape, held_shape
 from proxy.engine.lane import ANY_TEXT, IN_STRING, Lane, lane_of, unescaped
 from proxy.engine.pending_call import CallLimits
 from proxy.engine.plain_choice import PlainChoice
@@ -274,7 +274,7 @@ class Engine:
             self._held_shape = held_shape(chunk, choice.number)
         if self._held_shape is None:
             return None
-        return HeldLane(self._held_shape, min(MAX_TAKEN, choice.room))
+        return HeldLane(self._held_shape, choice.room)
 
     def hold(self, lane: HeldLane, chunks: Sequence[tuple[Chunk, str]]) -> tuple[Event, ...]:
         """Take the chunks that have come by the lane, and their texts; return what leaves."""

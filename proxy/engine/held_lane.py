@@ -51,27 +51,27 @@ def held_shape(chunk: Chunk, choice: int) -> HeldShape | None:
 
 @dataclass(slots=True)
 class HeldLane:
-    """Takes events of one shape; of `room` bytes that it may take `size` have come."""
+    """Takes events of one shape whose texts have at most `room` bytes in all; `text_size` have come in `size` bytes."""
 
     shape: HeldShape
     room: int
     size: int = 0
+    text_size: int = 0
     texts: list[bytes] = field(default_factory=list)
-
-    @property
-    def text_size(self) -> int:
-        """The bytes of their texts."""
-        return sum(map(len, self.texts))
 
     def take(self, body: bytes) -> bool:
         """Take the next bytes of the body, if they are nothing but such events, and there is room for them."""
-        if self.size + len(body) > self.room:
+        if self.size + len(body) > MAX_TAKEN:
             return False
         texts = self.shape.lane.texts(body)
         if texts is None:
             return False
+        more = sum(map(len, texts))
+        if self.text_size + more > self.room:
+            return False
         self.texts += texts
         self.size += len(body)
+        self.text_size += more
         return True
 
     def chunks(self, number: Callable[[bytes], int]) -> Iterator[tuple[Chunk, str]]:

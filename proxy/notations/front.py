@@ -143,7 +143,7 @@ class Reader:
         # Ends of marked text in which calls count.
         self._shown: tuple[str, ...] = ()
         self._separate(thoughts)
-        self._listed = -1
+        self._listed = self._gap = -1
         self._went_back = 0
         self._behind_call = self._begun = self._found_any = self._stripped = False
         self._no_calls = not tools
@@ -178,7 +178,8 @@ class Reader:
         """How many characters may arrive before a held wrapper is read again, if no sign is in them."""
         if self._held < 0 or self._kind is not Kind.STRONG:
             return 0
-        return self._next_size() - (self._stream.size - self._stream.base - self._held)
+        size = self._stream.size - self._stream.base - self._held
+        return min(self._next_size(), self._max_held) - size
 
     @property
     def prompted(self) -> bool:
@@ -206,6 +207,8 @@ class Reader:
     def feed(self, text: str) -> list[Piece]:
         """Take more text; return what is decided."""
         stream = self._stream
+        if stream.final:
+            raise ValueError("text after the finish")
         stream.add(text)
         if self._channel is Channel.REASONING:
             # Only the end of it is read, when it is there.
@@ -229,6 +232,8 @@ class Reader:
 
     def begins_nothing(self, text: str) -> bool:
         """Return whether a whole reply is prose without anything that may be more."""
+        if not self._looks:
+            return True
         start = end_of(_BLANKS, text, 0)
         marks = (
             self._start.match(text, start)
@@ -243,7 +248,7 @@ class Reader:
         """True if nothing waits, and what comes is neither the first of a reply nor what follows a call."""
         if self._stream.waits or self._behind_call:
             return False
-        return (self._begun and not self._stripped) or (self._no_calls and not self._marks.separated)
+        return (self._begun and not self._stripped) or not self._looks
 
     @property
     def lane(self) -> re.Pattern[bytes] | None:
@@ -295,13 +300,19 @@ class Reader:
         if gone := self._stream.forget():
             self._held = max(self._held - gone, -1) if self._held >= 0 else -1
             self._listed = self._listed - gone if self._listed >= gone else -1
+            self._gap = max(self._gap - gone, -1)
+
+    @property
+    def _looks(self) -> bool:
+        """True if anything is looked for in the text."""
+        return not self._no_calls or bool(self._marks.separated) or (self._raw_text and bool(self._tools))
 
     def _step(self) -> bool:
         """Go on as far as the text decides; return whether there is more to do."""
         stream = self._stream
         if self._channel is Channel.REASONING or self._thought:
             return self._in_thought()
-        if self._no_calls and not self._marks.separated:
+        if not self._looks:
             stream.leave(len(stream.text))
             stream.pos = len(stream.text)
             return False
@@ -535,7 +546,8 @@ class Reader:
             assert ended
             self._end_orphan(at, ended)
         else:
-            stream.leave(at)
+            if not self._is_gap(at):
+                stream.leave(at)
             self._held, self._tried, self._kind = at, 0, kind
 
     def _end_here(self, at: int) -> str:
@@ -577,7 +589,10 @@ class Reader:
         self._stripped = text.startswith(STRIPPED, at)
         if not final and STRIPPED.startswith(text[at:]) and not self._stripped:
             return False
-        if strong is None:
+        if strong is None and self._json_reply:
+            # Nothing in the JSON that the client asked for is a call.
+            self._no_calls = text[at] in "{["
+        elif strong is None:
             head = self._start.match(text, at, partial=not final)
             cut = cut_opener(text, at)
             if not final and (cut < 0 or (head and head.partial and head.end() == len(text))):
@@ -596,7 +611,7 @@ class Reader:
         partial = not stream.final and len(text) - at < ENOUGH
         if text.startswith(("TOOL_CALLS", "assistantcomm"), at):
             stream.see(at)
-            return None if stream.prose.fence else Kind.GLUED
+            return None if stream.prose.fence or self._json_reply or self._no_calls else Kind.GLUED
         if text[at] == "<" and not partial and not self._any_tag.match(text, at):
             return None
         if self._end_here(at):
@@ -613,12 +628,14 @@ class Reader:
             return None
         if self._is_thought(at, partial, strong or 0):
             return None if stream.prose.in_code() else Kind.THOUGHT
-        if self._no_calls:
-            return None
-        if strong is not None:
+        if strong is not None and not self._no_calls:
             return Kind.STRONG
         if token:
             return Kind.TOKENS
+        if self._no_calls or self._json_reply:
+            # A line of JSON begins what the client asked for.
+            self._no_calls |= self._json_reply and text[at] in "{[" and not stream.prose.line.strip()
+            return None
         return self._weak_kind(at, partial)
 
     def _strong_at(self, at: int, partial: bool) -> int | None:
@@ -712,6 +729,8 @@ class Reader:
             self._refuse_reading(reader, refusal)
             return True
         self._held = -1
+        if self._is_gap(start):
+            stream.drop(start, "")
         stream.leave(min(start if self._kind is not Kind.FIRST else max(start, calls[0].start), end))
         self._take(calls, end, weak=weak)
         stream.pos = end
@@ -872,6 +891,11 @@ class Reader:
             before, pos = found.group(), end_of(_BLANKS, text, found.end())
         raise NoCall("too many wrappers")
 
+    def _is_gap(self, at: int) -> bool:
+        """Return whether nothing but blanks separates a position from the call before it."""
+        stream = self._stream
+        return stream.out == self._gap and stream.text[stream.out : at].isspace()
+
     def _behind(self) -> bool:
         """Drop blanks, closers and tokens after a call, if another call or the end follows."""
         stream = self._stream
@@ -881,6 +905,7 @@ class Reader:
         except NeedMore:
             return False
         self._behind_call = False
+        self._gap = stream.pos
         written = stream.text[stream.pos : pos]
         if pos < len(stream.text) or not stream.final:
             pos -= len(written) - len(written.rstrip()) if written.strip() else len(written)

@@ -8,7 +8,7 @@ from proxy.engine.choice import Choice
 from proxy.engine.choice_delta import read_choice
 from proxy.engine.events import CallOpened, Event, Failed, Finished, Reasoning, Text, Unchanged
 from proxy.engine.pending_call import CallLimits
-from proxy.formats.grammar import REASONING
+from proxy.notations.front import Channel
 from proxy.repair.policy import Policy
 from proxy.repair.repairer import Repairer
 from tests.support.helpers import call_json, chunk, delta, new_scanner, offered, piece, view
@@ -22,8 +22,8 @@ def new_choice(**given: Any) -> Choice:
     repairer = Repairer(offered(), Policy())
     return Choice(
         number=0,
-        scanner=new_scanner(),
-        reasoning_scanner=new_scanner(mode=REASONING),
+        reader=new_scanner(),
+        reasoning_reader=new_scanner(channel=Channel.REASONING),
         repairer=repairer,
         new_id=lambda index, *_: f"new{index}",
         limits=CallLimits(),
@@ -175,18 +175,18 @@ def test_a_list_of_no_calls_is_noted_once() -> None:
 def test_the_fast_path_is_for_prose_behind_which_nothing_waits() -> None:
     choice = new_choice()
     feed(choice, content="Let me")
-    assert choice.fast_path(b" look", reasoning=False)
-    assert not choice.fast_path(b"<tool_call>", reasoning=False)
+    assert choice.fast_path(" look", reasoning=False)
+    assert not choice.fast_path("<tool_call>", reasoning=False)
     assert feed(choice, content="<tool_c") == ()
-    assert not choice.fast_path(b"a", reasoning=False)
-    assert choice.fast_path(b"why", reasoning=True)
+    assert not choice.fast_path("a", reasoning=False)
+    assert choice.fast_path("why", reasoning=True)
 
 
 def test_the_fast_path_of_reasoning_keeps_the_order_for_a_client_that_has_one() -> None:
     choice = new_choice(ordered=True)
-    assert choice.fast_path(b"why", reasoning=True)
+    assert choice.fast_path("why", reasoning=True)
     assert feed(choice, content="<tool_c") == ()
-    assert not choice.fast_path(b"why", reasoning=True)
+    assert not choice.fast_path("why", reasoning=True)
 
 
 def test_text_after_the_fast_path_is_counted_on() -> None:

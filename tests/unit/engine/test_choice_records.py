@@ -6,9 +6,7 @@ import pytest
 
 from proxy.audit_record import Repair
 from proxy.engine.choice_records import EMPTY_LIST, note_once, of_dropped, of_echo, of_finish
-from proxy.formats.spans import CallSpan
-from proxy.parsing.cursor import RawCall
-from tests.support.helpers import offered
+from proxy.notations.stream import Found, Piece
 
 
 def test_a_record_is_told_once_in_its_place() -> None:
@@ -18,15 +16,13 @@ def test_a_record_is_told_once_in_its_place() -> None:
     assert audit == [EMPTY_LIST, of_echo("a"), of_echo("b")]
 
 
-@pytest.mark.parametrize(("form", "ids"), [("leftover", 1), ("end_of_turn", 1), ("start", 1), ("<tool_call>", 0)])
+@pytest.mark.parametrize(("form", "ids"), [("leftover", 1), ("end_of_turn", 1), ("leaked_token", 1), ("", 0)])
 def test_a_token_that_is_dropped_is_told(form: str, ids: int) -> None:
-    assert len(of_dropped(CallSpan(0, 9, (), form))) == ids
+    assert len(of_dropped(Piece("<|im_end|>", (), form))) == ids
 
 
 def test_what_holds_a_call_is_not_dropped() -> None:
-    tool = offered().resolve("now")
-    assert tool is not None
-    assert of_dropped(CallSpan(0, 9, (RawCall(tool, "now", "{}"),), "start")) == []
+    assert of_dropped(Piece("now()", (Found("now", "now", {}),), "leaked_token")) == []
 
 
 @pytest.mark.parametrize("given", ["stop", "", None])

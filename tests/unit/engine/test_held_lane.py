@@ -1,5 +1,5 @@
-"""The shape of events that go on a string of a held call, and what is taken of them; `tests/unit/exchange` has the
-property that it changes nothing.
+"""Events whose text only waits with that of a call, and what is taken of them; `tests/unit/exchange` has the property
+that it changes nothing.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ def test_what_says_more_than_a_text_or_has_no_plain_one_teaches_nothing(more: Ch
 def test_events_are_taken_while_there_is_room_and_given_as_chunks() -> None:
     shape = shape_of()
     raws = [says(text).raw for text in ("two", "caf", " end")]
-    lane = HeldLane(shape, len(b"".join(raws)))
-    assert not lane.take(b"") and not lane.take(says('"').raw) and not lane.take(ends().raw)
+    lane = HeldLane(shape, len("twocaf end"))
+    assert not lane.take(b"") and not lane.take(says("</").raw) and not lane.take(ends().raw)
     assert lane.take(raws[0]) and lane.take(raws[1] + raws[2])
     assert lane.text_size == len("twocaf end")
     assert not lane.take(says("x").raw)
     numbers = itertools.count(7)
     given = [*lane.chunks(lambda raw: next(numbers))]
     assert [(each.raw, each.sequence, text) for each, text in given] == [
-        (raws[0], 7, b"two"),
-        (raws[1], 8, b"caf"),
-        (raws[2], 9, b" end"),
+        (raws[0], 7, "two"),
+        (raws[1], 8, "caf"),
+        (raws[2], 9, " end"),
     ]
 
 
@@ -68,8 +68,8 @@ def test_escapes_are_undone() -> None:
     lane = HeldLane(shape_of(), 10_000)
     text = 'a\\n\\"b\\" \\\\ \\u00e4'
     assert lane.take(says(text).raw)
-    [(_, data)] = lane.chunks(len)
-    assert data == text.encode()
+    [(_, given)] = lane.chunks(len)
+    assert given == text
 
 
 def begun(*texts: str, **task: Any) -> Any:
@@ -79,7 +79,7 @@ def begun(*texts: str, **task: Any) -> Any:
     return engine
 
 
-def test_the_lane_is_open_in_the_middle_of_a_string() -> None:
+def test_the_lane_is_open_while_a_call_is_held() -> None:
     engine = begun("l")
     lane = engine.held_lane()
     assert lane is not None and lane.take(says("s").raw)
@@ -95,20 +95,15 @@ def test_it_has_no_more_room_than_the_call() -> None:
     assert lane is not None and lane.room < 200
 
 
-@pytest.mark.parametrize("texts", [("l", "\\"), ("l", '"'), ("l", '", "timeout": ')])
-def test_it_is_closed_elsewhere(texts: tuple[str, ...]) -> None:
-    assert begun(*texts).held_lane() is None
-
-
 def test_another_choice_closes_it() -> None:
     engine = begun("l")
     engine.feed(says("x", choice=1))
     assert engine.held_lane() is None
 
 
-def test_what_is_no_part_of_the_string_is_a_defect() -> None:
+def test_a_call_that_is_complete_leaves_though_it_came_by_the_lane() -> None:
     engine = begun("l")
     lane = engine.held_lane()
     assert lane is not None
-    with pytest.raises(AssertionError, match="has left"):
-        engine.hold(lane, [(ONE, b'"}}</tool_call>')])
+    [_, arguments, *_] = engine.hold(lane, [(ONE, '"}}</tool_call>')])
+    assert arguments.fragment == '{"command": "l"}'

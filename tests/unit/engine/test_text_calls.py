@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from proxy.engine.events import CallArguments, CallClosed, CallOpened, Event
 from proxy.engine.text_calls import TextCalls
-from proxy.formats.spans import CallSpan
-from proxy.parsing.cursor import RawCall
+from proxy.notations.stream import Found, Piece
 from proxy.repair.policy import Policy
 from proxy.repair.repairer import Repairer
 from tests.support.helpers import offered
@@ -25,14 +25,12 @@ def text_calls(**given: Any) -> TextCalls:
     return TextCalls(number=3, repairer=repairer, new_id=lambda index, *_: f"new{index}", used=used, **given)
 
 
-def raw(name: str = "bash", arguments: str = LS, id_: str = "", written: str = "") -> RawCall:
-    tool = TOOLS.resolve(name)
-    assert tool is not None
-    return RawCall(tool, written or name, arguments, id_)
+def raw(name: str = "bash", arguments: str = LS, id_: str = "", written: str = "") -> Found:
+    return Found(name, written or name, json.loads(arguments), id_)
 
 
-def write(calls: TextCalls, *found: RawCall, form: str = "<tool_call>") -> list[Event]:
-    return calls._write_calls(CallSpan(0, 9, found, form), "in its text")
+def write(calls: TextCalls, *found: Found, form: str = "<tool_call>") -> list[Event]:
+    return calls._write_calls(Piece("call", found, form), "in its text")
 
 
 def written(events: list[Event]) -> list[tuple[str, str, str]]:
