@@ -516,7 +516,7 @@ class Reader:
             try:
                 kind = self._kind_at(at)
             except NeedMore:
-                stream.leave(at)
+                self._leave_before(at)
                 stream.pos = at
                 return False
             if kind is None:
@@ -532,7 +532,7 @@ class Reader:
         partial = MAY_BECOME_STRIPPED_SIGN if self._stripped else MAY_BECOME_SIGN
         if not stream.final and (begun := partial.search(text, max(stream.out, len(text) - MAX_SIGN))):
             stream.pos = begun.start()
-        stream.leave(stream.pos)
+        self._leave_before(stream.pos)
 
     def _begin_kind(self, kind: Kind, at: int) -> None:
         """Begin what a sign begins."""
@@ -546,8 +546,7 @@ class Reader:
             assert ended
             self._end_orphan(at, ended)
         else:
-            if not self._is_gap(at):
-                stream.leave(at)
+            self._leave_before(at)
             self._held, self._tried, self._kind = at, 0, kind
 
     def _end_here(self, at: int) -> str:
@@ -890,6 +889,11 @@ class Reader:
                 return
             before, pos = found.group(), end_of(_BLANKS, text, found.end())
         raise NoCall("too many wrappers")
+
+    def _leave_before(self, at: int) -> None:
+        """Release prose up to a sign, but for blanks that may separate two calls."""
+        if not self._is_gap(at):
+            self._stream.leave(at)
 
     def _is_gap(self, at: int) -> bool:
         """Return whether nothing but blanks separates a position from the call before it."""
