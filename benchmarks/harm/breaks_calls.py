@@ -55,9 +55,10 @@ def _showing(draft: Draft) -> Broken:
 
 
 def _without_end_tags(family: Family, key: str, value: Any) -> Any:
-    closer = family.tags.closer(key)
-    while isinstance(value, str) and value.rstrip().endswith(closer):
-        value = value.rstrip().removesuffix(closer).removesuffix(family.tags.edge)
+    """The value without the family's own closers at its end: with only blanks between them, they are leftovers."""
+    closers = (family.tags.closer(key), *(each.strip() for each in (family.foot, family.closer, family.section[1])))
+    while isinstance(value, str) and (found := next((c for c in closers if c and value.rstrip().endswith(c)), None)):
+        value = value.rstrip().removesuffix(found).removesuffix(family.tags.edge)
     return value
 
 

@@ -254,4 +254,3 @@ BREAKS = (
     Break("bare_envelope", "the keys around the arguments unquoted", bare_envelope, _has_envelope, 0.2),
     Break("arguments_first", "the name behind arguments with unescaped marks", arguments_first, _has_envelope, 0.2),
 )
-

@@ -137,6 +137,6 @@ def around(rng: Random, snippet: str) -> str:
             # Lines of a file of cases, with their backslashes and without.
             json.dumps({"text": snippet, "calls": [1]}, ensure_ascii=False) + "\n",
             f'{{"text": "{snippet}", "calls": [1]}}\n{{"text": "{snippet}", "calls": []}}',
-            f"def f():\n    \"\"\"Doc.\n\n{indented(snippet)}\n\n    \"\"\"\n    return 1",
+            f'def f():\n    """Doc.\n\n{indented(snippet)}\n\n    """\n    return 1',
         )
     )

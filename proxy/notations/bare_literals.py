@@ -51,5 +51,5 @@ class PythonLiterals(BareLiterals):
     def _check(self, text: str) -> None:
         if _PREFIXED.match(text) or text.count('"') % 2 or text.count("'") % 2:
             raise NoCall("a text without its last mark")
-        if (not self.keys and _QUOTED.search(text)) or _CALLED.fullmatch(text):
+        if (not self.schema.properties and _QUOTED.search(text)) or _CALLED.fullmatch(text):
             raise NoCall("an expression")

@@ -1,7 +1,8 @@
 """One tolerant reader of values: JSON, Python's literals and Gemma's.
 
-A string ends where the text can go on after it: at the mark after which the next declared key, a closing bracket or the
-end of the call follows. If an unescaped mark inside leaves two such places, nothing is read.
+A string ends at its first mark if the text can go on there as after a value. If it cannot, marks inside lack their
+backslashes, and the string ends at the first mark after which the schema lets the text go on: a comma and a declared
+key that is not given yet, or the brackets that are open, and then such a key or the end of the call.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
 import regex
 
 from proxy.codec.json_text import Json, JsonObject, VerbatimNumber
 from proxy.notations.source import NeedMore, NoCall, Source, end_of
+from proxy.tools.schema import ANYTHING, Schema, or_anything
 
 MAX_DEPTH = 100
 MAX_KEY = 200
@@ -41,10 +44,12 @@ _PREFIXED = regex.compile(r"[rbu]{1,2}[\"']")
 _ANOTHER_STRING = regex.compile(r"[ \t]+[\"'][^\"'\n]*[\"']\s*[,)]")
 # What may follow a value, a key in quotation marks or bare, an item.
 _FOLLOWS = regex.compile(r"\s*(?:[,}\]):=]|$|<)")
-_NEXT_KEY = regex.compile(r"[\"'“]([^\"'”\n\\]{1,80})[\"'”]\s*(?::|=>)|([A-Za-z_]\w{0,60})\s*[:=](?!=)")
-_NEXT_ITEM = regex.compile(r"[\"'\[{<]|-?\d|true|false|null|None|True|False")
-_BEHIND_PYTHON = regex.compile(r"\s*(?:[\])};]|,\s*[A-Za-z_][\w.-]*(?::\d+)?\(|<|$|\n|```)")
+_NEXT_KEY = regex.compile(
+    r"[\"'“](?P<quoted>[^\"'”\n\\]{1,80})[\"'”]\s*[:=](?!=)|(?P<bare>[^\W\d]\w{0,60})\s*[:=](?!=)|--(?P<option>[\w-]{1,80})"
+)
+_NEXT_ITEM = regex.compile(r"[\"'“‘\[{<]|-?\d|true|false|null|None|True|False")
 _BRACKETS = re.compile(r"[\s}\])]*")
+_BEHIND_PYTHON = regex.compile(r"\s*(?:[\])};]|,\s*[A-Za-z_][\w.-]*(?::\d+)?\(|<|$|\n|```)")
 
 
 def _verbatim(text: str) -> float:
@@ -57,36 +62,47 @@ def _verbatim(text: str) -> float:
 STRICT = json.JSONDecoder(strict=False, parse_float=_verbatim)
 
 
+@dataclass(slots=True)
+class _Open:
+    """A bracket that is open: what closes it, what the schema says, the keys that it declares, those not given yet."""
+
+    close: str
+    schema: Schema
+    declared: frozenset[str] = frozenset()
+    keys: set[str] = field(default_factory=set)
+
+
 class Literals:
     """Reads values at positions of a source.
 
-    `keys` are those that the tool declares; None if `keys_later` gives them once they matter. `closers` match what may
-    follow the whole value. `lists` are the keys whose value is a list. What was found out: `marks_told`, an unescaped
-    mark inside a string was told by what follows; `lost_comma`, a comma was missing behind a string; `completed`,
-    closing brackets were missing; `in_string`, a string cannot be read; `plain`, the value is strict JSON.
+    `schema` is what the whole value should be; None if `schema_later` gives it once it matters. `closers` match what
+    may follow the whole value. What was found out: `marks_told`, an unescaped mark inside a string was told by what
+    follows; `lost_comma`, a comma was missing behind a string; `completed`, closing brackets were missing; `in_string`,
+    a string cannot be read; `plain`, the value is not strict JSON.
     """
 
     def __init__(
         self,
         source: Source,
-        keys: frozenset[str] | None = frozenset(),
+        schema: Schema | None = ANYTHING,
         closers: regex.Pattern[str] | None = None,
         *,
         python: bool = False,
-        lists: frozenset[str] = frozenset(),
     ) -> None:
-        self.source, self.closers, self.python, self.lists = source, closers, python, lists
-        self._keys = keys
-        self.keys_later: Callable[[], frozenset[str]] = frozenset
-        self.marks_told = self.lost_comma = self.completed = self.in_string = self._in_list = False
+        self.source, self.closers, self.python = source, closers, python
+        self._schema, self._open = schema, list[_Open]()
+        self.schema_later: Callable[[], Schema] = lambda: ANYTHING
+        self.marks_told = self.lost_comma = self.completed = self.in_string = False
+        # A key that its object does not declare, and one that an object around it declares.
+        self._undeclared = self._strayed = False
         self.plain = True
 
     @property
-    def keys(self) -> frozenset[str]:
-        """The keys that the tool declares."""
-        if self._keys is None:
-            self._keys = self.keys_later()
-        return self._keys
+    def schema(self) -> Schema:
+        """What the whole value should be."""
+        if self._schema is None:
+            self._schema = self.schema_later()
+        return self._schema
 
     @property
     def is_told(self) -> bool:
@@ -108,7 +124,15 @@ class Literals:
             except RecursionError:
                 raise NoCall("nested too deeply") from None
         self.plain = False
-        return self.value(pos, 0)
+        value, end = self.value(pos, self.schema)
+        self.check()
+        return value, end
+
+    def check(self) -> None:
+        """Refuse a value if what told where it ends leaves another reading."""
+        if (self.marks_told and (self.completed or self._undeclared)) or (self.completed and self._strayed):
+            self.in_string = True
+            raise NoCall("a string or a bracket may end elsewhere")
 
     def skip(self, pos: int) -> int:
         """Return the position after blanks and comments."""
@@ -117,9 +141,9 @@ class Literals:
         found = self.source.match(_PYTHON_COMMENT if self.python else _COMMENT, pos, bounded=False)
         return found.end() if found else pos
 
-    def value(self, pos: int, depth: int) -> tuple[Json, int]:
+    def value(self, pos: int, schema: Schema) -> tuple[Json, int]:
         """Return the value at a position and its end."""
-        if depth > MAX_DEPTH:
+        if len(self._open) > MAX_DEPTH:
             raise NoCall("nested too deeply")
         source, pos = self.source, self.skip(pos)
         if pos >= source.size:
@@ -130,9 +154,9 @@ class Literals:
             return self._between(token, pos + len(token))
         sign = source.text[pos]
         if sign == "{":
-            return self.members(pos + 1, "}", depth)
+            return self.members(pos + 1, "}", schema)
         if sign in "[(":
-            return self._items(pos + 1, "]" if sign == "[" else ")", depth)
+            return self.items(pos + 1, "]" if sign == "[" else ")", schema)
         if sign in MARKS:
             return self.string(pos)
         if self.python and (prefixed := source.match(_PREFIXED, pos)):
@@ -162,23 +186,25 @@ class Literals:
     # -- objects and lists ------------------------------------------------------------------------------------------
 
     def members(
-        self, pos: int, close: str, depth: int, assign: tuple[str, ...] = (":", "=>", "=")
+        self, pos: int, close: str, schema: Schema, assign: tuple[str, ...] = (":", "=>", "=")
     ) -> tuple[JsonObject, int]:
         """Return the members of an object up to its closing bracket, which may be missing at the reply's end."""
         source, values, key, comma = self.source, JsonObject(), "", False
+        declared = frozenset(key for part in schema.all_parts() for key in part.properties)
+        self._open.append(_Open(close, schema, declared, {*declared}))
         while True:
             pos = self.skip(pos)
             if pos >= source.size:
                 return values, self._cut(pos)
             sign = source.text[pos]
             if sign == close:
-                return values, pos + 1
+                return values, self._close(pos + 1)
             if sign == "{" and not values and close == "}":  # doubled braces
-                inner, pos = self.value(pos, depth + 1)
+                inner, pos = self.value(pos, schema)
                 values = inner if isinstance(inner, dict) else values
                 continue
-            if sign == "{" and key in self.lists:  # a list without its brackets
-                value, pos = self.value(pos, depth + 1)
+            if sign == "{" and key and _member(schema, key).types == {"array"}:  # a list without its brackets
+                value, pos = self.value(pos, _items_of(_member(schema, key)))
                 before = values[key]
                 values[key] = [*(before if isinstance(before, list) else [before]), value]
                 continue
@@ -189,29 +215,38 @@ class Literals:
                 return values, self._cut(pos)
             self.lost_comma |= bool(values) and sign in MARKS and not comma and isinstance(values.get(key), str)
             comma = False
-            key, pos = self._member(pos, close, depth, assign, values)
+            key, pos = self._read_member(pos, assign, values)
 
-    def _member(self, pos: int, close: str, depth: int, assign: tuple[str, ...], values: JsonObject) -> tuple[str, int]:
+    def _read_member(self, pos: int, assign: tuple[str, ...], values: JsonObject) -> tuple[str, int]:
         """Read a key and its value into `values`; return the key and where the value ends."""
-        written, pos = self._key(pos, close)
+        opened = self._open[-1]
+        written, pos = self._key(pos, opened.close)
         pos = self.skip(pos)
         sign = next((each for each in assign if self.source.starts(each, pos)), "")
         if not sign and not written.startswith("--"):
             raise NoCall("a key without a value")
-        self._in_list = False
-        value, pos = self.value(pos + len(sign), depth + 1)
         key = written.removeprefix("--") if not sign else written
+        opened.keys.discard(key)
+        if key not in opened.declared:
+            self._undeclared |= bool(opened.declared)
+            self._strayed |= any(key in each.keys for each in self._open)
+        value, pos = self.value(pos + len(sign), _member(opened.schema, key))
         if key in values and values[key] != value:
             raise NoCall("a key is there twice")
         values[key] = value
         return key, pos
 
+    def _close(self, pos: int) -> int:
+        """Close the last bracket; return the position."""
+        self._open.pop()
+        return pos
+
     def _cut(self, pos: int) -> int:
-        """Note that a closing bracket is missing."""
+        """Close the last bracket, which is missing; return the position."""
         if not self.source.final and pos >= self.source.size:
             raise NeedMore
         self.completed = True
-        return pos
+        return self._close(pos)
 
     def _key(self, pos: int, close: str) -> tuple[str, int]:
         source = self.source
@@ -232,23 +267,23 @@ class Literals:
             raise NoCall("a key was expected")
         return bare.group().strip(), bare.end()
 
-    def _items(self, pos: int, close: str, depth: int) -> tuple[list[Json], int]:
+    def items(self, pos: int, close: str, schema: Schema) -> tuple[list[Json], int]:
         """Return the items of a list up to its closing bracket, which may be missing at the reply's end."""
-        source, items = self.source, list[Json]()
+        source, items, each = self.source, list[Json](), _items_of(schema)
+        self._open.append(_Open(close, schema))
         while True:
             pos = self.skip(pos)
             if pos >= source.size:
                 return items, self._cut(pos)
             sign = source.text[pos]
             if sign == close:
-                return items, pos + 1
+                return items, self._close(pos + 1)
             if items and sign == ",":
                 pos += 1
                 continue
             if items and sign in "<}" and self.closers and source.match(self.closers, pos):
                 return items, self._cut(pos)
-            self._in_list = True
-            value, pos = self.value(pos, depth + 1)
+            value, pos = self.value(pos, each)
             items.append(value)
 
     # -- strings ----------------------------------------------------------------------------------------------------
@@ -259,19 +294,23 @@ class Literals:
         if source.starts(mark * 3, pos):
             return self._tripled(mark * 3, pos + 3)
         start = at = pos + 1
+        told = False
         while (at := _next_mark(source.text, mark, at)) >= 0 and not self._may_end(at + 1):
             if self.python and source.match(_ANOTHER_STRING, at + 1):
                 raise NoCall("two strings side by side")
-            self.marks_told = True
+            self.marks_told = told = True
             at += 1
         if at < 0:
             if not source.final:
                 raise NeedMore
             self.in_string = True
             raise NoCall("a string without its end")
-        if self.marks_told:
-            self._check_told(start, at, mark)
-        return unescaped(source.text[start:at]), at + 1
+        text = source.text[start:at]
+        # With an odd number of marks inside, the last one is lost, and other calls may have been taken along.
+        if told and ((text.count(mark) - text.count("\\" + mark)) % 2 or self._in_list()):
+            self.in_string = True
+            raise NoCall("a string may end elsewhere")
+        return unescaped(text), at + 1
 
     def _tripled(self, marks: str, start: int) -> tuple[str, int]:
         """Return a string between three marks."""
@@ -282,52 +321,74 @@ class Literals:
             raise NoCall("a string without its end")
         return unescaped(self.source.text[start:end]), end + 3
 
+    def _in_list(self) -> bool:
+        """Return whether the value that is read is an item of a list."""
+        return bool(self._open) and self._open[-1].close == "]"
+
     def _may_end(self, pos: int) -> bool:
         """Return whether a string may end before this position: a key, a bracket, or the end of all follows."""
-        source, pos = self.source, self.skip(pos)
+        source, written = self.source, pos
+        pos = self.skip(pos)
         if pos >= source.size:
             return True
         sign = source.text[pos]
-        if self.python and sign == ")":
-            return source.match(_BEHIND_PYTHON, pos + 1) is not None
         if sign in "}])":
-            return True
+            return (not self.marks_told and (not self.python or sign != ")")) or self._closes(pos)
         if sign == ",":
-            return self._goes_on(self.skip(pos + 1))
-        if self.closers and source.match(self.closers, pos):
+            return self._goes_on(self.skip(pos + 1), len(self._open))
+        if self.closers and sign in "<[`>|" and source.match(self.closers, pos):
             return True
-        # A comma may be missing before a declared key.
-        found = source.match(_NEXT_KEY, pos)
-        return bool(found and (found.group(1) or found.group(2)) in self.keys)
+        # A comma may be missing before a declared key, or what is between two items.
+        if sign == "{":
+            pos = self.skip(pos + 1)
+        opened = self._open[-1] if self._open else None
+        apart = pos > written or sign in MARKS or self.python
+        return opened is not None and apart and self._is_key(pos, opened.declared)
 
-    def _goes_on(self, pos: int) -> bool:
-        """Return whether a key, an item or a bracket follows a comma."""
+    def _closes(self, pos: int) -> bool:
+        """Return whether brackets that are open close here, and the text goes on after them as the schema says."""
+        source, level = self.source, len(self._open)
+        while level and pos < source.size and source.text[pos] == self._open[level - 1].close:
+            level, pos = level - 1, pos + 1
+            if self.python and not level:
+                return source.match(_BEHIND_PYTHON, pos) is not None
+            pos = self.skip(pos)
+        if pos >= source.size:
+            return True
+        if level == len(self._open):  # other brackets: before a key of the call the string may end, and is refused
+            pos = self.skip(end_of(_BRACKETS, source.text, pos))
+            known = frozenset[str]().union(*(each.declared for each in self._open))
+            return source.text.startswith(",", pos) and self._is_key(self.skip(pos + 1), known)
+        if source.text[pos] == ",":
+            return self._goes_on(self.skip(pos + 1), level)
+        return bool(self.closers and source.match(self.closers, pos))
+
+    def _goes_on(self, pos: int, level: int) -> bool:
+        """Return whether a key or an item follows a comma in the bracket of that level."""
         source = self.source
-        if pos >= source.size or source.text[pos] in "}])":
+        if pos >= source.size or (source.text[pos] in "}])" and not self.marks_told):
             return True
-        found = source.match(_NEXT_KEY, pos)
-        if found and (not self.marks_told or not self.keys or (found.group(1) or found.group(2)) in self.keys):
-            return True
-        return self._in_list and source.match(_NEXT_ITEM, pos) is not None
+        opened = self._open[level - 1] if level else None
+        if opened is None or opened.close == "]":
+            found = source.match(_NEXT_ITEM, pos)
+            return found is not None and (not self.marks_told or found.group() in "{[")
+        return self._is_key(pos, opened.keys if self.marks_told else None)
 
-    def _check_told(self, start: int, end: int, mark: str) -> None:
-        """Refuse a string with marks inside that may have lost its last one, or whose end is not the only one."""
-        text, source = self.source.text, self.source
-        inside = text.count(mark, start, end) - text.count("\\" + mark, start, end)
-        if inside % 2:
-            self.in_string = True  # it may have taken other calls along
-            raise NoCall("a string without its last mark")
-        tail = end_of(_BRACKETS, text, end + 1)
-        if tail >= source.size:
-            if not source.final:
-                raise NeedMore
-            return
-        if text[tail] == "," or (self.python and text[tail] in "<`;\n"):
-            return
-        if self.closers and source.match(self.closers, tail):
-            return
-        self.in_string = True
-        raise NoCall("a string may end in two places")
+    def _is_key(self, pos: int, keys: Collection[str] | None) -> bool:
+        """Return whether one of the keys begins here; any, if None."""
+        found = self.source.match(_NEXT_KEY, pos)
+        return bool(found and (keys is None or (found["quoted"] or found["bare"] or found["option"]) in keys))
+
+
+def _member(schema: Schema, key: str) -> Schema:
+    """Return the schema of a member of an object; ANYTHING if the object does not declare it."""
+    found = (part.properties.get(key) for part in schema.all_parts())
+    return next((or_anything(each) for each in found if each is not None), ANYTHING)
+
+
+def _items_of(schema: Schema) -> Schema:
+    """Return the schema of a list's items."""
+    return next((or_anything(part.items) for part in schema.all_parts() if part.items is not None), ANYTHING)
 
 
 def _next_mark(text: str, mark: str, at: int) -> int:

@@ -18,6 +18,7 @@ from proxy.notations.raw_values import Layout, Level
 from proxy.notations.shapes import Shape, shapes
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, Torn
 from proxy.notations.tags import CALL_END, CALL_TAG, WRAPPER_END, WRAPPER_TAG, TagReader, spelling
+from proxy.tools.schema import ALL_TYPES, ANYTHING, Schema
 from proxy.tools.toolset import Tool, ToolSet
 
 # What may follow a value of JSON: an end tag, a token, the end of a fence.
@@ -33,7 +34,7 @@ FENCE = regex.compile(r"```[ \t]*[\w+-]{0,20}[ \t]*\n?")
 _LOST_BRACKETS = regex.compile(r"(?<![<\w/])(?:invoke|parameter) name=")
 _BARE_END = re.compile(r"(?<!<)(?<!</)/?(parameter|invoke)>")
 _ROUTED = regex.compile(r" ?to=[\w.-]+(?=<[^|])")
-_JUNK = regex.compile(r"[^<>{}\[\]\"'`]{1,40}(?=<)")
+_JUNK = regex.compile(r"[^<>{}\[\]\"'`\\]{1,40}(?=<)")
 _JSON_NAME = re.compile(rf"[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"']([^\"'\n]{{1,200}})[\"']")
 _JSON_HEAD = regex.compile(r"[\[{\s]+[\"'“](?P<K>[^\"'”\n\\]{1,64})[\"'”]\s*:")
 _JSON_NAMED = regex.compile(r"\{\s*[\"'](?:name|tool_name)[\"']\s*:\s*[\"'](?P<N>[^\"'\n\\]{1,200})[\"']\s*,")
@@ -91,12 +92,6 @@ class CallReader:
         if tool is None and (bare := _NAMESPACED.fullmatch(name)):
             tool = self.tools.resolve(bare["N"])
         return tool
-
-    def literals(self, tool: Tool | None) -> Literals:
-        """Return a reader of the values of a tool's arguments."""
-        keys = keys_of(tool)
-        lists = frozenset(key for key in keys if tool and tool.is_list(key))
-        return Literals(self.source, keys, CLOSING, lists=lists)
 
     def ends_turn(self, pos: int) -> int:
         """Return the position after an end-of-turn token or a closer that is a token; 0 if none is here."""
@@ -233,7 +228,13 @@ class CallReader:
         sign = source.text[at]
         if sign in ",;":
             return at + 1
-        if sign in "}]" and brackets <= MAX_BRACKETS and not opener.no_closer and not source.starts(n.SEP, at):
+        glued = source.text[at - 1] in "}]"
+        if (
+            sign in "}]"
+            and brackets <= MAX_BRACKETS
+            and (glued or not opener.no_closer)
+            and not source.starts(n.SEP, at)
+        ):
             return at + 1
         if sign in "<]" and (found := source.match(CALL_END, at) or source.match(VALUE_END, at)):
             return found.end()
@@ -339,7 +340,7 @@ class CallReader:
         if alone:
             self._check_head(pos)
         literals = Literals(self.source, None, CLOSING)
-        literals.keys_later = lambda: self._keys_near(pos)
+        literals.schema_later = lambda: self._envelope(pos)
         value, end = self.whole(literals, pos)
         self.deep |= literals.completed
         found = shapes(value, self.tools)
@@ -349,9 +350,6 @@ class CallReader:
         calls = [self._shaped(shape, span, literals) for shape, span in zip(found, spans, strict=True)]
         for call in calls:
             call.in_list = isinstance(value, list)
-            if literals.marks_told and not call.arguments.keys() <= keys_of(call.tool):
-                self.deep = True
-                raise NoCall("a string may end elsewhere")
         return calls, end, False
 
     def named_tool(self, pos: int) -> str:
@@ -378,17 +376,27 @@ class CallReader:
         call.json, call.told = shape.says_name, literals.is_told
         return call
 
-    def _keys_near(self, pos: int) -> frozenset[str]:
-        """Return the keys of the tool that a text of JSON names, or of all tools."""
+    def _envelope(self, pos: int) -> Schema:
+        """Return what a call in JSON is: a name, and arguments of the tool that is named near, or of any."""
         found = _JSON_NAME.search(self.source.text, pos, pos + MAX_TO_NAME)
         tool = self.tools.resolve(found.group(1)) if found else None
-        return keys_of(tool) if tool else frozenset(key for each in self.tools for key in each.properties)
+        tools = [tool] if tool else [*self.tools]
+        arguments = Schema(properties={key: each.parameter(key) for each in tools for key in each.properties})
+        envelope = Schema(own_types=ALL_TYPES)
+        envelope.items = envelope
+        envelope.properties = {
+            **{each.name: each.compiled for each in tools},
+            **dict.fromkeys((*n.BESIDE_WORDS, "role", "content"), ANYTHING),
+            **dict.fromkeys((*n.NAME_WORDS, *n.LIST_WORDS), envelope),
+            **dict.fromkeys(n.ARGUMENT_WORDS, arguments),
+        }
+        return envelope
 
     def whole(self, literals: Literals, at: int) -> tuple[Json, int]:
         """Return a value and its end; where a string cannot be read, what follows may all be in it."""
         try:
             value, end = literals.whole(at)
-            if literals.marks_told and (literals.completed or n.STRONG.search(self.source.text, at, end)):
+            if literals.marks_told and n.STRONG.search(self.source.text, at, end):
                 literals.in_string = True
                 raise NoCall("a string may end elsewhere")
         except NoCall:
@@ -398,14 +406,11 @@ class CallReader:
 
     def json_arguments(self, at: int, tool: Tool | None) -> JsonArguments:
         """Return the object that a call's arguments are, and where it ends."""
-        return self._arguments_of(self.literals(tool), at, tool)
+        return self._arguments_of(Literals(self.source, schema_of(tool), CLOSING), at, tool)
 
     def _arguments_of(self, literals: Literals, at: int, tool: Tool | None) -> JsonArguments:
         value, end = self.whole(literals, at)
         arguments = without_residue(self.object(value, tool))
-        if literals.marks_told and not arguments.keys() <= keys_of(tool):
-            self.deep = True
-            raise NoCall("a string may end elsewhere")
         return JsonArguments(arguments, end, literals.is_told, literals.completed)
 
     def object(self, arguments: Json, tool: Tool | None) -> JsonObject:
@@ -416,7 +421,7 @@ class CallReader:
             if not arguments.strip():
                 return {}
             inner = Source(arguments, True)
-            arguments, end = Literals(inner, keys_of(tool)).whole(inner.blanks(0))
+            arguments, end = Literals(inner, schema_of(tool)).whole(inner.blanks(0))
             if not inner.at_end(end):
                 raise NoCall("more than an object")
         if isinstance(arguments, list) and len(arguments) == 1:
@@ -512,7 +517,7 @@ class CallReader:
         if sign == "{":
             return self.json_arguments(at, tool)
         if sign == "`" and (fence := source.match(FENCE, at)):
-            read = self._arguments_of(Literals(source, keys_of(tool), CLOSING), source.blanks(fence.end()), tool)
+            read = self._arguments_of(Literals(source, schema_of(tool), CLOSING), source.blanks(fence.end()), tool)
             end = source.blanks(read.end)
             return read._replace(end=end + 3 if source.starts("```", end) else end)
         if sign == "(":
@@ -527,7 +532,7 @@ class CallReader:
 
     def _gemma_arguments(self, at: int, tool: Tool | None) -> JsonArguments:
         """Return Gemma's object, whose strings may lack their delimiters."""
-        literals, self.delimited = BareLiterals(self.source, keys_of(tool), CLOSING), True
+        literals, self.delimited = BareLiterals(self.source, schema_of(tool), CLOSING), True
         read = self._arguments_of(literals, at, tool)
         return read if literals.plain else read._replace(value=_typed(read.value, tool, literals.bares))
 
@@ -536,26 +541,25 @@ class CallReader:
     def parenthesised(self, at: int, tool: Tool | None) -> tuple[JsonObject, int]:
         """Return Python's arguments, or an object in round brackets, and their end."""
         source = self.source
-        literals = PythonLiterals(source, keys_of(tool), None, python=True)
+        schema = schema_of(tool)
+        literals = PythonLiterals(source, schema, None, python=True)
         after = literals.skip(at + 1)
         sign = source.text[after : after + 1]
-        if sign == "{":
-            value, end = literals.value(after, 0)
-            return self.object(value, tool), self._bracket_end(literals.skip(end))
-        if self.positional and tool and len(tool.required) == 1 and sign and sign in "\"'":
-            value, end = literals.value(after, 0)
-            return {next(iter(tool.required)): value}, self._bracket_end(literals.skip(end))
-        arguments, end = literals.members(at + 1, ")", 0, ("=", ":"))
+        only = next(iter(tool.required)) if self.positional and tool and len(tool.required) == 1 else ""
+        arguments: JsonObject
+        if sign == "{" or (only and sign and sign in "\"'"):
+            (value, *more), end = literals.items(at + 1, ")", Schema(items=schema))
+            if more:
+                raise NoCall("an end of the brackets was expected")
+            arguments = self.object(value, tool) if sign == "{" else {only: value}
+        else:
+            arguments, end = literals.members(at + 1, ")", schema, ("=", ":"))
+        literals.check()
         if literals.completed:
             raise NoCall("brackets without their end")
         if literals.marks_told and self.exact:
             raise NoCall("a string may end elsewhere")
         return _typed(arguments, tool, literals.bares), end
-
-    def _bracket_end(self, pos: int) -> int:
-        if not self.source.starts(")", pos):
-            raise NoCall("an end of the brackets was expected")
-        return pos + 1
 
     def python_list(self, pos: int) -> ReadCalls:
         """Return the calls of `[NAME(…), NAME(…)]`."""
@@ -581,9 +585,9 @@ class CallReader:
         return calls, at + 1, False
 
 
-def keys_of(tool: Tool | None) -> frozenset[str]:
-    """Return the keys that a tool declares."""
-    return frozenset(tool.properties) if tool else frozenset()
+def schema_of(tool: Tool | None) -> Schema:
+    """Return what a tool's arguments should be."""
+    return tool.compiled if tool else ANYTHING
 
 
 def _typed(values: JsonObject, tool: Tool | None, bares: set[str]) -> JsonObject:

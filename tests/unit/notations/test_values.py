@@ -125,6 +125,64 @@ def test_a_quotation_mark_that_is_not_escaped_ends_no_string() -> None:
     assert calls(text) == [("write_file", {"path": "a", "content": 'say "hi", then go'})]
 
 
+EDITS = offered(
+    function(
+        "edit_file",
+        {
+            "path": TEXT,
+            "edits": {"type": "array", "items": {"type": "object", "properties": {"old": TEXT, "new": TEXT}}},
+            "options": {"type": "object", "properties": {"query": TEXT, "limit": {"type": "integer"}}},
+            "tags": {"type": "array", "items": TEXT},
+        },
+        "path",
+    )
+)
+
+
+def edits(arguments: str) -> list[tuple[str, dict[str, Any]]]:
+    text = f'<tool_call>{{"name": "edit_file", "arguments": {arguments}}}</tool_call>'
+    found = [read(text, EDITS, size).calls for size in SIZES]
+    assert all(each == found[0] for each in found)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        # The keys of a nested object end its strings, a comma and a bracket do not.
+        (
+            '{"options": {"query": "key: "a", b: "c"", "limit": 2}, "path": "x"}',
+            {"options": {"query": 'key: "a", b: "c"', "limit": 2}, "path": "x"},
+        ),
+        ('{"path": "f("a",}", "tags": ["b"]}', {"path": 'f("a",}', "tags": ["b"]}),
+        (
+            '{"edits": [{"old": "say "hi"", "new": "b"}, {"old": "c", "new": ""d" e"}], "path": "x"}',
+            {"edits": [{"old": 'say "hi"', "new": "b"}, {"old": "c", "new": '"d" e'}], "path": "x"},
+        ),
+        ("{“tags”: [“a”, “b”], “path”: “x”}", {"tags": ["a", "b"], "path": "x"}),
+        ('{"path" = "x", "tags" = ["a"]}', {"path": "x", "tags": ["a"]}),
+        ('{--path "x"\n--tags ["a"]}', {"path": "x", "tags": ["a"]}),
+    ],
+)
+def test_the_schema_says_where_a_string_ends(arguments: str, meant: dict[str, Any]) -> None:
+    assert edits(arguments) == [("edit_file", meant)]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"options": {"query": "a", "path": "x", "tags": ["b"]}',  # the bracket of `options` or the last one is missing
+        '{"edits": [{"old": "a"}, "tags": ["b"], "path": "x"}',
+        '{"tags": ["say "a", "b""], "path": "x"}',
+        '{"path": "x" "path": "y"}',
+        '{"edits": [{"old": "a" {"old": "b", "new": "c"}], "path": "x"}',
+        '{"tags": ["a", "x"], "path": "z", "b "c" d"], "path": "y"}',
+    ],
+)
+def test_arguments_with_two_readings_make_no_call(arguments: str) -> None:
+    assert edits(arguments) == []
+
+
 def test_a_string_that_lost_its_last_mark_takes_no_other_call_along() -> None:
     text = (
         '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "x}}</tool_call>\n'
