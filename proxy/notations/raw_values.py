@@ -286,9 +286,9 @@ class RawValue:
         over = at == size or text[at] in "\n<]" or bool(self.ends_turn(at))
         return over and self.wrapper_is_over(pos)
 
-    def shown_chain(self, pos: int) -> bool:
-        """Return whether a chain of end tags after a position proves that the one before it was shown by the value."""
-        stack: list[Mark] = []
+    def last_chain(self, pos: int) -> int:
+        """Return where the last chain of end tags after a position begins, which the value shows up to there; or -1."""
+        stack, last = list[Mark](), -1
         while (mark := self.marks(pos)) is not None:
             pos = mark.end
             if not mark.closing:
@@ -298,8 +298,8 @@ class RawValue:
             if opened is not None:
                 del stack[opened:]
             elif mark.level is Level.VALUE and self.is_own_end(mark) and self.follows(pos, stack)[0] in _ENDS:
-                return True
-        return False
+                last = mark.start
+        return last
 
 
 class _Search:

@@ -140,8 +140,8 @@ class CallReader:
         if value is None:
             self._check_delimiters(end)
             return calls, end, closed
-        if value.shown_chain(end):
-            self.layout.after = end + 1
+        if (last := value.last_chain(end)) >= 0:
+            self.layout.after = last + 1
             self.deep = True
             return self.strong(pos)
         return calls, end, closed

@@ -170,6 +170,12 @@ UNREADABLE: Mapping[str, bytes] = {
     "content: a part of unknown type": delta({"content": [{"type": "foo", "content": "BBB"}]}),
     "content: a part of unknown type, nested": delta({"content": [{"type": "foo", "parts": [{"text": "BBB"}]}]}),
     "text: an object": event({"choices": [{"index": 0, "text": {"value": "BBB"}}]}),
+    "content: a part of unknown type": delta({"content": [{"type": "foo", "content": "BBB"}]}),
+    "content: a part of unknown type, nested": delta({"content": [{"type": "foo", "parts": [{"text": "BBB"}]}]}),
+    "text: an object": event({"choices": [{"index": 0, "text": {"value": "BBB"}}]}),
+    "content: a part of unknown type": delta({"content": [{"type": "foo", "content": "BBB"}]}),
+    "content: a part of unknown type, nested": delta({"content": [{"type": "foo", "parts": [{"text": "BBB"}]}]}),
+    "text: an object": event({"choices": [{"index": 0, "text": {"value": "BBB"}}]}),
     "reasoning: an object": delta({"reasoning": {"text": "BBB"}}),
     "tool_calls: an object": delta({"tool_calls": {"index": 0, "function": {"arguments": "BBB"}}}),
     "tool_calls: strings": delta({"tool_calls": ["BBB"]}),
@@ -408,6 +414,196 @@ def test_thinking_is_reasoning_and_refusal_parts_are_text(inside: Inside, dialec
     assert (told.text, told.thoughts) == ("No.", True)
 
 
+WHOLE_BESIDE: Mapping[str, tuple[list[bytes], str]] = {
+    "a delta of a role": (
+        [event({"choices": [{**completion("BBB")["choices"][0], "delta": {"role": "assistant"}}]})],
+        "|BBB",
+    ),
+    "a delta of empty fields": (
+        [event({"choices": [{**completion("BBB")["choices"][0], "delta": {"content": "", "tool_calls": []}}]})],
+        "|BBB",
+    ),
+    "reasoning came": (
+        [
+            _thought("Hm."),
+            event({"choices": [{**completion({**WHOLE_PLACES["text"], "reasoning": "Hm."})["choices"][0], "delta": {}}]}),
+        ],
+        "Hm.|BBB",
+    ),
+    "text came": ([text("BBB"), event({"choices": [{**completion("BBB")["choices"][0], "delta": {}}]})], "|BBB"),
+}
+
+
+@EACH
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+@pytest.mark.parametrize("given", WHOLE_BESIDE)
+def test_whole_message_is_read_until_its_choice_has_text(
+    inside: Inside, dialect: Dialect, tools: bool, given: str
+) -> None:
+    parts, said = WHOLE_BESIDE[given]
+    response = _asked(inside, dialect, stream(*parts, DONE), streamed=True, tools=tools)
+    told = dialect.stream(response.data)
+    assert ("".join([*_thoughts(response.data), "|", told.text]), told.finish) == (said, "stop")
+
+
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+@pytest.mark.parametrize("together", [True, False], ids=["one event", "two events"])
+def test_each_choice_may_be_one_whole_message(inside: Inside, tools: bool, together: bool) -> None:
+    choices = [{**completion(said)["choices"][0], "index": at} for at, said in enumerate(("AAA", "BBB"))]
+    groups = [choices] if together else [[choice] for choice in choices]
+    parts = [event({"object": "chat.completion", "choices": group}) for group in groups]
+    with Upstream(stream(*parts, DONE)) as up:
+        up.paths["/v1/models"] = [MODELS]
+        ask = DIALECTS["chat"].ask(streamed=True, tools=tools, n=2)
+        data = inside(up.url).post("/v1/chat/completions", json=ask).data
+    texts = {0: "", 1: ""}
+    for given in events(data)[:-1]:
+        body = json.loads(given)
+        assert body["object"] == "chat.completion.chunk"
+        for choice in body["choices"]:
+            texts[choice["index"]] += choice["delta"].get("content") or ""
+    assert texts == {0: "AAA", 1: "BBB"}
+
+
+@EACH
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+def test_second_message_with_other_text_is_an_error(inside: Inside, dialect: Dialect, tools: bool) -> None:
+    """Neither reading is certain: pieces of one text, or all of it so far."""
+    parts = [event({"choices": [{"index": 0, "message": {"content": said}, "finish_reason": None}]}) for said in "ab"]
+    response = _asked(inside, dialect, stream(*parts, finish(), DONE), streamed=True, tools=tools)
+    assert dialect.stream(response.data).failed
+
+
+@EACH
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+def test_text_of_completions_is_content(inside: Inside, dialect: Dialect, streamed: bool, tools: bool) -> None:
+    said = [{"index": 0, "text": part, "finish_reason": None} for part in ("AAA", "BBB")]
+    last = {"index": 0, "text": "", "finish_reason": "stop"}
+    script: Script = stream(*(event({"choices": [entry]}) for entry in [*said, last]), DONE)
+    if not streamed:
+        script = [answer({"id": "c", "object": "text_completion", "choices": [{**last, "text": "AAABBB"}]})]
+    response = _asked(inside, dialect, script, streamed=streamed, tools=tools)
+    told = dialect.stream(response.data) if streamed else dialect.whole(response.data)
+    assert (told.text, told.finish) == ("AAABBB", "stop")
+
+
+@EACH
+def test_text_that_repeats_the_delta_is_read_once(inside: Inside, dialect: Dialect) -> None:
+    """Together sends both."""
+    parts = [event({"choices": [{"index": 0, "text": part, "delta": {"content": part}}]}) for part in ("AAA", "BBB")]
+    response = _asked(inside, dialect, stream(*parts, finish(), DONE), streamed=True, tools=True)
+    assert dialect.stream(response.data).text == "AAABBB"
+
+
+@EACH
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+def test_thinking_is_reasoning_and_refusal_parts_are_text(inside: Inside, dialect: Dialect, streamed: bool) -> None:
+    said = {"role": "assistant", "thinking": "Hm.", "content": [{"type": "refusal", "refusal": "No."}]}
+    script: Script = stream(delta(said), finish(), DONE) if streamed else [answer(completion(said))]
+    response = _asked(inside, dialect, script, streamed=streamed, tools=True)
+    if dialect.name == "chat":  # forwarded unchanged
+        assert b"Hm." in response.data and b"No." in response.data
+        return
+    told = dialect.stream(response.data) if streamed else dialect.whole(response.data)
+    assert (told.text, told.thoughts) == ("No.", True)
+
+
+WHOLE_BESIDE: Mapping[str, tuple[list[bytes], str]] = {
+    "a delta of a role": (
+        [event({"choices": [{**completion("BBB")["choices"][0], "delta": {"role": "assistant"}}]})],
+        "|BBB",
+    ),
+    "a delta of empty fields": (
+        [event({"choices": [{**completion("BBB")["choices"][0], "delta": {"content": "", "tool_calls": []}}]})],
+        "|BBB",
+    ),
+    "reasoning came": (
+        [
+            _thought("Hm."),
+            event({"choices": [{**completion({**WHOLE_PLACES["text"], "reasoning": "Hm."})["choices"][0], "delta": {}}]}),
+        ],
+        "Hm.|BBB",
+    ),
+    "text came": ([text("BBB"), event({"choices": [{**completion("BBB")["choices"][0], "delta": {}}]})], "|BBB"),
+}
+
+
+@EACH
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+@pytest.mark.parametrize("given", WHOLE_BESIDE)
+def test_whole_message_is_read_until_its_choice_has_text(
+    inside: Inside, dialect: Dialect, tools: bool, given: str
+) -> None:
+    parts, said = WHOLE_BESIDE[given]
+    response = _asked(inside, dialect, stream(*parts, DONE), streamed=True, tools=tools)
+    told = dialect.stream(response.data)
+    assert ("".join([*_thoughts(response.data), "|", told.text]), told.finish) == (said, "stop")
+
+
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+@pytest.mark.parametrize("together", [True, False], ids=["one event", "two events"])
+def test_each_choice_may_be_one_whole_message(inside: Inside, tools: bool, together: bool) -> None:
+    choices = [{**completion(said)["choices"][0], "index": at} for at, said in enumerate(("AAA", "BBB"))]
+    groups = [choices] if together else [[choice] for choice in choices]
+    parts = [event({"object": "chat.completion", "choices": group}) for group in groups]
+    with Upstream(stream(*parts, DONE)) as up:
+        up.paths["/v1/models"] = [MODELS]
+        ask = DIALECTS["chat"].ask(streamed=True, tools=tools, n=2)
+        data = inside(up.url).post("/v1/chat/completions", json=ask).data
+    texts = {0: "", 1: ""}
+    for given in events(data)[:-1]:
+        body = json.loads(given)
+        assert body["object"] == "chat.completion.chunk"
+        for choice in body["choices"]:
+            texts[choice["index"]] += choice["delta"].get("content") or ""
+    assert texts == {0: "AAA", 1: "BBB"}
+
+
+@EACH
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+def test_second_message_with_other_text_is_an_error(inside: Inside, dialect: Dialect, tools: bool) -> None:
+    """Neither reading is certain: pieces of one text, or all of it so far."""
+    parts = [event({"choices": [{"index": 0, "message": {"content": said}, "finish_reason": None}]}) for said in "ab"]
+    response = _asked(inside, dialect, stream(*parts, finish(), DONE), streamed=True, tools=tools)
+    assert dialect.stream(response.data).failed
+
+
+@EACH
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+def test_text_of_completions_is_content(inside: Inside, dialect: Dialect, streamed: bool, tools: bool) -> None:
+    said = [{"index": 0, "text": part, "finish_reason": None} for part in ("AAA", "BBB")]
+    last = {"index": 0, "text": "", "finish_reason": "stop"}
+    script: Script = stream(*(event({"choices": [entry]}) for entry in [*said, last]), DONE)
+    if not streamed:
+        script = [answer({"id": "c", "object": "text_completion", "choices": [{**last, "text": "AAABBB"}]})]
+    response = _asked(inside, dialect, script, streamed=streamed, tools=tools)
+    told = dialect.stream(response.data) if streamed else dialect.whole(response.data)
+    assert (told.text, told.finish) == ("AAABBB", "stop")
+
+
+@EACH
+def test_text_that_repeats_the_delta_is_read_once(inside: Inside, dialect: Dialect) -> None:
+    """Together sends both."""
+    parts = [event({"choices": [{"index": 0, "text": part, "delta": {"content": part}}]}) for part in ("AAA", "BBB")]
+    response = _asked(inside, dialect, stream(*parts, finish(), DONE), streamed=True, tools=True)
+    assert dialect.stream(response.data).text == "AAABBB"
+
+
+@EACH
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+def test_thinking_is_reasoning_and_refusal_parts_are_text(inside: Inside, dialect: Dialect, streamed: bool) -> None:
+    said = {"role": "assistant", "thinking": "Hm.", "content": [{"type": "refusal", "refusal": "No."}]}
+    script: Script = stream(delta(said), finish(), DONE) if streamed else [answer(completion(said))]
+    response = _asked(inside, dialect, script, streamed=streamed, tools=True)
+    if dialect.name == "chat":  # forwarded unchanged
+        assert b"Hm." in response.data and b"No." in response.data
+        return
+    told = dialect.stream(response.data) if streamed else dialect.whole(response.data)
+    assert (told.text, told.thoughts) == ("No.", True)
+
+
 def _whole(message: Any = None, **choice: Any) -> bytes:
     return answer({"id": "c", "choices": [{"index": 0, "finish_reason": "stop", "message": message, **choice}]})
 
@@ -422,6 +618,10 @@ WHOLE_UNREADABLE: Mapping[str, bytes] = {
     "content: an object": _whole({"content": {"text": "BBB"}}),
     "content: nothing in an object": _whole({"content": {}}),
     "content: a number": _whole({"content": 7}),
+    "content: a part of unknown type": _whole({"content": [{"type": "foo", "content": "BBB"}]}),
+    "text: an object": _whole(text={"value": "BBB"}),
+    "content: a part of unknown type": _whole({"content": [{"type": "foo", "content": "BBB"}]}),
+    "text: an object": _whole(text={"value": "BBB"}),
     "content: a part of unknown type": _whole({"content": [{"type": "foo", "content": "BBB"}]}),
     "text: an object": _whole(text={"value": "BBB"}),
     "reasoning: an object": _whole({"content": "So.", "reasoning_content": {"text": "BBB"}}),

@@ -73,6 +73,13 @@ def test_a_value_may_show_closers_on_lines_of_their_own(family: str, form: str) 
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+def test_a_value_may_show_closers_several_times(family: str) -> None:
+    closers = FAMILIES[family]("\1").partition("\1")[2].strip()
+    value = f'{{"text": "{closers}", "calls": 1}}\n{{"text": "{closers}", "calls": 0}}'
+    assert calls(FAMILIES[family](value)) in ([("write_file", {"path": "a.md", "content": value})], [])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_prose_after_a_call_is_no_part_of_it(family: str) -> None:
     text = f"{FAMILIES[family]('x')}\nI wrote `</parameter>` and `</arg_value>` there."
     assert calls(text) == [("write_file", {"path": "a.md", "content": "x"})]
