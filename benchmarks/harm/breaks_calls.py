@@ -45,13 +45,18 @@ def _shows(draft: Draft, pieces: Collection[str]) -> bool:
 
 def _showing(draft: Draft) -> Broken:
     """Nothing is broken, and a value shows markup."""
+    also = edges(draft)
+    return Broken(one=not also, also=also)
+
+
+def edges(draft: Draft) -> list[Values]:
+    """The arguments without tags of the family at their edges: each could stand there twice, so it may be left over."""
     if draft.family.body is not Body.TAGS:
-        return Broken()
+        return []
     ends = {key: _without_end_tags(draft.family, key, value) for key, value in draft.values.items()}
     begins = {key: _without_opener(draft.family, key, value) for key, value in draft.values.items()}
-    # A tag at the beginning of a value, or at its end, could stand there twice as well.
-    also = [other for other in (ends, begins) if other != draft.values]
-    return Broken(one=not also, also=also)
+    padded = {key: value.removeprefix("\n") if value != draft.values[key] else value for key, value in begins.items()}
+    return [other for other in (ends, begins, padded) if other != draft.values]
 
 
 def _without_end_tags(family: Family, key: str, value: Any) -> Any:

@@ -27,7 +27,8 @@ def two_breaks(draft: Draft) -> Broken:
     first, second = draft.rng.sample([each for each in _SINGLE if each.takes(draft.family)], 2)
     broken = [first.make(draft), second.make(draft)]
     says = [values for each in broken for values in _says(draft, each)]
-    both = replace(_both(*broken), says=says)
+    both = _both(*broken)
+    both = replace(both, says=says, also=[*both.also, *breaks_calls.edges(draft)])
     if _says_a_text(draft, both):
         raise Inapplicable
     return both

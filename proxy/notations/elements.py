@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from proxy.codec.json_text import Json, JsonObject
 from proxy.notations.source import NoCall
 from proxy.tools.schema import ALL_TYPES, Schema, or_anything
 
-_TAG = re.compile(r"<(/?)([A-Za-z_$][\w.-]*)>")
 _BLANKS = re.compile(r"\s*")
 # Elements in elements.
 MAX_NESTED = 64
 
 
-def element_value(text: str, schema: Schema, depth: int = 0) -> Json:
+@functools.lru_cache(maxsize=4)
+def _tag(prefix: str) -> re.Pattern[str]:
+    """Return the pattern of a tag, before which the notation writes `prefix`."""
+    return re.compile(rf"{re.escape(prefix)}<(/?)([A-Za-z_$][\w.-]*)>")
+
+
+def element_value(text: str, schema: Schema, prefix: str = "", depth: int = 0) -> Json:
     """Return the value that elements say, by the schema; the text's own value where it holds none."""
-    if not text.lstrip().startswith("<"):
-        if _TAG.search(text) and "string" not in schema.types:
+    if not text.strip() and schema.types & {"array", "object"} and "string" not in schema.types:
+        return [] if "object" not in schema.types else {}
+    if not text.lstrip().startswith(prefix + "<"):
+        if _tag(prefix).search(text) and "string" not in schema.types:
             raise NoCall("an element was expected")
         return schema.typed(text)
     if "string" in schema.types and schema.types != ALL_TYPES:
@@ -25,12 +33,12 @@ def element_value(text: str, schema: Schema, depth: int = 0) -> Json:
     text = text.strip()
     if depth > MAX_NESTED:
         raise NoCall("nested too deeply")
-    parts = _parts(text)
+    parts = _parts(text, _tag(prefix))
     if ("array" in schema.types and "object" not in schema.types) or {name for name, _ in parts} == {"item"}:
-        return [element_value(each, or_anything(schema.items), depth + 1) for _, each in parts]
+        return [element_value(each, or_anything(schema.items), prefix, depth + 1) for _, each in parts]
     values: JsonObject = {}
     for name, each in parts:
-        value = element_value(each, or_anything(schema.properties.get(name)), depth + 1)
+        value = element_value(each, or_anything(schema.properties.get(name)), prefix, depth + 1)
         if name not in values:
             values[name] = value
             continue
@@ -39,25 +47,25 @@ def element_value(text: str, schema: Schema, depth: int = 0) -> Json:
     return values
 
 
-def _parts(text: str) -> list[tuple[str, str]]:
+def _parts(text: str, tag: re.Pattern[str]) -> list[tuple[str, str]]:
     """Return the elements that a text consists of, with their contents."""
     parts, pos = [], 0
     while pos < len(text):
-        found = _TAG.match(text, pos)
+        found = tag.match(text, pos)
         if not found or found.group(1):
             raise NoCall("an element was expected")
-        end = _end_of(text, found)
-        parts.append((found.group(2), text[found.end() : end]))
-        blanks = _BLANKS.match(text, end + len(found.group(2)) + 3)
+        closing = _closing(text, found, tag)
+        parts.append((found.group(2), text[found.end() : closing.start()]))
+        blanks = _BLANKS.match(text, closing.end())
         assert blanks is not None
         pos = blanks.end()
     return parts
 
 
-def _end_of(text: str, opened: re.Match[str]) -> int:
-    """Return where the end tag of an element is."""
+def _closing(text: str, opened: re.Match[str], tag: re.Pattern[str]) -> re.Match[str]:
+    """Return the end tag of an element."""
     depth = 0
-    for found in _TAG.finditer(text, opened.end()):
+    for found in tag.finditer(text, opened.end()):
         if found.group(2) != opened.group(2):
             continue
         if not found.group(1):
@@ -65,5 +73,5 @@ def _end_of(text: str, opened: re.Match[str]) -> int:
         elif depth:
             depth -= 1
         else:
-            return found.start()
+            return found
     raise NoCall("an element without its end")

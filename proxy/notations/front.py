@@ -809,7 +809,7 @@ class Reader:
             self._listed = max(end, start)
         self._copied += isinstance(refusal, Copied)
         self._no_calls = isinstance(refusal, StringGoesOn) or self._copied >= MAX_COPIED
-        self._no_calls |= (end < 0 or reader.broken) and reader.deep and self._kind is Kind.STRONG
+        self._no_calls |= (end < 0 or reader.broken) and reader.deep and self._kind in (Kind.STRONG, Kind.WEAK)
         run_end = reader.run_end
         self._refuse()
         stream.pos = max(stream.pos, run_end)

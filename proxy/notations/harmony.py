@@ -51,7 +51,7 @@ def _call(reader: Outer, tool: Tool | None, name: str, start: int, at: int) -> C
     if sign == "<":
         value, end, _ = reader.tags.values(at, tool)
         return Call(tool, name, value, start, end)
-    if sign != "{":
+    if sign not in '{"':
         raise NoCall("the arguments are missing")
     read = reader.json_arguments(at, tool)
     return Call(tool, name, read.value, start, read.end, told=read.told, completed=read.completed)

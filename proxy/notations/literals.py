@@ -77,8 +77,8 @@ class Literals:
 
     `schema` is what the whole value should be; None if `schema_later` gives it once it matters. `closers` match what
     may follow the whole value. What was found out: `marks_told`, an unescaped mark inside a string was told by what
-    follows; `lost_comma`, a comma was missing behind a string; `completed`, closing brackets were missing; `in_string`,
-    a string cannot be read; `plain`, the value is not strict JSON.
+    follows, first in the string at `told_from`; `lost_comma`, a comma was missing behind a string; `completed`, closing
+    brackets were missing; `in_string`, a string cannot be read; `plain`, the value is strict JSON.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class Literals:
         self._schema, self._open = schema, list[_Open]()
         self.schema_later: Callable[[], Schema] = lambda: ANYTHING
         self.marks_told = self.lost_comma = self.completed = self.in_string = False
+        self.told_from = 0
         # A key that its object does not declare, and one that an object around it declares.
         self._undeclared = self._strayed = False
         self.plain = True
@@ -158,6 +159,10 @@ class Literals:
         if sign in "[(":
             return self.items(pos + 1, "]" if sign == "[" else ")", schema)
         if sign in MARKS:
+            declared = _keys_of(schema)
+            if declared and "string" not in schema.types and self._is_key(pos, declared):
+                self.completed = True  # the opening bracket is missing
+                return self.members(pos, "}", schema)
             return self.string(pos)
         if self.python and (prefixed := source.match(_PREFIXED, pos)):
             return self.string(prefixed.end() - 1)
@@ -190,7 +195,7 @@ class Literals:
     ) -> tuple[JsonObject, int]:
         """Return the members of an object up to its closing bracket, which may be missing at the reply's end."""
         source, values, key, comma = self.source, JsonObject(), "", False
-        declared = frozenset(key for part in schema.all_parts() for key in part.properties)
+        declared = _keys_of(schema)
         self._open.append(_Open(close, schema, declared, {*declared}))
         while True:
             pos = self.skip(pos)
@@ -299,6 +304,7 @@ class Literals:
             if self.python and source.match(_ANOTHER_STRING, at + 1):
                 raise NoCall("two strings side by side")
             self.marks_told = told = True
+            self.told_from = self.told_from or start
             at += 1
         if at < 0:
             if not source.final:
@@ -372,12 +378,19 @@ class Literals:
         if opened is None or opened.close == "]":
             found = source.match(_NEXT_ITEM, pos)
             return found is not None and (not self.marks_told or found.group() in "{[")
+        if source.text[pos] == "{":  # the brackets before another item may be missing
+            return self._is_key(self.skip(pos + 1), opened.declared)
         return self._is_key(pos, opened.keys if self.marks_told else None)
 
     def _is_key(self, pos: int, keys: Collection[str] | None) -> bool:
         """Return whether one of the keys begins here; any, if None."""
         found = self.source.match(_NEXT_KEY, pos)
         return bool(found and (keys is None or (found["quoted"] or found["bare"] or found["option"]) in keys))
+
+
+def _keys_of(schema: Schema) -> frozenset[str]:
+    """Return the keys that an object's schema declares."""
+    return frozenset(key for part in schema.all_parts() for key in part.properties)
 
 
 def _member(schema: Schema, key: str) -> Schema:

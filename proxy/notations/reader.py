@@ -204,6 +204,9 @@ class CallReader:
                 if self.ends_turn(at):
                     break
                 if opener.no_closer and not (opener.text == "<|python_tag|>" and source.text[at] == "{"):
+                    if not source.text[calls[-1].end].isspace() and not self.opener(at):
+                        self.deep = True
+                        raise NoCall("text touches the end of the call")
                     at = start
                     break
             got = self._next_call(at, opener, depth, calls)
@@ -396,13 +399,19 @@ class CallReader:
         """Return a value and its end; where a string cannot be read, what follows may all be in it."""
         try:
             value, end = literals.whole(at)
-            if literals.marks_told and n.STRONG.search(self.source.text, at, end):
+            if literals.marks_told and self._shows_call(at, literals.told_from, end):
                 literals.in_string = True
                 raise NoCall("a string may end elsewhere")
         except NoCall:
             self.deep |= literals.in_string
             raise
         return value, end
+
+    def _shows_call(self, start: int, told: int, end: int) -> bool:
+        """Return whether a value with a told string holds what opens a call: the string may have taken it along."""
+        text = self.source.text
+        named = (self.tool(found["N"]) for found in _JSON_NAMED.finditer(text, told, end))
+        return bool(n.STRONG.search(text, start, end)) or any(named)
 
     def json_arguments(self, at: int, tool: Tool | None) -> JsonArguments:
         """Return the object that a call's arguments are, and where it ends."""
@@ -471,7 +480,7 @@ class CallReader:
                 continue
             if follows := source.token(NAME_FOLLOWS, at):
                 at = source.blanks(at + len(follows))
-                if source.text.startswith(("{", "`"), at):
+                if source.text.startswith(("{", "`", '"'), at):
                     continue
                 return self._call_or_name(at, opener)
             end = self._filler_end(at)
@@ -502,7 +511,7 @@ class CallReader:
             call_id = name
         sign = self.source.text[at : at + 1]
         read = self._read_arguments(at, tool, opener)
-        if not read.value and (not sign or sign not in "{(`") and (tool is None or tool.required or not opener):
+        if not read.value and (not sign or sign not in '{(`"') and (tool is None or tool.required or not opener):
             raise NoCall("the arguments are missing")
         call = Call(tool, name, read.value, start, read.end, id=call_id, completed=read.completed, told=read.told)
         call.bare = True
@@ -514,7 +523,7 @@ class CallReader:
         sign = source.text[at : at + 1]
         if sign == "{" and opener and opener.closers and opener.closers[0] in _GEMMA_ENDS:
             return self._gemma_arguments(at, tool)
-        if sign == "{":
+        if sign == "{" or (sign == '"' and tool and opener and opener is not NO_OPENER):
             return self.json_arguments(at, tool)
         if sign == "`" and (fence := source.match(FENCE, at)):
             read = self._arguments_of(Literals(source, schema_of(tool), CLOSING), source.blanks(fence.end()), tool)

@@ -242,9 +242,9 @@ def _with_keys(style: str, keys: tuple[str, ...]) -> tuple[str, str]:
 def family(style: str, keys: tuple[str, ...] = (), end: str = "") -> re.Pattern[str]:
     """All the marks that structure a call in one style."""
     opens, closes = _with_keys(style, keys)
-    own = rf"</{re.escape(end)}>|" if end else ""
+    begins, ends = (rf"<{slash}{re.escape(end)}>|" if end else "" for slash in ("", "/"))
     return re.compile(
-        rf"(?P<vo>{opens})|(?P<vc>{closes})|(?P<co>{CALL_OPEN})|(?P<cc>{own}{CALL_CLOSE})|(?P<wo>{WRAPPER_OPEN})|(?P<wc>{WRAPPER_CLOSE})"
+        rf"(?P<vo>{opens})|(?P<vc>{closes})|(?P<co>{begins}{CALL_OPEN})|(?P<cc>{ends}{CALL_CLOSE})|(?P<wo>{WRAPPER_OPEN})|(?P<wc>{WRAPPER_CLOSE})"
     )
 
 

@@ -280,10 +280,8 @@ class TagReader:
         schema = tool.parameter(mark.key)
         free = "string" in schema.types and not schema.is_unlisted(text.strip())
         nested = style == "element" and schema.types & {"array", "object"}
-        if nested and "string" not in schema.types:
-            text = text.replace(n.SEP, "")
-            if "<" in text:
-                return element_value(text.strip(), schema)
+        if nested and "string" not in schema.types and ("<" in text or not text.strip()):
+            return element_value(text.strip(), schema, n.SEP if n.SEP in text else "")
         value = tool.typed(mark.key, text, {"true": "string", "false": "other"}.get(mark.declared, mark.declared))
         if not isinstance(value, str):
             return value
