@@ -419,7 +419,9 @@ class Reader:
         if nothing and not THOUGHT_WHOLE.match(text, at) and not self._weak_tag.match(text, at):
             return None
         self._see(at)
-        if self._prose.fence and not (token and self._raw_text):
+        if token and not self._raw_text and self._prose.in_code():
+            return None
+        if self._prose.fence and not token:
             return None
         if self._is_thought(at, partial, strong or 0):
             return None if self._prose.in_code() else Kind.THOUGHT
@@ -519,7 +521,7 @@ class Reader:
         self, reader: CallReader, calls: list[Call], start: int, end: int, weak: bool
     ) -> tuple[list[Call], int, bool]:
         """Return the calls that count, their end, and whether they are weak; NoCall if none counts."""
-        self._see(start)
+        self._see(end_of(_BLANKS, self._text, start))
         judge = Judge(reader, self._copies)
         try:
             judge.check(calls, self._place(start, end, weak))
@@ -528,7 +530,7 @@ class Reader:
             if any(call.tool is None for call in closed):
                 closed = []
             if not weak or self._kind is not Kind.STRONG or not closed or isinstance(refusal, Copied | Listing):
-                refusal.end = end
+                refusal.end = max(refusal.end, end)
                 raise
             # Of what breaks off, the calls that were closed count.
             calls, end, weak = closed, closed[-1].end, False
@@ -576,20 +578,20 @@ class Reader:
         self._dead = isinstance(refusal, StringGoesOn) or self._copied >= MAX_COPIED
         self._dead |= (end < 0 or reader.broken) and reader.deep and self._kind is Kind.STRONG
         run_end = reader.run_end
-        self._refuse(str(refusal))
+        self._refuse(str(refusal), end)
         self._pos = max(self._pos, run_end)
         if self._kind in (Kind.FIRST, Kind.WEAK) and self._went_back < MAX_GOING_BACK:
             self._went_back += end >= 0  # a row that fails may hold wrapped calls
         elif end >= 0:
             self._pos = max(self._pos, end)
 
-    def _refuse(self, why: str) -> None:
+    def _refuse(self, why: str, end: int = -1) -> None:
         """Release what is held: look again after its first sign, and not in its strings."""
         start, kind, self._held = self._held, self._kind, -1
         self._begun = True
         if kind is Kind.FIRST:
             self._pos = start
-        elif kind is Kind.STRONG and HEADER.match(self._text, start) and why != "released":
+        elif kind is Kind.STRONG and end < 0 and HEADER.match(self._text, start) and why != "released":
             # A message that goes to no tool: nothing in it counts.
             self._thought, self._thought_first, self._pos = MESSAGE_ENDS, False, start + 1
         else:

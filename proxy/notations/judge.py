@@ -13,8 +13,6 @@ from proxy.notations.signs import STRONG
 from proxy.notations.source import NeedMore, NoCall
 from proxy.notations.surroundings import Prose
 
-# A quotation may show so many calls in a row.
-MAX_QUOTED = 8
 # What may end a quotation is no longer.
 MAX_MARK = 20
 
@@ -56,7 +54,7 @@ class Judge:
         self._check_listing(offered, place)
         self._check_copies(calls, offered, place)
         if place.prose.in_code():
-            raise NoCall("in code")
+            raise _shown("in code", self._run(place.end))
         if place.weak:
             self._check_weak(calls, place)
             return
@@ -90,43 +88,46 @@ class Judge:
             return
         if not self.source.final:
             raise NeedMore
-        end, _ = self._quoted_end(place.end, self.rows.skip_left(place.end))
+        end, _ = self._run(place.end)[-1]
         if any(mark in self.source.text[end:] for mark in '"}'):
             raise StringGoesOn("a string may end elsewhere")
 
     def _check_surroundings(self, place: Place) -> None:
-        """Refuse calls in a quotation, a sentence, a listing or a container that shows text."""
-        prose, source = place.prose, self.source
+        """Refuse calls in a quotation, a sentence, a listing or a container that shows text.
+
+        Calls that follow each other are shown together.
+        """
+        prose, source, text = place.prose, self.source, self.source.text
         if container := prose.open_container():
+            if container.end.search(text, place.end):
+                raise _shown(f"in {container.name}", self._run(place.end))
             if not source.final:
                 raise NeedMore
-            if container.end.search(source.text, place.end):
-                raise NoCall(f"in {container.name}")
-        if not prose.before.strip() and not prose.docstring:
+        if not prose.before.strip():
             return
-        behind = self.rows.skip_left(place.end)
+        run = self._run(place.end)
+        end, behind = run[-1]
         if not source.final and source.size - behind < 8:
             raise NeedMore
-        quoted_end, quoted_behind = self._quoted_end(place.end, behind)
-        if prose.quoted(source.text[quoted_end : quoted_behind + MAX_MARK]):
-            raise NoCall("quoted")
-        line = source.text[place.end : behind + 1]
-        if prose.line.strip() and "\n" not in line and behind < source.size and not self._begins(behind):
-            raise NoCall("in a sentence")
-        if prose.listed() and (prose.is_listed_before() or (behind < source.size and not self._begins(behind))):
-            raise NoCall("in a listing")
+        if prose.quoted(text[end : behind + MAX_MARK]):
+            raise _shown("quoted", run)
+        follows = behind < source.size and not self._begins(behind)
+        on_line = not any("\n" in text[end : behind + 1] for end, behind in run)
+        if prose.line.strip() and on_line and follows:
+            raise _shown("in a sentence", run)
+        if prose.listed() and (prose.is_listed_before() or follows):
+            raise _shown("in a listing", run)
 
-    def _quoted_end(self, end: int, behind: int) -> tuple[int, int]:
-        """Return where the last of the calls ends that follow each other, and what follows its leftovers."""
-        for _ in range(MAX_QUOTED):
-            if behind >= self.source.size or not self._begins(behind):
-                break
+    def _run(self, end: int) -> list[tuple[int, int]]:
+        """Return the ends of a call and of those that follow it directly, each with the end of its leftovers."""
+        run = [(end, self.rows.skip_left(end))]
+        while (behind := run[-1][1]) < self.source.size and self._begins(behind):
             try:
                 _, end, _ = self.reader.strong(behind)
             except NoCall:
                 break
-            behind = self.rows.skip_left(end)
-        return end, behind
+            run.append((end, self.rows.skip_left(end)))
+        return run
 
     def _begins(self, pos: int) -> bool:
         """Return whether another call begins at a position."""
@@ -161,6 +162,13 @@ class Judge:
             return
         if not tool.accepts(meant):
             raise NoCall("keys are missing or not declared")
+
+
+def _shown(why: str, run: list[tuple[int, int]]) -> NoCall:
+    """Return the refusal of all calls of a run."""
+    refusal = NoCall(why)
+    refusal.end = run[-1][0]
+    return refusal
 
 
 class Listing(NoCall):
