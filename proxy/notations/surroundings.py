@@ -233,7 +233,7 @@ class Prose:
             return not (gap and "\n" in gap.group()) and "|" in self.line
         if rest[0] in "\"'" and rest[1:2].isalnum():
             return False
-        if (opens := _OPENS_STRING.search(before)) and rest.startswith(_closes_string(opens.group(1))):
+        if (string := _OPENS_STRING.search(before)) and rest.startswith(_closes_string(string.group(1))):
             return True
         return any(rest[0] in QUOTES[mark] and _is_open(mark, rest[0], before) for mark in QUOTES)
 
