@@ -576,14 +576,16 @@ class Reader:
             self._listed = max(end, start)
         self._copied += isinstance(refusal, Copied)
         self._dead = isinstance(refusal, StringGoesOn) or self._copied >= MAX_COPIED
-        self._dead |= (end < 0 or reader.broken) and reader.deep and self._kind is Kind.STRONG
+        self._dead |= (end < 0 or reader.broken) and reader.deep and self._kind is not Kind.FIRST
         run_end = reader.run_end
         self._refuse(str(refusal), end)
         self._pos = max(self._pos, run_end)
         if self._kind in (Kind.FIRST, Kind.WEAK) and self._went_back < MAX_GOING_BACK:
             self._went_back += end >= 0  # a row that fails may hold wrapped calls
         elif end >= 0:
-            self._pos = max(self._pos, end)
+            # A message's last token may end the reply, whatever the message is.
+            token = len("<|call|>") if self._text.endswith("<|call|>", start, end) else 0
+            self._pos = max(self._pos, end - token)
 
     def _refuse(self, why: str, end: int = -1) -> None:
         """Release what is held: look again after its first sign, and not in its strings."""

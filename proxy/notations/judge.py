@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from proxy.notations.calls import CLEAR, LOOSE, Call
@@ -9,12 +10,13 @@ from proxy.notations.copies import Copies
 from proxy.notations.listings import is_definition
 from proxy.notations.reader import CallReader
 from proxy.notations.rows import Rows
-from proxy.notations.signs import STRONG
+from proxy.notations.signs import STRONG, STRONG_WHOLE
 from proxy.notations.source import NeedMore, NoCall
 from proxy.notations.surroundings import Prose
 
 # What may end a quotation is no longer.
 MAX_MARK = 20
+_MARK = re.compile(r"[\"}]")
 
 
 class StringGoesOn(NoCall):
@@ -44,12 +46,15 @@ class Judge:
     """Judges calls of a reader; a call that does not count raises NoCall with the reason."""
 
     def __init__(self, reader: CallReader, copies: Copies) -> None:
-        self.reader, self.source, self.rows, self.copies = reader, reader.source, Rows(reader), copies
+        self.source, self.rows, self.copies = reader.source, Rows(reader), copies
+        # Reads what follows the calls.
+        self.ahead = CallReader(reader.source, reader.tools)
 
     def check(self, calls: list[Call], place: Place) -> None:
         """Raise NoCall if the calls do not count, NeedMore if what follows must tell."""
         offered = [call for call in calls if call.tool is not None]
         if not offered:
+            self._check_told(calls, place)
             raise NoCall("no tool of this name is offered")
         self._check_listing(offered, place)
         self._check_copies(calls, offered, place)
@@ -88,9 +93,20 @@ class Judge:
             return
         if not self.source.final:
             raise NeedMore
-        end, _ = self._run(place.end)[-1]
-        if any(mark in self.source.text[end:] for mark in '"}'):
+        if self._marks_follow(place.end):
             raise StringGoesOn("a string may end elsewhere")
+
+    def _marks_follow(self, pos: int) -> bool:
+        """Return whether a quotation mark or a bracket follows, other than in calls."""
+        text = self.source.text
+        while found := STRONG_WHOLE.search(text, pos):
+            if _MARK.search(text, pos, found.start()):
+                return True
+            try:
+                _, pos, _ = self.ahead.strong(found.start())
+            except NoCall:
+                break
+        return bool(_MARK.search(text, pos))
 
     def _check_surroundings(self, place: Place) -> None:
         """Refuse calls in a quotation, a sentence, a listing or a container that shows text.
@@ -123,7 +139,7 @@ class Judge:
         run = [(end, self.rows.skip_left(end))]
         while (behind := run[-1][1]) < self.source.size and self._begins(behind):
             try:
-                _, end, _ = self.reader.strong(behind)
+                _, end, _ = self.ahead.strong(behind)
             except NoCall:
                 break
             run.append((end, self.rows.skip_left(end)))

@@ -62,8 +62,8 @@ class Literals:
 
     `keys` are those that the tool declares; None if `keys_later` gives them once they matter. `closers` match what may
     follow the whole value. `lists` are the keys whose value is a list. What was found out: `marks_told`, an unescaped
-    mark inside a string was told by what follows; `lost_comma`, a comma was missing behind a string; `completed`,
-    closing brackets were missing; `in_string`, a string cannot be read; `plain`, the value is strict JSON.
+    mark inside a string was told by what follows; `lost_comma`, a comma was missing or too much behind a string;
+    `completed`, closing brackets were missing; `in_string`, a string cannot be read; `plain`, the value is strict JSON.
     """
 
     def __init__(
@@ -172,6 +172,7 @@ class Literals:
                 return values, self._cut(pos)
             sign = source.text[pos]
             if sign == close:
+                self.lost_comma |= comma and isinstance(values.get(key), str)
                 return values, pos + 1
             if sign == "{" and not values and close == "}":  # doubled braces
                 inner, pos = self.value(pos, depth + 1)
@@ -185,7 +186,7 @@ class Literals:
             if sign == "," and values:
                 pos, comma = pos + 1, True
                 continue
-            if values and sign in "<]" and self.closers and source.match(self.closers, pos):
+            if values and sign in "<[]" and self.closers and source.match(self.closers, pos):
                 return values, self._cut(pos)
             self.lost_comma |= bool(values) and sign in MARKS and not comma and isinstance(values.get(key), str)
             comma = False
@@ -245,7 +246,7 @@ class Literals:
             if items and sign == ",":
                 pos += 1
                 continue
-            if items and sign in "<}" and self.closers and source.match(self.closers, pos):
+            if items and sign in "<[}" and self.closers and source.match(self.closers, pos):
                 return items, self._cut(pos)
             self._in_list = True
             value, pos = self.value(pos, depth + 1)

@@ -58,6 +58,25 @@ SHOWN = {
 }
 
 
+UNREADABLE = {
+    "a string of a tool that is not offered": f'<tool_call>{{"name": "no", "arguments": {{"x": "" </tool_call>\n{CALL}"}}',
+    "a string without a wrapper": f'{{"name": "bash", "arguments": {{"command": "echo "x"\n{CALL}\nend"}}}} so.',
+    "a string in a row": f'{{"name": "bash", "arguments": {{"command": "x"\n{CALL}"}}}} and so on',
+    "a string before Mistral's word": '[TOOL_CALLS]no[ARGS]{"x": "y" \n[TOOL_CALLS]bash[ARGS]{"command": "ls"}"}',
+    "a string behind a comma": '[TOOL_CALLS]bash[ARGS]{"command": "a",}b", "timeout": 1}',
+    "a wrapper that holds prose": f"<tool_call>\n{call_json('bash', command='ls')}\nok\n</tool_call>",
+    "a name apart from its brackets": "```json\nbash (command='ls')\n```",
+    "code with a mark too many": '```json\nbash(command="echo "x"")\n```',
+}
+
+
+@pytest.mark.parametrize("text", UNREADABLE.values(), ids=[*UNREADABLE])
+def test_nothing_in_a_call_that_cannot_be_read_is_a_call(text: str) -> None:
+    for size in SIZES:
+        found = read(text, TOOLS, size)
+        assert (found.calls, found.text) == ([], text)
+
+
 @pytest.mark.parametrize("text", SHOWN.values(), ids=[*SHOWN])
 def test_shown_code_is_no_call(text: str) -> None:
     for size in SIZES:
@@ -85,3 +104,9 @@ REAL = {
 def test_what_is_not_shown_is_a_call(text: str) -> None:
     for size in SIZES:
         assert read(text, TOOLS, size).calls == MADE
+
+
+def test_behind_a_call_whose_brackets_are_missing_another_one_counts() -> None:
+    for size in SIZES:
+        found = read(f"{LINES.replace('}}', '}')}\n\nI try again.\n\n{LINES}", TOOLS, size)
+        assert found.calls == MADE * 2
