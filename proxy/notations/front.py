@@ -549,16 +549,16 @@ class Reader:
         """Emit calls; one of a tool that is not offered stays text in its place."""
         row = _row_name(self._text, self._held if self._held >= 0 else self._out)
         taken: list[Found] = []
-        kept = False
+        made = False
         for call in calls:
             if call.tool is not None:
                 taken.append(Found(call.name, call.arguments, call.id, weak))
+                made = True
                 continue
-            if taken or kept:
+            if made:
                 self._emit(taken, max(call.start, self._out), row)
                 taken = []
             self._leave(call.end)
-            kept = True
         self._emit(taken, end, row)
 
     def _emit(self, calls: list[Found], end: int, row: str) -> None:

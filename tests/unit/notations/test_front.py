@@ -10,7 +10,7 @@ import pytest
 
 from proxy.notations.front import Channel, Piece, Reader
 from tests.support.helpers import call_json, function, offered
-from tests.support.notations_reading import read
+from tests.support.notations_reading import SIZES, read
 
 TEXT = {"type": "string"}
 TOOLS = offered(
@@ -170,3 +170,17 @@ def test_twice_the_text_takes_about_twice_the_time(name: str) -> None:
         if second < 0.25 or second < 3.2 * first:
             return
     raise AssertionError(f"{first:.2f} s, then {second:.2f} s")
+
+
+@pytest.mark.parametrize(
+    ("names", "left"),
+    [
+        ("xxb", '<tool_call>[{"name": "x", "arguments": {}}, {"name": "x", "arguments": {}}'),
+        ("bxx", '{"name": "x", "arguments": {}}{"name": "x", "arguments": {}}'),
+    ],
+)
+def test_calls_that_are_not_offered_are_text_in_their_place(names: str, left: str) -> None:
+    calls = [call_json("read", path="a") if name == "b" else call_json(name) for name in names]
+    for size in SIZES:
+        found = read(f"<tool_call>[{', '.join(calls)}]</tool_call>", TOOLS, size)
+        assert (found.calls, found.text) == ([("read", {"path": "a"})], left)

@@ -59,7 +59,7 @@ SHOWN = {
 
 
 UNREADABLE = {
-    "a string of a tool that is not offered": f'<tool_call>{{"name": "no", "arguments": {{"x": "" </tool_call>\n{CALL}"}}',
+    "a string of another tool": f'<tool_call>{{"name": "no", "arguments": {{"x": "" </tool_call>\n{CALL}"}}',
     "a string without a wrapper": f'{{"name": "bash", "arguments": {{"command": "echo "x"\n{CALL}\nend"}}}} so.',
     "a string in a row": f'{{"name": "bash", "arguments": {{"command": "x"\n{CALL}"}}}} and so on',
     "a string before Mistral's word": '[TOOL_CALLS]no[ARGS]{"x": "y" \n[TOOL_CALLS]bash[ARGS]{"command": "ls"}"}',
