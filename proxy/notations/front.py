@@ -57,6 +57,7 @@ MAX_TRIED = 16
 # Released text that is kept to look back at, and how much more before it is dropped.
 LOOK_BACK, MUCH = 256, 8_192
 _BLANKS = re.compile(r"\s*")
+_JSON_MARK = re.compile(r'\\.|"|\n(?:\s*\n)?')
 _END_SIGNS = ("</", "|>", "]", "}", "｜>", ")", ">")
 
 
@@ -144,7 +145,9 @@ class Reader:
         # What ends the reasoning that is open, and whether the reply began with it.
         self._thought: tuple[str, ...] = ()
         self._thought_first = False
-        self._listed = -1
+        # Where JSON that is not a call may go on, and a listing of tools ended; -1 for none.
+        self._json = self._listed = -1
+        self._string = False
         self._went_back = 0
         self._behind_call = self._begun = self._found_any = False
         self._dead = not tools
@@ -212,6 +215,7 @@ class Reader:
         self._pos, self._out, self._fed = self._pos - gone, self._out - gone, self._fed - gone
         self._held = max(self._held - gone, -1) if self._held >= 0 else -1
         self._listed = self._listed - gone if self._listed >= gone else -1
+        self._json = max(self._json - gone, 0) if self._json >= 0 else -1
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
@@ -322,6 +326,9 @@ class Reader:
                 return False
             sign = found.group()
             at = found.end() - 1 if sign[0] in " \t{[`" and sign != " to=" else found.start()
+            if self._json >= 0 and self._in_string(at):
+                self._pos = at + 1
+                continue
             try:
                 kind = self._kind_at(at)
             except NeedMore:
@@ -334,6 +341,20 @@ class Reader:
             self._begin_kind(kind, at)
             return True
 
+    def _in_string(self, at: int) -> bool:
+        """Return whether a position is in a string of JSON that is not a call."""
+        for found in _JSON_MARK.finditer(self._text, self._json, at):
+            mark = found.group()
+            if mark == '"':
+                self._string = not self._string
+            elif mark[0] == "\n":
+                self._string = False
+                if len(mark) > 1:
+                    self._json = -1
+                    return False
+        self._json = at
+        return self._string
+
     def _pass_prose(self) -> None:
         """Release prose without signs, but for an end that may become one."""
         text = self._text
@@ -342,8 +363,8 @@ class Reader:
             tail = text[-16:]
             if any(tail.endswith(word[:size]) for word in MAY_BECOME_SIGN for size in range(len(word), 0, -1)):
                 self._pos = max(self._out, len(text) - 11)
-            if tail.endswith(">"):
-                self._pos = max(self._out, text.rfind("\n", 0, self._pos) + 1)
+            if tail.endswith(">") and not text[(line := text.rfind("\n") + 1) :].strip(" \t>"):
+                self._pos = max(self._out, line)
         self._leave(self._pos)
 
     def _begin_kind(self, kind: Kind, at: int) -> None:
@@ -419,12 +440,12 @@ class Reader:
         if nothing and not THOUGHT_WHOLE.match(text, at) and not self._weak_tag.match(text, at):
             return None
         self._see(at)
-        if token and not self._raw_text and self._prose.in_code():
-            return None
-        if self._prose.fence and not token:
-            return None
+        if self._prose.in_code():
+            if strong is not None:
+                self._note(at, NoCall("in code"))
+            return Kind.TOKENS if token and self._raw_text else None
         if self._is_thought(at, partial, strong or 0):
-            return None if self._prose.in_code() else Kind.THOUGHT
+            return Kind.THOUGHT
         if strong is not None:
             return Kind.STRONG
         if token:
@@ -608,6 +629,7 @@ class Reader:
             try:
                 return int(STRICT.raw_decode(text, at)[1])
             except (ValueError, RecursionError):
+                self._json, self._string = at, False
                 return at
         return at if opener else start + 1
 
