@@ -28,8 +28,8 @@ MAX_LAYERS = 3
 MAX_CALL_SHOWN = 65_536
 MAX_FAILED = 64
 
-_BLANKS = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
-_BLANKS_IN_WORDS = re.compile(r"\s+")
+_BLANKS = re.compile(r"\s+")
+_AROUND_SIGNS = re.compile(r"(?<!\w) | (?!\w)")
 _STRING = re.compile(rf'"((?:[^"\\]|\\.){{{MIN_COPIED},}})"|\'((?:[^\'\\]|\\.){{{MIN_COPIED},}})\'', re.S)
 _COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _CONTROL = re.compile(r"((?:M-\^?.)+)|\^([@-_?])")
@@ -151,7 +151,7 @@ def _layers(text: str, depth: int) -> Iterator[str]:
                 yield from _layers(unescaped(inner), depth - 1)
     if "&" in text:
         # Only what is escaped itself may be markup there.
-        for mark in '<"':
+        for mark in "<\"'":
             escaped = html.unescape(text.replace(mark, "\0"))
             if mark in escaped or "&" in escaped:
                 yield from _layers(escaped, depth - 1)
@@ -172,7 +172,7 @@ def _controlled(found: re.Match[str]) -> str:
 
 def _normal(text: str) -> str:
     """Return a text without its blanks, but for one between two words."""
-    return _BLANKS_IN_WORDS.sub(" ", _BLANKS.sub("", text))
+    return _AROUND_SIGNS.sub("", _BLANKS.sub(" ", text))
 
 
 def _without_fence(text: str) -> str:
@@ -242,4 +242,4 @@ def _shape(prefix: str) -> str:
     shape = _NUMBER.sub("0", blamed.group(1) if blamed else prefix)
     shape = re.sub(r"\A[+<>!|*-](?=[ \t]|\Z)|\A[+<>!|*-](?=0)", " ", shape)
     shape = re.sub(r"(?<=0)[:-](?=0|\Z|[\w])|(?<=\w)-(?=0)", ":", shape)
-    return re.sub(r"(?<=0) +[+>-](?=\s?\Z)", " ", shape).lstrip(" ") or " " * bool(prefix)
+    return re.sub(r"(?<=0) +[+>-]?(?=\s?\Z)", " ", shape).lstrip(" ") or " " * bool(prefix)

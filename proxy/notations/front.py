@@ -64,6 +64,7 @@ MAX_CLOSER, MAX_SIGN = 80, 40
 # Refusals that are kept, and how much of a text shows the tool that it names.
 MAX_REFUSED, MAX_SHOWN = 200, 400
 _BLANKS = re.compile(r"\s*")
+_JSON_MARK = re.compile(r'\\.|"|\n(?:\s*\n)?')
 _END_SIGNS = ("</", "|>", "]", "}", "｜>", ")", ">")
 # What may end a call, or begin another one, is not in it.
 _NO_SIGN = re.compile(r"[^<\[\]]*+")
@@ -143,7 +144,9 @@ class Reader:
         # Ends of marked text in which calls count.
         self._shown: tuple[str, ...] = ()
         self._separate(thoughts)
-        self._listed = self._gap = -1
+        # Where JSON that is not a call may go on, a listing of tools ended, and a call ended; -1 for none.
+        self._json = self._listed = self._gap = -1
+        self._string = False
         self._went_back = 0
         self._behind_call = self._begun = self._found_any = self._stripped = False
         self._no_calls = not tools
@@ -301,6 +304,7 @@ class Reader:
             self._held = max(self._held - gone, -1) if self._held >= 0 else -1
             self._listed = self._listed - gone if self._listed >= gone else -1
             self._gap = max(self._gap - gone, -1)
+            self._json = max(self._json - gone, 0) if self._json >= 0 else -1
 
     @property
     def _looks(self) -> bool:
@@ -513,6 +517,9 @@ class Reader:
                 self._pass_prose()
                 return False
             at = found.start() if found["line"] is None else found.start("line")
+            if self._json >= 0 and self._in_string(at):
+                stream.pos = at + 1
+                continue
             try:
                 kind = self._kind_at(at)
             except NeedMore:
@@ -524,6 +531,20 @@ class Reader:
                 continue
             self._begin_kind(kind, at)
             return True
+
+    def _in_string(self, at: int) -> bool:
+        """Return whether a position is in a string of JSON that is not a call."""
+        for found in _JSON_MARK.finditer(self._stream.text, self._json, at):
+            mark = found.group()
+            if mark == '"':
+                self._string = not self._string
+            elif mark[0] == "\n":
+                self._string = False
+                if len(mark) > 1:
+                    self._json = -1
+                    return False
+        self._json = at
+        return self._string
 
     def _pass_prose(self) -> None:
         """Release prose without signs, but for an end that may become one."""
@@ -621,12 +642,12 @@ class Reader:
         if nothing and not self._marks.opener_whole.match(text, at) and not self._weak_tag.match(text, at):
             return None
         stream.see(at)
-        if stream.prose.fence and not (token and self._raw_text):
+        if stream.prose.in_code():
             if strong is not None:
                 self._note(at, NoCall("in code", Rejection.QUOTED))
-            return None
+            return Kind.TOKENS if token and self._raw_text else None
         if self._is_thought(at, partial, strong or 0):
-            return None if stream.prose.in_code() else Kind.THOUGHT
+            return Kind.THOUGHT
         if strong is not None and not self._no_calls:
             return Kind.STRONG
         if token:
@@ -742,7 +763,7 @@ class Reader:
         self, reader: CallReader, calls: list[Call], start: int, end: int, weak: bool
     ) -> tuple[list[Call], int, bool]:
         """Return the calls that count, their end, and whether they are weak; NoCall if none counts."""
-        self._stream.see(start)
+        self._stream.see(end_of(_BLANKS, self._stream.text, start))
         judge = Judge(reader, self._copies)
         try:
             judge.check(calls, self._place(start, end, weak))
@@ -751,7 +772,7 @@ class Reader:
             if any(call.tool is None for call in closed):
                 closed = []
             if not weak or self._kind is not Kind.STRONG or not closed or isinstance(refusal, Copied | Listing):
-                refusal.end = end
+                refusal.end = max(refusal.end, end)
                 raise
             # Of what breaks off, the calls that were closed count.
             calls, end, weak = closed, closed[-1].end, False
@@ -773,16 +794,16 @@ class Reader:
         stream = self._stream
         row = row_name(stream.text, self._held if self._held >= 0 else stream.out)
         taken: list[Found] = []
-        kept = False
+        made = False
         for call in calls:
             if call.tool is not None:
                 taken.append(Found(call.name, call.written, call.arguments, call.id, weak))
+                made = True
                 continue
-            if taken or kept:
+            if made:
                 self._emit(taken, max(call.start, stream.out), row)
                 taken = []
             stream.leave(call.end)
-            kept = True
         self._emit(taken, end, row)
 
     def _emit(self, calls: list[Found], end: int, row: str) -> None:
@@ -809,22 +830,24 @@ class Reader:
             self._listed = max(end, start)
         self._copied += isinstance(refusal, Copied)
         self._no_calls = isinstance(refusal, StringGoesOn) or self._copied >= MAX_COPIED
-        self._no_calls |= (end < 0 or reader.broken) and reader.deep and self._kind in (Kind.STRONG, Kind.WEAK)
+        self._no_calls |= (end < 0 or reader.broken) and reader.deep and self._kind is not Kind.FIRST
         run_end = reader.run_end
-        self._refuse()
+        self._refuse(end)
         stream.pos = max(stream.pos, run_end)
         if self._kind in (Kind.FIRST, Kind.WEAK) and self._went_back < MAX_GOING_BACK:
             self._went_back += end >= 0  # a row that fails may hold wrapped calls
         elif end >= 0:
-            stream.pos = max(stream.pos, end)
+            # A message's last token may end the reply, whatever the message is.
+            token = len("<|call|>") if stream.text.endswith("<|call|>", start, end) else 0
+            stream.pos = max(stream.pos, end - token)
 
-    def _refuse(self) -> None:
+    def _refuse(self, end: int = -1) -> None:
         """Release what is held: look again after its first sign, and not in its strings."""
         stream, start, kind, self._held = self._stream, self._held, self._kind, -1
         self._begun = True
         if kind is Kind.FIRST:
             stream.pos = start
-        elif kind is Kind.STRONG and HEADER.match(stream.text, start):
+        elif kind is Kind.STRONG and end < 0 and HEADER.match(stream.text, start):
             # A message that goes to no tool: nothing in it counts.
             self._thought, self._thought_first, self._separated = MESSAGE_ENDS, False, False
             stream.pos = start + 1
@@ -840,6 +863,7 @@ class Reader:
             try:
                 return int(STRICT.raw_decode(text, at)[1])
             except (ValueError, RecursionError):
+                self._json, self._string = at, False
                 return at
         return at if opener else start + 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from proxy.notations.calls import CLEAR, LOOSE, Call
@@ -9,14 +10,13 @@ from proxy.notations.copies import Copies
 from proxy.notations.listings import is_definition
 from proxy.notations.reader import CallReader
 from proxy.notations.rows import Rows
-from proxy.notations.signs import STRONG
+from proxy.notations.signs import STRONG, STRONG_WHOLE
 from proxy.notations.source import NeedMore, NoCall, Rejection
 from proxy.notations.surroundings import Prose
 
-# A quotation may show so many calls in a row.
-MAX_QUOTED = 8
 # What may end a quotation is no longer.
 MAX_MARK = 20
+_MARK = re.compile(r"[\"}]")
 
 
 class StringGoesOn(NoCall):
@@ -46,17 +46,20 @@ class Judge:
     """Judges calls of a reader; a call that does not count raises NoCall with the reason."""
 
     def __init__(self, reader: CallReader, copies: Copies) -> None:
-        self.reader, self.source, self.rows, self.copies = reader, reader.source, Rows(reader), copies
+        self.source, self.rows, self.copies = reader.source, Rows(reader), copies
+        # Reads what follows the calls.
+        self.ahead = CallReader(reader.source, reader.tools)
 
     def check(self, calls: list[Call], place: Place) -> None:
         """Raise NoCall if the calls do not count, NeedMore if what follows must tell."""
         offered = [call for call in calls if call.tool is not None]
         if not offered:
+            self._check_told(calls, place)
             raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
         self._check_listing(offered, place)
         self._check_copies(calls, offered, place)
         if place.prose.in_code():
-            raise NoCall("in code", Rejection.QUOTED)
+            raise _shown("in code", self._run(place.end))
         if place.weak:
             self._check_weak(calls, place)
             return
@@ -90,43 +93,57 @@ class Judge:
             return
         if not self.source.final:
             raise NeedMore
-        end, _ = self._quoted_end(place.end, self.rows.skip_left(place.end))
-        if any(mark in self.source.text[end:] for mark in '"}'):
+        if self._marks_follow(place.end):
             raise StringGoesOn("a string may end elsewhere")
 
-    def _check_surroundings(self, place: Place) -> None:
-        """Refuse calls in a quotation, a sentence, a listing or a container that shows text."""
-        prose, source = place.prose, self.source
-        if container := prose.open_container():
-            if not source.final:
-                raise NeedMore
-            if container.end.search(source.text, place.end):
-                raise NoCall(f"in {container.name}", Rejection.QUOTED)
-        if not prose.before.strip() and not prose.docstring:
-            return
-        behind = self.rows.skip_left(place.end)
-        if not source.final and source.size - behind < 8:
-            raise NeedMore
-        quoted_end, quoted_behind = self._quoted_end(place.end, behind)
-        if prose.quoted(source.text[quoted_end : quoted_behind + MAX_MARK]):
-            raise NoCall("quoted", Rejection.QUOTED)
-        line = source.text[place.end : behind + 1]
-        if prose.line.strip() and "\n" not in line and behind < source.size and not self._begins(behind):
-            raise NoCall("in a sentence", Rejection.QUOTED)
-        if prose.listed() and (prose.is_listed_before() or (behind < source.size and not self._begins(behind))):
-            raise NoCall("in a listing", Rejection.QUOTED)
-
-    def _quoted_end(self, end: int, behind: int) -> tuple[int, int]:
-        """Return where the last of the calls ends that follow each other, and what follows its leftovers."""
-        for _ in range(MAX_QUOTED):
-            if behind >= self.source.size or not self._begins(behind):
-                break
+    def _marks_follow(self, pos: int) -> bool:
+        """Return whether a quotation mark or a bracket follows, other than in calls."""
+        text = self.source.text
+        while found := STRONG_WHOLE.search(text, pos):
+            if _MARK.search(text, pos, found.start()):
+                return True
             try:
-                _, end, _ = self.reader.strong(behind)
+                _, pos, _ = self.ahead.strong(found.start())
             except NoCall:
                 break
-            behind = self.rows.skip_left(end)
-        return end, behind
+        return bool(_MARK.search(text, pos))
+
+    def _check_surroundings(self, place: Place) -> None:
+        """Refuse calls in a quotation, a sentence, a listing or a container that shows text.
+
+        Calls that follow each other are shown together.
+        """
+        prose, source, text = place.prose, self.source, self.source.text
+        if container := prose.open_container():
+            if container.end.search(text, place.end):
+                raise _shown(f"in {container.name}", self._run(place.end))
+            if not source.final:
+                raise NeedMore
+        if not prose.before.strip():
+            return
+        run = self._run(place.end)
+        end, behind = run[-1]
+        if not source.final and source.size - behind < 8:
+            raise NeedMore
+        if prose.quoted(text[end : behind + MAX_MARK]):
+            raise _shown("quoted", run)
+        follows = behind < source.size and not self._begins(behind)
+        on_line = not any("\n" in text[end : behind + 1] for end, behind in run)
+        if prose.line.strip() and on_line and follows:
+            raise _shown("in a sentence", run)
+        if prose.listed() and (prose.is_listed_before() or follows):
+            raise _shown("in a listing", run)
+
+    def _run(self, end: int) -> list[tuple[int, int]]:
+        """Return the ends of a call and of those that follow it directly, each with the end of its leftovers."""
+        run = [(end, self.rows.skip_left(end))]
+        while (behind := run[-1][1]) < self.source.size and self._begins(behind):
+            try:
+                _, end, _ = self.ahead.strong(behind)
+            except NoCall:
+                break
+            run.append((end, self.rows.skip_left(end)))
+        return run
 
     def _begins(self, pos: int) -> bool:
         """Return whether another call begins at a position."""
@@ -161,6 +178,13 @@ class Judge:
             return
         if not tool.accepts(meant):
             raise NoCall("keys are missing or not declared")
+
+
+def _shown(why: str, run: list[tuple[int, int]]) -> NoCall:
+    """Return the refusal of all calls of a run."""
+    refusal = NoCall(why, Rejection.QUOTED)
+    refusal.end = run[-1][0]
+    return refusal
 
 
 class Listing(NoCall):

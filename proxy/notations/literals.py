@@ -77,7 +77,7 @@ class Literals:
 
     `schema` is what the whole value should be; None if `schema_later` gives it once it matters. `closers` match what
     may follow the whole value. What was found out: `marks_told`, an unescaped mark inside a string was told by what
-    follows, first in the string at `told_from`; `lost_comma`, a comma was missing behind a string; `completed`, closing
+    follows, first in the string at `told_from`; `lost_comma`, a comma was missing or too much behind a string; `completed`, closing
     brackets were missing; `in_string`, a string cannot be read; `plain`, the value is strict JSON.
     """
 
@@ -203,6 +203,7 @@ class Literals:
                 return values, self._cut(pos)
             sign = source.text[pos]
             if sign == close:
+                self.lost_comma |= comma and isinstance(values.get(key), str)
                 return values, self._close(pos + 1)
             if sign == "{" and not values and close == "}":  # doubled braces
                 inner, pos = self.value(pos, schema)
@@ -216,7 +217,7 @@ class Literals:
             if sign == "," and values:
                 pos, comma = pos + 1, True
                 continue
-            if values and sign in "<]" and self.closers and source.match(self.closers, pos):
+            if values and sign in "<[]" and self.closers and source.match(self.closers, pos):
                 return values, self._cut(pos)
             self.lost_comma |= bool(values) and sign in MARKS and not comma and isinstance(values.get(key), str)
             comma = False
@@ -286,7 +287,7 @@ class Literals:
             if items and sign == ",":
                 pos += 1
                 continue
-            if items and sign in "<}" and self.closers and source.match(self.closers, pos):
+            if items and sign in "<[}" and self.closers and source.match(self.closers, pos):
                 return items, self._cut(pos)
             value, pos = self.value(pos, each)
             items.append(value)

@@ -34,7 +34,6 @@ FENCE = regex.compile(r"```[ \t]*[\w+-]{0,20}[ \t]*\n?")
 _LOST_BRACKETS = regex.compile(r"(?<![<\w/])(?:invoke|parameter) name=")
 _BARE_END = re.compile(r"(?<!<)(?<!</)/?(parameter|invoke)>")
 _ROUTED = regex.compile(r" ?to=[\w.-]+(?=<[^|])")
-_JUNK = regex.compile(r"[^<>{}\[\]\"'`\\]{1,40}(?=<)")
 _JSON_NAME = re.compile(rf"[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"']([^\"'\n]{{1,200}})[\"']")
 _JSON_HEAD = regex.compile(r"[\[{\s]+[\"'“](?P<K>[^\"'”\n\\]{1,64})[\"'”]\s*:")
 _JSON_NAMED = regex.compile(r"\{\s*[\"'](?:name|tool_name)[\"']\s*:\s*[\"'](?P<N>[^\"'\n\\]{1,200})[\"']\s*,")
@@ -255,8 +254,6 @@ class CallReader:
             self.deep = True
             raise
         except NoCall:
-            if calls and opener.tag and (junk := self.source.match(_JUNK, at)):
-                return [], junk.end()
             if calls and all(call.closed_itself for call in calls) and not opener.no_closer:
                 return None
             raise
@@ -530,6 +527,8 @@ class CallReader:
             end = source.blanks(read.end)
             return read._replace(end=end + 3 if source.starts("```", end) else end)
         if sign == "(":
+            if opener is NO_OPENER and not self.exact:
+                raise NoCall("code")
             return JsonArguments(*self.parenthesised(at, tool), False, False)
         pair = opener and opener.tag and tool and sign and sign not in "({`" and self.tags.style(at, tool) == "pair"
         if sign in ("<", "]") or pair:

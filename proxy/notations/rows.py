@@ -41,6 +41,8 @@ class Rows:
             return calls, self._read_row(calls, pos)
         except NoCall as refusal:
             refusal.end = calls[-1].end if calls else -1
+            if any(call.told for call in calls):  # a string may go on to here
+                self.reader.broken = self.reader.deep = True
             raise
 
     def _read_row(self, calls: list[Call], pos: int) -> int:

@@ -27,21 +27,39 @@ QUOTES = {
     "‚": "‘",
     "›": "‹",
 }
-# What shows the text up to its end, which must follow: elements, code blocks of LaTeX and forums, CDATA, docstrings.
+# What shows the text up to its end, which must follow: elements, code blocks of LaTeX, Org, templates and forums,
+# CDATA, here-documents, docstrings.
+_ELEMENTS = "pre|code|textarea|samp|nowiki|xmp|kbd|script|style|syntaxhighlight|source|listing|blockquote|template"
 _CONTAINER = re.compile(
-    r"<(?P<element>pre|code|textarea|samp|nowiki|xmp|kbd|script|style)\b[^<>]*>|\[(?P<forum>code|noparse)(?:=[^\]\n]*)?\]"
+    rf"<(?P<element>{_ELEMENTS}|examples?|programlisting|screen)\b[^<>]*>"
+    r"|\[(?P<forum>code|noparse|quote|pre)(?:=[^\]\n]*)?\]"
     r"|\\begin\{(?P<latex>verbatim|lstlisting|minted|alltt|Verbatim)\*?\}|(?P<cdata><!\[CDATA\[)"
-    r"|<<[-~]?\s*[\"']?(?P<here>[A-Za-z_]\w*)[\"']?(?=[^\n]*$)",
+    r"|^[ \t]*\#\+begin_(?P<org>\w+)|\{%-?[ ]*(?P<template>raw|verbatim|highlight|comment)\b[^%]*%\}"
+    r"|(?P<wiki>\{(?:noformat|code|quote))(?::[^}\n]*)?\}|(?P<docstring>\"{3}|'{3})"
+    r"|(?<!<)<<<?[-~]?\s*[\"']?(?P<here>[A-Za-z_]\w*)[\"']?(?=[^\n]*$)",
     re.I,
 )
-_DOCSTRING = re.compile(r"\"{3}|'{3}")
+_ENDS = {
+    "element": r"</{}\s*>",
+    "forum": r"\[/{}\]",
+    "latex": r"\\end\{{{}\*?\}}",
+    "cdata": r"\]\]>",
+    "org": r"^[ \t]*#\+end_{}",
+    "template": r"\{{%-?[ ]*end{}\b",
+    "wiki": r"{}\}}",
+    "docstring": r"{}",
+    "here": r"^[ \t]*{}\b[;,)]*[ \t]*$",
+}
 _COMMENT = re.compile(r"<!--|-->")
 _DELIMITER = re.compile(r"[ \t]*(-{4,}|\.{4,}|={4,}|\+{4,})[ \t]*\Z")
-# A line of a listing: a sign, the mark of a comment, a number, a file and a number.
+# A line of a listing: a sign, the mark of a comment, who wrote it, a number, a file and a number.
 _LISTED = re.compile(
-    r"[ \t]*(?:(?P<sign>[+>|#%*-]|//|/\*|--|;)(?=\s|\Z|<)[ \t]*"
-    r"|(?P<number>(?:[\w./\\-]+[:(])?\d{1,7}(?:[:|)\].→\t-]|[ ]{2,})+)[ \t]*)"
+    r"[ \t]*(?:(?P<sign>[+>|#%*-]|//|/\*|--|;|[\w.]{1,20}>)(?=\s|\Z|<)[ \t]*"
+    r"|(?P<number>(?:[\w./\\-]+[:(])?\d{1,7}(?:[ ]?[:|)\].→\t-]|[ ]{2,}|[ ]\Z)+)[ \t]*)"
 )
+# What opens a string that holds all that follows: `(` of C++, `[[` of Lua, `$raw$` of SQL.
+_OPENS_STRING = re.compile(r"([(\[{]|\$\w{0,20}\$)\s*\Z")
+_DIFF = (" ", "+", "-", "\\")
 _BLOCK_HEAD = re.compile(r"(?:::|:[ \t]*[|>][+-]?\d?)[ \t]*\Z")
 _LIST_ITEM = re.compile(r"([ \t]*(?:[-*+]|\d+[.)])[ \t]+)\S")
 _BETWEEN = re.compile(r"(?:\s|\\n|</[\w|:]+>|<\|[^<>|]+\|>)*")
@@ -76,9 +94,11 @@ class Prose:
         self.line = ""
         self.paragraph = ""
         self.comment = False
-        self.docstring = ""
         self.container: Container | None = None
         self.list_indent = -1
+        # How far the head of a block scalar or a literal block is indented; -1 outside of one.
+        self.block_indent = -1
+        self.in_diff = False
         self.blank_before = True
         self.in_indented = False
         self.last_line = ""
@@ -112,9 +132,12 @@ class Prose:
             self.fence, self.paragraph, self.last_line = found.group(1), "", line
             return
         self._follow_marks(line)
+        self.in_diff = line.startswith("@@ -") or (self.in_diff and line.startswith(_DIFF))
         if not line.strip():
             self.paragraph, self.blank_before = "", True
             return
+        if not self._in_block(line):
+            self.block_indent = _indent(line) if _BLOCK_HEAD.search(line) else -1
         indented = self._is_indented(line)
         if (item := _LIST_ITEM.match(line)) and not indented:
             self.list_indent = item.end(1)
@@ -133,8 +156,6 @@ class Prose:
     def _follow_marks(self, line: str) -> None:
         for mark in _COMMENT.findall(line):
             self.comment = mark == "<!--"
-        for mark in _DOCSTRING.findall(line):
-            self.docstring = "" if self.docstring == mark else self.docstring or mark
         self.container = self._container_after(line)
 
     def _container_after(self, line: str) -> Container | None:
@@ -162,19 +183,16 @@ class Prose:
 
     def in_code(self) -> bool:
         """Return whether a call that begins here is in code, a block quotation or a comment."""
-        if self.fence or self._in_block():
+        if self.fence or self._in_block(self.line) or (self.in_diff and self.line.startswith(_DIFF)):
             return True
         if re.match(r"\s{0,3}>", self.line) and not self.line.startswith(">>>"):
             return True
         comment = self.comment or self.line.rfind("<!--") > self.line.rfind("-->")
         return comment or bool(open_run(self.before))
 
-    def _in_block(self) -> bool:
-        """Return whether the line belongs to a block scalar or a literal block, by its indentation."""
-        if self.line.strip() or not self.line or not _BLOCK_HEAD.search(self.last_line):
-            return False
-        head = self.last_line
-        return len(self.line) > len(head) - len(head.lstrip(" \t"))
+    def _in_block(self, line: str) -> bool:
+        """Return whether a line belongs to a block scalar or a literal block, by its indentation."""
+        return 0 <= self.block_indent < _indent(line)
 
     def open_container(self) -> Container | None:
         """Return the container that is open here."""
@@ -209,19 +227,15 @@ class Prose:
             name = tail.group(1)
             opens = re.findall(rf"<{name}\b", before, re.I)
             return len(opens) > len(re.findall(rf"</{name}", before, re.I)) or self.container is not None
-        if rest[:3] in ('"""', "'''"):
-            return self.docstring == rest[:3] or before.count(rest[:3]) % 2 == 1
         if gap and _BLANK_LINE.search(gap.group()):
             return False
         if rest[0] == "|":
             return not (gap and "\n" in gap.group()) and "|" in self.line
         if rest[0] in "\"'" and rest[1:2].isalnum():
             return False
+        if (string := _OPENS_STRING.search(before)) and rest.startswith(_closes_string(string.group(1))):
+            return True
         return any(rest[0] in QUOTES[mark] and _is_open(mark, rest[0], before) for mark in QUOTES)
-
-    def in_quotation(self) -> bool:
-        """Return whether some quotation may be open here."""
-        return bool(self.docstring) or any(mark in self.before for mark in QUOTES)
 
     def behind_quote(self) -> bool:
         """Return whether a quotation mark precedes directly."""
@@ -230,15 +244,17 @@ class Prose:
 
 def _container(found: re.Match[str]) -> Container:
     """Return what was opened, with its end."""
-    if name := found["element"]:
-        return Container(name, re.compile(rf"</{name}\s*>", re.I))
-    if name := found["forum"]:
-        return Container(name, re.compile(rf"\[/{name}\]", re.I))
-    if name := found["latex"]:
-        return Container(name, re.compile(rf"\\end\{{{name}\*?\}}"))
-    if name := found["here"]:
-        return Container(name, re.compile(rf"^[ \t]*{name}[ \t]*$", re.M))
-    return Container("CDATA", re.compile(r"\]\]>"))
+    kind = str(found.lastgroup)
+    name = found[kind]
+    return Container(name, re.compile(_ENDS[kind].format(re.escape(name)), re.I | re.M))
+
+
+def _closes_string(opens: str) -> str:
+    return {"(": ")", "[": "]", "{": "}"}.get(opens, opens)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t"))
 
 
 def _alike(found: re.Match[str] | None) -> str:

@@ -25,12 +25,17 @@ SIZES = (1, 3, 7)
 NOT_YET = frozenset(
     """
     asciidoc-listing asciidoc-literal-block bbcode-code bbcode-quote chat-inline-question chat-security
-    code-dart-widget comment-block-stars comment-lisp commit-deutsch commit-merge config-terraform
-    essay-slide-notes html-form-with-textarea javadoc-doxygen javascript-jest jira-noformat latex-lstlisting
-    latex-verbatim listing-compiler-context listing-grep-rn org-example-block php-heredoc python-triple-quoted
-    ruby-heredoc shell-heredoc shell-heredoc-in-dockerfile test-code-elixir transcript-irc wiki-nowiki
-    wiki-nowiki-block wiki-syntaxhighlight xml-cdata-fixture xml-rss-feed yaml-few-shot-prompts yaml-helm-values
-    yaml-kubernetes-configmap
+    code-dart-widget comment-block-stars comment-lisp commit-deutsch commit-merge compiler-gcc-context
+    compiler-typescript-context config-terraform cpp-raw-string diff-context-lines email-quoted-with-name
+    essay-slide-notes html-form-with-textarea javadoc-doxygen javascript-jest jinja-raw-block
+    jira-code-macro-fixture jira-noformat jira-quote-macro latex-lstlisting latex-verbatim liquid-highlight
+    listing-compiler-context listing-grep-rn log-kubernetes-fixture lua-long-string org-example-block
+    org-quote-block org-src-block-fixture perl-heredoc php-heredoc php-nowdoc-in-array prompt-example-element
+    prompt-examples-and-comment python-dedent python-single-quoted-block python-triple-quoted
+    rest-parsed-literal-fixture ruby-heredoc sentence-two-calls shell-heredoc shell-heredoc-in-dockerfile
+    shell-heredoc-to-curl sql-dollar-quoted test-code-elixir transcript-irc wiki-nowiki wiki-nowiki-block
+    wiki-source-tag wiki-syntaxhighlight xml-cdata-fixture xml-docbook-programlisting xml-rss-feed
+    yaml-few-shot-prompts yaml-folded-block yaml-github-action yaml-helm-values yaml-kubernetes-configmap
     """.split()  # noqa: SIM905
 )
 
