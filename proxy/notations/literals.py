@@ -77,8 +77,8 @@ class Literals:
 
     `schema` is what the whole value should be; None if `schema_later` gives it once it matters. `closers` match what
     may follow the whole value. What was found out: `marks_told`, an unescaped mark inside a string was told by what
-    follows, first in the string at `told_from`; `lost_comma`, a comma was missing or too much behind a string; `completed`, closing
-    brackets were missing; `in_string`, a string cannot be read; `plain`, the value is strict JSON.
+    follows, first in the string at `told_from`; `lost_comma`, a comma was missing or too much behind a string;
+    `completed`, closing brackets were missing; `in_string`, a string cannot be read; `plain`, the value is strict JSON.
     """
 
     def __init__(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.formats.grammar import grammars
-from proxy.formats.scanner import Scanner
-from tests.support.helpers import all_cuts, merged, offered, scan
+from tests.support.helpers import all_cuts, merged, new_scanner, scan
 
 JSON_CALL = '<tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>'
 TAG_CALL = "<tool_call><function=bash><parameter=command>ls</parameter></function></tool_call>"
@@ -58,21 +56,19 @@ def test_what_is_meant_is_a_call(name: str) -> None:
 def test_json_that_the_client_asked_for_is_never_a_call(text: str) -> None:
     """`response_format`: whatever stands in it."""
     for cut in all_cuts(text):
-        scanner = Scanner(offered(), grammars(json_reply=True, raw_text=False))
-        assert scan(cut, scanner).calls == ()
+        assert scan(cut, new_scanner(json_reply=True)).calls == ()
 
 
 @pytest.mark.parametrize("code", ["```py\nx\n```\n", "~~~\nx\n~~~\n", "an open ` there", "```py\nx"])
 def test_the_end_of_turn_token_goes_behind_code_too(code: str) -> None:
     """With raw text it is the model's own, wherever the reply ends."""
     for cut in all_cuts(f"{code}<|im_end|>"):
-        scanner = Scanner(offered(), grammars(json_reply=False, raw_text=True))
-        assert scan(cut, scanner).text == code
+        assert scan(cut, new_scanner(raw_text=True)).text == code
 
 
 def test_what_is_let_go_in_the_middle_of_a_value_is_not_looked_at_again() -> None:
     start = "<tool_call><function=bash><parameter=command>see "
     rest = f"{JSON_CALL}\n</parameter></function></tool_call>"
-    scanner = Scanner(offered(), grammars(json_reply=False, raw_text=False))
+    scanner = new_scanner()
     pieces = [*scanner.feed(start), *scanner.release(), *scanner.feed(rest), *scanner.finish(stopped=True)]
     assert merged(pieces, start + rest).calls == ()

@@ -22,7 +22,7 @@ from proxy.dialects.model_options import ModelOptions
 from proxy.errors import BadRequest, LimitExceeded, RulesError
 from proxy.exchange.plan import Plan, proxy_parses, upstream_request
 from proxy.notations.signs import ROW_NAMES
-from proxy.formats.markers import MARKERS, WRAPPER_TAGS
+from proxy.notations.tables import TOKENS, WRAPPER_WORDS
 from proxy.repair.policy import Policy
 from proxy.web.request_body import parse_body
 from tests.support.helpers import call_json, merged, new_scanner, scan
@@ -162,13 +162,13 @@ def test_the_sse_decoder_at_its_limit(stream: bytes, data: st.DataObject) -> Non
 
 TOKENS = st.sampled_from(
     (
-        *(marker.opener for marker in MARKERS),
-        *(closer for marker in MARKERS for closer in marker.closers),
+        *TOKENS,
+        *(closer for closers in TOKENS.values() for closer in closers),
         *(
             f"<{name}>"
             for name in ("tool_call", "tools", "function=read", "parameter=path", "invoke", "think", "arg_key")
         ),
-        *map(str, WRAPPER_TAGS),
+        *(f"<{word}>" for word in WRAPPER_WORDS),
         *(
             "</tool_call>",
             "</function>",

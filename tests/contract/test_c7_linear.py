@@ -1,49 +1,35 @@
-"""Parsing is linear (contract C7): the work for four times the text is four times the work, whatever the text is.
+"""Reading is linear (contract C7): twice the text takes about twice the time, whatever the text is.
 
-The work is counted, not timed: every call of a function, Python's own and each time a generator goes on, and every
-byte that a search, a copy or a deletion may touch. So the bound holds on a machine that is busy too.
+CPU time is compared with tenfold slack between a text and one that is 32 times as long, so a busy machine passes and
+quadratic work does not.
 """
 
 from __future__ import annotations
 
-import cProfile
-import re
 import sys
-from collections.abc import Iterator
+import time
 from dataclasses import dataclass
-from itertools import cycle, islice, pairwise
-from re import _constants, _parser  # type: ignore[attr-defined]
-from typing import Any, SupportsIndex
+from itertools import cycle, islice
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.formats.copied_calls import Copies
-from proxy.formats.grammar import grammars
-from proxy.formats.markers import END_OF_TURN, MARKERS, WRAPPER_TAGS
-from proxy.formats.repeated_text import RepeatedText
-from proxy.formats.scanner import Scanner
-from proxy.formats.shown_lines import ShownLines
-from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import Cursor
-from proxy.parsing.markdown import Markdown
+from proxy.notations.copies import Copies
+from proxy.notations.front import Reader
+from proxy.notations.tables import END_OF_TURN, TOKENS, WRAPPER_WORDS
 from tests.support.helpers import call_json, function, offered
 
 pytestmark = pytest.mark.once
 
-# The bytes of the shorter text.
-SIZE = 100
-TIMES = 4
-# Linear is 4; what is paid once makes it differ.
-MOST = 5
-# Whatever the text is, no character of it may cost more.
-EACH = 1000
-# A reply that is not streamed comes whole.
+# The characters of the shorter text, and how much longer the other one is.
+SIZE, TIMES = 1_000, 32
+SLACK = 10
+# What is over sooner, in seconds, is not measured exactly.
+SOON = 0.002
+# A reply that is not streamed arrives whole.
 WHOLE = sys.maxsize
 CUTS = (64, WHOLE)
-# Bytes that one search may touch at most: more would take seconds.
-TOO_MUCH = 4_000_000
 
 STRINGS = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}}
 TOOLS = offered(
@@ -51,262 +37,38 @@ TOOLS = offered(
     function("now"),
     function("search", {"options": STRINGS, "paths": {"type": "array", "items": {"type": "string"}}}),
 )
-MODULES = [module for name, module in sys.modules.items() if name.startswith(("proxy.formats", "proxy.parsing.cursor"))]
-CODEC_AND_TOOLS = ("codec.literals", "codec.json_text", "tools.schema", "tools.validator", "tools.toolset")
-MODULES += [sys.modules[f"proxy.{name}"] for name in CODEC_AND_TOOLS]
 
 
-class TooMuch(Exception):
-    """More work than it may be: the rest is not awaited."""
-
-
-class Work:
-    """The bytes that were touched so far, and those at which it is no use to go on."""
-
-    touched = 0
-    most = sys.maxsize
-
-    @classmethod
-    def add(cls, count: int) -> None:
-        """Touch so many more."""
-        cls.touched += count
-        if cls.touched > cls.most:
-            raise TooMuch
-
-
-class Counted(str):
-    """A text that counts what is looked at in it."""
-
-    __slots__ = ()
-
-    def __getitem__(self, key: SupportsIndex | slice) -> Counted:
-        part = Counted(super().__getitem__(key))
-        Work.add(len(part))
-        return part
-
-    def __contains__(self, other: object) -> bool:
-        Work.add(len(self))
-        return str(other) in str(self)
-
-    def strip(self, chars: str | None = None, /) -> Counted:
-        """Copy what is left of it."""
-        Work.add(len(self))
-        return Counted(super().strip(chars))
-
-
-def repeats(pattern: re.Pattern[str]) -> bool:
-    """Whether a match can begin with any number of characters, before one that is certain.
-
-    Searched for, such a pattern may touch all of these from each place on.
-    """
-    waiting = [*_parser.parse(pattern.pattern, pattern.flags)]
-    while waiting:
-        kind, rest = waiting.pop(0)
-        if kind is _constants.SUBPATTERN:
-            waiting[:0] = rest[3]
-        elif kind in (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT):
-            least, most, _ = rest
-            if most is _constants.MAXREPEAT or least:
-                return most is _constants.MAXREPEAT
-        elif kind not in (_constants.IN, _constants.ANY, _constants.NOT_LITERAL):
-            return False
-    return False
-
-
-class CountedPattern:
-    """A pattern of text that counts what it may touch, and does not begin with what would take hours."""
-
-    def __init__(self, pattern: re.Pattern[str]) -> None:
-        self._pattern = pattern
-        self._repeats = repeats(pattern)
-
-    def _count(self, length: int) -> None:
-        if self._repeats and length * length > TOO_MUCH:
-            raise TooMuch(self._pattern.pattern)
-        Work.add(length * length if self._repeats else length)
-
-    def match(self, text: str, pos: int = 0) -> re.Match[str] | None:
-        """Match here only."""
-        found = self._pattern.match(text, pos)
-        Work.add(found.end() - pos if found else 1)
-        return found
-
-    def fullmatch(self, text: str, pos: int = 0) -> re.Match[str] | None:
-        """Match all from here on."""
-        found = self._pattern.fullmatch(text, pos)
-        Work.add(found.end() - pos if found else 1)
-        return found
-
-    def search(self, text: str, pos: int = 0) -> re.Match[str] | None:
-        """Match somewhere."""
-        if self._repeats:
-            self._count(len(text) - pos)
-        found = self._pattern.search(text, pos)
-        if not self._repeats:
-            self._count((found.end() if found else len(text)) - pos)
-        return found
-
-    def finditer(self, text: str, pos: int = 0) -> Iterator[re.Match[str]]:
-        """Match as often as is asked for."""
-        at = pos
-        if self._repeats:
-            self._count(len(text) - at)
-        for found in self._pattern.finditer(text, pos):
-            Work.add(found.end() - at)
-            at = found.end()
-            yield found
-        Work.add(len(text) - at)
-
-    def findall(self, text: str) -> list[Any]:
-        """All that match."""
-        self._count(len(text))
-        return self._pattern.findall(text)
-
-    def sub(self, replacement: Any, text: str) -> str:
-        """All of it, with replacements."""
-        self._count(len(text))
-        return Counted(self._pattern.sub(replacement, text))
-
-
-class Compiling:
-    """The module `re` for those that make patterns as they go."""
-
-    S, DOTALL, escape = re.S, re.DOTALL, staticmethod(re.escape)
-
-    @staticmethod
-    def compile(pattern: Any, flags: int = 0) -> Any:
-        """A pattern that counts, if it is one of text."""
-        return counted(re.compile(pattern, flags))
-
-
-def counted(value: Any) -> Any:
-    """The same, with each pattern of text replaced by one that counts."""
-    if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
-        return CountedPattern(value)
-    if isinstance(value, dict) and any(isinstance(each, re.Pattern) for each in value.values()):
-        return {key: counted(each) for key, each in value.items()}
-    return value
-
-
-@pytest.fixture(scope="module", autouse=True)
-def work() -> Iterator[None]:
-    """Count every byte that is touched, while the tests of this module run."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in MODULES:
-            for name, value in vars(module).items():
-                if counted(value) is not value:
-                    patch.setattr(module, name, counted(value))
-            if "re" in vars(module):
-                patch.setattr(module, "re", Compiling)
-        _count_windows(patch)
-        # What repeats itself would not be parsed at all, and what is asked here is what parsing costs.
-        patch.setattr(RepeatedText, "may_go_on", lambda *_: False)
-        yield
-
-
-def _count_windows(patch: pytest.MonkeyPatch) -> None:
-    slice_of, search, first, find = TextBuffer.slice, TextBuffer.search, TextBuffer.first, TextBuffer.find
-    token, complete_match, drop = TextBuffer.token, TextBuffer.complete_match, TextBuffer.drop
-    text, feed = Cursor.text, Markdown.feed
-
-    def count_slice(self: TextBuffer, start: int, end: int) -> bytes:
-        copy = slice_of(self, start, end)
-        Work.add(len(copy))
-        return copy
-
-    def count_search(self: TextBuffer, pattern: re.Pattern[bytes], start: int, *limit: int) -> int:
-        at = search(self, pattern, start, *limit)
-        Work.add(at - max(start, self.base) + 1)
-        return at
-
-    def count_first(self: TextBuffer, pattern: re.Pattern[bytes], start: int, longest: int) -> tuple[int, bytes] | None:
-        found = first(self, pattern, start, longest)
-        Work.add((found[0] + len(found[1]) if found else self.end) - max(start, self.base))
-        return found
-
-    def count_find(self: TextBuffer, literal: bytes, start: int) -> int:
-        at = find(self, literal, start)
-        Work.add((self.end if at < 0 else at + len(literal)) - max(start, self.base))
-        return at
-
-    def count_token(self: TextBuffer, pattern: re.Pattern[bytes], start: int) -> re.Match[bytes] | None:
-        found = token(self, pattern, start)
-        Work.add(len(found.group()) if found else 1)
-        return found
-
-    def count_complete_match(self: TextBuffer, pattern: re.Pattern[bytes], start: int, most: int) -> bytes | None:
-        found = complete_match(self, pattern, start, most)
-        Work.add(len(found) if found else 1)
-        return found
-
-    def count_drop(self: TextBuffer, end: int) -> None:
-        Work.add(max(0, end - self.base))
-        drop(self, end)
-
-    def count_text(self: Cursor, start: int, end: int) -> str:
-        return Counted(text(self, start, end))
-
-    def count_feed(self: Markdown, data: bytes | bytearray) -> None:
-        Work.add(len(data))
-        feed(self, data)
-
-    for counts in (count_slice, count_search, count_first, count_find, count_token, count_complete_match, count_drop):
-        patch.setattr(TextBuffer, counts.__name__.removeprefix("count_"), counts)
-    patch.setattr(Cursor, "text", count_text)
-    patch.setattr(Markdown, "feed", count_feed)
-
-
-def steps(text: str, cut: int, most: float) -> int:
-    """The work of scanning a text that comes in pieces of this length; TooMuch if it is more than `most`."""
-    scanner = Scanner(TOOLS, grammars(json_reply=False, raw_text=False))
-    before = Work.touched
-    Work.most = before + int(most)
-    profile = cProfile.Profile()
-    profile.enable()
-    try:
-        for at in range(0, len(text), cut):
-            scanner.feed(text[at : at + cut])
-        scanner.finish(stopped=True)
-    finally:
-        profile.disable()
-        Work.most = sys.maxsize
-    count = Work.touched - before + sum(entry.callcount for entry in profile.getstats())
-    if count > most:
-        raise TooMuch
-    return count
+def seconds(text: str, cut: int, *results: str) -> float:
+    """Return the CPU time that reading a text in pieces of this length takes."""
+    began = time.process_time()
+    reader = Reader(TOOLS, Copies(TOOLS, results))
+    for at in range(0, len(text), cut):
+        reader.feed(text[at : at + cut])
+    reader.finish()
+    return time.process_time() - began
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What stands around the fragments: they are in a value of some kind, and then it ends."""
+    """The text around the fragments: they are in a value of some kind, and then it ends."""
 
     head: str
     tail: str
 
-    def around(self, parts: tuple[str, ...], count: int) -> str:
-        """So many parts in turn."""
+    def around(self, parts: tuple[str, ...], size: int) -> str:
+        """Return about so many characters of the parts in turn."""
+        count = max(1, size * len(parts) // len("".join(parts)))
         return self.head + "".join(islice(cycle(parts), count)) + self.tail
 
 
-def linear(few: str, many: str, cut: int) -> bool:
-    """Whether the longer text costs no more than MOST times the steps."""
-    try:
-        steps(many, cut, MOST * steps(few, cut, EACH * len(few)))
-    except TooMuch:
-        return False
-    return True
-
-
 def assert_linear(frame: Frame, *parts: str, cuts: tuple[int, ...] = CUTS) -> None:
-    """TIMES as many fragments may cost MOST times the steps, however the text is cut.
-
-    Where they cost more, longer texts must tell: limits of one kind or another lie between the shorter ones, and what
-    is behind a limit may cost more than what is before it.
-    """
-    count = max(8, SIZE * len(parts) // len("".join(parts).encode()))
-    texts = [frame.around(parts, count * TIMES**power) for power in range(4)]
+    """TIMES as much text may take TIMES as long, with SLACK, however it is cut."""
+    few, many = (frame.around(parts, size) for size in (SIZE, SIZE * TIMES))
     for cut in cuts:
-        assert any(linear(few, many, cut) for few, many in pairwise(texts)), f"more than linear in pieces of {cut}"
+        most = SLACK * TIMES * max(SOON, seconds(few, cut))
+        spent = seconds(many, cut)
+        assert spent <= most, f"more than linear in pieces of {cut}: {spent:.2f} s"
 
 
 DSML = "｜DSML｜"
@@ -315,8 +77,8 @@ NOW = call_json("now")
 READ = call_json("read", path="a")
 NOPE = call_json("nope", a=1)
 INVOKE = '<invoke name="read"><parameter name="path">a</parameter></invoke>'
-OPENERS = [*WRAPPER_TAGS, *(marker.opener for marker in MARKERS)]
-CLOSERS = [closer for marker in MARKERS for closer in marker.closers]
+OPENERS = [*(f"<{word}>" for word in WRAPPER_WORDS), *TOKENS]
+CLOSERS = [closer for closers in TOKENS.values() for closer in closers]
 # What nothing, or much, can come of.
 FRAGMENTS = [
     *("<", "<t", "<tool_cal", "<|tool_call", "<｜", "]<]", "[TOOL_CALL", "<func", "<invok", "</", "<|", "cal", "fun"),
@@ -393,7 +155,7 @@ FRAMES = {
     "preformatted": Frame("<pre>", "</pre>\nand so on."),
     "indented": Frame("So:\n\n    ", "\nand so on."),
 }
-# What is cheap by itself and stands where it may be gone over again.
+# Fragments that are cheap alone, where they may be read again and again.
 PLACED = (
     ("thought", f"<tool_call>{NOW}</tool_call>"),
     ("thought", f"<tool_call>{NOW}</tool_call>\n{NOW}\n"),
@@ -443,25 +205,16 @@ def test_a_fragment_again_and_again(fragment: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cut", CUTS)
-@pytest.mark.parametrize("fragment", ["[TOOL_CALLS][", "<tool_call>[", '<tool_call>{"name": '])
-def test_a_text_without_a_line_end_is_not_gone_over_to_its_end_from_each_opener(fragment: str, cut: int) -> None:
-    text = fragment * (40_000 // len(fragment))
-    assert steps(text, cut, EACH * len(text)) > 0
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("frame", FRAMES)
 @pytest.mark.parametrize("filler", FILLERS, ids=repr)
 def test_much_of_the_same_in_a_value(frame: str, filler: str) -> None:
-    """Blanks stand at the beginning of many a pattern; a character must not be cut in its middle."""
+    """Many patterns begin with blanks."""
     assert_linear(FRAMES[frame], filler)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("frame, fragment", PLACED)
 def test_a_fragment_in_its_place(frame: str, fragment: str) -> None:
-    # What goes over a text again does so with each piece.
     assert_linear(FRAMES[frame], fragment, cuts=CUTS[: 1 + PLACED.index((frame, fragment)) % 2])
 
 
@@ -475,7 +228,7 @@ def test_fragments_in_turn(frame: Frame, parts: list[str]) -> None:
     assert_linear(frame, *parts)
 
 
-# What results of tools hold, and what may be taken away from it.
+# Parts of tool results.
 SHOWN = [
     *("a", " ", "\n", "\r\n", "  \n", "\t|", "\\", "\\n", "\\\\", "\\u00e9", "\\ud83d", "&", "&amp;", "&lt;", "&#38;"),
     *("1:", "12 ", "\n12:", "\n 9→", "a.py:1:", "a.py:", "a-1-", "x-", "\n> ", "+", "\n+a\n-b", "\n@@ -1,2 +1,2 @@"),
@@ -490,84 +243,33 @@ SOUGHT = {
 }
 
 
-def looking(call: str, result: str) -> int:
-    """The work of looking for a call in a result of a tool that has all of its words."""
-    before = Work.touched
-    profile = cProfile.Profile()
-    profile.enable()
-    try:
-        assert not Copies((f"{result}\ntool_call name read arguments path",)).hold(call)
-    finally:
-        profile.disable()
-    return Work.touched - before + sum(entry.callcount for entry in profile.getstats())
-
-
 @pytest.mark.parametrize("fragment", SHOWN, ids=repr)
 @pytest.mark.parametrize("call", SOUGHT)
 def test_looking_for_a_copy_in_a_result(call: str, fragment: str) -> None:
-    few, many = (looking(SOUGHT[call], fragment * (SIZE * times // len(fragment))) for times in (1, TIMES))
-    assert many <= MOST * few
-
-
-class Searched(Counted):
-    """A text that also counts what is searched in it."""
-
-    __slots__ = ()
-
-    def find(self, sought: str, start: SupportsIndex | None = 0, end: SupportsIndex | None = WHOLE, /) -> int:
-        """Where this stands."""
-        at = super().find(sought, start, end)
-        begin = int(start or 0)
-        Work.add(len(sought) + (at if at >= 0 else len(self)) - begin)
-        return at
-
-    def count(self, sought: str, start: SupportsIndex | None = 0, end: SupportsIndex | None = WHOLE, /) -> int:
-        """How often this stands there."""
-        Work.add(len(self))
-        return super().count(sought, start, end)
-
-
-def looking_for_all(calls: list[str], result: str) -> tuple[int, int, list[bool]]:
-    """The characters that are touched and the functions that are called to look for the calls of one reply, and which
-    of them were found.
-    """
-    before = Work.touched
-    profile = cProfile.Profile()
-    profile.enable()
-    try:
-        copies = Copies((result,))
-        held = [copies.hold(call) for call in calls]
-    finally:
-        profile.disable()
-    return Work.touched - before, sum(entry.callcount for entry in profile.getstats()), held
+    few, many = (fragment * (size // len(fragment)) + "\n<tool_call>" for size in (SIZE, SIZE * TIMES))
+    most = SLACK * TIMES * max(SOON, seconds(SOUGHT[call], WHOLE, few))
+    assert seconds(SOUGHT[call], WHOLE, many) <= most
 
 
 # The calls of a reply that are looked for.
 MANY = 64
-CALLS = [f"<tool_call>\n{call_json('read', path=f'a/b{number}')}\n</tool_call>" for number in range(MANY)]
+CALLS = [f"<tool_call>\n{call_json('read', path=f'a/b{number}')}\n</tool_call>\n" for number in range(MANY)]
 
 
 @pytest.mark.parametrize("line", ["{}\t<tool_call>", "{}: </tool_call>", "  <tool_call>", "<tool_call> name {}"])
-def test_looking_for_all_calls_of_a_reply_in_a_result_with_many_tags(
-    line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A call costs some searches in the result, and nothing for each place where one of its lines stands."""
-    name = "proxy.formats.shown_texts.ShownLines"
-    monkeypatch.setattr(name, lambda text, comparisons: ShownLines(Searched(text), comparisons))
+def test_looking_for_all_calls_of_a_reply_in_a_result_with_many_tags(line: str) -> None:
+    """A result is indexed once for all calls."""
     lines = [line.format(number) for number in range(4000)]
     result = "\n".join([*lines, "<tool_call>", "name read arguments path", "</tool_call>"])
-    touched, called, held = looking_for_all(CALLS, result)
-    assert held == [False] * MANY
-    assert touched <= MANY * 16 * len(result)
-    assert called <= MANY * EACH
+    one, all_of_them = seconds(CALLS[0], WHOLE, result), seconds("".join(CALLS), WHOLE, result)
+    assert all_of_them <= SLACK * MANY * max(SOON, one) / 4
 
 
-def test_looking_for_all_calls_of_a_reply_has_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often the lines of each stand in a result, in another order."""
-    monkeypatch.setattr("proxy.formats.shown_lines.MOST_COMPARED", 200_000)
+def test_looking_for_all_calls_of_a_reply_in_lines_like_theirs() -> None:
+    """However often the lines of each occur in a result, in another order."""
     result = ""
     for call in CALLS:
-        first, inner, last = call.split("\n")
+        first, inner, last, _ = call.split("\n")
         result += "\n".join([first, inner, "x", last, first, "x", inner, last, ""]) * 50
-    few, many = (looking_for_all(CALLS[:count], result)[1] for count in (MANY // 2, MANY))
-    assert many <= few + MANY * EACH
+    few, many = (seconds("".join(CALLS[:count]), WHOLE, result) for count in (MANY // 8, MANY))
+    assert many <= SLACK * 8 * max(SOON, few)

@@ -9,6 +9,7 @@ import pytest
 
 from proxy.audit_record import Repair
 from proxy.codec.json_text import JsonObject, dump_request
+from proxy.dialects.chat.request import read_chat
 from proxy.dialects.model_options import ModelOptions
 from proxy.errors import BadRequest
 
@@ -45,6 +46,11 @@ def messages_of(translation: Translated) -> list[Any]:
     found = translation.body["messages"]
     assert isinstance(found, list)
     return found
+
+
+def sources_of(translation: Translated) -> tuple[str, ...]:
+    """Return the texts in which a call is looked for that the model may have copied (C3, F89)."""
+    return read_chat(b"", {**translation.body}).sources
 
 
 def lost(translation: Translated) -> dict[str, int]:

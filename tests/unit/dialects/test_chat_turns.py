@@ -14,7 +14,6 @@ from proxy.dialects.chat_turns import (
     remind,
     reminders,
     text_part,
-    texts_since_user,
     turn_of,
 )
 
@@ -87,15 +86,3 @@ def test_a_late_system_message_is_user_text_that_is_marked() -> None:
     for text in ("Be brief.", REMINDER, "", "<total_tokens>12 left</total_tokens>"):
         remind(turn, text)
     assert turn.parts == [text_part(REMINDER), text_part(REMINDER)]
-    assert turn.quoted == ["Be brief.", REMINDER]
-
-
-def test_the_texts_go_back_to_where_the_user_spoke() -> None:
-    turns: list[UserTurn | AssistantTurn] = [
-        UserTurn([result("old")], [], [text_part("Do it.")], ["older"]),
-        AssistantTurn(),
-        UserTurn([result("one")], [], [text_part("Now this.")], ["added"]),
-        AssistantTurn(),
-        UserTurn([result("two")], [], [text_part(REMINDER)]),
-    ]
-    assert [*texts_since_user(turns)] == ["two", "one", "added"]

@@ -14,8 +14,8 @@ from proxy.errors import UpstreamBroken, UpstreamRefused, UpstreamUnreachable
 from proxy.exchange.attempt import Attempt
 from proxy.exchange.plan import Plan
 from proxy.exchange.second_try import SILENT, Why
-from proxy.notations.thoughts import Thoughts
 from proxy.healing.heal import HealPlan, heal_request
+from proxy.notations.thoughts import Thoughts
 from tests.support.answered_exchange import BEAT, JSON, Answer, Answered, answered, request
 from tests.support.helpers import SEED, call_json, chunk, delta, ends, event_bytes, offered, received, says
 from tests.unit.exchange.test_reply_stream import DONE, ROLE, STRONG, wire

@@ -26,7 +26,7 @@ from tests.support.helpers import (
     says,
 )
 from tests.unit.exchange.test_reply_stream import ROLE, STRONG, wire
-from tests.unit.formats.test_broken_calls import CALL
+from tests.unit.notations.test_broken_calls import CALL
 
 SECRET = "sk-secret-123456"
 TEXT = wire([ROLE, says("Just text."), ends()])

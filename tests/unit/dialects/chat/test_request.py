@@ -13,10 +13,11 @@ from proxy.dialects.chat.request import (
     KnownFields,
     call_ids,
     content_text,
+    copy_sources,
     count_tool_results,
     is_true,
+    made_calls,
     read_chat,
-    tool_results,
 )
 
 RUN: dict[str, Any] = {"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}
@@ -54,7 +55,8 @@ def test_the_bytes_and_the_body_are_kept_as_they_came() -> None:
 def test_a_body_that_says_nothing_is_a_request_for_a_whole_answer_without_tools() -> None:
     made = read_chat(b"{}", {})
     assert (made.model, made.stream, made.usage, made.tools, made.forced) == ("", False, False, None, False)
-    assert (made.json_reply, made.results, made.ids, made.one_call) == (False, (), frozenset(), False)
+    assert (made.json_reply, made.sources, made.made, made.ids) == (False, (), (), frozenset())
+    assert not made.one_call
 
 
 @pytest.mark.parametrize("model", [None, 7, ["m"]])
@@ -127,10 +129,11 @@ def test_the_ids_of_the_history_are_known() -> None:
     assert call_ids(None) == frozenset()
 
 
-def test_the_tool_results_since_the_last_user_message_are_known() -> None:
-    """C3, F89."""
+def test_the_texts_of_tool_results_and_user_messages_are_sources_of_copies() -> None:
+    """C3, F89: of the whole conversation, but neither the system prompt nor the assistant."""
     parts = [{"type": "text", "text": "b"}, {"type": "image_url"}, 5, {"type": "text", "text": "c"}]
     messages: list[Any] = [
+        {"role": "system", "content": "rules"},
         result("old"),
         {"role": "user", "content": "do"},
         {"role": "assistant", "content": "x"},
@@ -139,7 +142,14 @@ def test_the_tool_results_since_the_last_user_message_are_known() -> None:
         result(None),
         result("d", "function"),
     ]
-    assert set(tool_results(messages)) == {"a", "b\nc", "", "d"}
+    assert copy_sources(messages) == ("old", "do", "a", "b\nc", "", "d")
+    assert copy_sources(None) == ()
+
+
+def test_the_calls_that_the_assistant_made_are_known() -> None:
+    """C3: they may be made again."""
+    assert made_calls(BODY["messages"]) == (("now", "{}"),)
+    assert made_calls(None) == ()
 
 
 def test_content_that_is_no_text_has_none() -> None:
@@ -180,16 +190,16 @@ def test_which_tool_is_forced(tools: list[Any], choice: Any, name: str) -> None:
 
 def test_what_nobody_knows_is_read() -> None:
     chat = read_chat(b"", {**BODY})
-    assert (chat.results, chat.ids, chat.json_reply) == (("noon",), frozenset({"call_1"}), True)
+    assert (chat.sources, chat.ids, chat.json_reply) == (("What time is it?", "noon"), frozenset({"call_1"}), True)
 
 
 def test_what_is_known_is_not_looked_for() -> None:
-    known = KnownFields(results=(), ids=frozenset(), json_reply=False)
+    known = KnownFields(sources=(), made=(), ids=frozenset(), json_reply=False)
     chat = read_chat(b"", {**BODY}, known)
-    assert (chat.results, chat.ids, chat.json_reply) == ((), frozenset(), False)
+    assert (chat.sources, chat.made, chat.ids, chat.json_reply) == ((), (), frozenset(), False)
 
 
-@pytest.mark.parametrize("name", ["results", "ids", "json_reply"])
+@pytest.mark.parametrize("name", ["sources", "made", "ids", "json_reply"])
 def test_each_field_may_be_known_alone(name: str) -> None:
     read = read_chat(b"", {**BODY})
     known = KnownFields(**{name: getattr(read, name)})

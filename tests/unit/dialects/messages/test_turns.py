@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.codec.json_text import dump_request
-from proxy.formats.copied_calls import Copies
+from tests.support.helpers import function, new_scanner, offered, scan
 from tests.support.messages_ask import (
     PICTURE,
     PICTURE_PART,
@@ -27,6 +27,7 @@ from tests.support.messages_ask import (
     text,
     user,
 )
+from tests.support.translations import sources_of
 
 HI = {"role": "user", "content": "hi"}
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
@@ -335,49 +336,18 @@ def test_an_answer_that_is_over_is_not_continued() -> None:
     assert "continue_final_message" not in sent(ask(user("hi"), assistant("a"), user("b")), server_kind="vllm").body
 
 
-def newest(*given: Any) -> list[str]:
-    return sorted(sent(ask(*given)).results)
-
-
-def test_the_results_since_the_user_last_spoke() -> None:
-    """C3, F89: what stands in them is no call. What clients add to the user's messages are not the user's words."""
-    start = [user("hi"), assistant(call()), user(result("old"))]
-    assert newest(user("hi")) == []
-    assert newest(*start) == ["old"]
-    more = [*start, assistant(call("b")), user(result("new", "b"), text("<system-reminder>x</system-reminder>"))]
-    assert newest(*more) == ["<system-reminder>x</system-reminder>", "new", "old"]
-    assert newest(*more, system("now")) == ["<system-reminder>x</system-reminder>", "new", "now", "old"]
-    assert newest(*more, assistant("done"), user("thanks")) == []
-    assert newest(*more, assistant("done"), user(PICTURE)) == []
-
-
-def test_the_results_beside_the_users_words_count() -> None:
-    """They stand before the model together."""
-    start = [user("hi"), assistant(call()), user(result("old")), assistant(call("b"))]
-    assert newest(*start, user(result("new", "b"), text("rather do this"))) == ["new"]
-
-
 DOCUMENT = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "all of it"}}
-FOUND = {"type": "search_result", "title": "A", "source": "s", "content": [text("b")]}
+FOUND = {"type": "search_result", "title": "A", "source": "s", "content": [text("found")]}
 
 
-@pytest.mark.parametrize(
-    ("blocks", "out"),
-    [
-        ((text(R), text("what is it?")), [R]),
-        ((text(f"{R} what is it? {S}\n"),), [R, S]),
-        ((text(f"what is it? {R}"),), [R]),
-        ((text(f"what is {R}\n{S[:-5]}"),), [R, S[:-5]]),
-        ((text("run {} now"),), []),
-        ((DOCUMENT, text("what is it?")), ["all of it"]),
-        ((FOUND, text("what is it?")), ["A\ns\n\nb"]),
-        ((PICTURE,), []),
-    ],
-)
-def test_what_stands_beside_the_users_words_is_no_call_either(blocks: Any, out: list[str]) -> None:
-    """F89: a file that is named by @ comes as a reminder. What the user says in own words is still a call."""
-    assert newest(user("before"), assistant("ok"), user(*blocks)) == sorted(out)
-    assert newest(user(*blocks), assistant("ok"), user("go")) == []
+def test_calls_may_be_copied_from_all_results_and_all_that_the_user_or_the_client_says() -> None:
+    """C3, F89: of the whole conversation, not of its last turn; a file that is named by @ arrives as a reminder."""
+    told = (user("first"), assistant("so"), user(DOCUMENT, FOUND, text("why?")), assistant(call()))
+    after = (user(result("old"), text(R)), system("now"), assistant(call("b")), user(result("new", "b"), text("do")))
+    seen = "\n\n".join(sources_of(sent(ask(*told, *after, system="rules"))))
+    for said in ("first", "all of it", "found", "why?", "old", R, "now", "new", "do"):
+        assert said in seen
+    assert "rules" not in seen and "so" not in seen.split()
 
 
 QUOTED = '<tool_call>\n{"name": "run",\n "arguments": {}}\n</tool_call>'
@@ -385,15 +355,16 @@ QUOTED = '<tool_call>\n{"name": "run",\n "arguments": {}}\n</tool_call>'
 
 @pytest.mark.parametrize("mark", ["→", "\t", ":", ": "])
 @pytest.mark.parametrize("before", ["", "Result of calling the Read tool:\n", "Done.\n\n"])
-def test_what_stands_behind_line_numbers_is_no_call(mark: str, before: str) -> None:
+def test_a_call_that_is_quoted_with_line_numbers_is_no_call(mark: str, before: str) -> None:
     """F89: nobody quotes the numbers, and a call of several lines is not in the result word for word."""
     numbered = before + "\n".join(f"{at:6}{mark}{line}" for at, line in enumerate(QUOTED.split("\n"), start=9))
     called = (user("hi"), assistant(call()))
-    assert QUOTED not in numbered
-    for answered in (user(result(numbered)), user(result(), text(reminder(numbered)))):
-        found = newest(*called, answered)
-        assert any(numbered in text for text in found)
-        assert Copies(tuple(found)).hold(QUOTED)
+    tools = offered(function("run"))
+    assert scan([QUOTED], new_scanner(tools)).calls
+    for answered in (user(result(numbered)), user(result(), text(reminder(numbered))), user(numbered)):
+        for later in ((), (assistant("ok"), user("go"))):
+            sources = sources_of(sent(ask(*called, answered, *later)))
+            assert not scan([QUOTED], new_scanner(tools, results=sources)).calls
 
 
 @pytest.mark.parametrize(

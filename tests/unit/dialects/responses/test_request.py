@@ -24,6 +24,7 @@ from tests.support.responses_ask import (
     sent,
     user,
 )
+from tests.support.translations import sources_of
 
 FORM = {"type": "json_schema", "name": "out", "schema": SCHEMA, "strict": True, "description": "d"}
 
@@ -116,11 +117,11 @@ def test_the_messages_come_last_and_hold_what_was_said() -> None:
     assert longer["messages"][: len(body["messages"])] == body["messages"]
 
 
-def test_the_outputs_since_the_users_last_words_are_its_results() -> None:
+def test_calls_may_be_copied_from_all_outputs_and_user_messages() -> None:
     """C3, F89."""
     before = [user("a"), call("c1"), output("old", "c1"), assistant("so"), user("b")]
-    found = sent(ask(*before, call("c2"), output("new", "c2")))
-    assert found.results == ("new",)
+    found = sent(ask(*before, call("c2"), output("new", "c2"), instructions="rules"))
+    assert sources_of(found) == ("a", "old", "b", "new")
 
 
 @pytest.mark.parametrize(

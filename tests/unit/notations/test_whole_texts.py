@@ -1,4 +1,4 @@
-"""The scanner over whole replies: which texts are calls and which are prose, the same at every cut."""
+"""Whole replies: which texts are calls and which are prose, the same at every cut."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.formats.scanner import Scanner
-from proxy.formats.spans import CallSpan, RejectedSpan, TextSpan
+from proxy.notations.front import Reader
+from proxy.notations.source import Rejection
 from tests.support.helpers import all_cuts, call_json, function, merged, new_scanner, offered, scan
 
 pytestmark = pytest.mark.once
@@ -242,19 +242,17 @@ def test_a_strong_call_behind_a_weak_one_needs_no_required_argument() -> None:
 def test_a_strong_call_is_committed_the_moment_it_closes() -> None:
     """C2."""
     scanner = new_scanner()
-    assert scanner.feed(f"a {STRONG[:-1]}") == (TextSpan(0, 2),)
+    assert [piece.text for piece in scanner.feed(f"I do:\n{STRONG[:-1]}")] == ["I do:\n"]
     (found,) = scanner.feed(">")
-    assert isinstance(found, CallSpan)
-    assert found.end == len(f"a {STRONG}")
+    assert found.calls and found.text == STRONG
 
 
 def test_a_weak_call_is_committed_at_the_end_alone() -> None:
     """C2."""
     scanner = new_scanner()
-    assert scanner.feed(WEAK) == ()
-    assert scanner.confident
+    assert scanner.feed(WEAK) == []
     (found,) = scanner.finish(stopped=True)
-    assert isinstance(found, CallSpan)
+    assert found.calls
 
 
 @pytest.mark.parametrize(
@@ -264,38 +262,33 @@ def test_a_found_piece_says_which_evidence_it_was(text: str, weak: bool) -> None
     """C3."""
     scanner = new_scanner()
     pieces = [*scanner.feed(text), *scanner.finish(stopped=True)]
-    assert [piece.weak for piece in pieces if isinstance(piece, CallSpan)] == ([weak] if text != STRONG[:-3] else [])
+    found = [call.weak for piece in pieces for call in piece.calls or ()]
+    assert found == ([weak] if text != STRONG[:-3] else [])
 
 
 REFUSED = {
-    "a name that was not offered": (f"So: {UNKNOWN}", "<tool_call>", "'nope'"),
-    "prose behind it": (f"So:\n{WEAK}\nDone, as asked.", "json", "more text"),
-    "its keys": (f"So:\n{call_json('bash', cmd='ls')}", "json", "'cmd'"),
-    "quoted": (f'It writes "{HERMES}"', "<tool_call>", "quoted"),
-    "in a quoted line": (f"> {HERMES}", "<tool_call>", "quoted"),
-    "copied": (f"So {STRONG}", "<tool_call>", "tool result"),
-    "a comment": (f"<!-- {HERMES} -->", "comment", "meant"),
+    "a name that was not offered": (f"So:\n{UNKNOWN}", Rejection.NOT_OFFERED),
+    "quoted": (f'It writes "{HERMES}"', Rejection.QUOTED),
+    "in a quoted line": (f"> {HERMES}", Rejection.QUOTED),
+    "copied": (f"So:\n{STRONG}", Rejection.COPIED),
+    "a comment": (f"<!-- {HERMES} -->", Rejection.QUOTED),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_was_no_call_is_noted_with_the_reason(name: str) -> None:
     """C6: the same at every cut."""
-    text, form, why = REFUSED[name]
-    notes: set[tuple[RejectedSpan, ...]] = set()
+    text, rejection = REFUSED[name]
     for cut in all_cuts(text):
-        refused: list[RejectedSpan] = []
-        assert scan(cut, new_scanner(refused=refused, results=(STRONG,))).calls == ()
-        notes.add(tuple(note for note in refused if why in note.why))
-    ((note,),) = notes
-    assert note.format == form
-    assert 0 <= note.start <= note.end <= len(text.encode())
+        scanner = new_scanner(results=(STRONG,))
+        assert scan(cut, scanner).calls == ()
+        assert rejection in [note.rejection for note in scanner.refused if text[note.start] == "<"]
 
 
 def test_what_is_a_call_is_not_noted() -> None:
-    refused: list[RejectedSpan] = []
-    assert scan([f"So:\n{STRONG}\n{WEAK}"], new_scanner(refused=refused)).calls
-    assert refused == []
+    scanner = new_scanner()
+    assert scan([f"So:\n{STRONG}\n{WEAK}"], scanner).calls
+    assert scanner.refused == []
 
 
 def test_an_open_quote_in_prose_does_not_swallow_the_call_after_it() -> None:
@@ -360,8 +353,8 @@ def test_in_prose_that_mentions_markers_little_waits(text: str) -> None:
     let_go = 0
     for at, each in enumerate(text, 1):
         for found in scanner.feed(each):
-            assert isinstance(found, TextSpan)
-            let_go = found.end
+            assert not found.calls
+            let_go += len(found.text)
         assert at - let_go <= 256 + 64
     assert scan(list(text)).text == text
 
@@ -369,7 +362,7 @@ def test_in_prose_that_mentions_markers_little_waits(text: str) -> None:
 def test_text_without_markers_is_let_go_at_once() -> None:
     scanner = new_scanner()
     for at, each in enumerate("Just text, with 1 + 0 & more.\nHere is a line."):
-        assert scanner.feed(each) == (TextSpan(at, at + 1),)
+        assert "".join(piece.text for piece in scanner.feed(each)) == each, at
         assert not scanner.held
 
 
@@ -378,7 +371,7 @@ def test_a_character_that_begins_an_opener_waits_for_the_next_one_alone() -> Non
     scanner = new_scanner()
     text, let_go = "Just text, with 1 > 0.\nAnd Then <b>.", 0
     for at, each in enumerate(text, 1):
-        let_go = max([let_go, *(found.end for found in scanner.feed(each))])
+        let_go += sum(len(found.text) for found in scanner.feed(each))
         assert let_go == (at - 1 if each in "><AT" else at)
     assert scan(list(text)).text == text
 
@@ -415,18 +408,10 @@ def test_what_is_released_is_text_and_nothing_is_lost(text: str) -> None:
     assert scanner.held
     pieces += scanner.release()
     assert not scanner.held
-    assert scanner.release() == ()
+    assert scanner.release() == []
     pieces += [*scanner.feed(f"x {STRONG}"), *scanner.finish(stopped=True)]
     found = merged(pieces, f"{text}x {STRONG}")
     assert found.parsed[-1:] == ([("bash", {"command": "pwd"})] if not text.startswith("```") else [])
-
-
-def test_feeding_after_the_finish_raises() -> None:
-    """Style, point 2."""
-    scanner = new_scanner()
-    scanner.finish(stopped=True)
-    with pytest.raises(ValueError, match="finish"):
-        scanner.feed("x")
 
 
 def steps(text: str, cut: int) -> int:
@@ -489,18 +474,6 @@ def test_twice_the_text_takes_less_than_three_times_the_steps(unit: str, start: 
     count = max(10 if cut == 1 else 20, lengths[cut] // len(unit))
     once, twice = (steps(start + unit * times, cut) for times in (count, 2 * count))
     assert twice < 3 * once
-
-
-@pytest.mark.parametrize("unit", [unit for unit in UNITS if unit != "<function=bash><parameter=command>"], ids=repr)
-def test_no_byte_is_searched_again_and_again(unit: str) -> None:
-    """C7: what a search has passed is behind the position of the scanner or of its parser."""
-    scanner = new_scanner()
-    text = unit * (3000 // len(unit))
-    for each in text:
-        scanner.feed(each)
-        candidate = scanner._candidate
-        at = candidate.cursor.pos if candidate else scanner._pos
-        assert len(scanner._buffer.data) - at <= 32
 
 
 # Texts of which a parser once made something else at another cut, or nothing for ever.
@@ -583,7 +556,7 @@ def test_any_text_gives_equal_pieces_at_every_cut(
     """Every byte is in exactly one piece, in order, and the cuts do not matter."""
     text = "".join(parts)
 
-    def fresh() -> Scanner:
+    def fresh() -> Reader:
         return new_scanner(json_reply=json_reply, raw_text=raw_text)
 
     whole = scan([text], fresh(), stopped=stopped)

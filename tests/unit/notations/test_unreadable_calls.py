@@ -11,8 +11,8 @@ from proxy.codec.json_text import Json
 from tests.failures.test_failures_damage import broken
 from tests.support.client_view import streamed, whole
 from tests.support.helpers import ends, function, new_scanner, offered, says, scan
-from tests.unit.formats.test_json_arguments import WRAPPERS, Written, read
-from tests.unit.formats.test_shown_closers import CLOSED
+from tests.unit.notations.test_json_arguments import WRAPPERS, Written, read
+from tests.unit.notations.test_shown_closers import CLOSED
 
 pytestmark = pytest.mark.once
 

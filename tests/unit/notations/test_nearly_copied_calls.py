@@ -8,10 +8,9 @@ from itertools import islice
 
 import pytest
 
-from proxy.formats.copied_calls import Copies
 from tests.support.helpers import all_cuts, new_scanner, scan
 from tests.support.renderers import RENDERERS
-from tests.unit.formats.test_copied_calls import DECORATIONS, SPACED, TOOLS, tags_end_lines
+from tests.unit.notations.test_copied_calls import DECORATIONS, TOOLS, is_copy
 
 pytestmark = pytest.mark.once
 
@@ -101,12 +100,10 @@ def test_what_differs_in_one_thing_is_no_copy(form: str) -> None:
                     continue
                 if kind in TRAILING and name in PADDED:
                     continue
-                if name == SPACED and not tags_end_lines(copy):
-                    continue
                 decorated = decorate(copy)
-                copies = Copies((f"Result:\n{decorated}\nThat was it.",))
-                assert copies.hold(copy), (kind, name)
-                assert copies.hold(own) is shows_verbatim(own, name, decorated), (kind, name)
+                result = f"Result:\n{decorated}\nThat was it."
+                assert is_copy(copy, result), (kind, name)
+                assert is_copy(own, result) is shows_verbatim(own, name, decorated), (kind, name)
 
 
 SHOWN = ("cat -n", "indented", "quoted", "a diff in it", "CRLF", "JSON", "HTML")
@@ -140,9 +137,9 @@ def test_a_corrected_call_is_one_at_every_cut(form: str, kind: str) -> None:
 def test_html_may_leave_quotation_marks_where_it_escapes_the_tags(form: str) -> None:
     for shown, called in (DIFFERENCES["an entity"], DIFFERENCES["an entity of an ampersand"]):
         copy, own = written(form, shown), written(form, called)
-        copies = Copies((f"Result:\n{html.escape(copy, quote=False)}\nThat was it.",))
-        assert copies.hold(copy)
-        assert not copies.hold(own)
+        result = f"Result:\n{html.escape(copy, quote=False)}\nThat was it."
+        assert is_copy(copy, result)
+        assert not is_copy(own, result)
 
 
 def test_a_list_of_strings_shows_a_call_line_by_line() -> None:
@@ -152,21 +149,21 @@ def test_a_list_of_strings_shows_a_call_line_by_line() -> None:
         for shown, others in ((copy, own), (own, copy)):
             lines = [json.dumps(f"{line}\n") for line in shown.split("\n")]
             for end in (",\n", " +\n", "\n"):
-                copies = Copies((f"x = [\n    {end.join(lines)}\n    ]".replace("\n\"", "\n    \""),))
-                assert copies.hold(shown)
-                assert not copies.hold(others)
+                source = f"x = [\n    {end.join(lines)}\n    ]".replace("\n\"", "\n    \"")
+                assert is_copy(shown, source)
+                assert not is_copy(others, source)
 
 
 def test_an_indented_copy_is_one_in_the_reply_too() -> None:
     copy = written("qwen3_coder", "def f():\n    pass")
     indented = copy.replace("\n", "\n   ")
-    assert Copies((f"It says:\n{copy}\n",)).hold(indented)
-    assert not Copies((f"It says:\n{copy}\n",)).hold(indented.replace("       pass", "     pass"))
+    assert is_copy(indented, f"It says:\n{copy}\n")
+    assert not is_copy(indented.replace("       pass", "     pass"), f"It says:\n{copy}\n")
 
 
 def test_the_first_line_may_have_lost_its_indentation() -> None:
     """Clients take away the blanks around what a command printed."""
     copy = written("qwen3_coder", "def f():\n    pass")
     shown = copy.replace("\n", "\n    ")
-    assert Copies((shown,)).hold(copy)
-    assert not Copies((shown,)).hold(copy.replace("    pass", "pass"))
+    assert is_copy(copy, shown)
+    assert not is_copy(copy.replace("    pass", "pass"), shown)

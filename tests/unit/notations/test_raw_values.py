@@ -14,9 +14,7 @@ from typing import Any
 import pytest
 
 from proxy.codec.json_text import JsonObject
-from proxy.formats.spans import CallSpan
 from proxy.limits import MAX_HELD
-from proxy.parsing.cursor import MAX_REREADS
 from tests.support.each_case import each_case
 from tests.support.helpers import function, new_scanner, offered, random_cut, scan, units
 from tests.support.renderers import RENDERERS, Call
@@ -115,7 +113,7 @@ def test_a_call_is_decided_on_the_line_behind_its_wrapper(family: str) -> None:
     scanner = new_scanner(TOOLS)
     calls: list[Call] = [("edit_text", {**PLAIN})]
     pieces = scanner.feed(RENDERERS[family].render(calls) + "\n")
-    assert [piece for piece in pieces if isinstance(piece, CallSpan)]
+    assert any(piece.calls for piece in pieces)
     scanner.feed("a line of prose")
     assert not scanner.held
 
@@ -247,12 +245,6 @@ def test_a_value_that_was_cut_off_behind_closers_that_it_shows_is_no_call() -> N
     sloppy = "<tool_call>\n<function=edit_text>\n<parameter=path>\na</parameter></function></tool_call>\nb"
     assert scan([sloppy], new_scanner(TOOLS), stopped=True).parsed == [("edit_text", {"path": "a"})]
     assert scan([sloppy], new_scanner(TOOLS), stopped=False).parsed == []
-
-
-def test_only_a_few_times_a_reply_is_read_again_from_its_end() -> None:
-    """C7."""
-    one = "<tool_call>\n<function=edit_text>\n<parameter=path>\na</parameter></function></tool_call>\n"
-    assert len(scan([one * (MAX_REREADS + 9)], new_scanner(TOOLS)).parsed) == MAX_REREADS
 
 
 def test_what_is_let_go_in_the_middle_of_a_value_is_no_call() -> None:

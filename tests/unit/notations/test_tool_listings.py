@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 
 from proxy.codec.json_text import JsonObject
-from proxy.formats.tool_listings import is_definition
-from proxy.parsing.cursor import RawCall
-from proxy.tools.toolset import Tool
 from tests.support.each_case import each_case
 from tests.support.helpers import (
     all_cuts,
@@ -20,7 +17,7 @@ from tests.support.helpers import (
     offered,
     scan,
 )
-from tests.unit.formats.test_copied_calls import TOOLS
+from tests.unit.notations.test_copied_calls import TOOLS
 
 pytestmark = pytest.mark.once
 
@@ -166,11 +163,6 @@ def test_a_tool_that_takes_other_keys_may_take_schemas(others: Any) -> None:
     assert scan([text], new_scanner(offered(tool))).parsed == [("make", {"a": {"type": "string"}})]
     tool["function"]["parameters"]["additionalProperties"] = {"type": "string"}
     assert scan([text], new_scanner(offered(tool))).calls == ()
-
-
-@pytest.mark.parametrize("arguments", ['{"properties": ', '["properties"]', "", '{"properties": {}', '"properties"'])
-def test_arguments_that_are_no_object_define_nothing(arguments: str) -> None:
-    assert not is_definition(RawCall(Tool("find", {}), "find", arguments))
 
 
 EMPTY: dict[str, JsonObject] = {

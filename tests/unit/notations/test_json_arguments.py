@@ -9,14 +9,11 @@ from functools import cache
 import pytest
 
 from proxy.codec.json_text import Json, JsonObject
-from proxy.formats.grammar import grammars
-from proxy.formats.scanner import Scanner
-from proxy.formats.spans import CallSpan, TextSpan
 from proxy.tools.toolset import ToolSet
 from tests.failures.test_failures_damage import INNER, TOOLS, broken
 from tests.support.client_view import Got, argued, streamed, whole
 from tests.support.each_case import each_case
-from tests.support.helpers import all_cuts, ends, function, offered, says, units
+from tests.support.helpers import all_cuts, ends, function, new_scanner, offered, says, scan, units
 
 pytestmark = pytest.mark.once
 
@@ -52,13 +49,8 @@ def read(text: str, cuts: int = 2, tools: ToolSet = TOOLS) -> tuple[list[tuple[s
     """The calls of a reply and the text around them, the same at every cut."""
     found: list[tuple[list[tuple[str, Json]], str]] = []
     for cut in all_cuts(text, cuts):
-        scanner = Scanner(tools, grammars(json_reply=False, raw_text=False))
-        pieces = [piece for part in cut for piece in scanner.feed(part)]
-        pieces += scanner.finish(stopped=True)
-        data = text.encode()
-        calls = [call for piece in pieces if isinstance(piece, CallSpan) for call in piece.calls]
-        prose = b"".join(data[piece.start : piece.end] for piece in pieces if isinstance(piece, TextSpan))
-        found.append(([(call.tool.name, json.loads(call.arguments)) for call in calls], prose.decode()))
+        seen = scan(cut, new_scanner(tools))
+        found.append((seen.parsed, seen.text))
     assert all(each == found[0] for each in found)
     return found[0]
 
@@ -149,10 +141,7 @@ def test_many_that_never_end_cost_no_more_than_their_length(name: str) -> None:
     """C7: only a few times in a reply what was read is read again."""
     text = WRAPPERS[name]("write", '{"path": "a", "content": "say "hi" ')
     one = text[: text.index('"hi" ') + 5]
-    data = one * 2000
-    scanner = Scanner(TOOLS, grammars(json_reply=False, raw_text=False))
-    pieces = [*scanner.feed(data), *scanner.finish(stopped=True)]
-    assert not [piece for piece in pieces if isinstance(piece, CallSpan)]
+    assert not scan([one * 2000], new_scanner(TOOLS)).calls
 
 
 MEANT: JsonObject = {"path": "a b", "content": 'say "hi"\n'}

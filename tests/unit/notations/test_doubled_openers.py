@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from proxy.formats.markers import MARKERS, WRAPPER_TAGS
+from proxy.notations.tables import TOKENS, WRAPPER_WORDS
 from tests.support.each_case import each_case
 from tests.support.helpers import all_cuts, call_json, new_scanner, scan
 from tests.support.renderers import DSML, RENDERERS
-from tests.unit.formats.test_copied_calls import TOOLS, random_calls
+from tests.unit.notations.test_copied_calls import TOOLS, random_calls
 
 pytestmark = pytest.mark.once
 
@@ -41,12 +41,11 @@ BODIES = {
     "<|tool_call>": 'call:bash{command:<|"|>ls<|"|>}',
     "<|tool_call_begin|>": 'functions.bash:0<|tool_call_argument_begin|>{"command": "ls"}',
 }
-TAGS = [tag if tag.endswith(">") else f"{tag}opensource>" for tag in WRAPPER_TAGS if DSML[0] not in tag]
-TAGS = [tag for tag in TAGS if not tag.endswith(("DSMLopensource>", "GCMLopensource>")) and not tag.startswith(M3)]
+TAGS = [f"<{word}>" for word in WRAPPER_WORDS]
 WRAPPERS: list[Parts] = [
     *((tag, BODIES.get(tag, LS), f"</{tag[1:]}") for tag in TAGS),
-    *((marker.opener, BODIES.get(marker.opener, LS), (*marker.closers, "")[0]) for marker in MARKERS),
-    *((marker.opener, LS, (*marker.closers, "")[0]) for marker in MARKERS if marker.opener != "[Tool call:"),
+    *((opener, BODIES.get(opener, LS), (*closers, "")[0]) for opener, closers in TOKENS.items()),
+    *((opener, LS, (*closers, "")[0]) for opener, closers in TOKENS.items() if opener != "[Tool call:"),
     (f"{M3}<tool_call>", f'{M3}<invoke name="bash">{M3}<command>ls{M3}</command>{M3}</invoke>', f"{M3}</tool_call>"),
     *(
         (f"<{bars}{word}>", invoke(bars, ' string="true"'), f"</{bars}{word}>")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.helpers import function, new_scanner, offered, scan
 from tests.support.renderers import RENDERERS, Call
-from tests.unit.formats.test_raw_values import FAMILIES, MARKS, around
+from tests.unit.notations.test_raw_values import FAMILIES, MARKS, around
 
 pytestmark = pytest.mark.once
 

@@ -9,7 +9,7 @@ import pytest
 from proxy.codec.json_text import Json
 from tests.support.helpers import all_cuts, function, new_scanner, offered, scan
 from tests.support.renderers import RENDERERS
-from tests.unit.formats.test_raw_values import FAMILIES, MARKS
+from tests.unit.notations.test_raw_values import FAMILIES, MARKS
 
 pytestmark = pytest.mark.once
 

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from proxy.formats.copied_calls import MAX_PLAIN, MIN_COPIED, Copies
-from proxy.formats.shown_lines import ends_in_markup
 from tests.support.helpers import (
     all_cuts,
     call_json,
@@ -221,13 +219,10 @@ DECORATIONS: dict[str, Decorate] = {
 }
 
 
-SPACED = "blank lines between"
-
-
-def tags_end_lines(text: str) -> bool:
-    """Whether the lines of a call end with its markup too; else an empty line behind each may be the value's own."""
-    last = text.strip().rpartition("\n")[2]
-    return last == text.strip() or ends_in_markup(last)
+def is_copy(call: str, *results: str) -> bool:
+    """Return whether a reply that is only this call makes none because of these results."""
+    assert scan([call], new_scanner(TOOLS)).calls
+    return not scan([call], new_scanner(TOOLS, results=results)).calls
 
 
 def random_calls(form: str, count: int) -> Iterator[list[Call]]:
@@ -253,8 +248,6 @@ def test_a_copy_is_no_call_however_the_result_shows_it(form: str) -> None:
         text = RENDERERS[form].render(calls)
         assert [name for name, _ in scan([text], new_scanner(TOOLS)).calls] == [name for name, _ in calls]
         for name, decorate in DECORATIONS.items():
-            if name == SPACED and not tags_end_lines(text):
-                continue
             result = f"Result:\n{decorate(text)}\nThat was it."
             at = rng.choice((0, rng.randrange(len(text))))
             found = scan([text[:at], text[at:]], new_scanner(TOOLS, results=("other", result)))
@@ -322,9 +315,8 @@ def test_the_call_s_own_lines_may_look_as_if_something_stood_before_them() -> No
     text = RENDERERS["hermes"].render([("write_file", {"path": "a", "content": content})])
     raw = RENDERERS["qwen3_coder"].render([("write_file", {"path": "a", "content": content})])
     for call in (text, raw):
-        assert Copies(()).hold(call) is False
         for name in ("cat -n", "quoted", "a new file", "JSON", "HTML"):
-            assert Copies((DECORATIONS[name](call),)).hold(call), name
+            assert is_copy(call, DECORATIONS[name](call)), name
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
@@ -332,59 +324,16 @@ def test_each_of_the_results_counts(at: int) -> None:
     call = RENDERERS["hermes"].render([("find", {"pattern": "a b", "limit": 3})])
     results = ["", "<tool_call>", "find pattern arguments"]
     results[at] = DECORATIONS["cat -n"](call)
-    assert Copies(tuple(results)).hold(call)
-
-
-def test_what_is_short_may_stand_there_by_chance() -> None:
-    """The length counts of what is left without escapes and marks, too."""
-    short, long = "<function=f></function>", "<function=fg></function>"
-    assert (len(short), len(long)) == (MIN_COPIED - 1, MIN_COPIED)
-    for call, found in ((short, False), (long, True)):
-        assert Copies((call,)).hold(call) is found
-        assert Copies((html.escape(call),)).hold(call) is found
-    assert not Copies((html.escape(short),)).hold(f"- - - {short}")
-
-
-def test_results_beyond_the_bound_are_searched_as_they_are() -> None:
-    """C7: bringing them to the form in which they are searched costs more."""
-    call = RENDERERS["hermes"].render([("find", {"pattern": "a b", "limit": 3})])
-    filling = "x" * MAX_PLAIN
-    assert Copies((f"{filling}{call}",)).hold(call)
-    assert not Copies((f"{filling}{html.escape(call)}",)).hold(call)
-    assert not Copies((f"{filling} tool_call find pattern arguments name limit", html.escape(call))).hold(call)
-    assert Copies((filling, html.escape(call))).hold(call)
-
-
-def test_results_are_looked_into_only_if_the_words_of_the_call_stand_there() -> None:
-    """C7: most calls stand in no result, and most results show no call."""
-    copies = Copies(("no markup here", "<tool_call> of find", html.escape(call_json("find", pattern="abcd"))))
-    assert not copies.hold(call_json("find", pattern="efgh"))
-    assert not copies._readings
-    assert copies.hold(call_json("find", pattern="abcd"))
-    assert [*copies._readings] == [2]
-
-
-def test_lines_that_repeat_themselves_again_and_again_are_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """C7: all of a reply's calls together are not compared with more lines than is bounded."""
-    call = f"<tool_call>\n{call_json('find', pattern='abcd')}\n</tool_call>"
-    first, inner, last = call.split("\n")
-    alike = "\n".join([first, inner, "x", last, first, "x", inner, last, ""])
-    assert not Copies((alike * 99,)).hold(call)
-    monkeypatch.setattr("proxy.formats.shown_lines.MOST_COMPARED", 10_000)
-    copies = Copies((alike * 9,))
-    held = [copies.hold(call) for _ in range(9)]
-    assert held == sorted(held)
-    assert (held[0], held[-1]) == (False, True)
-    assert not copies.hold(call.replace("abcd", "efgh"))
+    assert is_copy(call, *results)
 
 
 @pytest.mark.parametrize("edge", ["$", " |", "    │", " */", "  \t#"])
 def test_what_ends_all_lines_is_no_part_of_them(edge: str) -> None:
     call = "<tool_call>\n<function=find>\n<parameter=pattern>\na b\n</parameter>\n</function>\n</tool_call>"
     shown = numbered("{}: ")(call).replace("\n", f"{edge}\n")
-    assert Copies((shown,)).hold(call)
-    assert Copies((f"{shown}{edge}",)).hold(call)
-    assert not Copies((shown.replace(f"a b{edge}", f"a b c{edge}"),)).hold(call)
+    assert is_copy(call, shown)
+    assert is_copy(call, f"{shown}{edge}")
+    assert not is_copy(call, shown.replace(f"a b{edge}", f"a b c{edge}"))
 
 
 NASTY = ["\\", "\\n", "&", "&#", "&#9999999;", "&#xFFFFFF;", "\\ud83d", "\ud83d", "\\uD83D\\uDE42", "1:", "`", "@@ -"]
@@ -394,14 +343,14 @@ NASTY = ["\\", "\\n", "&", "&#", "&#9999999;", "&#xFFFFFF;", "\\ud83d", "\ud83d"
 def test_no_text_is_too_odd_to_be_looked_into(nasty: str) -> None:
     call = RENDERERS["qwen3_coder"].render([("write_file", {"path": "a.py", "content": f"a\n{nasty}\n{nasty * 9}"})])
     for result in (nasty * 50, f"{nasty}{html.escape(call)}{nasty}", f"> {call}", json.dumps(call)):
-        assert Copies((f"{result} write_file path content parameter function tool_call",)).hold(call) in (True, False)
-    assert Copies((json.dumps(f"- {call} -"),)).hold(call)
+        scan([call], new_scanner(TOOLS, results=(result,)))
+    assert is_copy(call, json.dumps(f"- {call} -"))
 
 
 def test_the_engine_looks_into_results_once_for_all_its_choices() -> None:
     call = RENDERERS["hermes"].render([("find", {"pattern": "a b", "limit": 3})])
     for results, made in (((DECORATIONS["cat -n"](call),), 0), ((), 1)):
-        engine = new_engine(TOOLS, results=results)
+        engine = new_engine(TOOLS, sources=results)
         seen = view(run([says(call), says(call, choice=1), ends(), ends(choice=1)], engine))
         for choice in (0, 1):
             assert len(seen[choice].calls) == made
@@ -415,6 +364,6 @@ def test_a_long_call_is_looked_for_as_a_whole(name: str, length: int) -> None:
     content = "x" * length + " &quot;word&quot; \\n longer words\n" + "and so on\n" * 300
     text = RENDERERS["qwen3_coder"].render([("write_file", {"path": "a", "content": content})])
     result = DECORATIONS[name](f"head\n{text}\ntail")
-    assert Copies((result,)).hold(text)
-    assert not Copies((result.replace("on", "in"),)).hold(text)
-    assert not Copies((result,)).hold(text.replace("on\n\n</parameter>", "in\n\n</parameter>"))
+    assert is_copy(text, result)
+    assert not is_copy(text, result.replace("on", "in"))
+    assert not is_copy(text.replace("on\n\n</parameter>", "in\n\n</parameter>"), result)

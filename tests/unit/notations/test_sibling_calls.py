@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.formats.wrappers import read_wrapper
-from tests.support.helpers import all_cuts, call_json, ends, new_engine, new_scanner, outcome, run, says, scan, view
+from tests.support.helpers import all_cuts, call_json, ends, new_engine, new_scanner, run, says, scan, view
 
 pytestmark = pytest.mark.once
 
@@ -210,7 +209,7 @@ def test_a_word_beside_a_call_is_no_call_of_another_tool(word: str) -> None:
     """C3: prose in a wrapper makes all of it text."""
     call = call_json("bash", command="ls")
     for text in (f"<tool_call>{call} {word}</tool_call>", f"<tool_call>{word} {call}</tool_call>"):
-        assert outcome(read_wrapper, text).calls is None or word == "nope()"
+        assert not scan([text]).calls or word == "nope()"
 
 
 def test_without_a_wrapper_one_that_was_not_offered_makes_the_row_text() -> None:

@@ -10,10 +10,8 @@ from proxy.codec.json_text import JsonObject
 from proxy.engine.engine import Engine
 from proxy.engine.events import CallClosed, Chunk, Event, Text, Unchanged
 from proxy.engine.task import Task
-from proxy.formats.broken_calls import WAITINGS, Waiting, WaitingStep
 from proxy.notations.thoughts import Thoughts
 from proxy.tools.toolset import Tool, ToolSet
-from proxy.transitions import IllegalTransition, next_state
 from tests.support.helpers import all_cuts
 
 SCHEMA: JsonObject = {
@@ -171,15 +169,3 @@ def test_what_waits_leaves_where_it_waits_too_long(text: str) -> None:
     flat = [inner for event in said for inner in (event.events if isinstance(event, Unchanged) else (event,))]
     assert engine.broken_call is None
     assert heard(flat)[0].strip() == heard(events_of([text])[0])[0].strip()
-
-
-@pytest.mark.parametrize("state", Waiting)
-def test_a_text_waits_once_and_leaves_once(state: Waiting) -> None:
-    ways = {WaitingStep.SEE: (Waiting.NOTHING, Waiting.WAITING), WaitingStep.GIVE_UP: (Waiting.WAITING, Waiting.OVER)}
-    assert set(WAITINGS) == set(Waiting)
-    for step, (before, behind) in ways.items():
-        if state is before:
-            assert next_state(WAITINGS, state, step) is behind
-            continue
-        with pytest.raises(IllegalTransition, match=f"{state.name} cannot {step.name}"):
-            next_state(WAITINGS, state, step)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.failures.test_failures_damage import broken
-from tests.unit.formats.test_json_arguments import WRAPPERS, read
+from tests.unit.notations.test_json_arguments import WRAPPERS, read
 
 pytestmark = pytest.mark.once
 

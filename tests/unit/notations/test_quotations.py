@@ -10,8 +10,6 @@ from itertools import cycle
 
 import pytest
 
-from proxy.formats.quotations import MAX_BEHIND, quotation
-from proxy.formats.spans import CallSpan, RejectedSpan, TextSpan
 from tests.support.helpers import (
     all_cuts,
     call_json,
@@ -24,7 +22,7 @@ from tests.support.helpers import (
     view,
 )
 from tests.support.renderers import RENDERERS
-from tests.unit.formats.test_copied_calls import TOOLS, random_calls
+from tests.unit.notations.test_copied_calls import TOOLS, random_calls
 
 pytestmark = pytest.mark.once
 
@@ -146,7 +144,7 @@ def test_a_quotation_that_does_not_end_directly_behind_a_call_is_none(name: str)
     """At the reply's end, with words between, with blanks without end: it is a call, the same at every cut."""
     before, after = WHOLE[name]
     before = before.rstrip(" ") if name == "a docstring" else before  # it would be indented code
-    for rest in ("", "\n", " \n\n", " and" + after, "." + after, " " * MAX_BEHIND + after, "\n\nso" + after):
+    for rest in ("", "\n", " \n\n", " and" + after, "." + after, " " * 200 + after, "\n\nso" + after):
         for cut in all_cuts(f"{before}{CALL}{rest}"):
             found = scan(cut, new_scanner(TOOLS))
             assert found.parsed == FOUND
@@ -229,7 +227,7 @@ def test_a_call_is_taken_at_once_where_nothing_is_open() -> None:
     for before in ("So: ", 'It said "no".\n\n', "It doesn't work: ", "A `b` c\n"):
         scanner = new_scanner(TOOLS)
         scanner.feed(f"{before}{CALL[:-1]}")
-        (found,) = (piece for piece in scanner.feed(CALL[-1]) if isinstance(piece, CallSpan))
+        (found,) = (piece for piece in scanner.feed(CALL[-1]) if piece.calls)
         assert len(found.calls) == 1
 
 
@@ -249,17 +247,8 @@ def test_where_a_quotation_is_open_a_few_bytes_behind_the_call_decide() -> None:
         scanner.feed(f'Is it "so: {CALL}')
         assert scanner.held and scanner.confident
         pieces = scanner.feed(after)
-        calls = sum(len(piece.calls) for piece in pieces if isinstance(piece, CallSpan))
+        calls = sum(len(piece.calls or ()) for piece in pieces)
         assert (calls, bool(pieces)) == (made or 0, made is not None)
-
-
-def test_no_more_waits_than_can_tell() -> None:
-    """C7."""
-    scanner = new_scanner(TOOLS)
-    scanner.feed(f'Is it "so: {CALL}')
-    assert not any(scanner.feed(" ") for _ in range(MAX_BEHIND - 1))
-    (found, *_) = scanner.feed(" ")
-    assert isinstance(found, CallSpan)
 
 
 def test_what_waits_for_the_end_of_a_quotation_is_a_call_when_it_waited_too_long() -> None:
@@ -267,8 +256,8 @@ def test_what_waits_for_the_end_of_a_quotation_is_a_call_when_it_waited_too_long
     scanner = new_scanner(TOOLS)
     scanner.feed(f'Is it "so: {CALL} ')
     pieces = scanner.release()
-    assert [type(piece) for piece in pieces] == [CallSpan, TextSpan]
-    assert not scanner.held and scanner.release() == ()
+    assert [len(piece.calls or ()) for piece in pieces] == [1, 0]
+    assert not scanner.held and scanner.release() == []
 
 
 def test_what_the_engine_lets_go_by_time_is_a_call_too() -> None:
@@ -282,16 +271,14 @@ def test_what_the_engine_lets_go_by_time_is_a_call_too() -> None:
 def test_what_is_quoted_is_noted_with_the_reason() -> None:
     """C6."""
     for name, (before, after) in WHOLE.items():
-        refused: list[RejectedSpan] = []
-        scanner = new_scanner(TOOLS, refused=refused)
+        scanner = new_scanner(TOOLS)
         scan([f"{before.rstrip(' ')}{CALL}{after}"], scanner)
-        assert [note.why for note in refused if note.format == "<tool_call>"] == ["it is quoted"], name
-        assert scanner.refusals["quoted"] == 1
+        assert scanner.refusals == {"quoted": 1}, name
 
 
 @pytest.mark.parametrize("before", ["", "a", "It's", 'a "b" c', "«a»", "|\n", "<code></code>", "'a' 'b'", '"""a"""'])
 def test_nothing_is_open_behind_these(before: str) -> None:
-    assert not quotation(f"{before} ")
+    assert scan([f"{before} {CALL}"], new_scanner(TOOLS)).parsed == FOUND
 
 
 LONG = (('"', '"', 900, 0), ('"', '"', 1100, 1), ("<code>", "</code>", 1100, 0))
