@@ -64,7 +64,10 @@ MAX_CLOSER, MAX_SIGN = 80, 40
 # Refusals that are kept, and how much of a text shows the tool that it names.
 MAX_REFUSED, MAX_SHOWN = 200, 400
 _BLANKS = re.compile(r"\s*")
-_JSON_MARK = re.compile(r'\\.|"|\n(?:\s*\n)?')
+# Whole strings of JSON with what is between them, and the rest of one string.
+_STRINGS = re.compile(r'(?:[^"]*"[^"\\\n]*(?:\\.[^"\\\n]*)*")*')
+_STRING_REST = re.compile(r'[^"\\\n]*(?:\\.?[^"\\\n]*)*')
+_BLANK_LINE = re.compile(r"\n[ \t]*\r?\n")
 _END_SIGNS = ("</", "|>", "]", "}", "｜>", ")", ">")
 # What may end a call, or begin another one, is not in it.
 _NO_SIGN = re.compile(r"[^<\[\]]*+")
@@ -534,17 +537,21 @@ class Reader:
 
     def _in_string(self, at: int) -> bool:
         """Return whether a position is in a string of JSON that is not a call."""
-        for found in _JSON_MARK.finditer(self._stream.text, self._json, at):
-            mark = found.group()
-            if mark == '"':
-                self._string = not self._string
-            elif mark[0] == "\n":
-                self._string = False
-                if len(mark) > 1:
-                    self._json = -1
-                    return False
-        self._json = at
-        return self._string
+        text = self._stream.text
+        while True:
+            if self._string:
+                self._json = end_of(_STRING_REST, text, min(self._json, at), at)
+                if self._json >= at:
+                    return True
+                self._string, self._json = False, self._json + 1
+            if _BLANK_LINE.search(text, self._json, at):
+                self._json = -1
+                return False
+            self._json = end_of(_STRINGS, text, self._json, at)
+            quote = text.find('"', self._json, at)
+            if quote < 0:
+                return False
+            self._string, self._json = True, quote + 1
 
     def _pass_prose(self) -> None:
         """Release prose without signs, but for an end that may become one."""
@@ -559,9 +566,8 @@ class Reader:
         """Begin what a sign begins."""
         stream, text = self._stream, self._stream.text
         if kind is Kind.THOUGHT:
-            found = self._marks.opener_whole.match(text, at)
-            assert found is not None
-            self._open_thought(at, found.group(), first=not text[:at].strip() and not stream.base)
+            opener = self._marks.opener_at(text, at, stream.final)
+            self._open_thought(at, opener, first=not text[:at].strip() and not stream.base)
         elif kind is Kind.RESET:
             ended = self._end_here(at)
             assert ended
@@ -591,8 +597,9 @@ class Reader:
         at = end_of(_BLANKS, text, stream.pos)
         if at == len(text):
             return final
-        thought = self._marks.opener.match(text, at, partial=not final)
-        if thought and thought.partial:
+        try:
+            thought = self._marks.opener_at(text, at, final)
+        except NeedMore:
             return False
         if not thought and not final and any(token.startswith(text[at:]) for token in n.BEFORE_TEXT):
             return False
@@ -603,7 +610,7 @@ class Reader:
             return self._begin()
         if thought:
             stream.see(at)
-            self._open_thought(at, thought.group(), first=True)
+            self._open_thought(at, thought, first=True)
             return True
         strong = STRONG.match(text, at, partial=not final)
         self._stripped = text.startswith(STRIPPED, at)
@@ -642,12 +649,14 @@ class Reader:
         if nothing and not self._marks.opener_whole.match(text, at) and not self._weak_tag.match(text, at):
             return None
         stream.see(at)
-        if stream.prose.in_code():
+        if token and not self._raw_text and stream.prose.in_code():
+            return None
+        if stream.prose.in_region() and not token:
             if strong is not None:
                 self._note(at, NoCall("in code", Rejection.QUOTED))
-            return Kind.TOKENS if token and self._raw_text else None
+            return None
         if self._is_thought(at, partial, strong or 0):
-            return Kind.THOUGHT
+            return None if stream.prose.in_code() else Kind.THOUGHT
         if strong is not None and not self._no_calls:
             return Kind.STRONG
         if token:
@@ -686,14 +695,12 @@ class Reader:
         header = text.startswith("<|channel|>", at)
         if line and self._stream.prose.any and not header:
             return False
-        found = self._marks.opener.match(text, at, partial=partial)
-        if found is None:
+        opener = self._marks.opener_at(text, at, not partial)
+        if not opener:
             return False
-        if found.partial:
-            raise NeedMore
         if header and line and not line.endswith("<|start|>assistant"):
             return False
-        return strong_end <= found.end()
+        return strong_end <= at + len(opener)
 
     def _weak_kind(self, at: int, partial: bool) -> Kind | None:
         """Return whether something that counts at the end of the reply may begin."""

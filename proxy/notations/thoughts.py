@@ -16,6 +16,7 @@ from enum import Enum
 
 import regex
 
+from proxy.notations.source import NeedMore
 from proxy.notations.tables import THOUGHTS, alternatives
 
 
@@ -114,6 +115,19 @@ class Marks:
     # Those that are separated from the text, by opener; and the ends of marked text in which calls count.
     separated: dict[str, ReasoningMarkers]
     text_ends: tuple[str, ...]
+
+    def opener_at(self, text: str, at: int, final: bool) -> str:
+        """Return the opener at a position, empty if none is there; NeedMore if more text must tell."""
+        found = self.opener.match(text, at, partial=not final)
+        if found is None:
+            return ""
+        opener = found.group()
+        if found.partial or (not final and found.end() == len(text) and self._goes_on(opener)):
+            raise NeedMore
+        return str(opener)
+
+    def _goes_on(self, opener: str) -> bool:
+        return any(each != opener and each.startswith(opener) for each in self.closers)
 
 
 _ORPHAN_ENDS = (*(closer for row in REASONING_MARKERS if row.may_begin for closer in row.closers), "</thinking>")

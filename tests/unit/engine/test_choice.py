@@ -193,7 +193,7 @@ def test_text_after_the_fast_path_is_counted_on() -> None:
     """The positions of what waits are those of all the text."""
     choice = new_choice()
     feed(choice, content="Die ")
-    assert choice.fast_path("Größe ".encode(), reasoning=False)
+    assert choice.fast_path("Größe ", reasoning=False)
     events = feed(choice, content=f"ist\n{WRITTEN}") + choice.end()
     assert view(events)[0].text.strip() == "ist"
     assert view(events)[0].calls == [("bash", LS)]
