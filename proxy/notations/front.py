@@ -57,7 +57,10 @@ MAX_TRIED = 16
 # Released text that is kept to look back at, and how much more before it is dropped.
 LOOK_BACK, MUCH = 256, 8_192
 _BLANKS = re.compile(r"\s*")
-_JSON_MARK = re.compile(r'\\.|"|\n(?:\s*\n)?')
+# Whole strings of JSON with what is between them, and the rest of one string.
+_STRINGS = re.compile(r'(?:[^"]*"[^"\\\n]*(?:\\.[^"\\\n]*)*")*')
+_STRING_REST = re.compile(r'[^"\\\n]*(?:\\.?[^"\\\n]*)*')
+_BLANK_LINE = re.compile(r"\n[ \t]*\r?\n")
 _END_SIGNS = ("</", "|>", "]", "}", "｜>", ")", ">")
 
 
@@ -343,17 +346,21 @@ class Reader:
 
     def _in_string(self, at: int) -> bool:
         """Return whether a position is in a string of JSON that is not a call."""
-        for found in _JSON_MARK.finditer(self._text, self._json, at):
-            mark = found.group()
-            if mark == '"':
-                self._string = not self._string
-            elif mark[0] == "\n":
-                self._string = False
-                if len(mark) > 1:
-                    self._json = -1
-                    return False
-        self._json = at
-        return self._string
+        text = self._text
+        while True:
+            if self._string:
+                self._json = end_of(_STRING_REST, text, min(self._json, at), at)
+                if self._json >= at:
+                    return True
+                self._string, self._json = False, self._json + 1
+            if _BLANK_LINE.search(text, self._json, at):
+                self._json = -1
+                return False
+            self._json = end_of(_STRINGS, text, self._json, at)
+            quote = text.find('"', self._json, at)
+            if quote < 0:
+                return False
+            self._string, self._json = True, quote + 1
 
     def _pass_prose(self) -> None:
         """Release prose without signs, but for an end that may become one."""
