@@ -447,12 +447,14 @@ class Reader:
         if nothing and not THOUGHT_WHOLE.match(text, at) and not self._weak_tag.match(text, at):
             return None
         self._see(at)
-        if self._prose.in_code():
+        if token and not self._raw_text and self._prose.in_code():
+            return None
+        if self._prose.in_region() and not token:
             if strong is not None:
                 self._note(at, NoCall("in code"))
-            return Kind.TOKENS if token and self._raw_text else None
+            return None
         if self._is_thought(at, partial, strong or 0):
-            return Kind.THOUGHT
+            return None if self._prose.in_code() else Kind.THOUGHT
         if strong is not None:
             return Kind.STRONG
         if token:

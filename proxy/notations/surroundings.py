@@ -187,12 +187,15 @@ class Prose:
 
     def in_code(self) -> bool:
         """Return whether a call that begins here is in code, a block quotation or a comment."""
-        if self.fence or self._in_block(self.line) or (self.in_diff and self.line.startswith(_DIFF)):
+        if self.in_region() or self._in_block(self.line) or (self.in_diff and self.line.startswith(_DIFF)):
             return True
         if re.match(r"\s{0,3}>", self.line) and not self.line.startswith(">>>"):
             return True
-        comment = self.comment or self.line.rfind("<!--") > self.line.rfind("-->")
-        return comment or bool(open_run(self.before))
+        return bool(open_run(self.before))
+
+    def in_region(self) -> bool:
+        """Return whether this is in a fence or a comment: what begins here ends here, whatever its lines look like."""
+        return bool(self.fence) or self.comment or self.line.rfind("<!--") > self.line.rfind("-->")
 
     def _in_block(self, line: str) -> bool:
         """Return whether a line belongs to a block scalar or a literal block, by its indentation."""
