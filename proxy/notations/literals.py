@@ -60,6 +60,8 @@ def _verbatim(text: str) -> float:
 
 
 STRICT = json.JSONDecoder(strict=False, parse_float=_verbatim)
+# A word, a number's sign or an escape that is cut off has fewer characters.
+MAX_CUT = 8
 
 
 @dataclass(slots=True)
@@ -119,7 +121,7 @@ class Literals:
                 if _is_unique(text, pos):
                     return value, end
             except json.JSONDecodeError as error:
-                cut = error.pos >= self.source.size or "Unterminated" in error.msg
+                cut = error.pos > self.source.size - MAX_CUT or "Unterminated" in error.msg
                 if cut and not self.source.final:
                     raise NeedMore from error
             except RecursionError:

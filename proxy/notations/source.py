@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from collections.abc import Iterable
 from enum import Enum
 
@@ -133,9 +134,9 @@ class Source:
         return at
 
 
-def end_of(pattern: re.Pattern[str], text: str, pos: int) -> int:
-    """Return the end of a match at a position, or the position."""
-    found = pattern.match(text, pos)
+def end_of(pattern: re.Pattern[str], text: str, pos: int, limit: int = sys.maxsize) -> int:
+    """Return the end of a match at a position and before a limit, or the position."""
+    found = pattern.match(text, pos, limit)
     return found.end() if found else pos
 
 

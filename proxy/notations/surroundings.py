@@ -39,6 +39,8 @@ _CONTAINER = re.compile(
     r"|(?<!<)<<<?[-~]?\s*[\"']?(?P<here>[A-Za-z_]\w*)[\"']?(?=[^\n]*$)",
     re.I,
 )
+# Lines without any of these open no container.
+_MAY_OPEN = re.compile(r"<[A-Za-z!<]|\[[A-Za-z]|\{[A-Za-z%]|\\begin|#\+|\"\"\"|'''")
 _ENDS = {
     "element": r"</{}\s*>",
     "forum": r"\[/{}\]",
@@ -137,7 +139,7 @@ class Prose:
             self.paragraph, self.blank_before = "", True
             return
         if not self._in_block(line):
-            self.block_indent = _indent(line) if _BLOCK_HEAD.search(line) else -1
+            self.block_indent = _indent(line) if ":" in line and _BLOCK_HEAD.search(line) else -1
         indented = self._is_indented(line)
         if (item := _LIST_ITEM.match(line)) and not indented:
             self.list_indent = item.end(1)
@@ -154,9 +156,11 @@ class Prose:
         return columns >= max(self.list_indent, 0) + 4
 
     def _follow_marks(self, line: str) -> None:
-        for mark in _COMMENT.findall(line):
-            self.comment = mark == "<!--"
-        self.container = self._container_after(line)
+        if "--" in line:
+            for mark in _COMMENT.findall(line):
+                self.comment = mark == "<!--"
+        if self.container or _MAY_OPEN.search(line) or _DELIMITER.match(line):
+            self.container = self._container_after(line)
 
     def _container_after(self, line: str) -> Container | None:
         """Return the container that is open after a line."""
@@ -183,12 +187,15 @@ class Prose:
 
     def in_code(self) -> bool:
         """Return whether a call that begins here is in code, a block quotation or a comment."""
-        if self.fence or self._in_block(self.line) or (self.in_diff and self.line.startswith(_DIFF)):
+        if self.in_region() or self._in_block(self.line) or (self.in_diff and self.line.startswith(_DIFF)):
             return True
         if re.match(r"\s{0,3}>", self.line) and not self.line.startswith(">>>"):
             return True
-        comment = self.comment or self.line.rfind("<!--") > self.line.rfind("-->")
-        return comment or bool(open_run(self.before))
+        return bool(open_run(self.before))
+
+    def in_region(self) -> bool:
+        """Return whether this is in a fence or a comment: what begins here ends here, whatever its lines look like."""
+        return bool(self.fence) or self.comment or self.line.rfind("<!--") > self.line.rfind("-->")
 
     def _in_block(self, line: str) -> bool:
         """Return whether a line belongs to a block scalar or a literal block, by its indentation."""

@@ -18,6 +18,8 @@ SHOWN = {
     "code": f"Write `{CALL}` there.",
     "a fence": f"So:\n\n```xml\n{LINES}\n```\nThat is it.",
     "a quotation": f'It says "{CALL}".',
+    "a quotation of lines that goes on": f"> {LINES}",
+    "a span with blank lines": "Write `" + LINES.replace("\n", "\n\n"),
     "a list of notations": f"- Hermes: {CALL}\n- Mistral: [TOOL_CALLS]bash[ARGS]{{}}\nBoth work.",
     "an added line": f"+{CALL}\n+{CALL}\n",
     "a removed line before": f"-old\n+{CALL}\n context",
