@@ -17,13 +17,11 @@ import re
 from collections.abc import Iterable
 
 from proxy.codec.json_text import Json, JsonObject, dump, load_json, read_json
+from proxy.engine.json_prefix import MAX_KEY, JsonPrefix, NotJson, Reading
 from proxy.engine.live_state import BROKEN, CLOSED, TRANSITIONS, LiveState, LiveStep
 from proxy.engine.release_policy import ReleasePolicy
-from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import MAX_KEY, Context, Cursor, NotACall, Parsing
 from proxy.repair.schema_fixes import FIXES, apply_fixes
 from proxy.tools.schema import Schema
-from proxy.tools.toolset import ToolSet
 from proxy.tools.validator import same, violations
 from proxy.transitions import next_state
 
@@ -31,9 +29,8 @@ from proxy.transitions import next_state
 _WITHIN_STRING = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u%b)*+' % (rb"[0-9a-fA-F]" * 4))
 _ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _ESCAPE_LENGTH = {b"u": 6}
-_NOT_BLANK = re.compile(rb"[^ \t\r\n]")
+_BLANKS = re.compile(rb"[ \t\r\n]*+")
 _STRING = frozenset(("string",))
-_NO_TOOLS = Context(ToolSet(()))
 
 
 class LiveArguments:
@@ -45,11 +42,11 @@ class LiveArguments:
     def __init__(self, policy: ReleasePolicy) -> None:
         self.policy = policy
         self._state = LiveState.STREAMING
-        self._buffer = TextBuffer()
+        self._data = bytearray()
         # Two readers of one text: the first finds what may leave; where it breaks, the second one finds the end.
-        self._cursor = Cursor(self._buffer, 0, _NO_TOOLS)
+        self._cursor = JsonPrefix(self._data)
         self._parsing = self._object()
-        self._end_reader = Cursor(self._buffer, 0, _NO_TOOLS)
+        self._end_reader = JsonPrefix(self._data)
         self._ending = self._find_end()
         self._safe = 0
         self._sent = 0
@@ -97,7 +94,7 @@ class LiveArguments:
     @property
     def text(self) -> str:
         """All fragments joined."""
-        return self._cursor.text(0, self._buffer.end)
+        return self._cursor.text(0, len(self._data))
 
     @property
     def object(self) -> str:
@@ -109,12 +106,12 @@ class LiveArguments:
     @property
     def rest(self) -> str:
         """All that has not left yet."""
-        return self._cursor.text(self._sent, self._buffer.end)
+        return self._cursor.text(self._sent, len(self._data))
 
     @property
     def waiting(self) -> int:
         """The number of bytes that have not left."""
-        return len(self._buffer.data) - self._sent
+        return len(self._data) - self._sent
 
     @property
     def sent(self) -> int:
@@ -123,11 +120,11 @@ class LiveArguments:
 
     def feed(self, fragment: str) -> str:
         """Take the next fragment; give what may leave now."""
-        self._buffer.data += fragment.encode("utf-8", "surrogatepass")
+        self._data += fragment.encode("utf-8", "surrogatepass")
         if self._state is LiveState.STREAMING:
             try:
                 next(self._parsing)
-            except NotACall:
+            except NotJson:
                 self._move(LiveStep.BREAK_OFF)
         if self._state is LiveState.BROKEN:
             next(self._ending)
@@ -150,7 +147,7 @@ class LiveArguments:
             self._move(LiveStep.REFUSE)
             return ""
         # The blanks behind the object are its own, now that nothing follows them.
-        self._commit(key, value, self._buffer.end)
+        self._commit(key, value, len(self._data))
         self._move(LiveStep.ACCEPT)
         return self._take_safe()
 
@@ -158,7 +155,7 @@ class LiveArguments:
         """What may leave and has not."""
         if self._sent == self._safe:
             return ""
-        new = self._buffer.data[self._sent : self._safe]
+        new = self._data[self._sent : self._safe]
         self._sent = self._safe
         return new.decode("utf-8", "surrogatepass")
 
@@ -194,7 +191,7 @@ class LiveArguments:
     def reopen(self, excess: str) -> None:
         """Take back what came behind the object: it had not ended, and only a repair tells what it says."""
         self._move(LiveStep.REOPEN)
-        self._buffer.data += excess.encode("utf-8", "surrogatepass")
+        self._data += excess.encode("utf-8", "surrogatepass")
         self._last_member = None
 
     def drop_blanks(self) -> str:
@@ -202,24 +199,27 @@ class LiveArguments:
         if not self.closed:
             return ""
         self._blank_to = self._end
-        blanks = self._cursor.text(self._blank_to, self._buffer.end)
-        del self._buffer.data[self._blank_to :]
+        blanks = self._cursor.text(self._blank_to, len(self._data))
+        del self._data[self._blank_to :]
         return blanks
 
     def _cut_excess(self) -> None:
         """Take out what is not the object's, if it is more than blanks."""
         end = self._end
-        self._blank_to = self._buffer.search(_NOT_BLANK, max(end, self._blank_to))
-        only_blanks = self._blank_to >= self._buffer.end
+        blanks = _BLANKS.match(self._data, max(end, self._blank_to))
+        assert blanks is not None
+        self._blank_to = blanks.end()
+        del blanks  # it would keep the bytes from growing
+        only_blanks = self._blank_to >= len(self._data)
         if only_blanks and not self._exceeded:
             return  # they are the object's own, as long as nothing follows them
-        if end < self._buffer.end:
-            self.excess = self._cursor.text(end, self._buffer.end)
+        if end < len(self._data):
+            self.excess = self._cursor.text(end, len(self._data))
             self._exceeded = True
             self._blank_to = end
-            del self._buffer.data[end:]
+            del self._data[end:]
 
-    def _find_end(self) -> Parsing[None]:
+    def _find_end(self) -> Reading[None]:
         cursor = self._end_reader
         try:
             yield from cursor.blanks()
@@ -227,7 +227,7 @@ class LiveArguments:
                 yield from cursor.value()
                 self._end = cursor.pos
                 self._move(LiveStep.CLOSE)
-        except NotACall:
+        except NotJson:
             pass
         while True:
             yield
@@ -235,7 +235,7 @@ class LiveArguments:
     def _allow(self) -> None:
         self._safe = self._cursor.pos
 
-    def _object(self) -> Parsing[None]:
+    def _object(self) -> Reading[None]:
         cursor = self._cursor
         yield from cursor.blanks()
         yield from cursor.expect(b"{")
@@ -250,14 +250,14 @@ class LiveArguments:
             self._allow()
             self._close(LiveStep.CLOSE)
         else:
-            raise NotACall
+            raise NotJson
         yield
 
     def _close(self, step: LiveStep) -> None:
         self._end = self._cursor.pos
         self._move(step)
 
-    def _read_members(self) -> Parsing[None]:
+    def _read_members(self) -> Reading[None]:
         """Read from the first key to the closing brace. A comma and a key leave with the value behind them, and the end
         of a value when the next key has come; of a last string only the end of the call tells.
         """
@@ -267,9 +267,7 @@ class LiveArguments:
             value = yield from self._value(key)
             end = cursor.pos
             yield from cursor.blanks()
-            mark = yield from cursor.which((b",", b"}"))
-            if mark is None:
-                raise NotACall
+            mark = yield from cursor.expect(b",", b"}")
             if mark == b"}":
                 break
             yield from cursor.blanks()
@@ -287,21 +285,21 @@ class LiveArguments:
         self._open_string = None
         self._safe = end
 
-    def _key(self, last: tuple[str, ...]) -> Parsing[str]:
+    def _key(self, last: tuple[str, ...]) -> Reading[str]:
         """Read a key and its colon; `last` is the key before, if there is one."""
         cursor = self._cursor
         key = _loaded((yield from cursor.string(MAX_KEY)))
         if not isinstance(key, str):
-            raise NotACall
+            raise NotJson
         if not self.policy.knows(key):
-            raise NotACall
+            raise NotJson
         if key in self._members or key in last:
-            raise NotACall
+            raise NotJson
         yield from cursor.blanks()
         yield from cursor.expect(b":")
         return key
 
-    def _value(self, key: str) -> Parsing[Json]:
+    def _value(self, key: str) -> Reading[Json]:
         cursor = self._cursor
         schemas = self.policy.schemas(key)
         yield from cursor.blanks()
@@ -310,18 +308,18 @@ class LiveArguments:
             return (yield from self._read_string(key, schemas))
         value = _loaded((yield from cursor.value()))
         if _needs_repair(value, schemas):
-            raise NotACall
+            raise NotJson
         if key in self.policy.rule_keys and not self.policy.keeps(key, value):
-            raise NotACall
+            raise NotJson
         return value
 
-    def _read_string(self, key: str, schemas: tuple[Schema, ...]) -> Parsing[Json]:
+    def _read_string(self, key: str, schemas: tuple[Schema, ...]) -> Reading[Json]:
         """Read a string, letting go of each part as soon as it is known to be strict JSON."""
-        cursor, data, start = self._cursor, self._buffer.data, self._cursor.pos
+        cursor, data, start = self._cursor, self._data, self._cursor.pos
         # A schema may take every string but an empty one, which is told by the next byte.
         cursor.pos += 1
         if (yield from cursor.byte()) == b'"' and _needs_repair("", schemas):
-            raise NotACall
+            raise NotJson
         self._open_string = (key, start)
         self._allow()
         while True:
@@ -332,17 +330,17 @@ class LiveArguments:
             if cursor.pos == len(data):
                 yield
                 continue
-            mark = self._buffer.slice(cursor.pos, cursor.pos + 1)
+            mark = self._data[cursor.pos : cursor.pos + 1]
             if mark == b'"':
                 cursor.pos += 1
                 break
             if mark != b"\\":
-                raise NotACall  # a control character
+                raise NotJson  # a control character
             yield from self._escape()
-        return _loaded(self._buffer.slice(start, cursor.pos))
+        return _loaded(bytes(self._data[start : cursor.pos]))
 
-    def _escape(self) -> Parsing[None]:
-        cursor, data = self._cursor, self._buffer.data
+    def _escape(self) -> Reading[None]:
+        cursor, data = self._cursor, self._data
         start = cursor.pos
         cursor.pos += 1
         length = _ESCAPE_LENGTH.get((yield from cursor.byte()), 2)
@@ -350,7 +348,7 @@ class LiveArguments:
             cursor.pos = len(data)
             yield from cursor.byte()
         if not _ESCAPE.fullmatch(data, start, start + length):
-            raise NotACall
+            raise NotJson
         cursor.pos = start + length
         self._allow()
 
@@ -364,7 +362,7 @@ def _loaded(data: bytes) -> Json:
     try:
         return read_json(data)
     except ValueError:
-        raise NotACall from None
+        raise NotJson from None
 
 
 def _needs_repair(value: Json, schemas: Iterable[Schema]) -> bool:

@@ -242,7 +242,7 @@ class Reader:
             return True
         start = end_of(_BLANKS, text, 0)
         marks = (
-            self._start.match(text, start)
+            (not self._json_reply and self._start.match(text, start))
             or text.startswith(STRIPPED, start)
             or self._marks.opener.match(text, start)
             or cut_opener(text, start)
@@ -359,7 +359,7 @@ class Reader:
 
     def _skip_opener(self) -> bool:
         """Take the opener that the prompt has written already; False while more must come."""
-        stream, opener = self._stream, self._begun_by_prompt
+        stream, opener = self._stream, self._begun_by_prompt.lstrip()
         at = end_of(_BLANKS, stream.text, stream.pos)
         rest = stream.text[at : at + len(opener)]
         if not stream.final and rest != opener and opener.startswith(rest):

@@ -454,7 +454,7 @@ def test_long_strings_take_steps_in_proportion() -> None:
     live.feed('{"label": "')
     for _ in range(200):
         live.feed("x" * 100)
-        assert len(live._buffer.data) - live._cursor.pos == 0
+        assert len(live._data) - live._cursor.pos == 0
 
 
 INNER = ("x = {", "}; y", 'print("}")', '{"a": "b"}', '"}"', 'a", b', 'say "hi", she said', '"}\n', '"}{"a": 1}', '"} ')

@@ -1,1 +1,0 @@
-"""Reading a text that is still being written: buffer, cursor, Markdown."""
