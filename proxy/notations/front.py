@@ -303,7 +303,8 @@ class Reader:
         return self._stream.taken()
 
     def _forget(self) -> None:
-        if gone := self._stream.forget():
+        keep = self._stream.out if self._held < 0 else min(self._held, self._stream.out)
+        if gone := self._stream.forget(keep):
             self._held = max(self._held - gone, -1) if self._held >= 0 else -1
             self._listed = self._listed - gone if self._listed >= gone else -1
             self._gap = max(self._gap - gone, -1)
@@ -747,6 +748,8 @@ class Reader:
         except NeedMore:
             if size > self._max_held:
                 self._give_up()
+            elif reader.astray:
+                self._leave_astray()
             return False
         except NoCall as refusal:
             self._refused(start, refusal)
@@ -765,6 +768,12 @@ class Reader:
         self._behind_call = self._found_any = stream.fresh = True
         self._unknown = False
         return True
+
+    def _leave_astray(self) -> None:
+        """Release what was read of a call of a tool that is not offered, though calls may follow in its wrapper."""
+        text = self._stream.text
+        sign = text.rfind("<", max(self._stream.out, len(text) - MAX_SIGN))
+        self._stream.leave(len(text) if sign < 0 else sign)
 
     def _judged(
         self, reader: CallReader, calls: list[Call], start: int, end: int, weak: bool
@@ -859,7 +868,7 @@ class Reader:
             self._thought, self._thought_first, self._separated = MESSAGE_ENDS, False, False
             stream.pos = start + 1
         else:
-            stream.pos = max(start + 1, self._strings_end(start))
+            stream.pos = max(start + 1, self._strings_end(start), stream.out)
 
     def _strings_end(self, start: int) -> int:
         """Return the end of JSON that is not a call: calls shown in its strings do not count either."""

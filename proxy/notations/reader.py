@@ -70,15 +70,15 @@ class CallReader:
     """Reads calls of the offered tools at positions of a source.
 
     `bare_names`: a name alone may begin a call. After a reading, `deep` says that what could not be read may show
-    anything, `broken` that a call after those that were returned could not be read, and `run_end` where a run of equal
-    openers ends.
+    anything, `broken` that a call after those that were returned could not be read, `astray` that the call which is
+    not complete is of a tool that is not offered, and `run_end` where a run of equal openers ends.
     """
 
     def __init__(self, source: Source, tools: ToolSet, *, bare_names: bool = True) -> None:
         self.source, self.tools, self.bare_names = source, tools, bare_names
         self.layout = Layout()
         self.tags = TagReader(self)
-        self.broken = self.deep = False
+        self.broken = self.deep = self.astray = False
         self.run_end = 0
         # Whether Python's one positional argument counts, and whether its strings must be exact.
         self.positional = self.exact = False
@@ -90,6 +90,7 @@ class CallReader:
         tool = self.tools.resolve(name)
         if tool is None and (bare := _NAMESPACED.fullmatch(name)):
             tool = self.tools.resolve(bare["N"])
+        self.astray = tool is None
         return tool
 
     def ends_turn(self, pos: int) -> int:
@@ -189,6 +190,7 @@ class CallReader:
         calls: list[Call] = []
         closed, brackets = False, 0
         while True:
+            self.astray = False
             start, at = at, source.blanks(at)
             if at == source.size:
                 break
@@ -339,6 +341,8 @@ class CallReader:
         """Return the calls that a value of JSON says; `alone`: no wrapper holds it."""
         if alone:
             self._check_head(pos)
+        elif named := self.source.match(_JSON_NAMED, pos):
+            self.tool(named["N"])
         literals = Literals(self.source, None, CLOSING)
         literals.schema_later = lambda: self._envelope(pos)
         value, end = self.whole(literals, pos)

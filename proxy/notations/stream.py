@@ -135,12 +135,12 @@ class Stream:
         self.prose = Prose()
         self.prose.any = any_text
 
-    def forget(self) -> int:
-        """Drop released text that nothing looks back at; return how far all positions have moved."""
-        if self.out <= MUCH:
+    def forget(self, keep: int) -> int:
+        """Drop released text before `keep` that nothing looks back at; return how far positions moved."""
+        if keep <= MUCH:
             return 0
-        self.see(self.out)
-        gone = self.out - LOOK_BACK
+        self.see(keep)
+        gone = keep - LOOK_BACK
         self.text = self.text[gone:]
         self.base += gone
         self.pos, self.out, self.fed = self.pos - gone, self.out - gone, self.fed - gone
