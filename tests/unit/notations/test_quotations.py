@@ -159,7 +159,9 @@ def test_a_stray_mark_takes_no_format_s_call(form: str) -> None:
     lead = RENDERERS[form].lead
     behind = cycle(("", "\n", "\nand so on."))
     for text in STRONG[form]:
-        for before, _ in WHOLE.values():
+        for name, (before, _) in WHOLE.items():
+            if name in ("a table", "a table of one column"):
+                continue  # a line that begins with a bar is shown where prose follows
             reply = f"{before.rstrip(' ')}{text}{next(behind)}"
             assert scan([reply], new_scanner(TOOLS)).calls or not lead, reply
 
