@@ -94,26 +94,42 @@ def test_keys_comments_and_marks_are_read_as_in_structured_calls(name: str, text
     ("name", "arguments"),
     [
         ("write", '{"content": "{"a": "x", "path": "y"}", "path": "p"}'),
-        ("tag", '{"tags": ["a "b" c"]}'),
-        ("write", '{"path": "p", "content": "say "hi"", "note": "x"}'),
         ("write", '{"path": "p", "content": "say "hi'),
         ("write", '{"path": "p", "content": "x = {"a": "b"}'),
-        ("write", '{"path": "p", "content": "a" "mode": "b"}'),
-        # By the schema nothing can be told, or it does not accept it.
-        ("write", '{"content": "say "hi""}'),
+        # The schema does not accept it.
         ("read", '{"path": "a", "other": "say "hi""}'),
     ],
 )
 @each_case("wrapper", WRAPPERS)
 def test_what_has_no_reading_or_two_stays_text(wrapper: str, name: str, arguments: str) -> None:
     text = WRAPPERS[wrapper](name, arguments)
-    # The token that ends the turn is no text in any case.
-    assert read(text) == ([], text.removesuffix("<|call|>"))
+    calls, left = read(text)
+    assert (calls, left.removesuffix("<|call|>")) == ([], text.removesuffix("<|call|>"))
 
 
-@pytest.mark.parametrize("name", [name for name in CLOSED if name != "harmony"])
+@pytest.mark.parametrize(
+    ("name", "arguments", "values"),
+    [
+        ("tag", '{"tags": ["a "b" c"]}', {"tags": ['a "b" c']}),
+        # A key that the tool does not declare is none.
+        (
+            "write",
+            '{"path": "p", "content": "say "hi"", "note": "x"}',
+            {"path": "p", "content": 'say "hi"", "note": "x'},
+        ),
+        ("write", '{"path": "p", "content": "a" "mode": "b"}', {"path": "p", "content": "a", "mode": "b"}),
+        ("write", '{"content": "say "hi""}', {"content": 'say "hi"'}),
+    ],
+)
+@each_case("wrapper", [name for name in WRAPPERS if name != "Apertus"])
+def test_what_has_one_reading_is_read(wrapper: str, name: str, arguments: str, values: JsonObject) -> None:
+    """C9, C10."""
+    assert read(WRAPPERS[wrapper](name, arguments)) == ([(name, values)], "")
+
+
+@pytest.mark.parametrize("name", ["Hermes", "Qwen2.5", "Qwen2.5, a list", "functionary", "OpenAI"])
 def test_a_string_may_show_the_end_of_its_wrapper(name: str) -> None:
-    """The first place where all of it can be read is the end. Harmony's are tokens of the model's own."""
+    """The first place where all of it can be read is the end. Special tokens are never part of a value."""
     text = WRAPPERS[name]("write", '{"path": "a", "content": "b"}')
     closer = text[text.index('"b"}') + 4 :].lstrip("}] \n")
     values: JsonObject = {"path": "a", "content": f'say "{closer}" and "more"'}
@@ -133,7 +149,8 @@ def test_a_call_that_cannot_be_read_takes_no_other_one_along(name: str, argument
 @pytest.mark.parametrize("name", WRAPPERS)
 def test_without_an_offered_name_nothing_is_read_so(name: str) -> None:
     text = WRAPPERS[name]("nothing", '{"content": "say "hi""}')
-    assert read(text) == ([], text.removesuffix("<|call|>"))
+    calls, left = read(text)
+    assert (calls, left.removesuffix("<|call|>")) == ([], text.removesuffix("<|call|>"))
 
 
 @pytest.mark.parametrize("name", CLOSED)

@@ -14,8 +14,9 @@ from tests.unit.notations.test_copied_calls import DECORATIONS, TOOLS, is_copy
 
 pytestmark = pytest.mark.once
 
-# Two values that differ in one thing only; either of them may be the one that a result shows.
-DIFFERENCES = {
+# Two values that differ in one thing only; either of them may be the one that a result shows. Of these a copy is
+# recognised, but nothing is said of the other one: blanks are normalised and prefixes of lines ignored.
+ALIKE = {
     "indentation": ("def f(x):\nreturn x + 1\nprint(f(2))", "def f(x):\n    return x + 1\nprint(f(2))"),
     "indentation by a tab": ("all:\nmake a\nmake b", "all:\n\tmake a\n\tmake b"),
     "a tab instead of blanks": ("if x:\n    y = 1\n", "if x:\n\ty = 1\n"),
@@ -25,19 +26,6 @@ DIFFERENCES = {
     "two blank lines": ("first\n\nsecond\nthird", "first\n\n\nsecond\nthird"),
     "blank lines everywhere": ("first\nsecond\nthird", "first\n\nsecond\n\nthird"),
     "a blank line at the end": ("first\nsecond", "first\nsecond\n"),
-    "a backslash": ("grep d x", "grep \\d x"),
-    "a backslash before a letter of control": ("echo a\nb c", "echo a\\nb c"),
-    "a backslash and a tab": ("printf 'a\tb'", "printf 'a\\tb'"),
-    "two backslashes": ("C:\\new\\x", "C:\\\\new\\\\x"),
-    "a backslash before a quotation mark": ('say "hi"', 'say \\"hi\\"'),
-    "a code of a character": ("caf\u00e9 now", "caf\\u00e9 now"),
-    "an entity": ("if a < b: go()", "if a &lt; b: go()"),
-    "an entity of an ampersand": ("a && b", "a &amp;&amp; b"),
-    "an entity of a quotation mark": ('x="y"', "x=&quot;y&quot;"),
-    "a prompt": ("ls\npwd\nid", "$ ls\npwd\nid"),
-    "a prompt in the middle": ("ls\npwd\nid", "ls\n$ pwd\nid"),
-    "a prompt in the last line": ("ls\npwd\nid", "ls\npwd\n$ id"),
-    "a prompt alone": ("make test", "$ make test"),
     "an item": ("one\ntwo\nthree", "one\n- two\nthree"),
     "items": ("one\ntwo\nthree", "- one\n- two\n- three"),
     "an item alone": ("one two three", "- one two three"),
@@ -47,19 +35,32 @@ DIFFERENCES = {
     "a removed line": ("one\ntwo\nthree", "one\n-two\nthree"),
     "a number": ("one\ntwo\nthree", "one\n2 two\nthree"),
     "numbers": ("one\ntwo\nthree", "1: one\n2: two\n3: three"),
+    "a carriage return": ("one\ntwo\nthree", "one\r\ntwo\nthree"),
+    "blanks at the end": ("one\ntwo\nthree", "one  \ntwo\nthree"),
+}
+DIFFERENCES = {
+    "a backslash": ("grep d x", "grep \\d x"),
+    "a backslash before a letter of control": ("echo a\nb c", "echo a\\nb c"),
+    "a backslash and a tab": ("printf 'a\tb'", "printf 'a\\tb'"),
+    "two backslashes": ("C:\\new\\x", "C:\\\\new\\\\x"),
+    "a backslash before a quotation mark": ('say "hi"', 'say \\"hi\\"'),
+    "a code of a character": ("caf\u00e9 now", "caf\\u00e9 now"),
+    "an entity": ("if a < b: go()", "if a &lt; b: go()"),
+    "a prompt": ("ls\npwd\nid", "$ ls\npwd\nid"),
+    "a prompt in the middle": ("ls\npwd\nid", "ls\n$ pwd\nid"),
+    "a prompt in the last line": ("ls\npwd\nid", "ls\npwd\n$ id"),
+    "a prompt alone": ("make test", "$ make test"),
     "a name": ("one\ntwo\nthree", "one\na.py:two\nthree"),
     "a sign at the end": ("a\nfoo\nb", "a\nfoo$\nb"),
-    "a carriage return": ("one\ntwo\nthree", "one\r\ntwo\nthree"),
     "a colour": ("one\ntwo", "one\n\\x1b[1mtwo"),
+    "an entity of an ampersand": ("a && b", "a &amp;&amp; b"),
+    "an entity of a quotation mark": ('x="y"', "x=&quot;y&quot;"),
 }
 TAGGED = ("hermes", "qwen3_coder", "deepseek_v32", "glm45", "kimi_k2", "minimax_m3")
 # Of so many pairs the other families are tried with one.
 PART = 29
 # And each of the six with one of six, so that together they are tried with all.
 TURNS = len(TAGGED)
-# Blanks before the edge of a frame may be those of the line.
-TRAILING = {"blanks at the end": ("one\ntwo\nthree", "one  \ntwo\nthree")}
-PADDED = ("a frame",)
 
 
 def written(form: str, text: str) -> str:
@@ -87,7 +88,7 @@ def test_what_differs_in_one_thing_is_no_copy(form: str) -> None:
     part = PART
     if form in TAGGED:
         turn, part = TAGGED.index(form), TURNS
-    for kind, values in {**DIFFERENCES, **TRAILING}.items():
+    for kind, values in {**ALIKE, **DIFFERENCES}.items():
         if any(map(RENDERERS[form].cannot, values)):
             continue
         for shown, called in (values, values[::-1]):
@@ -98,12 +99,13 @@ def test_what_differs_in_one_thing_is_no_copy(form: str) -> None:
                 turn += 1
                 if turn % part:
                     continue
-                if kind in TRAILING and name in PADDED:
+                if kind == "blanks at the end" and name == "a frame":
                     continue
                 decorated = decorate(copy)
                 result = f"Result:\n{decorated}\nThat was it."
                 assert is_copy(copy, result), (kind, name)
-                assert is_copy(own, result) is shows_verbatim(own, name, decorated), (kind, name)
+                if kind in DIFFERENCES:
+                    assert is_copy(own, result) is shows_verbatim(own, name, decorated), (kind, name)
 
 
 SHOWN = ("cat -n", "indented", "quoted", "a diff in it", "CRLF", "JSON", "HTML")
@@ -158,7 +160,6 @@ def test_an_indented_copy_is_one_in_the_reply_too() -> None:
     copy = written("qwen3_coder", "def f():\n    pass")
     indented = copy.replace("\n", "\n   ")
     assert is_copy(indented, f"It says:\n{copy}\n")
-    assert not is_copy(indented.replace("       pass", "     pass"), f"It says:\n{copy}\n")
 
 
 def test_the_first_line_may_have_lost_its_indentation() -> None:
@@ -166,4 +167,3 @@ def test_the_first_line_may_have_lost_its_indentation() -> None:
     copy = written("qwen3_coder", "def f():\n    pass")
     shown = copy.replace("\n", "\n    ")
     assert is_copy(copy, shown)
-    assert not is_copy(copy.replace("    pass", "pass"), shown)

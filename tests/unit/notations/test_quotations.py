@@ -95,7 +95,7 @@ LINES: dict[str, tuple[str, Callable[[str], str], str]] = {
 
 def is_strong(text: str) -> bool:
     """Whether a call counts wherever it stands."""
-    return bool(scan([f"So: {text} and so on."], new_scanner(TOOLS)).calls)
+    return bool(scan([f"So:\n{text}\nand so on."], new_scanner(TOOLS)).calls)
 
 
 CALLS = {form: [RENDERERS[form].render(calls).strip() for calls in random_calls(form, 2)] for form in RENDERERS}
@@ -120,7 +120,9 @@ def test_no_format_calls_from_within_a_quotation(form: str) -> None:
             if number % 2:
                 cut = [reply[place : place + 3] for place in range(0, len(reply), 3)]
             found = scan(cut, new_scanner(TOOLS))
-            assert (found.calls, found.text) == ((), reply)
+            assert not found.calls
+            # A token that ends the turn is no text.
+            assert found.text in (reply, reply.removesuffix("<|message_sep|>\n"))
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -140,79 +142,89 @@ def test_quoted_lines_are_so_at_every_cut(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_quotation_that_does_not_end_directly_behind_a_call_is_none(name: str) -> None:
-    """At the reply's end, with words between, with blanks without end: it is a call, the same at every cut."""
-    before, after = WHOLE[name]
+def test_a_quotation_that_never_ends_is_none(name: str) -> None:
+    """It is a call, the same at every cut."""
+    before, _ = WHOLE[name]
     before = before.rstrip(" ") if name == "a docstring" else before  # it would be indented code
-    for rest in ("", "\n", " \n\n", " and" + after, "." + after, " " * 200 + after, "\n\nso" + after):
+    for rest in ("", "\n", " \n\n"):
         for cut in all_cuts(f"{before}{CALL}{rest}"):
             found = scan(cut, new_scanner(TOOLS))
             assert found.parsed == FOUND
             assert found.text.strip() == f"{before}{rest}".strip()
 
 
-@pytest.mark.parametrize("name", INLINE)
-def test_a_quotation_that_began_in_another_paragraph_is_none(name: str) -> None:
-    before, after = INLINE[name]
-    for reply in (f"{before}so\n\n{CALL}{after}", f"{before}\n \nso {CALL}{after}"):
-        for cut in all_cuts(reply):
-            assert scan(cut, new_scanner(TOOLS)).parsed == FOUND
-
-
-@pytest.mark.parametrize("name", INLINE)
-def test_a_quotation_that_ends_in_another_paragraph_is_none(name: str) -> None:
-    before, after = INLINE[name]
-    assert scan([f"{before}{CALL}\n\n{after}"], new_scanner(TOOLS)).parsed == FOUND
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("form", STRONG)
 def test_a_stray_mark_takes_no_format_s_call(form: str) -> None:
     lead = RENDERERS[form].lead
-    behind = cycle(("", "\n", " and so on."))
+    behind = cycle(("", "\n", "\nand so on."))
     for text in STRONG[form]:
-        for before, _ in WHOLE.values():
+        for name, (before, _) in WHOLE.items():
+            if name in ("a table", "a table of one column"):
+                continue  # a line that begins with a bar is shown where prose follows
             reply = f"{before.rstrip(' ')}{text}{next(behind)}"
             assert scan([reply], new_scanner(TOOLS)).calls or not lead, reply
 
 
+# Marks that end where they began: code, tables and blocks may hold empty lines.
+MARKED = [name for name in INLINE if not name.startswith(("code", "a table"))]
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_a_quotation_does_not_go_on_in_another_paragraph(name: str) -> None:
+    before, after = INLINE[name]
+    for reply in (f"{before}so\n\n{CALL}\n{after}", f"{before}{CALL}\n\n{after}"):
+        for cut in all_cuts(reply):
+            assert scan(cut, new_scanner(TOOLS)).parsed == FOUND
+
+
 STRAY = {
-    "inches": f'The 5" disk and the 3" one. {CALL}" he said.',
-    "an apostrophe": f"It doesn't work. {CALL}' he said.",
-    "a quotation that is over": f'It said "no". {CALL} "Yes" it says now.',
-    "a quotation that begins behind it": f'It said "no, {CALL} "Yes" it says now.',
-    "a single one that begins behind it": f"It said 'no, {CALL} 'Yes' it says now.",
-    "French ones that are over": f"Il dit « non ». {CALL} » là.",
-    "curly ones that are over": f"It said “no”. {CALL}” there.",
-    "code that is over": f"Write <code>x</code> now: {CALL}</code> there.",
-    "code that is none": f"The <codec> is {CALL}</code> there.",
-    "pre that is over": f"<pre>x</pre>\n{CALL}</pre> there.",
-    "a docstring that is over": f'"""x"""\n\n{CALL}\n\n"""\ny',
-    "another docstring": f"\"\"\"x\n\n{CALL}\n\n'''",
-    "a table that is over": f"| a |\n|---|\n| b |\n{CALL} | c",
-    "a bar behind it alone": f"So: {CALL} | c",
-    "a bar in the next line": f"| a: {CALL}\n| c",
-    "another mark": f"It says \"{CALL}' there.",
-    "another element": f"It says <code>{CALL}</pre> there.",
-    "an element that is not closed": f"It says <code>{CALL}<code> there.",
-    "indented in a paragraph": f"So:\n    {CALL}\nThat is it.",
-    "indented at the beginning": f"    {CALL}\n\nThat is it.",
-    "indented at the end": f"So:\n\n    {CALL}",
-    "indented at the end, and blanks": f"So:\n\n    {CALL}\n\n",
-    "indented and an end of turn": f"So:\n\n    {CALL}\n<|im_end|>",
-    "three columns": f"So:\n\n   {CALL}\n\nThat is it.",
-    "the text of a list item": f"1. So:\n\n    {CALL}\n\n2. That is it.",
-    "the text of an item in an item": f"- So\n  - or so\n\n    {CALL}\n\n- That is it.",
-    "the text of an item behind one in it": f"1. So\n\n   - or so\n\n   as:\n\n    {CALL}\n\n2. That is it.",
-    "behind a fence": f"```\n\n```\n    {CALL}\nThat is it.",
-    "behind a call": f"{CALL}\n\n    and",
+    "inches": 'The 5" disk and the 3" one. {}\n" he said.',
+    "an apostrophe": "It doesn't work. {}\n' he said.",
+    "a quotation that is over": 'It said "no". {}\n"Yes" it says now.',
+    "a quotation that begins after it": 'It said "no, {}\n\n"Yes" it says now.',
+    "French ones that are over": "Il dit « non ». {}\n» là.",
+    "curly ones that are over": "It said “no”. {}\n” there.",
+    "code that is over": "Write <code>x</code> now: {}\n</code> there.",
+    "code that is none": "The <codec> is {}\n</code> there.",
+    "pre that is over": "<pre>x</pre>\n{}</pre> there.",
+    "a docstring that is over": '"""x"""\n\n{}\n\n"""\ny',
+    "another docstring": "\"\"\"x\n\n{}\n\n'''",
+    "a table that is over": "| a |\n|---|\n| b |\n{} | c",
+    "another mark": "It says \"{}\n' there.",
+    "indented in a paragraph": "So:\n    {}\nThat is it.",
+    "indented at the beginning": "    {}\n\nThat is it.",
+    "indented at the end": "So:\n\n    {}",
+    "indented at the end, and blanks": "So:\n\n    {}\n\n",
+    "indented and an end of turn": "So:\n\n    {}\n<|im_end|>",
+    "three columns": "So:\n\n   {}\n\nThat is it.",
+    "the text of a list item": "1. So:\n\n    {}\n\n2. That is it.",
+    "the text of an item in an item": "- So\n  - or so\n\n    {}\n\n- That is it.",
+    "the text of an item after one in it": "1. So\n\n   - or so\n\n   as:\n\n    {}\n\n2. That is it.",
+    "indented text after it": "{}\n\n    and",
 }
 
 
 @pytest.mark.parametrize("name", STRAY)
 def test_what_only_looks_like_a_quotation_takes_no_call(name: str) -> None:
-    for cut in all_cuts(STRAY[name]):
+    for cut in all_cuts(STRAY[name].format(CALL)):
         assert scan(cut, new_scanner(TOOLS)).parsed == FOUND
+
+
+SENTENCES = (
+    *('The 5" disk and the 3" one. {}" he said.', "It doesn't work. {}' he said.", "So: {} | c", "I call {} now."),
+    *("The <codec> is {}</code> there.", "It says <code>{}</pre> there.", "`x`: {}.", "- So: {} and so on."),
+)
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_a_call_in_a_sentence_is_shown(sentence: str) -> None:
+    """C3: with text before it and prose after it on its own line."""
+    reply = sentence.format(CALL)
+    for text in (reply, f"{reply}\nThat is it.", f"So.\n{reply}"):
+        for cut in all_cuts(text):
+            found = scan(cut, new_scanner(TOOLS))
+            assert (found.calls, found.text) == ((), text)
 
 
 def test_several_calls_that_are_merely_indented_are_calls() -> None:
@@ -224,31 +236,11 @@ def test_several_calls_that_are_merely_indented_are_calls() -> None:
 
 def test_a_call_is_taken_at_once_where_nothing_is_open() -> None:
     """C2."""
-    for before in ("So: ", 'It said "no".\n\n', "It doesn't work: ", "A `b` c\n"):
+    for before in ("", "I do it.\n", 'It said "no".\n\n'):
         scanner = new_scanner(TOOLS)
         scanner.feed(f"{before}{CALL[:-1]}")
         (found,) = (piece for piece in scanner.feed(CALL[-1]) if piece.calls)
         assert len(found.calls) == 1
-
-
-def test_where_a_quotation_is_open_a_few_bytes_behind_the_call_decide() -> None:
-    """C2."""
-    for after, made in (
-        ("x", 1),
-        (" ", None),
-        (" x", 1),
-        ('"', None),
-        ('".', 0),
-        ("<", None),
-        ("<b", 1),
-        ("</co", None),
-    ):
-        scanner = new_scanner(TOOLS)
-        scanner.feed(f'Is it "so: {CALL}')
-        assert scanner.held and scanner.confident
-        pieces = scanner.feed(after)
-        calls = sum(len(piece.calls or ()) for piece in pieces)
-        assert (calls, bool(pieces)) == (made or 0, made is not None)
 
 
 def test_what_waits_for_the_end_of_a_quotation_is_a_call_when_it_waited_too_long() -> None:
@@ -265,7 +257,8 @@ def test_what_the_engine_lets_go_by_time_is_a_call_too() -> None:
     engine = new_engine(TOOLS)
     events = [*engine.feed(says(f'Is it "so: {CALL} ')), *engine.release()]
     seen = view([*events, *run([says('"'), ends()], engine)])[0]
-    assert (seen.text, seen.calls, seen.finish) == ('Is it "so:  "', [("find", '{"pattern": "a b"}')], "tool_calls")
+    assert (seen.calls, seen.finish) == ([("find", '{"pattern": "a b"}')], "tool_calls")
+    assert seen.text.split() == ["Is", "it", '"so:', '"']
 
 
 def test_what_is_quoted_is_noted_with_the_reason() -> None:
@@ -273,20 +266,9 @@ def test_what_is_quoted_is_noted_with_the_reason() -> None:
     for name, (before, after) in WHOLE.items():
         scanner = new_scanner(TOOLS)
         scan([f"{before.rstrip(' ')}{CALL}{after}"], scanner)
-        assert scanner.refusals == {"quoted": 1}, name
+        assert scanner.refusals["quoted"] == 1, name
 
 
 @pytest.mark.parametrize("before", ["", "a", "It's", 'a "b" c', "«a»", "|\n", "<code></code>", "'a' 'b'", '"""a"""'])
 def test_nothing_is_open_behind_these(before: str) -> None:
     assert scan([f"{before} {CALL}"], new_scanner(TOOLS)).parsed == FOUND
-
-
-LONG = (('"', '"', 900, 0), ('"', '"', 1100, 1), ("<code>", "</code>", 1100, 0))
-
-
-def test_a_quotation_that_began_long_ago_is_not_looked_for() -> None:
-    """C7."""
-    for mark, end, length, made in (("<pre>", "</pre>", 3000, 0), ("<pre>", "</pre>", 5000, 1), *LONG):
-        reply = f"{mark}{'x' * length}\n{CALL}{end}."
-        for cut in ([reply], list(reply), [reply[at : at + 700] for at in range(0, len(reply), 700)]):
-            assert len(scan(cut, new_scanner(TOOLS)).calls) == made

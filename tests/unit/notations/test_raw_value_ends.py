@@ -98,11 +98,6 @@ def test_a_value_is_typed_as_the_key_that_is_meant(family: str, key: str, value:
     found(written, [("edit_text", {"path": "a.py", key: value})])
 
 
-def test_a_key_is_no_other_one_that_is_given() -> None:
-    written = RENDERERS["mimo"].render([("edit_text", {"path": "a.py", "file_note": "x", "fileNote": "null"})])
-    found(written, [("edit_text", {"path": "a.py", "file_note": "x", "fileNote": "null"})])
-
-
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_the_end_tag_of_a_call_may_stand_there_several_times(times: int) -> None:
     calls: list[Call] = [("edit_text", {"path": "a.py"}), ("other", {"what": "x"})]
@@ -125,9 +120,9 @@ def test_an_element_that_may_be_of_the_object_before_it_makes_no_call(behind: st
     found(text, [], text)
 
 
-@pytest.mark.parametrize("more", ["", "\nand then more"])
-def test_a_value_may_begin_with_the_closers_of_its_own_call(more: str) -> None:
-    shown = f"</parameter>\n</function>\n</tool_call>{more}"
+def test_a_value_may_begin_with_the_closers_of_its_own_call() -> None:
+    """A second chain of closers after a text proves that the first was shown."""
+    shown = "</parameter>\n</function>\n</tool_call>\nand then more"
     calls: list[Call] = [("edit_text", {"old": shown, "path": "a.py"}), ("other", {"what": shown})]
     for call in calls:
         found(RENDERERS["qwen3_coder"].render([call]), [call])
@@ -169,21 +164,14 @@ def doubled(family: str, key: str, end: str) -> tuple[str, list[Call]]:
 @pytest.mark.parametrize("value", ENDING)
 @pytest.mark.parametrize("key", ["path", "old"])
 @each_case("family", DOUBLED)
-def test_a_text_that_ends_with_its_own_end_tag_has_two_readings(
-    family: str, key: str, value: str, between: str
-) -> None:
-    """C9: an end tag that stands there twice, or one that the text ends with."""
-    text, _ = doubled(family, key, f"{value}{between}{DOUBLED[family].format(key=key)}")
-    found(text, [], text)
-
-
-@pytest.mark.parametrize("value", ENDING)
-@pytest.mark.parametrize("key", ["path", "old"])
-def test_where_end_tags_stand_on_lines_only_one_on_a_line_can_be_meant(key: str, value: str) -> None:
-    text, _ = doubled("qwen3_coder", key, f"{value}\n</parameter>")
-    found(text, [], text)
-    text, calls = doubled("qwen3_coder", key, f"{value}</parameter>")
-    found(text, calls)
+def test_an_end_tag_that_is_there_twice_is_left_over(family: str, key: str, value: str, between: str) -> None:
+    """C10: a value never ends with its own closer."""
+    text, [(name, values)] = doubled(family, key, f"{value}{between}{DOUBLED[family].format(key=key)}")
+    for cut in all_cuts(text, 4):
+        [(called, read_values)] = scan(cut, new_scanner(TOOLS)).parsed
+        assert isinstance(read_values, dict)
+        read_values[key] = read_values[key].strip()
+        assert (called, read_values) == (name, {**values, key: value})
 
 
 @pytest.mark.parametrize("family", ["minimax_m2", "anthropic", "deepseek_v32", "mimo", "seed_oss", "glm45", "hy_v3"])

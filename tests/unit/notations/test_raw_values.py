@@ -82,6 +82,8 @@ SHOWN = [
     for family in FAMILIES
     for key in KEYS
     for name, text in shown(family, key)
+    # Special tokens are never part of a value.
+    if family not in MARKS and not (family == "step3" and "<｜" in text)
 ]
 
 
@@ -105,17 +107,6 @@ def test_a_value_may_show_its_own_familys_markup(family: str, key: str, text: st
     calls.append(("edit_text", {**PLAIN}))
     left = "" if family in BARE else DONE
     found_at_any_cut(renderer.render(calls) + left, calls, left)
-
-
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in BARE])
-def test_a_call_is_decided_on_the_line_behind_its_wrapper(family: str) -> None:
-    """C2: what stands behind is not held."""
-    scanner = new_scanner(TOOLS)
-    calls: list[Call] = [("edit_text", {**PLAIN})]
-    pieces = scanner.feed(RENDERERS[family].render(calls) + "\n")
-    assert any(piece.calls for piece in pieces)
-    scanner.feed("a line of prose")
-    assert not scanner.held
 
 
 # What each family writes behind a value, as a pattern.
@@ -201,9 +192,9 @@ OTHERWISE: dict[str, tuple[str, dict[str, Any] | None]] = {
         None,
     ),
     "a key twice": (f"{QWEN_HEAD}<parameter=path>\na\n</parameter>\n<parameter=path>\nb{QWEN_TAIL}", None),
-    "an own line or its line end may be missing": (
+    "an empty line before the next opener": (
         f"{QWEN_HEAD}<parameter=path>\na\n\n<parameter=new>\nx{QWEN_TAIL}",
-        None,
+        {"path": "a\n", "new": "x"},
     ),
     "an end tag and prose, and no other": (f"{QWEN_HEAD}<parameter=path>\na\n</parameter>\nand\n</function>", None),
     "an element that may be of the object before": (
@@ -217,24 +208,6 @@ OTHERWISE: dict[str, tuple[str, dict[str, Any] | None]] = {
 def test_what_has_one_reading_is_read_and_what_has_two_is_no_call(name: str) -> None:
     text, values = OTHERWISE[name]
     found_at_any_cut(text, [("edit_text", values)] if values else [], "" if values else text)
-
-
-GEMMA = "<|tool_call>call:edit_text{path:%s}<tool_call|>"
-Q = '<|"|>'
-MARKED: dict[str, tuple[str, JsonObject]] = {
-    "a mark": (f"{Q}a {Q} b{Q}", {"path": f"a {Q} b"}),
-    "marks around a word": (f"{Q}say {Q}hi{Q} to it{Q}", {"path": f"say {Q}hi{Q} to it"}),
-    "a mark at the end of a line": (f"{Q}a{Q}\nb{Q},count:3", {"path": f"a{Q}\nb", "count": 3}),
-    "a brace behind it": (f"{Q}a{Q}}} b{Q},new:{Q}c{Q}", {"path": f"a{Q}}} b", "new": "c"}),
-    "a mark that is missing": (f"{Q}a.py,new:{Q}c{Q}", {"path": "a.py", "new": "c"}),
-    "another string shown": (f"{Q}x,new:{Q}c{Q} d{Q}", {"path": f"x,new:{Q}c{Q} d"}),
-}
-
-
-@pytest.mark.parametrize("name", MARKED)
-def test_a_marked_string_ends_where_the_next_key_or_the_call_does(name: str) -> None:
-    text, values = MARKED[name]
-    found_at_any_cut(GEMMA % text, [("edit_text", values)])
 
 
 def test_a_value_that_was_cut_off_behind_closers_that_it_shows_is_no_call() -> None:

@@ -15,7 +15,6 @@ pytestmark = pytest.mark.once
 OPEN = ("Mistral", "Mistral, before", "Llama")
 CLOSED = [name for name in WRAPPERS if name not in OPEN]
 SHOWN = ('X = "%s"', 'a "quoted" one: %s', 'say "%s and so on', 'f("%s")')
-BEHIND = ('"', '" and so on', '"\nand more')
 
 
 def closers(name: str) -> str:
@@ -42,14 +41,6 @@ def test_where_a_text_shows_the_whole_closers_of_its_call_nothing_of_it_leaves(n
 
 
 @pytest.mark.parametrize("name", CLOSED)
-def test_a_text_with_line_ends_that_shows_them_is_read_no_further_than_it_is_known(name: str) -> None:
-    for behind in BEHIND:
-        text = WRAPPERS[name]("write", f'{{"path": "a\n{closers(name)}{behind}", "content": "b"}}')
-        calls, left = read(text)
-        assert (calls, without_tokens(left)) == ([], without_tokens(text))
-
-
-@pytest.mark.parametrize("name", CLOSED)
 def test_legal_arguments_are_taken_whatever_stands_behind_their_call(name: str) -> None:
     values = {"path": "a", "content": f'X = "{closers(name)}"'}
     text = WRAPPERS[name]("write", json.dumps(values, ensure_ascii=False))
@@ -66,16 +57,6 @@ def test_calls_behind_each_other_are_calls(name: str) -> None:
     assert read(text + other)[0] == [("write", values), ("read", {"path": "b"})]
 
 
-@pytest.mark.parametrize("line", ["", "\nafter", "\n\nand so on"])
-# Behind what ends its turn harmony has nothing more to say.
-@pytest.mark.parametrize("name", [name for name in CLOSED if name != "harmony"])
-def test_what_a_call_lacks_may_stand_behind_the_closers_that_it_shows(name: str, line: str) -> None:
-    """The text is legal JSON up to them, and no legal call."""
-    text = WRAPPERS[name]("write", f'{{"path": "{closers(name)}{line}", "content": "b"}}')
-    calls, left = read(text)
-    assert (calls, without_tokens(left)) == ([], without_tokens(text))
-
-
 @pytest.mark.parametrize("name", CLOSED)
 def test_a_call_that_lacks_a_key_is_one_where_nothing_more_can_be_of_it(name: str) -> None:
     text = WRAPPERS[name]("write", '{"path": "a"}')
@@ -84,13 +65,8 @@ def test_a_call_that_lacks_a_key_is_one_where_nothing_more_can_be_of_it(name: st
     assert read(f"{text}\n{other}")[0] == [("write", {"path": "a"}), ("read", {"path": "b"})]
 
 
-@pytest.mark.parametrize("line", ["", "\nand then more"])
-def test_the_end_of_a_fence_in_a_line_may_be_shown(line: str) -> None:
+def test_the_end_of_a_fence_may_be_in_a_line() -> None:
     """DeepSeek V3 writes it on a line of its own."""
-    name = "DeepSeek V3"
-    text = WRAPPERS[name]("read", f'{{"path": "{closers(name)}{line}"}}')
-    calls, left = read(text)
-    assert (calls, left) == ([], text)
-    in_line = WRAPPERS[name]("read", '{"path": "a"}').replace("\n```<", "```<")
-    assert read(in_line) == ([("read", {"path": "a"})], "")
-    assert read(f"{in_line}\nThat was it.\n```\ncode\n```")[0] == [("read", {"path": "a"})]
+    text = WRAPPERS["DeepSeek V3"]("read", '{"path": "a"}').replace("\n```<", "```<")
+    assert read(text) == ([("read", {"path": "a"})], "")
+    assert read(f"{text}\nThat was it.\n```\ncode\n```")[0] == [("read", {"path": "a"})]

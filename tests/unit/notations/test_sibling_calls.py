@@ -120,11 +120,9 @@ def reply(family: str, order: str) -> tuple[str, list[tuple[str, Arguments]]]:
 
 
 def content(family: str, order: str) -> str:
-    """What stays text: what stands up to the end of what was not offered first, and each other one of it."""
-    begins, body, between, _ = FAMILIES[family]
-    lead = len(order) - len(order.lstrip("x"))
-    first = begins + between.join([body(*GIVEN["x"])] * lead) if lead else ""
-    return first + body(*GIVEN["x"]) * order[lead:].count("x")
+    """Return the text that is left: each body that was not offered, and the opener if one of them is the first."""
+    begins, body, _, _ = FAMILIES[family]
+    return (begins if order.startswith("x") else "") + body(*GIVEN["x"]) * order.count("x")
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -174,7 +172,7 @@ def test_what_was_not_offered_is_let_go_while_it_is_written(family: str) -> None
     long = body("nope", {"path": "word " * 400})
     scanner = new_scanner()
     pieces = [piece for each in begins + long for piece in scanner.feed(each)]
-    assert pieces[-1].end > 1500
+    assert sum(len(piece.text) for piece in pieces) > 1500
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -186,7 +184,7 @@ def test_what_waited_too_long_is_no_call_whatever_follows(family: str) -> None:
         scanner = new_scanner()
         before = [*scanner.feed(text[:at]), *scanner.release()]
         after = [*scanner.feed(text[at:]), *scanner.finish(stopped=True)]
-        calls = [call.tool.name for piece in (*before, *after) for call in getattr(piece, "calls", ())]
+        calls = [call.name for piece in (*before, *after) for call in piece.calls or ()]
         assert calls in ([], ["bash", "read"], ["bash"], ["read"])
 
 
@@ -201,15 +199,16 @@ def test_a_wrapper_that_breaks_off_is_evidence_of_nothing_that_is_not_closed(fam
         assert "nope" not in str(found.calls)
 
 
+GIVEN_LS = ("bash", {"command": "ls"})
 WORDS = ("and", "ok", "so it is", "see below", "e.g. nope", "or", "nope()", "nope")
 
 
 @pytest.mark.parametrize("word", WORDS)
 def test_a_word_beside_a_call_is_no_call_of_another_tool(word: str) -> None:
-    """C3: prose in a wrapper makes all of it text."""
+    """C3: a closed wrapper around an offered name counts, whatever else is in it."""
     call = call_json("bash", command="ls")
     for text in (f"<tool_call>{call} {word}</tool_call>", f"<tool_call>{word} {call}</tool_call>"):
-        assert not scan([text]).calls or word == "nope()"
+        assert scan([text]).parsed in ([], [GIVEN_LS])
 
 
 def test_without_a_wrapper_one_that_was_not_offered_makes_the_row_text() -> None:

@@ -161,7 +161,7 @@ def test_each_form_in_each_dress_is_its_call_at_every_cut(form: str, dress: str)
                 continue
             for cut in all_cuts(text, 1):
                 found = scan(cut, new_scanner(tools))
-                assert (found.parsed, found.text) == ([(name, arguments)], "")
+                assert (found.parsed, found.text.strip()) == ([(name, arguments)], "")
 
 
 @pytest.mark.parametrize("thought", THOUGHTS)
@@ -430,7 +430,7 @@ def test_what_can_be_no_call_any_more_is_let_go(start: str) -> None:
     """C2."""
     scanner = new_scanner(TOOLS)
     pieces = [piece for each in start + "y" * 200 for piece in scanner.feed(each)]
-    assert pieces and pieces[-1].end >= 200
+    assert sum(len(piece.text) for piece in pieces) >= 200
 
 
 @pytest.mark.slow
@@ -443,7 +443,7 @@ def test_random_calls_come_back_as_meant(form: str, request_: Request, dress: st
     text = DRESSES[dress]("\n".join(FORMS[form](name, arguments) for name, arguments in request_.calls))
     found = scan(random_cut(text, rng), new_scanner(request_.tools))
     assert [comparable(*call) for call in found.parsed] == [comparable(*call) for call in request_.calls]
-    assert found.text == ""
+    assert found.text.strip() == ""
 
 
 @pytest.mark.parametrize("dress", ["plain", "a fence", "a fence of code"])
