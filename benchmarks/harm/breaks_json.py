@@ -308,10 +308,12 @@ def _lenient(text: str) -> str:
     known = re.sub(
         r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\', lambda found: found.group() if len(found.group()) > 1 else "\\\\", raw
     )
+    # A mark behind an escaped backslash lost its own.
+    known = re.sub(r'(\\.)|"', lambda found: found.group(1) or '\\"', known)
     try:
         value: str = json.loads(f'"{known}"')
     except ValueError:
-        return text  # its marks lost their backslashes too
+        return text
     return value
 
 

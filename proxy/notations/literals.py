@@ -79,8 +79,8 @@ class Literals:
 
     `schema` is what the whole value should be; None if `schema_later` gives it once it matters. `closers` match what
     may follow the whole value. What was found out: `marks_told`, an unescaped mark inside a string was told by what
-    follows, first in the string at `told_from`; `lost_comma`, a comma was missing or too much behind a string;
-    `completed`, closing brackets were missing; `in_string`, a string cannot be read; `plain`, the value is strict JSON.
+    follows, in the strings `told`; `lost_comma`, a comma was missing or too much behind a string; `completed`,
+    closing brackets were missing; `in_string`, a string cannot be read; `plain`, the value is strict JSON.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Literals:
         self._schema, self._open = schema, list[_Open]()
         self.schema_later: Callable[[], Schema] = lambda: ANYTHING
         self.marks_told = self.lost_comma = self.completed = self.in_string = False
-        self.told_from = 0
+        self.told = list[str]()
         # A key that its object does not declare, and one that an object around it declares.
         self._undeclared = self._strayed = False
         self.plain = True
@@ -133,7 +133,9 @@ class Literals:
 
     def check(self) -> None:
         """Refuse a value if what told where it ends leaves another reading."""
-        if (self.marks_told and (self.completed or self._undeclared)) or (self.completed and self._strayed):
+        if (self.marks_told and (self.completed or self._undeclared)) or (
+            self.completed and (self._strayed or self.lost_comma)
+        ):
             self.in_string = True
             raise NoCall("a string or a bracket may end elsewhere")
 
@@ -279,6 +281,7 @@ class Literals:
         """Return the items of a list up to its closing bracket, which may be missing at the reply's end."""
         source, items, each = self.source, list[Json](), _items_of(schema)
         self._open.append(_Open(close, schema))
+        comma = False
         while True:
             pos = self.skip(pos)
             if pos >= source.size:
@@ -287,10 +290,12 @@ class Literals:
             if sign == close:
                 return items, self._close(pos + 1)
             if items and sign == ",":
-                pos += 1
+                pos, comma = pos + 1, True
                 continue
             if items and sign in "<[}" and self.closers and source.match(self.closers, pos):
                 return items, self._cut(pos)
+            self.lost_comma |= bool(items) and sign in MARKS and not comma
+            comma = False
             value, pos = self.value(pos, each)
             items.append(value)
 
@@ -307,7 +312,6 @@ class Literals:
             if self.python and source.match(_ANOTHER_STRING, at + 1):
                 raise NoCall("two strings side by side")
             self.marks_told = told = True
-            self.told_from = self.told_from or start
             at += 1
         if at < 0:
             if not source.final:
@@ -319,6 +323,7 @@ class Literals:
         if told and ((text.count(mark) - text.count("\\" + mark)) % 2 or self._in_list()):
             self.in_string = True
             raise NoCall("a string may end elsewhere")
+        self.told += [text] * told
         return unescaped(text), at + 1
 
     def _tripled(self, marks: str, start: int) -> tuple[str, int]:

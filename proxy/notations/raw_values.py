@@ -107,6 +107,8 @@ class RawValue:
     given: Collection[str]
     tool: Tool | None
     ends_turn: Callable[[int], int]
+    # Another value's end tag ended it.
+    foreign: bool = False
 
     def find_end(self) -> RawEnd:
         """Return the end of the value: by end tags spelled as the call's own, else by those of another wrapper."""
@@ -316,6 +318,10 @@ class _Search:
         # End tags of the value's kind that end nothing.
         self.shown_ends = 0
         self.others = value.others()
+        # The last fence with tags in it, and the openers of values that are open there.
+        self.fence, self.open_in_fence = -1, 0
+        # An end tag of its own did not end it.
+        self.passed = False
 
     def run(self) -> RawEnd:
         """Return the end of the value; NoCall if it has none, or two."""
@@ -326,6 +332,7 @@ class _Search:
         while (mark := value.marks(pos)) is not None:
             pos = mark.end
             if fenced.holds(mark.start):
+                self._check_fenced(mark, fenced)
                 continue
             if mark.closing and mark.level is not Level.VALUE and not value.is_spelled(mark):
                 continue
@@ -341,6 +348,16 @@ class _Search:
         if end is None:
             raise NoCall("a value without its end")
         return end
+
+    def _check_fenced(self, mark: Mark, fenced: _Fences) -> None:
+        """Refuse a fence that holds the value's end tag and another key of the call: it may end in another value."""
+        if mark.level is not Level.VALUE:
+            return
+        if fenced.begin != self.fence:
+            self.fence, self.open_in_fence = fenced.begin, 0
+        self.open_in_fence += -1 if mark.closing else 1
+        if self.open_in_fence < 0 and self.value.follows(mark.end, [])[0] is Follows.VALUE:
+            raise NoCall("a fence may end in another value")
 
     def _cdata(self) -> RawEnd | None:
         value, source = self.value, self.value.source
@@ -390,9 +407,13 @@ class _Search:
             return RawEnd(mark.start, after)
         if follows not in _ENDS:
             self.shown_ends += value.is_own_end(mark)
+            self.passed |= value.is_own_end(mark)
             return None
         if self.split is not None and self.split in self.stack:
             return RawEnd(self.split.start, self.split.start, True)
+        if self.passed and self.stack:
+            raise NoCall("what a value shows is not closed")
+        value.foreign = not value.is_own_end(mark)
         return RawEnd(mark.start, mark.end)
 
     def _inner_end(self, mark: Mark, opened: int) -> RawEnd | None:
@@ -451,13 +472,13 @@ class _Fences:
 
     def __init__(self, source: Source, start: int) -> None:
         self._source, self._pos = source, start
-        self._begin = self._end = -1
+        self.begin = self._end = -1
 
     def holds(self, pos: int) -> bool:
         """Return whether a fence is open at a position; positions only grow."""
         while self._end <= pos and self._next(pos):
             pass
-        return self._begin <= pos < self._end
+        return self.begin <= pos < self._end
 
     def _next(self, limit: int) -> bool:
         """Go on to the next fence that begins before a position."""
@@ -468,12 +489,12 @@ class _Fences:
             return False
         mark = found.group(1)
         closing = re.compile(rf"^[ \t]*{re.escape(mark)}{re.escape(mark[0])}*[ \t]*$", re.M).search(text, found.end())
+        if not self._source.final and (closing is None or closing.end() == len(text)):
+            raise NeedMore
         if closing is None:
-            if not self._source.final:
-                raise NeedMore
-            self._pos, self._begin, self._end = len(text), -1, -1
+            self._pos, self.begin, self._end = len(text), -1, -1
             return False
-        self._pos, self._begin, self._end = closing.end(), found.start(), closing.end()
+        self._pos, self.begin, self._end = closing.end(), found.start(), closing.end()
         return True
 
 

@@ -55,7 +55,7 @@ _HEAD_NAME = re.compile(
 )
 _BETWEEN_ITEMS = re.compile(r"[\s,]*")
 _RESIDUE = re.compile(
-    r"\s*(?:</(?:parameter|arg_value)>)?\s*<(?:parameter=|arg_key>)([\w-]+)(?:>|</arg_key>)\s*(?:<arg_value>)?\s*\Z"
+    r"\s*</(?:parameter|arg_value)>\s*<(?:parameter=|arg_key>)([\w-]+)(?:>|</arg_key>)\s*(?:<arg_value>)?\s*\Z"
 )
 _GEMMA_ENDS = ("<tool_call|>", "<end_function_call>")
 _INKLING = "<|content_invoke_tool_json|>"
@@ -144,6 +144,9 @@ class CallReader:
             self.layout.after = last + 1
             self.deep = True
             return self.strong(pos)
+        if value.foreign:
+            self.deep = True
+            raise NoCall("a value may end elsewhere")
         return calls, end, closed
 
     def _check_delimiters(self, end: int) -> None:
@@ -400,7 +403,7 @@ class CallReader:
         """Return a value and its end; where a string cannot be read, what follows may all be in it."""
         try:
             value, end = literals.whole(at)
-            if literals.marks_told and self._shows_call(at, literals.told_from, end):
+            if literals.marks_told and (n.STRONG.search(self.source.text, at, end) or self._shows_call(literals.told)):
                 literals.in_string = True
                 raise NoCall("a string may end elsewhere")
         except NoCall:
@@ -408,11 +411,9 @@ class CallReader:
             raise
         return value, end
 
-    def _shows_call(self, start: int, told: int, end: int) -> bool:
-        """Return whether a value with a told string holds what opens a call: the string may have taken it along."""
-        text = self.source.text
-        named = (self.tool(found["N"]) for found in _JSON_NAMED.finditer(text, told, end))
-        return bool(n.STRONG.search(text, start, end)) or any(named)
+    def _shows_call(self, told: list[str]) -> bool:
+        """Return whether a string whose end was told may have taken a call in JSON along."""
+        return any(self.tool(found["N"]) for text in told for found in _JSON_NAMED.finditer(text))
 
     def json_arguments(self, at: int, tool: Tool | None) -> JsonArguments:
         """Return the object that a call's arguments are, and where it ends."""
@@ -634,6 +635,7 @@ def without_residue(values: JsonObject) -> JsonObject:
     """Return values without tags at their ends that name the next key (F17)."""
     for key, following in pairwise([*values]):
         value = values[key]
-        if isinstance(value, str) and (found := _RESIDUE.search(value)) and found.group(1) == following:
-            values[key] = value[: found.start()]
+        found = _RESIDUE.search(value) if isinstance(value, str) else None
+        if found and found.group(1) == following:
+            values[key] = found.string[: found.start()]
     return values

@@ -106,6 +106,18 @@ def test_a_value_is_empty_if_both_of_its_delimiters_are_there(value: str) -> Non
     assert calls(glm(value))[0][1]["content"] == value
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_fence_that_ends_in_another_value_takes_no_key_along(family: str) -> None:
+    text = FAMILIES[family]("b\n```\n").replace("a.md", "a.md\n```xml\n")
+    assert all("content" in values for _, values in calls(text))
+
+
+def test_a_value_that_shows_an_open_call_takes_no_other_call_along() -> None:
+    first = claude('<function_calls>\n<invoke name="write_file">\n and more').removesuffix("\n</function_calls>")
+    second = claude("y").removeprefix("<function_calls>")
+    assert all("y" not in values["content"][1:] for _, values in calls(first + second))
+
+
 def test_a_doubled_end_tag_is_left_over() -> None:
     assert calls(glm("x</arg_value>")) == [("write_file", {"path": "a.md", "content": "x"})]
     assert calls(claude("x</parameter>")) == [("write_file", {"path": "a.md", "content": "x"})]
