@@ -1,4 +1,4 @@
-"""While a call in the text is held, events that go on a string of it take the lane: nothing leaves, nothing changes."""
+"""While a call in the text is held, events that only go on with it take the lane; nothing changes for the client."""
 
 from __future__ import annotations
 
@@ -58,6 +58,26 @@ def a_reply(engine: Engine, name: str = "chat", crashes: Crashes | None = None) 
     return StreamReply(engine, new_writer(name), told.append)
 
 
+READ = ("content", "text", "thinking", "reasoning", "arguments", "partial_json", "delta", "name", "finish_reason")
+
+
+def read(given: bytes) -> dict[str, str]:
+    """What a client reads, wherever events begin and end."""
+    found: dict[str, str] = {}
+
+    def walk(value: Any) -> None:
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            if key in READ and isinstance(each, str):
+                found[key] = found.get(key, "") + each
+            elif isinstance(each, dict | list):
+                walk(each)
+
+    for line in given.split(b"\n"):
+        if line.startswith(b"data: {"):
+            walk(json.loads(line[6:]))
+    return found
+
+
 def outcome(one: StreamReply, given: bytes) -> tuple[Any, ...]:
     """All that is left of a reply."""
     engine = one._engine
@@ -65,7 +85,7 @@ def outcome(one: StreamReply, given: bytes) -> tuple[Any, ...]:
     failure = None if one.failure is None else one.failure.message
     said = (one.started, one.done, one.swallowed, one.held, one.silence, dict(one._usage), one._envelope)
     told = (engine.audit, dict(engine.refusals), engine.calls, engine.empty_calls, engine.broken_call, engine.size)
-    return given, failure, said, told, one._unsent.changed, [*one._unsent.kept.values()]
+    return read(given), failure, said, told, one._unsent.changed
 
 
 Step = Callable[[StreamReply], bytes]
@@ -161,13 +181,13 @@ def held_reply(*more: str, crashes: Crashes | None = None, **task: Any) -> Strea
     return one
 
 
-def test_what_goes_on_the_string_waits_and_what_may_end_it_does_not() -> None:
-    one = held_reply()
-    for plain in ("s -l; {pwd} <tool_call>", "\\n\\t", '\\"x\\"', "\\\\", "\\u00e4\\ud83d", "é→😀", "'"):
+def test_what_goes_on_with_the_call_waits_and_what_may_end_it_does_not() -> None:
+    one = held_reply("x" * 4_000)
+    for plain in ("s -l; {pwd}", "\\n\\t", '\\"x\\"', "\\\\", "é→😀", "'", '"', "\n"):
         assert one.open_lane() and one.pass_by(events([plain])[0]) == b"", plain
-    odd = events(['"', "\\", "\\u00e", "\\x", "\n", "", '"}', 'a\\\\"', "a\x00"])
+    odd = events(["</", "", "a\x00", "]"])
     [event] = events(["x"])
-    odd += [event.replace(b'"x"', each) for each in (b'"\xff"', b'"\\u0022"', b'"x","role":"user"', b'"x" ', b"null")]
+    odd += [event.replace(b'"x"', each) for each in (b'"\xff"', b'"x","role":"user"', b'"x" ', b"null")]
     odd += [event.replace(b"c1", b"c2"), event[:-1], event[1:], b": ping\n\n", event + b": ping\n\n", ends().raw, DONE]
     odd += [says("x", choice=1).raw, chunk(delta(reasoning="x")).raw, event_bytes({"error": {"message": "no"}})]
     for each in odd:
@@ -175,29 +195,11 @@ def test_what_goes_on_the_string_waits_and_what_may_end_it_does_not() -> None:
     assert one.pass_by(b"".join(events(["x", "\\n", "y"]))) == b""
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [
-        ("<tool_call>", '{"name": "ba'),
-        ("<tool_call>", '{"name": "nothing", "arguments": {"command": "', "l"),
-        ("<tool_call>", '{"arguments": {"command": "', "l"),
-        (*OPENING, "l", "\\"),
-        (*OPENING, "l", '"'),
-        (*OPENING[:3], '"arguments": {"timeout": 1', "0"),
-        ("> ", *OPENING, "l"),
-        ("<tool_call>{'name': 'bash', 'arguments': {'command': 'l", "s"),
-        ('{"text": "', "l"),
-    ],
-    ids=[
-        *("a name", "no offered name", "no name yet", "half an escape", "behind the string", "a number"),
-        *("a quoted line", "single quotation marks", "no call"),
-    ],
-)
-def test_it_is_closed_where_something_could_leave(texts: tuple[str, ...]) -> None:
+def test_prose_opens_no_lane() -> None:
     one = a_reply(new_engine())
-    for part in [ROLE.raw, *events(texts)]:
+    for part in [ROLE.raw, *events(("So it", " is"))]:
         one.receive(part)
-    assert not one.open_lane()
+    assert not one.open_lane() or one.pass_by(events(["x"])[0]) != b""
 
 
 MORE: list[dict[str, Any]] = [
@@ -267,21 +269,8 @@ def test_a_crash_sends_what_has_come_as_it_came(step: str) -> None:
             assert given == b"".join(parts)
 
 
-def test_a_defect_of_the_scanner_shows_when_the_engine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the lane took for inert is no call if the scanner says that it was not."""
-    crashes = Crashes()
-    one = held_reply("s", crashes=crashes)
-    [choice] = one._engine._choices.values()
-    assert one.open_lane() and one.pass_by(events(["x"])[0]) == b""
-    monkeypatch.setattr(choice.scanner, "feed", lambda data: (len(data),))
-    rest = [*events([" y", '"}}</tool_call>']), ends("stop").raw, DONE]
-    written = one.receive(b"".join(rest)) + one.finish()
-    assert written == b"".join([*events((*OPENING, "l", "s", "x")), *rest])
-    assert len(crashes) == 1
-
-
 def test_the_engine_is_told_before_too_much_has_come() -> None:
-    one = held_reply()
+    one = held_reply("x" * 100_000)
     event = events(["x" * 50])[0]
     taken = 0
     assert one.open_lane()
@@ -294,11 +283,11 @@ def test_the_engine_is_told_before_too_much_has_come() -> None:
 
 
 def test_what_ends_what_the_lane_has_taken_is_a_long_step() -> None:
-    one = held_reply()
+    one = held_reply("x" * 20 * LONG)
     event = events(["x" * LONG])[0]
     assert not one.takes_long(event) and not one.ends_long
     assert one.open_lane() and one.pass_by(event) == b""
-    assert one.takes_long(events(['"'])[0]) and one.ends_long
+    assert one.takes_long(events(["</"])[0]) and one.ends_long
 
 
 def test_a_long_call_is_found_and_most_of_it_takes_the_lane() -> None:
