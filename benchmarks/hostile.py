@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from benchmarks import body, report
 from benchmarks.report import Bound
 from benchmarks.scanner import scanned
-from proxy.formats.markers import MARKERS, WRAPPER_TAGS
+from proxy.notations.tables import TOKENS, WRAPPER_WORDS
 from proxy.tools.toolset import read_tools
 
 FULL, QUICK = 1_000_000, 25_000
@@ -26,7 +26,7 @@ PIECE = 4_000
 MOST_SECONDS = 8.0
 LEAST = 2.0
 
-_OPENERS = tuple(dict.fromkeys((*WRAPPER_TAGS, *(marker.opener for marker in MARKERS))))
+_OPENERS = (*(f"<{word}>" for word in WRAPPER_WORDS), *TOKENS)
 _OTHERS = (
     *("<function=", "<function=read>", "<function=unknown>", "<invoke name=", '<invoke name="unknown">', ">>>"),
     *("<|channel|>commentary", "<|start|>assistant", "<|message_model|>", "TOOL_CALLS ", "\nAction:"),
@@ -76,7 +76,7 @@ class Speed:
 
 def main() -> int:
     """Measure every kind and print the table and the verdicts; return 1 if a text did not come out as it was."""
-    parser = argparse.ArgumentParser(description="the scanner's speed with hostile text, on one core")
+    parser = argparse.ArgumentParser(description="the reading core's speed with hostile text, on one core")
     parser.add_argument("--quick", action="store_true", help="shorter texts, for a first look")
     options = parser.parse_args()
     size = QUICK if options.quick else FULL

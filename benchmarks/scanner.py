@@ -1,4 +1,4 @@
-"""The scanner alone, on one core: `python -m benchmarks.scanner [--quick]`.
+"""The reading core alone, on one core: `python -m benchmarks.scanner [--quick]`.
 
 How much text it takes a second: prose, which must be fast, and texts that are all beginnings of calls, which must be
 linear. Each is scanned once more at a quarter of its length: linear is 4 times the time.
@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from benchmarks import body, report
 from benchmarks.report import Bound
-from proxy.formats.grammar import grammars
-from proxy.formats.scanner import Scanner
-from proxy.formats.spans import CallSpan, Piece
+from proxy.notations.front import Reader
+from proxy.notations.stream import Piece
 from proxy.tools.toolset import ToolSet, read_tools
 
 FULL, QUICK = 5_000_000, 500_000
@@ -91,7 +90,7 @@ BOUNDS = (
 
 def main() -> int:
     """Measure every text and print the table and the verdicts; return 1 if a text did not come out as it was."""
-    parser = argparse.ArgumentParser(description="the scanner's speed, on one core")
+    parser = argparse.ArgumentParser(description="the reading core's speed, on one core")
     parser.add_argument("--quick", action="store_true", help="shorter texts, for a first look")
     options = parser.parse_args()
     tools = read_tools([*body.tools()])
@@ -132,21 +131,18 @@ def _seconds(case: Case, tools: ToolSet, size: int) -> float:
 
 def scanned(pieces: list[str], tools: ToolSet) -> float:
     """Return the CPU time of one run; raise ValueError if anything of the text was lost or taken for a call."""
-    scanner = Scanner(tools, grammars(json_reply=False, raw_text=False))
+    reader = Reader(tools)
     found: list[Piece] = []
     began = time.process_time()
     for piece in pieces:
-        found += scanner.feed(piece)
-    found += scanner.finish(stopped=True)
+        found += reader.feed(piece)
+    found += reader.finish()
     spent = time.process_time() - began
-    at = 0
-    for span in found:
-        # A token that says nothing is dropped, but told of.
-        if span.start != at or (isinstance(span, CallSpan) and span.calls):
-            raise ValueError(f"at {at} came {span}")
-        at = span.end
-    if at != len("".join(pieces).encode()):
-        raise ValueError(f"nothing came behind {at}")
+    # Dropped tokens are pieces without calls.
+    if calls := [each.calls for each in found if each.calls]:
+        raise ValueError(f"a call was found: {calls[0]}")
+    if "".join(each.text for each in found) != "".join(pieces):
+        raise ValueError("the text has changed")
     return spent
 
 

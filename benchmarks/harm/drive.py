@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 from benchmarks.harm.offers import Offer
 from proxy.config.rules import parse_rules
 from proxy.engine.engine import Engine
 from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Failed, Finished, Text, Unchanged
 from proxy.engine.task import Task
-from proxy.formats.spans import CallSpan, Piece, TextSpan
 from proxy.repair.policy import Policy
-from proxy.repair.repairer import Repairer
-from proxy.tools.toolset import ToolSet, read_tools
+from proxy.tools.toolset import read_tools
 
 _MOST_PIECES = 12
 
@@ -38,20 +36,6 @@ class Reply:
     cuts: Random | None = None
     results: tuple[str, ...] = ()
     numbers: tuple[int, ...] = ()
-
-
-class Reader(Protocol):
-    """A reading core behind the interface of `proxy.formats.scanner.Scanner`."""
-
-    def feed(self, text: str, /) -> Iterable[Piece]:
-        """Return the spans that are certain, in bytes of the text."""
-
-    def finish(self, *, stopped: bool) -> Iterable[Piece]:
-        """Return the spans of the rest."""
-
-
-# Makes a reader of the tools, rules and results of a request.
-MakeReader = Callable[..., Reader]
 
 
 @dataclass(slots=True)
@@ -79,14 +63,9 @@ def policy() -> Policy:
     return parse_rules(files("proxy").joinpath("rules.yaml").read_bytes(), "built-in").policy("model")
 
 
-def answered(offers: Sequence[Offer], reply: Reply, make_reader: MakeReader | None = None) -> Left:
-    """Return what a client receives of the reply to a request that offers these tools.
-
-    The engine answers, or a reader alone, whose calls are repaired as the engine repairs them.
-    """
+def answered(offers: Sequence[Offer], reply: Reply) -> Left:
+    """Return what a client receives of the reply to a request that offers these tools."""
     tools = read_tools([offer.as_tool() for offer in offers])
-    if make_reader is not None:
-        return _read(make_reader(tools, {}, copies=reply.results), tools, reply)
     engine = Engine(Task(tools=tools, seed=b"harm", policy=policy(), sources=reply.results))
     left = Left()
     try:
@@ -95,28 +74,6 @@ def answered(offers: Sequence[Offer], reply: Reply, make_reader: MakeReader | No
     except Exception as error:  # as at the proxy's own outermost boundary
         left.crashed = f"{type(error).__name__}: {error}"
     left.repairs = tuple(repair.id for repair in engine.audit)
-    return left
-
-
-def _read(reader: Reader, tools: ToolSet, reply: Reply) -> Left:
-    """Return what a client would receive of a reply in text."""
-    left, repairer, data = Left(), Repairer(tools, policy()), reply.text.encode("utf-8", "surrogatepass")
-    pieces = [reply.text] if reply.cuts is None else _cut(reply.text, reply.cuts)
-    try:
-        spans = [span for piece in pieces for span in reader.feed(piece)]
-        spans += reader.finish(stopped=reply.finish == "stop")
-    except Exception as error:
-        left.crashed = f"{type(error).__name__}: {error}"
-        return left
-    for span in spans:
-        if isinstance(span, TextSpan):
-            left.text += data[span.start : span.end].decode("utf-8", "surrogatepass")
-        for raw in span.calls if isinstance(span, CallSpan) else ():
-            repaired = repairer.repair(raw.tool.name, raw.arguments, stopped=True)
-            left.names.append(raw.tool.name if repaired is None else repaired.name)
-            left.arguments.append(raw.arguments if repaired is None else repaired.arguments)
-    natural = "tool_calls" if left.names else "stop"
-    left.finish = natural if reply.finish in ("stop", "tool_calls") else reply.finish
     return left
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import time
 from collections import Counter, deque
@@ -11,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.harm.cases import BREAKS, FAMILIES, SEED, Case, make, pairs
-from benchmarks.harm.drive import Left, MakeReader, answered
+from benchmarks.harm.drive import Left, answered
 from benchmarks.harm.judge import Judged, Verdict, judge
 
 CASES = 10_000
@@ -79,15 +78,10 @@ def run(
     breaks: Sequence[str] = (),
     *,
     show: int = 0,
-    reader: MakeReader | None = None,
 ) -> Results:
-    """Judge `cases` cases, in turn of every family and break that go together.
-
-    With a `reader`, it reads the text in place of the engine, and no structured calls are made.
-    """
+    """Judge `cases` cases, in turn of every family and break that go together."""
     results = Results()
-    chosen = pairs(families, breaks, everything=reader is not None)
-    waiting = deque(pair for pair in chosen if reader is None or not pair[0].structured)
+    waiting = deque(pairs(families, breaks))
     made = Counter[tuple[str, str]]()
     while waiting and made.total() < cases:
         family, kind = waiting.popleft()
@@ -97,21 +91,21 @@ def run(
             continue
         waiting.append((family, kind))
         made[family.name, kind.name] += 1
-        results.add(case, *_judged(case, reader), show)
+        results.add(case, *_judged(case), show)
     return results
 
 
-def _judged(case: Case, reader: MakeReader | None) -> tuple[Left, Judged]:
-    left = answered(case.draft.offers, case.reply, reader)
+def _judged(case: Case) -> tuple[Left, Judged]:
+    left = answered(case.draft.offers, case.reply)
     return left, judge(case, left)
 
 
-def replay(family: str, kind: str, number: int, seed: int, reader: MakeReader | None = None) -> Results:
+def replay(family: str, kind: str, number: int, seed: int) -> Results:
     """Judge one case again."""
     results = Results()
     case = make(FAMILIES[family], BREAKS[kind], number, seed)
     if case is not None:
-        left, judged = _judged(case, reader)
+        left, judged = _judged(case)
         results.add(case, left, judged, 0)
         results.shown.append((case, left, judged))
     return results
@@ -122,11 +116,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(argv)
     began = time.process_time()
     if given.case is not None:
-        results = replay(given.family[0], given.kind[0], given.case, given.seed, given.reader)
+        results = replay(given.family[0], given.kind[0], given.case, given.seed)
     else:
-        results = run(
-            given.cases, given.seed, given.family or (), given.kind or (), show=given.show, reader=given.reader
-        )
+        results = run(given.cases, given.seed, given.family or (), given.kind or (), show=given.show)
     seconds = time.process_time() - began
     if given.json:
         print(json.dumps(as_json(results, given.seed, seconds), ensure_ascii=False, indent=1))
@@ -145,18 +137,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--break", action="append", dest="kind", choices=list(BREAKS), help="broken in this way only")
     parser.add_argument("--show", type=int, default=0, metavar="N", help="show N wrong and N missed ones of each kind")
     parser.add_argument("--case", type=int, metavar="NUMBER", help="replay this case of one family and one break")
-    parser.add_argument(
-        "--reader", type=_reader, metavar="MODULE:CLASS", help="read text with this class, not with the engine"
-    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
-
-
-def _reader(name: str) -> MakeReader:
-    """Return the class that `module:class` names."""
-    module, _, cls = name.partition(":")
-    made: MakeReader = getattr(importlib.import_module(module), cls)
-    return made
 
 
 _COLUMNS = ("right", "refused", "wrong", "legal", "one", "of one right")

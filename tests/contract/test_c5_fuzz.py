@@ -21,8 +21,8 @@ from proxy.dialects.messages.request import translate, translate_count
 from proxy.dialects.model_options import ModelOptions
 from proxy.errors import BadRequest, LimitExceeded, RulesError
 from proxy.exchange.plan import Plan, proxy_parses, upstream_request
+from proxy.notations import tables
 from proxy.notations.signs import ROW_NAMES
-from proxy.notations.tables import TOKENS, WRAPPER_WORDS
 from proxy.repair.policy import Policy
 from proxy.web.request_body import parse_body
 from tests.support.helpers import call_json, merged, new_scanner, scan
@@ -162,13 +162,13 @@ def test_the_sse_decoder_at_its_limit(stream: bytes, data: st.DataObject) -> Non
 
 TOKENS = st.sampled_from(
     (
-        *TOKENS,
-        *(closer for closers in TOKENS.values() for closer in closers),
+        *tables.TOKENS,
+        *(closer for closers in tables.TOKENS.values() for closer in closers),
         *(
             f"<{name}>"
             for name in ("tool_call", "tools", "function=read", "parameter=path", "invoke", "think", "arg_key")
         ),
-        *(f"<{word}>" for word in WRAPPER_WORDS),
+        *(f"<{word}>" for word in tables.WRAPPER_WORDS),
         *(
             "</tool_call>",
             "</function>",

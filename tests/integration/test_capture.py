@@ -123,12 +123,12 @@ def test_of_the_request_only_what_the_engine_uses_is_kept(inside: Inside, tmp_pa
         client.post(CHAT, json={**chat(stream=False, tools=[WRITE_FILE], **asked), "messages": messages})
     about, _ = only(tmp_path)
     assert {name: about[name] for name in asked} == asked
-    assert (about["call_ids"], about["results"]) == (["c1"], ["a result"])
+    assert (about["call_ids"], about["sources"][-1]) == (["c1"], "a result")
     assert "hidden" not in files(tmp_path)[0].read_text()
     read = read_capture(files(tmp_path)[0].read_bytes(), "a file")
     wanted = read.chat
     assert (wanted.forced, wanted.one_call, wanted.json_reply, wanted.stream) == (True, True, True, False)
-    assert (wanted.results, wanted.ids, wanted.model) == (("a result",), frozenset({"c1"}), "tiny")
+    assert (wanted.sources[-1], wanted.ids, wanted.model) == ("a result", frozenset({"c1"}), "tiny")
     assert wanted.tools is not None and wanted.tools.names == ("write_file",)
 
 

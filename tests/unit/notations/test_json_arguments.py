@@ -47,10 +47,8 @@ CLOSED = [name for name in WRAPPERS if name not in ("Mistral", "Mistral, before"
 
 def read(text: str, cuts: int = 2, tools: ToolSet = TOOLS) -> tuple[list[tuple[str, Json]], str]:
     """The calls of a reply and the text around them, the same at every cut."""
-    found: list[tuple[list[tuple[str, Json]], str]] = []
-    for cut in all_cuts(text, cuts):
-        seen = scan(cut, new_scanner(tools))
-        found.append((seen.parsed, seen.text))
+    seen = [scan(cut, new_scanner(tools)) for cut in all_cuts(text, cuts)]
+    found = [([(name, json.loads(values)) for name, values in each.calls], each.text) for each in seen]
     assert all(each == found[0] for each in found)
     return found[0]
 

@@ -240,7 +240,7 @@ def test_a_call_is_taken_at_once_where_nothing_is_open() -> None:
         scanner = new_scanner(TOOLS)
         scanner.feed(f"{before}{CALL[:-1]}")
         (found,) = (piece for piece in scanner.feed(CALL[-1]) if piece.calls)
-        assert len(found.calls) == 1
+        assert len(found.calls or ()) == 1
 
 
 def test_what_waits_for_the_end_of_a_quotation_is_a_call_when_it_waited_too_long() -> None:

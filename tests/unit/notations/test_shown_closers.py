@@ -70,3 +70,24 @@ def test_the_end_of_a_fence_may_be_in_a_line() -> None:
     text = WRAPPERS["DeepSeek V3"]("read", '{"path": "a"}').replace("\n```<", "```<")
     assert read(text) == ([("read", {"path": "a"})], "")
     assert read(f"{text}\nThat was it.\n```\ncode\n```")[0] == [("read", {"path": "a"})]
+
+
+BEHIND = ('"', '" and so on', '"\nand more')
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_a_text_with_line_ends_that_shows_them_is_read_no_further_than_it_is_known(name: str) -> None:
+    for behind in BEHIND:
+        text = WRAPPERS[name]("write", f'{{"path": "a\n{closers(name)}{behind}", "content": "b"}}')
+        calls, left = read(text)
+        assert (calls, without_tokens(left)) == ([], without_tokens(text))
+
+
+@pytest.mark.parametrize("line", ["", "\nafter", "\n\nand so on"])
+# Behind what ends its turn harmony has nothing more to say.
+@pytest.mark.parametrize("name", [name for name in CLOSED if name != "harmony"])
+def test_what_a_call_lacks_may_stand_behind_the_closers_that_it_shows(name: str, line: str) -> None:
+    """The text is legal JSON up to them, and no legal call."""
+    text = WRAPPERS[name]("write", f'{{"path": "{closers(name)}{line}", "content": "b"}}')
+    calls, left = read(text)
+    assert (calls, without_tokens(left)) == ([], without_tokens(text))
