@@ -35,7 +35,7 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U(000[0-9a-fA-F]
 _NUMBER = regex.compile(r"[-+]?(?:0x[0-9a-fA-F]+|(?:\d[\d_]*)?\.?\d+(?:[eE][-+]?\d+)?)(?![\w.](?!\w*=))")
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _WORD = regex.compile(r"[A-Za-z_][\w-]*")
-_BARE_KEY = regex.compile(r"--[\w-]+|[^\s\"'{}\[\](),:=<>][^\"'{}\[\](),:=<>\n]{0,80}?(?=\s*[:=])")
+_BARE_KEY = regex.compile(r"--[\w.-]+|[^\s\"'{}\[\](),:=<>][^\"'{}\[\](),:=<>\n]{0,80}?(?=\s*[:=])")
 _QUOTED_KEY = {mark: regex.compile(rf"((?:[^{mark}\\\n]|\\.)*){mark}", regex.S) for mark in "\"'”’"}
 _COMMENT = regex.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", regex.S)
 _PYTHON_COMMENT = regex.compile(r"(?:\s|#[^\n]*)*")
@@ -45,7 +45,7 @@ _ANOTHER_STRING = regex.compile(r"[ \t]+[\"'][^\"'\n]*[\"']\s*[,)]")
 # What may follow a value, a key in quotation marks or bare, an item.
 _FOLLOWS = regex.compile(r"\s*(?:[,}\]):=]|$|<)")
 _NEXT_KEY = regex.compile(
-    r"[\"'“](?P<quoted>[^\"'”\n\\]{1,80})[\"'”]\s*[:=](?!=)|(?P<bare>[^\W\d]\w{0,60})\s*[:=](?!=)|--(?P<option>[\w-]{1,80})"
+    r"[\"'“](?P<quoted>[^\"'”\n\\]{1,80})[\"'”]\s*[:=](?!=)|(?P<bare>[^\W\d]\w{0,60})\s*[:=](?!=)|--(?P<option>[\w.-]{1,80})"
 )
 _NEXT_ITEM = regex.compile(r"[\"'“‘\[{<]|-?\d|true|false|null|None|True|False")
 _BRACKETS = re.compile(r"[\s}\])]*")

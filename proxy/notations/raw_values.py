@@ -288,6 +288,13 @@ class RawValue:
         over = at == size or text[at] in "\n<]" or bool(self.ends_turn(at))
         return over and self.wrapper_is_over(pos)
 
+    def goes_on(self, pos: int) -> bool:
+        """Return whether another key of the call begins a line in the text after its end."""
+        mark, others = self.marks(pos), self.others()
+        if mark is None or mark.closing or mark.level is not Level.VALUE or others is None:
+            return False
+        return self.begins_line(mark.start) and self.meant(mark.key) in others
+
     def last_chain(self, pos: int) -> int:
         """Return where the last chain of end tags after a position begins, which the value shows up to there; or -1."""
         stack, last = list[Mark](), -1
@@ -402,7 +409,7 @@ class _Search:
         follows, after = value.follows(mark.end, self.stack)
         if follows is Follows.SAME_KEY:
             raise NoCall("a key's opener is there twice")
-        if follows is Follows.SAME_END:
+        if follows is Follows.SAME_END and value.is_own_end(mark):
             # A value never ends with its own end tag: the second one is left over.
             return RawEnd(mark.start, after)
         if follows not in _ENDS:
@@ -485,7 +492,8 @@ class _Fences:
         text = self._source.text
         found = _FENCE.search(text, self._pos, limit)
         if found is None:
-            self._pos = max(self._pos, text.rfind("\n", 0, limit) + 1)
+            line = max(self._pos, text.rfind("\n", self._pos, limit) + 1)
+            self._pos = limit if text[line:limit].strip(" \t`~") else line
             return False
         mark = found.group(1)
         closing = re.compile(rf"^[ \t]*{re.escape(mark)}{re.escape(mark[0])}*[ \t]*$", re.M).search(text, found.end())

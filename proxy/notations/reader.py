@@ -144,7 +144,7 @@ class CallReader:
             self.layout.after = last + 1
             self.deep = True
             return self.strong(pos)
-        if value.foreign:
+        if value.foreign or value.goes_on(end):
             self.deep = True
             raise NoCall("a value may end elsewhere")
         return calls, end, closed

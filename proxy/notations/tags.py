@@ -164,7 +164,7 @@ class TagReader:
         if source.text.startswith("{", at):
             read = self.reader.json_arguments(at, tool)
             value, at, told = read.value, read.end, read.told
-        elif source.starts("<", at) and not source.starts("</", at):
+        elif source.starts(n.SEP, at) or (source.starts("<", at) and not source.starts("</", at)):
             value, at, _ = self.values(at, tool, name)
         else:
             texts = [key for key in tool.required if tool.is_text(key)]

@@ -152,6 +152,7 @@ EDITS = offered(
             "edits": {"type": "array", "items": {"type": "object", "properties": {"old": TEXT, "new": TEXT}}},
             "options": {"type": "object", "properties": {"query": TEXT, "limit": {"type": "integer"}}},
             "tags": {"type": "array", "items": TEXT},
+            "a.b": TEXT,
         },
         "path",
     )
@@ -181,6 +182,7 @@ def edits(arguments: str) -> list[tuple[str, dict[str, Any]]]:
         ("{“tags”: [“a”, “b”], “path”: “x”}", {"tags": ["a", "b"], "path": "x"}),
         ('{"path" = "x", "tags" = ["a"]}', {"path": "x", "tags": ["a"]}),
         ('{--path "x"\n--tags ["a"]}', {"path": "x", "tags": ["a"]}),
+        ('{--path "x"\n--a.b "y"}', {"path": "x", "a.b": "y"}),
     ],
 )
 def test_the_schema_says_where_a_string_ends(arguments: str, meant: dict[str, Any]) -> None:
