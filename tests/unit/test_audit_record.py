@@ -18,7 +18,8 @@ from tests.test_house import MODULES
 
 # Ids that are said by an expression, and what that may be; None: it is of another table, or the name of a rule.
 SAID = {
-    "fix": ("rule_tools", "rule_sampling", *(fix for fix, _ in _DROPPED.values())),
+    "fix": ("rule_tools", "rule_sampling"),
+    "piece.row": (*_DROPPED,),
     "FIX": (FIX,),
     "RULE_TOOLS": (RULE_TOOLS,),
     "RULE_SAMPLING": (RULE_SAMPLING,),
