@@ -29,7 +29,7 @@ OPENERS = Tokens(n.TOKENS)
 _CLOSERS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}
 CLOSERS, FILLERS, NAME_FOLLOWS = Tokens(_CLOSERS), Tokens(n.FILLERS), Tokens(n.NAME_FOLLOWS)
 LEFT = Tokens((*n.END_OF_TURN, *_CLOSERS))
-VALUE_END = regex.compile(r"</(?:[\w.-]+[:|])?(?:arg_value|parameter|param|argument|arg_key)(?::\w+)?>")
+VALUE_END = regex.compile(rf"</(?:[\w.-]+[:|])?(?:arg_value|arg_key|{n.alternatives(n.PARAMETER_WORDS)})(?::\w+)?>")
 FENCE = regex.compile(r"```[ \t]*[\w+-]{0,20}[ \t]*\n?")
 _LOST_BRACKETS = regex.compile(r"(?<![<\w/])(?:invoke|parameter) name=")
 _BARE_END = re.compile(r"(?<!<)(?<!</)/?(parameter|invoke)>")

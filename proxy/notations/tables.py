@@ -33,8 +33,9 @@ WRAPPER_WORDS = (
     "tool_use",
     "Call",
 )
-CALL_WORDS = ("function", "invoke", "functionname", "invokename")
-PARAMETER_WORDS = ("parameter", "param", "arg", "argument", "parametername", "paramname")
+# Tags with the name of a call or of a key in them: `<function=read>`, `<parameter name="path">`.
+CALL_WORDS = ("function", "invoke")
+PARAMETER_WORDS = ("parameter", "param", "argument", "arg")
 # Wrappers that are no tags: the opener, its closers, whether it counts without one.
 PLAMO = "<|plamo:{}_tool_{}:plamo|>"
 TOKENS = {
@@ -170,13 +171,8 @@ THOUGHTS: dict[str, tuple[str, ...]] = {
     "<|start|>assistant<|channel|>final<|message|>": ("<|end|>", "<|return|>"),
 }
 
-# Tags. The kinds that structure a call; any other tag is an element named by a key or by a tool.
+# Tags.
 _NS = r"(?:[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*|[A-Za-z][\w.-]*[:|])"
-TAG = regex.compile(
-    rf"(?:\]<\]minimax\[>\[)?<(?P<close>/)?\s?(?P<ns>{_NS})?(?P<kind>[A-Za-z_][\w-]*)?(?P<suffix>:\w+)?"
-    r"(?P<rest>(?:\s*=\s*|\s+)[^<>\n]{0,240}?|:\s[^<>\n]{1,80})?(?P<empty>/)?\s*>"
-)
-ATTRIBUTE = re.compile(r"""([A-Za-z_]\w*)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 NAME = regex.compile(r"(?:(?:default_api|google|mcp|functions):)*[^\s<>{}\[\]()\"'`,;=|:]{1,160}(?::\d{1,6}\b)?")
 # JSON's words for the parts of a call.
 NAME_WORDS = ("name", "tool_name", "tool", "function", "function_name", "action", "tool_call", "recipient_name")
@@ -185,20 +181,21 @@ LIST_WORDS = ("tool_calls", "tool_uses", "calls", "function_calls")
 BESIDE_WORDS = frozenset(("id", "type", "tool_call_id", "index", "call_id"))
 
 # How a key and its raw value are written: a style is a pair of patterns. `K` is the key, `T` the type that it says.
+_C, _P = alternatives(CALL_WORDS), alternatives(PARAMETER_WORDS)
 _S = r"(?:\]<\]minimax\[>\[)?"
-_W = rf"{_NS}?(?:{'|'.join(sorted(WRAPPER_WORDS, key=len, reverse=True))})(?::\w+)?"
+_W = rf"{_NS}?(?:{alternatives(WRAPPER_WORDS)})(?::\w+)?"
 _DSML = r"[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*"
 WRAPPER_OPEN = rf"{_S}<\s?(?:{_W}(?:\s+name=[^<>\n]{{1,99}})?|{_DSML}(?!invoke|parameter)\w+)\s*>"
 WRAPPER_CLOSE = rf"{_S}</\s?(?:{_W}|{_DSML}(?!invoke|parameter)\w+)\s*>"
 CALL_OPEN = (
-    rf"{_S}<{_NS}?(?:function|invoke)(?:name)?\s*(?:=|name\s*=|\s+name\s*=)[^<>\n]{{1,200}}>"
+    rf"{_S}<{_NS}?(?:{_C})(?:name)?\s*(?:=|name\s*=|\s+name\s*=)[^<>\n]{{1,200}}>"
     r"|<\|open\|>\s*call [^<>\n]{1,200}<\|sep\|>|<\|tool_call:start\|>"
 )
-CALL_CLOSE = rf"{_S}</{_NS}?(?:function|invoke)\s*>|<\|close\|>\s*call\s*<\|sep\|>|<\|tool_call:end\|>"
+CALL_CLOSE = rf"{_S}</{_NS}?(?:{_C})\s*>|<\|close\|>\s*call\s*<\|sep\|>|<\|tool_call:end\|>"
 STYLES = {
     "parameter": (
-        rf"{_S}<{_NS}?(?P<kind>parameter|param|argument|arg)(?:name)?\s*(?:=|\s+name\s*=|name\s*=)\s*[\"']?(?P<K>[^<>\"'\n]{{1,200}}?)[\"']?\s*(?:(?<=[\"'])\s*string=[\"']?(?P<T>true|false)[\"']?\s*)?>",
-        rf"{_S}</{_NS}?(?P<ckind>parameter|param|argument|arg)\s*>",
+        rf"{_S}<{_NS}?(?P<kind>{_P})(?:name)?\s*(?:=|\s+name\s*=|name\s*=)\s*[\"']?(?P<K>[^<>\"'\n]{{1,200}}?)[\"']?\s*(?:(?<=[\"'])\s*string=[\"']?(?P<T>true|false)[\"']?\s*)?>",
+        rf"{_S}</{_NS}?(?P<ckind>{_P})\s*>",
     ),
     "pair": (
         rf"(?:(?:<{_NS}?(?:arg_key|tool_call)(?::\w+)?>)?\s*(?P<K2>{{keys}})\s*(?:</{_NS}?arg_key(?::\w+)?>\s*)+(?!<{_NS}?arg_type)(?:<{_NS}?(?:arg_value)(?::\w+)?>)?)|<{_NS}?(?:arg_key|tool_call(?=>\s*[\w-]+\s*</{_NS}?arg_key))(?::\w+)?>\s*(?P<K>[^<>\n]{{1,200}}?)\s*(?:</{_NS}?arg_key(?::\w+)?>)?\s*(?:<{_NS}?arg_type(?::\w+)?>(?P<T>\w+)</{_NS}?arg_type(?::\w+)?>\s*)?<{_NS}?(?P<kind>arg_value)(?::\w+)?>",
