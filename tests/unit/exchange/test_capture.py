@@ -19,9 +19,9 @@ def captured(**about: Any) -> Captured:
 
 
 def test_a_capture_with_less_in_its_first_line_is_read_all_the_same() -> None:
-    read = captured(tools=7, results=[1, "a"], call_ids="x", status="200", content_type=None)
+    read = captured(tools=7, sources=[1, "a"], call_ids="x", status="200", content_type=None)
     assert (read.status, read.content_type, read.complete, read.body) == (200, "", True, b"body")
-    assert (read.chat.tools, read.chat.results, read.chat.ids) == (None, ("a",), frozenset())
+    assert (read.chat.tools, read.chat.sources, read.chat.ids) == (None, ("a",), frozenset())
 
 
 @pytest.mark.parametrize(

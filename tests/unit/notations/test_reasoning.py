@@ -13,7 +13,6 @@ from proxy.notations.thoughts import (
     KIMI_K3,
     PLAMO,
     REASONING_MARKERS,
-    STRIPPED,
     ReasoningMarkers,
 )
 from tests.support.helpers import all_cuts, call_json, new_scanner, scan
@@ -39,7 +38,7 @@ def test_nothing_in_reasoning_that_is_closed_is_a_call(thought: ReasoningMarkers
 @pytest.mark.parametrize(("thought", "closer"), CLOSED, ids=name)
 def test_behind_reasoning_a_call_counts_again(thought: ReasoningMarkers, closer: str) -> None:
     text = f"{thought.opener}So.{closer}"
-    if closer == "<|start|>":
+    if closer in ("<|start|>", "<|channel|>"):
         return  # it begins the header of the next message
     for call in (CALL, f"\n{CALL}", 'bash{"command": "ls"}'):
         for cut in all_cuts(text + call):
@@ -96,10 +95,10 @@ def test_the_prompt_may_have_begun_the_reasoning(thought: ReasoningMarkers) -> N
 
 def test_reasoning_of_which_the_tokens_were_stripped_ends_where_the_next_header_stands() -> None:
     """F11."""
-    text = f'{STRIPPED.opener}I look.assistantcommentary to=functions.bash json{{"command": "ls"}}'
+    text = 'analysisI look.assistantcommentary to=functions.bash json{"command": "ls"}'
     for cut in all_cuts(text):
-        assert (scan(cut).parsed, scan(cut).text) == (ONE, f"{STRIPPED.opener}I look.")
-    for text in (f"{STRIPPED.opener}I look.{STRIPPED.closers[0]}Done.", f"{STRIPPED.opener} of the code"):
+        assert (scan(cut).parsed, scan(cut).text) == (ONE, "analysisI look.")
+    for text in ("analysisI look.assistantfinalDone.", "analysis of the code"):
         for cut in all_cuts(text):
             assert (scan(cut).calls, scan(cut).text) == ((), text)
 
