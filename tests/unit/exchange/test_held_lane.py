@@ -273,7 +273,7 @@ def test_a_defect_of_the_scanner_shows_when_the_engine_is_told(monkeypatch: pyte
     one = held_reply("s", crashes=crashes)
     [choice] = one._engine._choices.values()
     assert one.open_lane() and one.pass_by(events(["x"])[0]) == b""
-    monkeypatch.setattr(choice.scanner, "feed", lambda data: (len(data),))
+    monkeypatch.setattr(choice.reader, "feed", lambda data: (len(data),))
     rest = [*events([" y", '"}}</tool_call>']), ends("stop").raw, DONE]
     written = one.receive(b"".join(rest)) + one.finish()
     assert written == b"".join([*events((*OPENING, "l", "s", "x")), *rest])
