@@ -592,6 +592,7 @@ class CallReader:
             tool = self.tool(found.group(1))
             value, end = self.parenthesised(found.end() - 1, tool)
             calls.append(Call(tool, found.group(1), value, at, end))
+            self.astray = False
             at = end
         if not calls:
             raise NoCall("an empty list")

@@ -6,21 +6,16 @@ import itertools
 
 import pytest
 
-from proxy.formats.grammar import BEHIND_TEXT, PROMPTED, REASONING, TEXT, grammars, thought_grammars
+from proxy.notations.front import Channel
 from proxy.notations.thoughts import (
     ALL_MARKERS,
     HY3,
     KIMI_K3,
     PLAMO,
     REASONING_MARKERS,
-    STRIPPED,
     ReasoningMarkers,
-    last_call,
-    no_call,
 )
-from proxy.parsing.buffer import TextBuffer
-from proxy.parsing.cursor import Context, Cursor, NotACall
-from tests.support.helpers import all_cuts, call_json, new_scanner, offered, outcome, scan
+from tests.support.helpers import all_cuts, call_json, new_scanner, scan
 
 WEAK = call_json("bash", command="ls")
 CALL = f"<tool_call>{WEAK}</tool_call>"
@@ -43,7 +38,7 @@ def test_nothing_in_reasoning_that_is_closed_is_a_call(thought: ReasoningMarkers
 @pytest.mark.parametrize(("thought", "closer"), CLOSED, ids=name)
 def test_behind_reasoning_a_call_counts_again(thought: ReasoningMarkers, closer: str) -> None:
     text = f"{thought.opener}So.{closer}"
-    if closer == "<|start|>":
+    if closer in ("<|start|>", "<|channel|>"):
         return  # it begins the header of the next message
     for call in (CALL, f"\n{CALL}", 'bash{"command": "ls"}'):
         for cut in all_cuts(text + call):
@@ -100,20 +95,12 @@ def test_the_prompt_may_have_begun_the_reasoning(thought: ReasoningMarkers) -> N
 
 def test_reasoning_of_which_the_tokens_were_stripped_ends_where_the_next_header_stands() -> None:
     """F11."""
-    text = f'{STRIPPED.opener}I look.assistantcommentary to=functions.bash json{{"command": "ls"}}'
+    text = 'analysisI look.assistantcommentary to=functions.bash json{"command": "ls"}'
     for cut in all_cuts(text):
-        assert (scan(cut).parsed, scan(cut).text) == (ONE, f"{STRIPPED.opener}I look.")
-    for text in (f"{STRIPPED.opener}I look.{STRIPPED.closers[0]}Done.", f"{STRIPPED.opener} of the code"):
+        assert (scan(cut).parsed, scan(cut).text) == (ONE, "analysisI look.")
+    for text in ("analysisI look.assistantfinalDone.", "analysis of the code"):
         for cut in all_cuts(text):
             assert (scan(cut).calls, scan(cut).text) == ((), text)
-
-
-def test_reasoning_that_came_apart_has_a_mode_of_its_own() -> None:
-    """F70: there the wrapped call that ends it is read."""
-    for cut in all_cuts(f"I look. {CALL}"):
-        assert scan(cut, new_scanner(mode=REASONING)).parsed == ONE
-    for case, stopped in itertools.product(NOT_MEANT.values(), (True, False)):
-        assert scan([f"I look. {case}"], new_scanner(mode=REASONING), stopped=stopped).calls == ()
 
 
 RARE = [thought for thought in ALL_MARKERS if thought.may_begin and thought not in REASONING_MARKERS]
@@ -131,21 +118,9 @@ def test_the_rarer_kinds_are_known() -> None:
     assert {name(thought) for thought in RARE} == {name(thought) for thought in (KIMI_K3, HY3, PLAMO)}
 
 
-def test_each_kind_of_reasoning_has_its_modes() -> None:
-    openers = [thought.opener for thought in REASONING_MARKERS]
-    kinds = {f"{opener}{where}" for opener in openers for where in ("", BEHIND_TEXT, PROMPTED)}
-    assert set(grammars(json_reply=False, raw_text=False)) == {TEXT, REASONING, STRIPPED.opener, *kinds}
-    assert set(thought_grammars(REASONING_MARKERS)) == {TEXT, *kinds}
-
-
-def test_the_call_that_ends_reasoning_may_have_closers_behind_it_and_nothing_else() -> None:
-    for behind in ("", "\n", "</tool_call>", "<|im_end|>\n"):
-        assert outcome(last_call, CALL + behind).calls == ONE
-    for text in (f"{CALL} so", WEAK, "", CALL.replace("command", "cmd"), CALL[:-3]):
-        assert outcome(last_call, text).calls is None
-    assert outcome(last_call, CALL, stopped=False).calls is None
-
-
-def test_what_begins_or_ends_reasoning_is_no_call() -> None:
-    with pytest.raises(NotACall):
-        no_call(Cursor(TextBuffer(), 0, Context(offered())))
+def test_a_wrapped_call_that_ends_the_reasoning_of_a_field_of_its_own_is_read() -> None:
+    """F70."""
+    for cut in all_cuts(f"I look. {CALL}"):
+        assert scan(cut, new_scanner(channel=Channel.REASONING)).parsed == ONE
+    for case, stopped in itertools.product(NOT_MEANT.values(), (True, False)):
+        assert scan([f"I look. {case}"], new_scanner(channel=Channel.REASONING), stopped=stopped).calls == ()
