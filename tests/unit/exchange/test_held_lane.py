@@ -269,22 +269,6 @@ def test_a_crash_sends_what_has_come_as_it_came(step: str) -> None:
             assert given == b"".join(parts)
 
 
-<<<<<<< HEAD
-=======
-def test_a_defect_of_the_scanner_shows_when_the_engine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the lane took for inert is no call if the scanner says that it was not."""
-    crashes = Crashes()
-    one = held_reply("s", crashes=crashes)
-    [choice] = one._engine._choices.values()
-    assert one.open_lane() and one.pass_by(events(["x"])[0]) == b""
-    monkeypatch.setattr(choice.reader, "feed", lambda data: (len(data),))
-    rest = [*events([" y", '"}}</tool_call>']), ends("stop").raw, DONE]
-    written = one.receive(b"".join(rest)) + one.finish()
-    assert written == b"".join([*events((*OPENING, "l", "s", "x")), *rest])
-    assert len(crashes) == 1
-
-
->>>>>>> hC/main
 def test_the_engine_is_told_before_too_much_has_come() -> None:
     one = held_reply("x" * 100_000)
     event = events(["x" * 50])[0]
