@@ -142,7 +142,9 @@ def _requests(requests: RequestRules) -> Iterator[str]:
     if not requests.retry:
         yield "no second try"
     if requests.broken_calls == "retry":
-        yield "calls that cannot be read are asked for again"
+        yield "calls that cannot be read are asked for again, whatever the server is"
+    if requests.broken_calls == "text":
+        yield "calls that cannot be read stay text"
     if requests.tools.describe:
         yield f"descriptions of {requests.tools.describe} characters"
 

@@ -16,7 +16,7 @@ from proxy.healing.parameters import KEPT, OfferedTools, Sampling
 
 _MOST = 100_000
 
-BrokenCallsAs = Literal["text", "retry"]
+BrokenCallsAs = Literal["auto", "retry", "text"]
 _BROKEN_CALLS: tuple[BrokenCallsAs, ...] = get_args(BrokenCallsAs)
 
 
@@ -40,11 +40,11 @@ class Family:
 class RequestRules:
     """The rules of one entry of `models` for its requests; `retry` times a reply that says nothing is asked for again,
     and one that repeats itself so (`repetition`) is ended. `broken_calls`: one that ends with a call that cannot be
-    read is text, or asked for again.
+    read is asked for again (`auto`: where the server is known to guide its decoding), or is text.
     """
 
     retry: int = 1
-    broken_calls: BrokenCallsAs = "text"
+    broken_calls: BrokenCallsAs = "auto"
     repetition: tuple[int, int] | None = None
     heal: HealRules = field(default_factory=HealRules)
     sampling: Sampling = field(default_factory=Sampling)
@@ -82,7 +82,7 @@ def parse_request_rules(keys: Mapping[str, Node], what: str) -> RequestRules:
     repetition = None
     if "repetition" in keys:
         repetition = _repetition(keys["repetition"], f"repetition of {what}")
-    broken_calls: BrokenCallsAs = "text"
+    broken_calls: BrokenCallsAs = "auto"
     if "broken_calls" in keys:
         broken_calls = choice(keys["broken_calls"], f"broken_calls of {what}", _BROKEN_CALLS)
     return RequestRules(retry, broken_calls, repetition, heal, sampling, tools)

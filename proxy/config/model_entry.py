@@ -34,7 +34,7 @@ def entry_with(model: Model, name: str, healings: Iterable[str]) -> str:
     own = model.requests
     if not own.retry:
         entry["retry"] = 0
-    if own.broken_calls != "text":
+    if own.broken_calls != "auto":
         entry["broken_calls"] = own.broken_calls
     if own.repetition is not None:
         entry |= _entry_words("repetition", longest=own.repetition[0], times=own.repetition[1])

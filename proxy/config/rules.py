@@ -133,7 +133,7 @@ class Profile:
     grammars: Grammars = "description"
     family: str = ""
     retry: int = 1
-    broken_calls: BrokenCallsAs = "text"
+    broken_calls: BrokenCallsAs = "auto"
     repetition: tuple[int, int] | None = None
     calls: CallsAs = "structured"
 

@@ -299,7 +299,7 @@ def _about(request: ChatRequest) -> JsonObject:
     ids: list[Json] = [*sorted(request.ids)]
     sources: list[Json] = [*request.sources]
     made: list[Json] = [[name, arguments] for name, arguments in request.made]
-    return {**kept, "stream": request.stream, "call_ids": ids, "sources": sources, "made": made}
+    return {**kept, "stream": request.stream, "call_ids": ids, "sources": sources, "made_calls": made}
 
 
 def request_facts(
@@ -328,5 +328,5 @@ def _cut(body: bytes, room: int) -> bytes:
 
 def _made_calls(about: JsonObject) -> tuple[tuple[str, Json], ...]:
     """Return the calls of the conversation that a capture names."""
-    pairs = (pair for pair in as_list(about.get("made")) if isinstance(pair, list) and len(pair) == 2)
+    pairs = (pair for pair in as_list(about.get("made_calls")) if isinstance(pair, list) and len(pair) == 2)
     return tuple((as_text(name), arguments) for name, arguments in pairs)

@@ -15,7 +15,7 @@ from proxy.engine.events import Text
 from proxy.errors import ProxyError, UpstreamError
 from proxy.exchange.capture import Capture
 from proxy.exchange.outcome import Outcome
-from proxy.exchange.plan import Plan, proxy_parses
+from proxy.exchange.plan import GUIDES, Plan, proxy_parses
 from proxy.exchange.repetition import Period
 from proxy.exchange.reply_record import ReplyRecord
 from proxy.exchange.retry import asks_for_proxy, healed_plan, second_plan
@@ -65,7 +65,8 @@ class Exchange:
     try, for raw text if that is what comes back, and for the tool that is forced, if one is. `retry_tokens` must be
     left of the context for a try with fewer tokens. `capture` is where the answers are recorded, if they are,
     `recording` what the live page shows of them; `observe` leaves the request and its answer as they are. `count` gives
-    the number of tokens of a text, 0 if nobody knows. `ask_again`: for what a reply is asked for once more.
+    the number of tokens of a text, 0 if nobody knows. `ask_again`: for what a reply is asked for once more;
+    `any_guides`: for a call that cannot be read whatever the server is.
     `repetition`: a stream that repeats so ends there.
     """
 
@@ -86,6 +87,7 @@ class Exchange:
     observe: bool = False
     count: Callable[[str], int] = no_count
     ask_again: frozenset[Why] = frozenset()
+    any_guides: bool = False
     repetition: Period | None = None
     outcome: Outcome = field(default_factory=Outcome)
     secrets: tuple[str, ...] = field(default=(), repr=False)
@@ -152,9 +154,13 @@ class Exchange:
             self.upstream.remember_parser_failure()
         return None
 
-    def _guided(self, plan: Plan, tool: str) -> Plan:
-        """The plan by which the server is made to call this tool, in an answer that is whole."""
+    def _guided(self, plan: Plan, tool: str) -> Plan | None:
+        """The plan by which the server is made to call this tool, in an answer that is whole; None if the server is not
+        known to guide its decoding.
+        """
         kind = plan.server_kind or self.upstream.kind()
+        if kind not in GUIDES and not self.any_guides:
+            return None
         return replace(plan, guided=tool, server_kind=kind, transport="whole", second=True)
 
     def note_calls(self, plan: Plan, calls: int) -> None:

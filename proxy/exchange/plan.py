@@ -19,6 +19,8 @@ from proxy.healing.heal import NO_HEALING, Healed, HealPlan, heal_request
 
 # Servers whose `tool_choice: "none"` keeps the tools in the prompt (docs/configuration.md: who parses).
 KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
+# Servers that decode a forced call by its tool's schema.
+GUIDES = frozenset(("vllm", "sglang", "llamacpp", "lmdeploy"))
 
 
 @dataclass(frozen=True, slots=True)

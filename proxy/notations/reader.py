@@ -51,7 +51,7 @@ _TOOL_SEP = regex.compile(r"<(?:[\w.-]+[:|])?tool_sep(?::\w+)?>")
 _WRAPPER_NAME = re.compile(r"name=[\"']?([^\"'>]+)")
 # Where the head of a call in a wrapper may say its name.
 _HEAD_NAME = re.compile(
-    r"""(?:["']?(?:name|tool_name|function|tool|action)["']?\s*[:=]\s*["']?|to=|\A\W{0,20})([A-Za-z_][\w.-]{0,160})"""
+    r"""(?:["']?(?:name|tool_name|function|tool|action)["']?\s*[:=]\s*["']?|to=|\A\W{0,20}(?!name|tool_name|function|tool|action))([A-Za-z_][\w.-]{0,160})"""
 )
 _BETWEEN_ITEMS = re.compile(r"[\s,]*")
 _RESIDUE = re.compile(

@@ -248,7 +248,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
     snapshot, settings, chat, profile = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.profile
     server = _ServerOfRequest(snapshot, prepared, ctx.worker.lessons)
     plan = _plan(prepared, server, heal_plan)
-    ask_again = reasons_to_ask_again(chat, silent=profile.retry > 0, broken=profile.broken_calls == "retry")
+    ask_again = reasons_to_ask_again(chat, silent=profile.retry > 0, broken=profile.broken_calls != "text")
     return Exchange(
         upstream=server,
         path=CHAT_COMPLETIONS,
@@ -274,6 +274,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         observe=ctx.outcome.observe,
         count=server.count_tokens,
         ask_again=ask_again,
+        any_guides=profile.broken_calls == "retry",
         repetition=Period(*profile.repetition) if profile.repetition else None,
         outcome=ctx.outcome,
         secrets=ctx.secrets,

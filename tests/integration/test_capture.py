@@ -79,7 +79,7 @@ def test_a_stream_is_captured_as_the_very_bytes_that_came(inside: Inside, tmp_pa
         "stream": True,
         "call_ids": [],
         "sources": ["Hi"],
-        "made": [],
+        "made_calls": [],
         "raw_text": False,
         "client": "",
         "ordered": False,
