@@ -409,7 +409,9 @@ class _Search:
         follows, after = value.follows(mark.end, self.stack)
         if follows is Follows.SAME_KEY:
             raise NoCall("a key's opener is there twice")
-        if follows is Follows.SAME_END and value.is_own_end(mark):
+        if follows is Follows.SAME_END and value.source.text.endswith(
+            value.source.text[mark.start : mark.end], 0, after
+        ):
             # A value never ends with its own end tag: the second one is left over.
             return RawEnd(mark.start, after)
         if follows not in _ENDS:

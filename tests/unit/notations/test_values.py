@@ -121,6 +121,8 @@ def test_a_value_that_shows_an_open_call_takes_no_other_call_along() -> None:
 def test_a_doubled_end_tag_is_left_over() -> None:
     assert calls(glm("x</arg_value>")) == [("write_file", {"path": "a.md", "content": "x"})]
     assert calls(claude("x</parameter>")) == [("write_file", {"path": "a.md", "content": "x"})]
+    other = "x</｜DSML｜parameter>"  # the end tag of another notation is text
+    assert calls(claude(other)) == [("write_file", {"path": "a.md", "content": other})]
 
 
 def test_a_missing_end_tag_ends_a_value_before_the_next_declared_key() -> None:
