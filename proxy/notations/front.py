@@ -64,6 +64,8 @@ MAX_CLOSER, MAX_SIGN = 80, 40
 # Refusals that are kept, and how much of a text shows the tool that it names.
 MAX_REFUSED, MAX_SHOWN = 200, 400
 _BLANKS = re.compile(r"\s*")
+# The parameters of a tool's definition.
+_DEFINES = re.compile(r"\"type\"\s*:\s*\"object\"\s*,\s*\"properties\"\s*:")
 # Whole strings of JSON with what is between them, and the rest of one string.
 _STRINGS = re.compile(r'(?:[^"]*"[^"\\\n]*(?:\\.[^"\\\n]*)*")*')
 _STRING_REST = re.compile(r'[^"\\\n]*(?:\\.?[^"\\\n]*)*')
@@ -973,6 +975,8 @@ class Reader:
         prose = stream.prose
         if prose.line.strip() or prose.in_code() or prose.indented() or prose.open_container() or prose.behind_quote():
             return False
+        if _DEFINES.search(stream.text, start):
+            return False
         self._broken_tool = CallReader(Source(stream.text, True), self._tools).named_tool(start)
         return bool(self._broken_tool)
 
@@ -980,7 +984,8 @@ class Reader:
         """Wait for what follows a broken call; it is told if the reply ends with nothing but its closers."""
         stream = self._stream
         behind = Rows(CallReader(Source(stream.text, stream.final), self._tools)).behind_broken(self._held)
-        if behind == len(stream.text) and stream.final and self._stopped:
+        ended = behind == len(stream.text) and stream.final and self._stopped
+        if ended and not self._copies.shows(stream.text[self._held :]):
             stream.emit(Piece(stream.text[stream.out :], row=self._row(), broken=self._broken_tool), behind)
             self._held = -1
             return False

@@ -276,12 +276,66 @@ def test_only_where_one_call_is_asked_for(inside: Inside, more: dict[str, Any], 
         assert len(server.seen) == 1
 
 
+TEXT = 'models: [{match: "*", broken_calls: text}]'
+
+
 @pytest.mark.parametrize("streamed", [True, False])
-def test_it_is_off_where_the_rules_say_nothing(inside: Inside, streamed: bool) -> None:
-    with upstream(told(CALL, streamed=streamed)) as server:
-        found = said(inside(server.url).post(CHAT, json=asked(streamed)).data, streamed)
+@pytest.mark.parametrize(("owner", "rules"), [("vllm", TEXT), ("unknown", "")])
+def test_it_is_off_by_a_rule_and_where_no_server_is_known_to_guide(
+    inside: Inside, owner: str, rules: str, streamed: bool
+) -> None:
+    with upstream(told(CALL, streamed=streamed), owner=owner) as server:
+        client = inside(server.url, rules=rules) if rules else inside(server.url)
+        found = said(client.post(CHAT, json=asked(streamed)).data, streamed)
         assert len(server.seen) == 1
     assert found["text"] == CALL and found["calls"] == [] and found["end"] == ["stop"]
+
+
+@pytest.mark.parametrize("owner", ["vllm", "sglang", "llamacpp", "lmdeploy"])
+def test_it_is_on_where_the_server_guides_its_decoding(inside: Inside, owner: str) -> None:
+    with upstream(told(CALL, streamed=True), guided(), owner=owner) as server:
+        found = said(inside(server.url).post(CHAT, json=asked(True)).data, True)
+        assert len(server.seen) == 2
+    assert found["calls"] == ["write_file"]
+
+
+# Replies that end with a broken call which is only shown: nothing is asked for again.
+SHOWN = [
+    f"`{CALL}`",
+    f"```\n{CALL}\n```",
+    f"```\n{CALL}",
+    f"> {CALL}",
+    f"He wrote: {CALL}",
+    f'The docs say "{CALL}"',
+    "So:\n\n    " + CALL.replace("\n", "\n    "),
+    f"<pre>\n{CALL}\n</pre>",
+    f"<!-- {CALL} -->",
+    f"{CALL}\nThat is what it wrote.",
+    CALL.replace("write_file", "unknown"),
+    CALL.replace('"arguments"', '"parameters"').replace('"path": "a"', '"type": "object", "properties": {"path": 1}'),
+    f"- {CALL}",
+    f"12: {CALL}",
+    f"+{CALL}",
+    f"# {CALL}",
+    '{"name": "write_file", "arguments": {"path": "a", "content": "say "x" y" z}}',
+]
+
+
+@pytest.mark.parametrize("shown", SHOWN, ids=map(str, range(len(SHOWN))))
+def test_a_broken_call_that_is_only_shown_is_never_made_real(inside: Inside, shown: str) -> None:
+    with upstream(told(shown, streamed=True), guided()) as server:
+        found = said(inside(server.url).post(CHAT, json=asked(True)).data, True)
+        assert len(server.seen) == 1
+    assert (found["text"], found["calls"]) == (shown, [])
+
+
+def test_a_copy_of_a_broken_call_is_never_made_real(inside: Inside) -> None:
+    request = asked(True)
+    request["messages"] = [{"role": "user", "content": f"What does this do?\n{CALL}"}]
+    with upstream(told(CALL, streamed=True), guided()) as server:
+        found = said(inside(server.url).post(CHAT, json=request).data, True)
+        assert len(server.seen) == 1
+    assert (found["text"], found["calls"]) == (CALL, [])
 
 
 NO_CALL: list[Script] = [
