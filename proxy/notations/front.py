@@ -149,8 +149,8 @@ class Reader:
         # Ends of marked text in which calls count.
         self._shown: tuple[str, ...] = ()
         self._separate(thoughts)
-        # Where JSON that is not a call may go on, a listing of tools ended, and a call ended; -1 for none.
-        self._json = self._listed = self._gap = -1
+        # Where JSON that is not a call may go on, and a listing of tools ended; -1 for none.
+        self._json = self._listed = -1
         self._string = False
         self._went_back = 0
         self._behind_call = self._begun = self._found_any = self._stripped = False
@@ -309,7 +309,6 @@ class Reader:
         if gone := self._stream.forget(keep):
             self._held = max(self._held - gone, -1) if self._held >= 0 else -1
             self._listed = self._listed - gone if self._listed >= gone else -1
-            self._gap = max(self._gap - gone, -1)
             self._json = max(self._json - gone, 0) if self._json >= 0 else -1
 
     @property
@@ -933,14 +932,14 @@ class Reader:
         raise NoCall("too many wrappers")
 
     def _leave_before(self, at: int) -> None:
-        """Release prose up to a sign, but for blanks that may separate two calls."""
+        """Release prose up to a sign, but for blanks with which a segment begins: a call drops them."""
         if not self._is_gap(at):
             self._stream.leave(at)
 
     def _is_gap(self, at: int) -> bool:
-        """Return whether nothing but blanks separates a position from the call before it."""
+        """Return whether a segment begins with nothing but blanks before a position."""
         stream = self._stream
-        return stream.out == self._gap and stream.text[stream.out : at].isspace()
+        return stream.fresh and stream.text[stream.out : at].isspace()
 
     def _behind(self) -> bool:
         """Drop blanks, closers and tokens after a call, if another call or the end follows."""
@@ -951,7 +950,6 @@ class Reader:
         except NeedMore:
             return False
         self._behind_call = False
-        self._gap = stream.pos
         written = stream.text[stream.pos : pos]
         if pos < len(stream.text) or not stream.final:
             pos -= len(written) - len(written.rstrip()) if written.strip() else len(written)

@@ -159,7 +159,7 @@ def test_calls_may_be_closed_by_another_wrappers_end(family: str, closer: str) -
 
 @KEYS
 @pytest.mark.parametrize("family", INVOKES)
-@pytest.mark.parametrize("value", ["x", "x\n", "x</parameter>\n"])
+@pytest.mark.parametrize("value", ["x", "x\n"])
 @pytest.mark.parametrize("head", ["", "</invoke>\n", "see </invoke></tool_call>\n", "<invoke name=\"other\">\n"])
 def test_no_undeclared_key_in_another_notation_follows_a_value(family: str, head: str, value: str, key: str) -> None:
     text = f"{head}a.py</parameter>\n<parameter=why>\n{value}"
