@@ -10,6 +10,8 @@ from proxy.notations.stream import Piece
 _DROPPED = {
     "end_of_turn": "the model's own end-of-turn token is no text",
     "leftover": "a closer or a token directly after a call is no text",
+    "lone_opener": "a wrapper without a call is no text",
+    "cut_call": "a further call that was cut off is no text",
     "leaked_token": "a token at the very beginning of a reply is no text",
 }
 # `"tool_calls": []`

@@ -24,6 +24,7 @@ from proxy.notations.literals import STRICT
 from proxy.notations.reader import MAX_WRAPPERS, CallReader
 from proxy.notations.rows import Rows
 from proxy.notations.signs import (
+    BARE,
     END_TOKENS,
     ENOUGH,
     HEADER,
@@ -754,6 +755,10 @@ class Reader:
             return False
         except NoCall as refusal:
             self._refused(start, refusal)
+            if row := self._cut_row(start, refusal):
+                stream.drop(len(stream.text), row)
+                self._held, stream.pos = -1, len(stream.text)
+                return False
             if self._is_broken(start, refusal):
                 self._kind = Kind.BROKEN
                 return True
@@ -957,6 +962,27 @@ class Reader:
         stream.restart(pos, any_text=True)
         self._begun = True
         return True
+
+    def _cut_row(self, start: int, refusal: NoCall) -> str:
+        """Return as what the rest of a reply is dropped: an opener alone, or a further call that was cut off.
+
+        A call that was cut off and is the only one stays text: there is nothing else to show.
+        """
+        stream, text = self._stream, self._stream.text
+        if not stream.final or refusal.rejection not in (Rejection.BROKEN, Rejection.CUT_OFF):
+            return ""
+        further = self._found_any and not text[stream.out : start].strip() and stream.fresh
+        if further and not self._stopped and self._kind in (Kind.STRONG, Kind.WEAK) and text[start] == "<":
+            return "cut_call"
+        if self._kind is not Kind.STRONG:
+            return ""
+        if HEADER.match(text, start) and "<|message|>" not in text[start:]:
+            return "lone_opener"
+        pos = count = 0
+        while pos < len(text) - start and (found := BARE.match(text, start + pos)):
+            pos, count = found.end() - start, count + 1
+        glued = count > 1 or not stream.prose.line.strip() or not stream.prose.line[-1:].isspace()
+        return "lone_opener" if pos == len(text) - start and glued else ""
 
     # -- a call that cannot be read ----------------------------------------------------------------------------------
 

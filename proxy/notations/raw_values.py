@@ -389,7 +389,10 @@ class _Search:
                 self.doubtful = self.doubtful or mark
         if mark.level is Level.VALUE and mark.word == value.own.word and self.shown_ends:
             self.shown_ends -= 1  # `</x><x>` is as balanced as `<x></x>`
-        elif mark.level is not Level.VALUE or mark.word == value.own.word:
+        elif mark.level is Level.VALUE and mark.word == value.own.word:
+            self.stack.append(mark)
+        elif mark.level is not Level.VALUE and (not value.layout.lined or value.begins_line(mark.start)):
+            # Where the call's tags begin lines, one in the middle of a line is only named.
             self.stack.append(mark)
 
     def _closing(self, mark: Mark) -> RawEnd | None:

@@ -52,6 +52,9 @@ PLAIN = re.compile(
     rb"|\\[nr]%b|\\[\"\\/tbf])*+)" % (_LINE_START, _LINE_START)
 )
 END_TOKENS = Tokens(n.END_OF_TURN)
+# What opens or closes a wrapper, and nothing else.
+_ENDS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}
+BARE = re.compile(rf"\s*(?:{n.alternatives((*n.TOKENS, *_ENDS))}|{n.WRAPPER_OPEN}|{n.WRAPPER_CLOSE})\s*")
 HEADER = re.compile(r"<\|start\|>|<\|channel\|>| ?to=")
 MESSAGE_ENDS = ("<|end|>", "<|eot|>", "<|eom|>", "<|call|>", "<|return|>", "<|start|>")
 

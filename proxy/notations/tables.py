@@ -123,6 +123,7 @@ END_OF_TURN = (
         "[/INST]",
         "<|close|>message<|sep|>",
         "<|close|> message <|sep|>",
+        "<|close|>response<|sep|>",
         "<|end_message|>",
         "</answer>",
     ),
@@ -142,8 +143,8 @@ BEFORE_TEXT = (
     "[BEGIN FINAL RESPONSE]",
 )
 # Reasoning, and answers that call nothing, with what ends them: nothing in them is a call.
-_NEXT = "<|start|>"
-_MESSAGE_ENDS = ("<|end|>", _NEXT, "<|channel|>", "<|return|>", "<|call|>")
+_MESSAGE_ENDS = ("<|end|>", "<|start|>", "<|return|>")
+_PREAMBLE_ENDS = ("<|end|>", "<|return|>", "<|call|>")
 THOUGHTS: dict[str, tuple[str, ...]] = {
     "<think>": ("</think>",),
     "<mm:think>": ("</mm:think>",),
@@ -169,6 +170,9 @@ THOUGHTS: dict[str, tuple[str, ...]] = {
     "<|channel|>final<|message|>": _MESSAGE_ENDS,
     "<|start|>assistant<|channel|>analysis<|message|>": ("<|end|>", "<|return|>"),
     "<|start|>assistant<|channel|>final<|message|>": ("<|end|>", "<|return|>"),
+    # Text for the user between two calls.
+    "<|channel|>commentary<|message|>": _PREAMBLE_ENDS,
+    "<|start|>assistant<|channel|>commentary<|message|>": _PREAMBLE_ENDS,
 }
 
 # Tags.

@@ -63,6 +63,8 @@ HARMONY = (
     _row("<|channel|>final<|message|>", section=Section.ANSWER),
     _row("<|start|>assistant<|channel|>final<|message|>", section=Section.ANSWER),
     _row("<|start|>assistant<|channel|>analysis<|message|>"),
+    _row("<|channel|>commentary<|message|>", section=Section.TEXT),
+    _row("<|start|>assistant<|channel|>commentary<|message|>", section=Section.TEXT),
 )
 _OF_MANY = (THINK, MM_THINK, SEED_THINK, MISTRAL, COHERE, GEMMA, *HARMONY)
 _OF_FEW = (KIMI_K3, HY3, PLAMO, APERTUS, *INKLING, *SOLAR)
@@ -71,7 +73,7 @@ ALL_MARKERS = (*_OF_MANY, *_OF_FEW)
 # is text as long as none began: a server that leaves such a token in the text has its own reasons.
 REASONING_MARKERS = (*_OF_MANY, *(replace(thought, may_begin=False) for thought in _OF_FEW))
 # A closer that begins the next message as well: it is read once more as that.
-SHARED_CLOSERS = frozenset(("<|start|>", "<|channel|>"))
+SHARED_CLOSERS = frozenset(("<|start|>",))
 _QUOTED_AFTER = frozenset(" \t\r\n([{=,:")
 
 

@@ -250,7 +250,7 @@ FAMILIES = (
     Family(
         "mistral",
         ("*magistral*", "*ministral*reasoning*"),
-        (reasoning.MISTRAL,),
+        (reasoning.MISTRAL, reasoning.THINK),
         fields=(PARTS,),
         template=("[THINK]",),
     ),
