@@ -25,7 +25,7 @@ ANY_TEXT = re.compile(rb'(?:[^"\\\x00-\x1f]++|%b)++' % PLAIN_ESCAPE)
 # `\\\"` that of a quotation mark, while `\"` would end it.
 IN_STRING = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\\\[nrtbf/]|\\\\\\\\|\\\\\\"|\\\\u%b)++' % (rb"[0-9a-fA-F]" * 4))
 # The text of a call in which no end tag and no token begins.
-WAITING = re.compile(rb'(?:[^"\\\x00-\x1f<\[\]]++|%b)++' % PLAIN_ESCAPE)
+WAITING = re.compile(rb'(?!\Z)[^"\\\x00-\x1f<\[\]]*(?:%b[^"\\\x00-\x1f<\[\]]*)*' % PLAIN_ESCAPE)
 # A string of JSON, whatever it says.
 _ANY_STRING = rb'[^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+'
 _START, _END = b"data: ", b"\n\n"

@@ -72,8 +72,6 @@ _STRINGS = re.compile(r'(?:[^"]*"[^"\\\n]*(?:\\.[^"\\\n]*)*")*')
 _STRING_REST = re.compile(r'[^"\\\n]*(?:\\.?[^"\\\n]*)*')
 _BLANK_LINE = re.compile(r"\n[ \t]*\r?\n")
 _END_SIGNS = ("</", "|>", "]", "}", "｜>", ")", ">")
-# What may end a call, or begin another one, is not in it.
-_NO_SIGN = re.compile(r"[^<\[\]]*+")
 
 
 class Kind(Enum):
@@ -339,6 +337,8 @@ class Reader:
         stream, text = self._stream, self._stream.text
         if self._prompted and stream.fresh and not self._skip_opener():
             return False
+        if not self._thought and self._channel is Channel.CONTENT:
+            return True
         try:
             found = self._end_of_thought()
         except NeedMore:
@@ -365,6 +365,16 @@ class Reader:
         stream, opener = self._stream, self._begun_by_prompt.lstrip()
         at = end_of(_BLANKS, stream.text, stream.pos)
         rest = stream.text[at : at + len(opener)]
+        shown = [row.opener for row in self._marks.separated.values() if row.section is Section.TEXT]
+        if any(stream.text.startswith(each, at) for each in shown):
+            # The model did not reason, though the prompt began with it.
+            stream.leave(at)
+            stream.mark(at, Mark.TEXT)
+            stream.restart(at)
+            self._thought, self._separated, self._prompted = (), False, False
+            return True
+        if not stream.final and any(each.startswith(stream.text[at:]) for each in shown):
+            return False
         if not stream.final and rest != opener and opener.startswith(rest):
             return False
         if rest == opener:
@@ -483,6 +493,8 @@ class Reader:
             row = None
             stream.leave(end)
         else:
+            if self._is_gap(at):
+                stream.drop(at, "")
             stream.leave(at)
             stream.mark(end, Mark.THOUGHT if row.section is Section.THOUGHT else Mark.TEXT)
             self._unknown = False
@@ -564,6 +576,8 @@ class Reader:
         if not stream.final and (begun := partial.search(text, max(stream.out, len(text) - MAX_SIGN))):
             stream.pos = begun.start()
         self._leave_before(stream.pos)
+        if self._is_gap(stream.pos):
+            stream.pos = stream.out
 
     def _begin_kind(self, kind: Kind, at: int) -> None:
         """Begin what a sign begins."""
@@ -756,8 +770,9 @@ class Reader:
         except NoCall as refusal:
             self._refused(start, refusal)
             if row := self._cut_row(start, refusal):
-                stream.drop(len(stream.text), row)
-                self._held, stream.pos = -1, len(stream.text)
+                if stream.final:
+                    stream.drop(len(stream.text), row)
+                    self._held, stream.pos = -1, len(stream.text)
                 return False
             if self._is_broken(start, refusal):
                 self._kind = Kind.BROKEN
@@ -770,6 +785,8 @@ class Reader:
         stream.leave(min(start if self._kind is not Kind.FIRST else max(start, calls[0].start), end))
         self._take(calls, end, weak=weak)
         stream.pos = end
+        if reader.broken and stream.final and not self._stopped:
+            stream.drop(len(stream.text), "cut_call")
         self._no_calls = reader.broken or not self._calls_left
         self._behind_call = self._found_any = stream.fresh = True
         self._unknown = False
@@ -969,14 +986,14 @@ class Reader:
         A call that was cut off and is the only one stays text: there is nothing else to show.
         """
         stream, text = self._stream, self._stream.text
-        if not stream.final or refusal.rejection not in (Rejection.BROKEN, Rejection.CUT_OFF):
+        if refusal.rejection not in (Rejection.BROKEN, Rejection.CUT_OFF):
             return ""
-        further = self._found_any and not text[stream.out : start].strip() and stream.fresh
+        further = stream.final and self._found_any and not text[stream.out : start].strip() and stream.fresh
         if further and not self._stopped and self._kind in (Kind.STRONG, Kind.WEAK) and text[start] == "<":
             return "cut_call"
         if self._kind is not Kind.STRONG:
             return ""
-        if HEADER.match(text, start) and "<|message|>" not in text[start:]:
+        if stream.final and HEADER.match(text, start) and "<|message|>" not in text[start:]:
             return "lone_opener"
         pos = count = 0
         while pos < len(text) - start and (found := BARE.match(text, start + pos)):

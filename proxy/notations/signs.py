@@ -38,7 +38,7 @@ def _begun(word: str) -> str:
 
 
 # The end of a text that may become a sign.
-_MAY_BECOME = rf"(?<=[^\s\w\"'`])(?:{_begun('TOOL_CALLS')})\Z|^(?:{_begun('Action')}| ?to?=?| |[ \t]*>{{1,2}})\Z"
+_MAY_BECOME = rf"(?<=[^\s\w\"'`])(?:{_begun('TOOL_CALLS')})\Z|^(?:{_begun('Action')}| ?to?=?|[ \t]*>{{1,2}})\Z"
 MAY_BECOME_SIGN = re.compile(_MAY_BECOME, re.M)
 MAY_BECOME_STRIPPED_SIGN = re.compile(rf"{_MAY_BECOME}|(?:{_begun('assistantcommentary to=functions')})\Z", re.M)
 # What may begin something in a text, or at its end, whatever precedes it.
@@ -46,11 +46,10 @@ _MAY_BEGIN = re.compile(
     r"[<◁\]]|\[(?=[A-Zut/e]|\Z)|(?<![\s\w\"'`])T(?=O|\Z)|^[ \t]*(?:[\[{`>]|A(?=c|\Z)|t(?=o=|o?\Z))", re.M
 )
 # A text, as it is in a string of JSON, in which nothing begins. `\u003c` is written by some for `<`.
-_LINE_START = rb"(?:[ ]|\\t)*+(?![\[{`>]|A(?:c|\Z)|t(?:o=|o?\Z))"
-PLAIN = re.compile(
-    rb"%b(?>(?:[^\"\\\x00-\x1f<\]\[T\xe2]++|\[(?![A-Zut/e\\]|\Z)|T(?!O|\Z)|(?<=[\s\w])T|\xe2(?!\x97\x81)"
-    rb"|\\[nr]%b|\\[\"\\/tbf])*+)" % (_LINE_START, _LINE_START)
-)
+_NO_LINE_SIGN = rb"(?!(?:[ ]|\\t)*(?:[\[{`>]|A(?:c|\Z)|t(?:o=|o?\Z)))"
+_ORDINARY = rb"[^\"\\\x00-\x1f<\]\[T\xe2]*"
+_SPECIAL = rb"\[(?![A-Zut/e\\]|\Z)|T(?!O|\Z)|(?<=[\s\w])T|\xe2(?!\x97\x81)|\\[nr]%b|\\[\"\\/tbf]" % _NO_LINE_SIGN
+PLAIN = re.compile(rb"(?!\Z)%b%b(?:(?:%b)%b)*" % (_NO_LINE_SIGN, _ORDINARY, _SPECIAL, _ORDINARY))
 END_TOKENS = Tokens(n.END_OF_TURN)
 # What opens or closes a wrapper, and nothing else.
 _ENDS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import html
 import re
 from collections.abc import Collection
 from typing import Protocol
@@ -202,7 +203,7 @@ class TagReader:
                 raise NoCall("an end tag is there twice")
             if not values:
                 self.reader.layout.indented = source.text[at - 1 : at] in (" ", "\t")
-            key = mark.key
+            key = mark.key = html.unescape(mark.key) if style == "k3" else mark.key
             mark.key = tool.meant(key, given) if tool else key
             if mark.key in given:
                 raise NoCall("a key is there twice")

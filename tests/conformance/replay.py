@@ -37,12 +37,13 @@ LONGEST_PIECE = 12
 class ParserlessVllm(ModelServer):
     """vLLM without `--tool-call-parser` and `--reasoning-parser`: the model's text is the content.
 
-    Like vLLM, it rejects requests that let the model call tools.
+    Like vLLM, it rejects requests that let the model call tools, and names the weights as the model's `root`.
     """
 
-    def __init__(self, model: str, pieces: Sequence[str], finish: str) -> None:
+    def __init__(self, model: str, root: str, pieces: Sequence[str], finish: str) -> None:
         super().__init__(ServerOptions(URL))
         self._model = model
+        self._root = root
         self._pieces = pieces
         self._finish = finish
 
@@ -50,7 +51,7 @@ class ParserlessVllm(ModelServer):
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, waiting: Waiting = USUAL
     ) -> UpstreamCall:
         if body is None:
-            card = {"id": self._model, "object": "model", "owned_by": "vllm"}
+            card = {"id": self._model, "object": "model", "owned_by": "vllm", "root": self._root}
             return _answer({"object": "list", "data": [card]})
         asked = json.loads(body)
         if asked.get("tools") and asked.get("tool_choice") != "none":
@@ -91,7 +92,7 @@ def observe(fixture: Fixture, model: str) -> Observation:
 def _ask(fixture: Fixture, model: str, pieces: Sequence[str], *, stream: bool) -> ParseResult:
     state = make_state(Settings(upstream=URL), read_rules(None))
     finish = "length" if fixture.truncated else "stop"
-    state.snapshot.servers = {URL: ParserlessVllm(model, pieces, finish)}
+    state.snapshot.servers = {URL: ParserlessVllm(model, fixture.reference_model, pieces, finish)}
     messages, tools = [{"role": "user", "content": "Hi"}], list(fixture.tools or [WRITE_FILE])
     body: dict[str, Any] = {"model": model, "messages": messages, "tools": tools, "stream": stream}
     if fixture.thinking is not None:
