@@ -141,6 +141,8 @@ class Reader:
         self._stream = Stream()
         # Where a call may begin, how much of it was read in vain, and all that was.
         self._held, self._tried, self._work = -1, 0, 0
+        # Text follows the tokens before this position of the reply.
+        self._text_follows = 0
         self._kind = Kind.STRONG
         self._broken_tool = ""
         # What ends the reasoning that is open, whether the reply began with it, and whether it is separated.
@@ -662,7 +664,7 @@ class Reader:
         if strong is not None and not self._no_calls:
             return Kind.STRONG
         if token:
-            return Kind.TOKENS
+            return Kind.TOKENS if stream.base + at >= self._text_follows else None
         if self._no_calls or self._json_reply:
             # A line of JSON begins what the client asked for.
             self._no_calls |= self._json_reply and text[at] in "{[" and not stream.prose.line.strip()
@@ -890,6 +892,7 @@ class Reader:
         if self._kind is Kind.TOKENS:
             end = rows.skip_left(start, after_calls=False)
             if end < source.size or not source.final:
+                self._text_follows = self._stream.base + end
                 raise NoCall("text follows")
             return [], end, False
         if self._kind is Kind.STRONG:
