@@ -53,6 +53,8 @@ from proxy.tools.toolset import ToolSet
 LITTLE = 64
 # All readings of a reply at end tags may take so many times its length, and so much more.
 MAX_WORK, MORE_WORK = 3, 20_000
+# A reading may take so many steps for each character, and so many more; so may all that came to nothing.
+MAX_STEPS, MORE_STEPS = 8, 50_000
 # Copies after which a reply means none of its calls.
 MAX_COPIED = 32
 # How often a row that came to nothing is looked through again.
@@ -141,6 +143,7 @@ class Reader:
         self._stream = Stream()
         # Where a call may begin, how much of it was read in vain, and all that was.
         self._held, self._tried, self._work = -1, 0, 0
+        self._vain_steps = 0
         # Text follows the tokens before this position of the reply.
         self._text_follows = 0
         self._kind = Kind.STRONG
@@ -512,7 +515,7 @@ class Reader:
 
     def _look(self) -> bool:
         """Look for what may begin a call, reasoning, or a token that is dropped."""
-        if not self._begun:
+        while not self._begun:
             if not self._begin():
                 return False
             if self._held >= 0 or self._thought:
@@ -596,10 +599,11 @@ class Reader:
         return str(found.group())
 
     def _begin(self) -> bool:
-        """Pass leaked tokens, and try what counts only as the first thing of a reply; False while more must come."""
+        """Pass a leaked token, or try what counts only as the first thing of a reply; False while more must come."""
         stream, text, final = self._stream, self._stream.text, self._stream.final
         at = end_of(_BLANKS, text, stream.pos)
         if at == len(text):
+            self._begun = final
             return final
         try:
             thought = self._marks.opener_at(text, at, final)
@@ -611,7 +615,7 @@ class Reader:
         if token and not thought and not (self._unknown and self._marks.orphan_end.match(text, at)):
             stream.drop(at + len(token), "leaked_token")
             stream.pos = stream.fed = stream.out
-            return self._begin()
+            return True
         if thought:
             stream.see(at)
             self._open_thought(at, thought, first=True)
@@ -739,7 +743,9 @@ class Reader:
         start, size = self._held, len(stream.text) - self._held
         self._work += size
         self._tried = size
-        reader = CallReader(Source(stream.text, stream.final), self._tools, bare_names=self._kind is not Kind.WEAK)
+        steps = MAX_STEPS * size + MORE_STEPS
+        source = Source(stream.text, stream.final, steps)
+        reader = CallReader(source, self._tools, bare_names=self._kind is not Kind.WEAK)
         try:
             calls, end, weak = self._reading(reader, start)
             if self._kind is Kind.TOKENS:
@@ -755,11 +761,13 @@ class Reader:
                 self._leave_astray()
             return False
         except NoCall as refusal:
+            self._vain_steps += steps - source.steps
             self._refused(start, refusal)
             if self._is_broken(start, refusal):
                 self._kind = Kind.BROKEN
                 return True
             self._refuse_reading(reader, refusal)
+            self._no_calls |= self._vain_steps > MAX_STEPS * (stream.base + start) + MORE_STEPS
             return True
         self._held = -1
         if self._is_gap(start):
