@@ -54,6 +54,8 @@ from proxy.tools.toolset import ToolSet
 LITTLE = 64
 # All readings of a reply at end tags may take so many times its length, and so much more.
 MAX_WORK, MORE_WORK = 3, 20_000
+# A reading may take so many steps for each character, and so many more; so may all that came to nothing.
+MAX_STEPS, MORE_STEPS = 8, 50_000
 # Copies after which a reply means none of its calls.
 MAX_COPIED = 32
 # How often a row that came to nothing is looked through again.
@@ -140,6 +142,9 @@ class Reader:
         self._stream = Stream()
         # Where a call may begin, how much of it was read in vain, and all that was.
         self._held, self._tried, self._work = -1, 0, 0
+        self._vain_steps = 0
+        # Text follows the tokens before this position of the reply.
+        self._text_follows = 0
         self._kind = Kind.STRONG
         self._broken_tool = ""
         # What ends the reasoning that is open, whether the reply began with it, and whether it is separated.
@@ -523,7 +528,7 @@ class Reader:
 
     def _look(self) -> bool:
         """Look for what may begin a call, reasoning, or a token that is dropped."""
-        if not self._begun:
+        while not self._begun:
             if not self._begin():
                 return False
             if self._held >= 0 or self._thought:
@@ -609,10 +614,11 @@ class Reader:
         return str(found.group())
 
     def _begin(self) -> bool:
-        """Pass leaked tokens, and try what counts only as the first thing of a reply; False while more must come."""
+        """Pass a leaked token, or try what counts only as the first thing of a reply; False while more must come."""
         stream, text, final = self._stream, self._stream.text, self._stream.final
         at = end_of(_BLANKS, text, stream.pos)
         if at == len(text):
+            self._begun = final
             return final
         try:
             thought = self._marks.opener_at(text, at, final)
@@ -624,7 +630,7 @@ class Reader:
         if token and not thought and not (self._unknown and self._marks.orphan_end.match(text, at)):
             stream.drop(at + len(token), "leaked_token")
             stream.pos = stream.fed = stream.out
-            return self._begin()
+            return True
         if thought:
             stream.see(at)
             self._open_thought(at, thought, first=True)
@@ -677,7 +683,7 @@ class Reader:
         if strong is not None and not self._no_calls:
             return Kind.STRONG
         if token:
-            return Kind.TOKENS
+            return Kind.TOKENS if stream.base + at >= self._text_follows else None
         if self._no_calls or self._json_reply:
             # A line of JSON begins what the client asked for.
             self._no_calls |= self._json_reply and text[at] in "{[" and not stream.prose.line.strip()
@@ -752,7 +758,9 @@ class Reader:
         start, size = self._held, len(stream.text) - self._held
         self._work += size
         self._tried = size
-        reader = CallReader(Source(stream.text, stream.final), self._tools, bare_names=self._kind is not Kind.WEAK)
+        steps = MAX_STEPS * size + MORE_STEPS
+        source = Source(stream.text, stream.final, steps)
+        reader = CallReader(source, self._tools, bare_names=self._kind is not Kind.WEAK)
         try:
             calls, end, weak = self._reading(reader, start)
             if self._kind is Kind.TOKENS:
@@ -768,6 +776,7 @@ class Reader:
                 self._leave_astray()
             return False
         except NoCall as refusal:
+            self._vain_steps += steps - source.steps
             self._refused(start, refusal)
             if row := self._cut_row(start, refusal):
                 if stream.final:
@@ -778,6 +787,7 @@ class Reader:
                 self._kind = Kind.BROKEN
                 return True
             self._refuse_reading(reader, refusal)
+            self._no_calls |= self._vain_steps > MAX_STEPS * (stream.base + start) + MORE_STEPS
             return True
         self._held = -1
         if self._is_gap(start):
@@ -912,6 +922,7 @@ class Reader:
         if self._kind is Kind.TOKENS:
             end = rows.skip_left(start, after_calls=False)
             if end < source.size or not source.final:
+                self._text_follows = self._stream.base + end
                 raise NoCall("text follows")
             return [], end, False
         if self._kind is Kind.STRONG:

@@ -61,6 +61,8 @@ _GEMMA_ENDS = ("<tool_call|>", "<end_function_call>")
 _INKLING = "<|content_invoke_tool_json|>"
 # Wrappers in wrappers, and closing brackets that are left over in one.
 MAX_WRAPPERS, MAX_BRACKETS = 4, 2
+# Words before the name of a call that are names themselves: `function`.
+MAX_NAMES = 4
 # A name is looked for so far in a call whose JSON cannot be read.
 MAX_TO_NAME = 2_000
 MAX_HEAD = 300
@@ -84,6 +86,8 @@ class CallReader:
         self.positional = self.exact = False
         # Strings with tokens as delimiters were read; a row has a call already.
         self.delimited = self.row_begun = False
+        # How many names are being read, each behind the one before.
+        self._names = 0
 
     def tool(self, name: str) -> Tool | None:
         """Return the offered tool that a name means, with the namespaces and counters that models write around it."""
@@ -269,11 +273,11 @@ class CallReader:
     def body(self, pos: int, opener: Opener, depth: int) -> ReadCalls:
         """Return the calls that begin at a position; the first characters tell the notation."""
         source = self.source
+        while filler := source.token(FILLERS, pos):
+            pos = source.blanks(pos + len(filler))
         if pos >= source.size:
             raise NoCall("a call was expected")
         sign = source.text[pos]
-        if filler := source.token(FILLERS, pos):
-            return self.body(source.blanks(pos + len(filler)), opener, depth)
         if opener.name and sign in "{<":
             return self.arguments(pos, opener.name, pos)
         if token := source.token(NAME_FOLLOWS, pos):
@@ -447,6 +451,15 @@ class CallReader:
 
     def named(self, pos: int, opener: Opener | None) -> ReadCalls:
         """Return the call that a name and its arguments are."""
+        if self._names > MAX_NAMES:
+            raise NoCall("names behind names")
+        self._names += 1
+        try:
+            return self._named(pos, opener)
+        finally:
+            self._names -= 1
+
+    def _named(self, pos: int, opener: Opener | None) -> ReadCalls:
         source, start = self.source, pos
         if source.starts("call:", pos):
             pos = source.blanks(pos + 5)

@@ -73,13 +73,20 @@ class Tokens:
 
 
 class Source:
-    """A text, and whether its end is the reply's."""
+    """A text, and whether its end is the reply's. After so many `steps` what is read is given up."""
 
-    def __init__(self, text: str, final: bool) -> None:
-        self.text, self.final, self.size = text, final, len(text)
+    def __init__(self, text: str, final: bool, steps: int = sys.maxsize) -> None:
+        self.text, self.final, self.size, self.steps = text, final, len(text), steps
+
+    def step(self) -> None:
+        """Count a step; NoCall if there were too many."""
+        self.steps -= 1
+        if self.steps < 0:
+            raise NoCall("too much to try", Rejection.OVER_LIMIT)
 
     def blanks(self, pos: int) -> int:
         """Return the position after blanks; NeedMore at the end of the text."""
+        self.step()
         pos = end_of(_BLANKS, self.text, pos)
         if pos == self.size and not self.final:
             raise NeedMore
@@ -116,6 +123,7 @@ class Source:
 
         `ends`: the pattern ends with a literal, so a match is never longer.
         """
+        self.step()
         if self.final or (bounded and self.size - pos > ENOUGH):
             found = _plain(pattern).match(self.text, pos)
             if found is not None and found.end() == self.size and not self.final and not ends:

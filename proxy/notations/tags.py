@@ -330,6 +330,7 @@ class _FamilyMarks:
         text = self._source.text
         if pos >= len(text) or (text[pos] not in "<]" and not self._bare_keys):
             return None
+        self._source.step()
         found = self._pattern.match(text, pos)
         may_come = found is None and not self._source.final and len(text) - pos < MAX_TAG
         if may_come and not re.search(r"[>\n]", text[pos + 1 :]):
@@ -339,6 +340,7 @@ class _FamilyMarks:
     def _next(self, pos: int) -> re.Match[str] | None:
         text = self._source.text
         while (pos := text.find("<", pos)) >= 0:
+            self._source.step()
             start = pos - len(n.SEP)
             found = self._pattern.match(text, start if start >= 0 and text.startswith(n.SEP, start) else pos)
             if found is not None:
