@@ -535,11 +535,11 @@ class Reader:
                 return True
         stream, text = self._stream, self._stream.text
         while True:
-            found = (STRIPPED_SIGNS if self._stripped else SIGNS).search(text, stream.pos)
+            found = (STRIPPED_SIGNS if self._stripped else SIGNS).search(text, self._behind_indent())
             if found is None:
                 self._pass_prose()
                 return False
-            at = found.start() if found["line"] is None else found.start("line")
+            at = max(found.start() if found["line"] is None else found.start("line"), stream.pos)
             if self._json >= 0 and self._in_string(at):
                 stream.pos = at + 1
                 continue
@@ -554,6 +554,14 @@ class Reader:
                 continue
             self._begin_kind(kind, at)
             return True
+
+    def _behind_indent(self) -> int:
+        """Return where to look on: at the line's start, if only its indentation has been passed."""
+        text, pos = self._stream.text, self._stream.pos
+        at = pos
+        while at and text[at - 1] in " \t" and pos - at < MAX_SIGN:
+            at -= 1
+        return at if text[at - 1 : at] in ("", "\n") else pos
 
     def _in_string(self, at: int) -> bool:
         """Return whether a position is in a string of JSON that is not a call."""
@@ -941,6 +949,8 @@ class Reader:
     def _read_strong(self, reader: CallReader, rows: Rows, start: int) -> tuple[list[Call], int, bool]:
         self._check_depth(start)
         calls, end, closed = reader.read_strong(start)
+        if reader.in_doubt and not self._stopped:
+            raise NoCall("the reply was cut off", Rejection.CUT_OFF)
         if closed:
             return calls, end, False
         try:

@@ -37,11 +37,12 @@ _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _WORD = regex.compile(r"[A-Za-z_][\w-]*")
 _BARE_KEY = regex.compile(r"--[\w.-]+|[^\s\"'{}\[\](),:=<>][^\"'{}\[\](),:=<>\n]{0,80}?(?=\s*[:=])")
 _QUOTED_KEY = {mark: regex.compile(rf"((?:[^{mark}\\\n]|\\.)*){mark}", regex.S) for mark in "\"'”’"}
-_COMMENT = regex.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", regex.S)
+# A comment that may be in a string, which ends in it, is none.
+_COMMENT = regex.compile(r"(?:\s|//(?![^\n]*\"\s*[\]})])[^\n]*|/\*.*?\*/)*", regex.S)
 _PYTHON_COMMENT = regex.compile(r"(?:\s|#[^\n]*)*")
 _SKIPPED = frozenset((*" \t\r\n\f\v/#", ""))
 _PREFIXED = regex.compile(r"[rbu]{1,2}[\"']")
-_ANOTHER_STRING = regex.compile(r"[ \t]+[\"'][^\"'\n]*[\"']\s*[,)]")
+_ANOTHER_STRING = regex.compile(r"[ \t]*[ \t+%][ \t]*[\"'][^\"'\n]*[\"']\s*[,)]")
 # What may follow a value, a key in quotation marks or bare, an item.
 _FOLLOWS = regex.compile(r"\s*(?:[,}\]):=]|$|<)")
 _NEXT_KEY = regex.compile(

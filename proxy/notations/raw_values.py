@@ -127,19 +127,24 @@ class RawValue:
         """Refuse a value without its end tag that shows one, or that ends within quotation marks."""
         if not end.unended:
             return end
-        depth, pos, last = 0, self.own.end, None
-        while (mark := self.marks(pos)) is not None and mark.start < end.end:
-            pos, last = mark.end, mark
-            if mark.level is Level.VALUE and (not mark.closing or self.is_own_end(mark)):
-                depth += -1 if mark.closing else 1
-                if depth < 0:
-                    raise NoCall("a value without its end tag shows one")
+        shows_end, last = self.shown(end.end)
+        if shows_end:
+            raise NoCall("a value without its end tag shows one")
         shown = last and last.level is Level.VALUE and last.closing and self.is_own_end(last)
         if last and shown and not self.source.text[last.end : end.end].strip():
             return RawEnd(last.start, last.end)  # an opener inside had no end tag
         if self.is_in_quotation(end.end, end.resume):
             raise NoCall("what follows may be quoted")
         return end
+
+    def shown(self, end: int) -> tuple[bool, Mark | None]:
+        """Return whether the value up to a position shows an end tag without its opener, and its last mark."""
+        depth, pos, last = 0, self.own.end, None
+        while depth >= 0 and (mark := self.marks(pos)) is not None and mark.start < end:
+            pos, last = mark.end, mark
+            if mark.level is Level.VALUE and (not mark.closing or self.is_own_end(mark)):
+                depth += -1 if mark.closing else 1
+        return depth < 0, last
 
     def is_in_quotation(self, end: int, resume: int) -> bool:
         """Return whether the value ends with a mark that opens a quotation, or that is there again after its tags."""

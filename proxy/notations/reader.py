@@ -73,14 +73,15 @@ class CallReader:
 
     `bare_names`: a name alone may begin a call. After a reading, `deep` says that what could not be read may show
     anything, `broken` that a call after those that were returned could not be read, `astray` that the call which is
-    not complete is of a tool that is not offered, and `run_end` where a run of equal openers ends.
+    not complete is of a tool that is not offered, `in_doubt` that a raw value may go on behind the calls if the reply
+    was cut off, and `run_end` where a run of equal openers ends.
     """
 
     def __init__(self, source: Source, tools: ToolSet, *, bare_names: bool = True) -> None:
         self.source, self.tools, self.bare_names = source, tools, bare_names
         self.layout = Layout()
         self.tags = TagReader(self)
-        self.broken = self.deep = self.astray = False
+        self.broken = self.deep = self.astray = self.in_doubt = False
         self.run_end = 0
         # Whether Python's one positional argument counts, and whether its strings must be exact.
         self.positional = self.exact = False
@@ -151,6 +152,7 @@ class CallReader:
         if value.foreign or value.goes_on(end):
             self.deep = True
             raise NoCall("a value may end elsewhere")
+        self.in_doubt = True
         return calls, end, closed
 
     def _check_delimiters(self, end: int) -> None:

@@ -25,7 +25,7 @@ STRONG_WHOLE = re.compile(STRONG.pattern)
 # No opener is longer.
 ENOUGH = 400
 _ANYWHERE = r"(?<=[^\s\w\"'`])TOOL_CALLS(?=[A-Za-z_])|<(?=[|｜‖a-zA-Z/\[\s]|$)|\[(?=[A-Zut/e]|$)|\](?=<|$)|◁"
-_AT_LINE = r"^Action:|^ ?to=(?=[\w.])|^[ \t]*(?P<line>[\[{`]|>>>(?=[A-Za-z_]|$))"
+_AT_LINE = r"^Action:|^ ?to=(?=[\w.])|^[ \t]{0,40}(?P<line>[\[{`]|>>>(?=[A-Za-z_]|$))"
 SIGNS = re.compile(f"{_ANYWHERE}|{_AT_LINE}", re.M)
 # The same in a reply that begins with gpt-oss' reasoning without its tokens: its headers have none either.
 STRIPPED = "analysis"

@@ -195,11 +195,11 @@ CALL_OPEN = (
     rf"{_S}<{_NS}?(?:{_C})(?:name)?\s*(?:=|name\s*=|\s+name\s*=)[^<>\n]{{1,200}}>"
     r"|<\|open\|>\s*call [^<>\n]{1,200}<\|sep\|>|<\|tool_call:start\|>"
 )
-CALL_CLOSE = rf"{_S}</{_NS}?(?:{_C})\s*>|<\|close\|>\s*call\s*<\|sep\|>|<\|tool_call:end\|>"
+CALL_CLOSE = rf"{_S}</{_NS}?(?:{_C})(?:name)?\s*>|<\|close\|>\s*call\s*<\|sep\|>|<\|tool_call:end\|>"
 STYLES = {
     "parameter": (
         rf"{_S}<{_NS}?(?P<kind>{_P})(?:name)?\s*(?:=|\s+name\s*=|name\s*=)\s*[\"']?(?P<K>[^<>\"'\n]{{1,200}}?)[\"']?\s*(?:(?<=[\"'])\s*string=[\"']?(?P<T>true|false)[\"']?\s*)?>",
-        rf"{_S}</{_NS}?(?P<ckind>{_P})\s*>",
+        rf"{_S}</{_NS}?(?P<ckind>{_P})(?:name)?\s*>",
     ),
     "pair": (
         rf"(?:(?:<{_NS}?(?:arg_key|tool_call)(?::\w+)?>)?\s*(?P<K2>{{keys}})\s*(?:</{_NS}?arg_key(?::\w+)?>\s*)+(?!<{_NS}?arg_type)(?:<{_NS}?(?:arg_value)(?::\w+)?>)?)|<{_NS}?(?:arg_key|tool_call(?=>\s*[\w-]+\s*</{_NS}?arg_key))(?::\w+)?>\s*(?P<K>[^<>\n]{{1,200}}?)\s*(?:</{_NS}?arg_key(?::\w+)?>)?\s*(?:<{_NS}?arg_type(?::\w+)?>(?P<T>\w+)</{_NS}?arg_type(?::\w+)?>\s*)?<{_NS}?(?P<kind>arg_value)(?::\w+)?>",

@@ -6,6 +6,7 @@ import functools
 import html
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Protocol
 
 import regex
@@ -210,9 +211,14 @@ class TagReader:
             if tool and mark.key not in tool.properties and _NO_KEY.search(mark.key):
                 raise NoCall("a key that is none")
             self.reader.deep |= tool is not None
+            written = replace(mark)
             self._skip_doubled(mark)
             self.last = RawValue(source, marks, self.reader.layout, mark, {*given}, tool, self.reader.ends_turn)
             end = self.last.find_end()
+            if written.end != mark.end and self.last.shown(end.end)[0]:
+                # The second opener is the value's: it shows an end tag for it.
+                self.last.own = mark = written
+                end = self.last.find_end()
             given.add(mark.key)
             values[key] = self._typed(self.last, end, style, unended=unended)
             unended, at = end.unended, end.resume
