@@ -237,7 +237,7 @@ class Reader:
         """Take more text if all of it is prose that leaves at once; return whether it is."""
         if not self.is_idle or may_begin(text):
             return False
-        if not self._no_calls or self._thought:
+        if self._looks or self._thought:
             self._stream.pass_by(text)
             self._forget()
         return True

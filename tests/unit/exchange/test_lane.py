@@ -151,7 +151,6 @@ def test_what_passes_is_what_says_nothing_but_text() -> None:
         says(" \u00e4").raw,  # an escape that could stand for anything
         says(" {\n").raw,
         says(" <tool").raw,
-        says(" T").raw,  # `TOOL` may follow
         says(" it", choice=1).raw,
         calls(piece(0, "{}", "bash", "a")).raw,
         event_bytes({"error": {"message": "no"}}),

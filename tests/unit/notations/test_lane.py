@@ -31,7 +31,7 @@ def test_a_text_of_the_lane_leaves_at_once_as_prose(seed: int) -> None:
         assert [piece.text for piece in reader.feed(text) if piece.is_prose] == [text], (before, text)
 
 
-@pytest.mark.parametrize("text", [" it", "é", " 日本", "The", " is. ", "a\nb", 'say "x"', "x = 2", " [1, 2]"])
+@pytest.mark.parametrize("text", [" it", "é", " 日本", "The", " is. ", "a\nb", 'say "x"', "x = 2"])
 def test_prose_takes_the_lane(text: str) -> None:
     reader = new_scanner()
     reader.feed("So it is")
