@@ -143,8 +143,8 @@ class Reader:
         # Where a call may begin, how much of it was read in vain, and all that was.
         self._held, self._tried, self._work = -1, 0, 0
         self._vain_steps = 0
-        # Text follows the tokens before this position of the reply.
-        self._text_follows = 0
+        # Text follows the tokens before this position of the reply; up to that one, nothing but blanks begins it.
+        self._text_follows = self._blank = 0
         self._kind = Kind.STRONG
         self._broken_tool = ""
         # What ends the reasoning that is open, whether the reply began with it, and whether it is separated.
@@ -624,7 +624,8 @@ class Reader:
     def _begin(self) -> bool:
         """Pass a leaked token, or try what counts only as the first thing of a reply; False while more must come."""
         stream, text, final = self._stream, self._stream.text, self._stream.final
-        at = end_of(_BLANKS, text, stream.pos)
+        at = end_of(_BLANKS, text, max(stream.pos, self._blank - stream.base))
+        self._blank = stream.base + at
         if at == len(text):
             self._begun = final
             return final

@@ -126,8 +126,10 @@ class Source:
         self.step()
         if self.final or (bounded and self.size - pos > ENOUGH):
             found = _plain(pattern).match(self.text, pos)
-            if found is not None and found.end() == self.size and not self.final and not ends:
-                raise NeedMore
+            if found is not None:
+                self.steps -= (found.end() - pos) >> 3
+                if found.end() == self.size and not self.final and not ends:
+                    raise NeedMore
             return found  # type: ignore[return-value]
         partial = pattern.match(self.text, pos, partial=True)
         if partial is not None and (partial.partial or (partial.end() == self.size and not ends)):
