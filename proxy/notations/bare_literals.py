@@ -12,7 +12,8 @@ from proxy.notations.source import NoCall
 
 # Up to a comma before another key, or to the end of the call.
 _PYTHON = regex.compile(
-    r"(?!,)(?:(?!,\s*[A-Za-z_]\w*\s*=|\)\s*(?:,\s*[A-Za-z_][\w.-]*(?::\d+)?\(|\]\s*(?:$|<|\n)))[^\n]|\n(?=[^\n]))+",
+    r"(?!,)"
+    r"(?:(?!,\s*[A-Za-z_]\w*\s*=|\)\s*(?:,\s*[A-Za-z_][\w.-]*(?::\d+)?\(|\]\s*(?:$|<|\n)))[^\n]|\n(?=[^\n]))+",
     regex.S,
 )
 _GEMMA = regex.compile(r"[^,}\]\n<]+")

@@ -781,7 +781,7 @@ class Reader:
         except NeedMore:
             if size > self._max_held:
                 self._give_up()
-            elif reader.astray:
+            elif reader.astray and not reader.offered:
                 self._leave_astray()
             return False
         except NoCall as refusal:
@@ -813,9 +813,10 @@ class Reader:
 
     def _leave_astray(self) -> None:
         """Release what was read of a call of a tool that is not offered, though calls may follow in its wrapper."""
-        text = self._stream.text
-        sign = text.rfind("<", max(self._stream.out, len(text) - MAX_SIGN))
-        self._stream.leave(len(text) if sign < 0 else sign)
+        stream, text = self._stream, self._stream.text
+        sign = text.rfind("<", max(stream.out, len(text) - MAX_SIGN))
+        # Blanks before what may be a call are dropped with it.
+        stream.leave(stream.out + len(text[stream.out : len(text) if sign < 0 else sign].rstrip()))
 
     def _judged(
         self, reader: CallReader, calls: list[Call], start: int, end: int, weak: bool
@@ -852,13 +853,11 @@ class Reader:
         stream = self._stream
         row = row_name(stream.text, self._held if self._held >= 0 else stream.out)
         taken: list[Found] = []
-        made = False
         for call in calls:
             if call.tool is not None:
                 taken.append(Found(call.name, call.written, call.arguments, call.id, weak))
-                made = True
                 continue
-            if made:
+            if taken:
                 self._emit(taken, max(call.start, stream.out), row)
                 taken = []
             stream.leave(call.end)

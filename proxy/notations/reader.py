@@ -37,6 +37,7 @@ _ROUTED = regex.compile(r" ?to=[\w.-]+(?=<[^|])")
 _JSON_NAME = re.compile(rf"[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"']([^\"'\n]{{1,200}})[\"']")
 _JSON_HEAD = regex.compile(r"[\[{\s]+[\"'“](?P<K>[^\"'”\n\\]{1,64})[\"'”]\s*:")
 _JSON_NAMED = regex.compile(r"\{\s*[\"'](?:name|tool_name)[\"']\s*:\s*[\"'](?P<N>[^\"'\n\\]{1,200})[\"']\s*,")
+_QUOTED_KEY = re.compile(r"[\"']([^\"'\n\\]{1,80})[\"']\s*:")
 _CALL_WORDS = frozenset(
     (*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, *n.BESIDE_WORDS, "role", "content", "response")
 )
@@ -73,15 +74,15 @@ class CallReader:
 
     `bare_names`: a name alone may begin a call. After a reading, `deep` says that what could not be read may show
     anything, `broken` that a call after those that were returned could not be read, `astray` that the call which is
-    not complete is of a tool that is not offered, `in_doubt` that a raw value may go on behind the calls if the reply
-    was cut off, and `run_end` where a run of equal openers ends.
+    not complete is of a tool that is not offered, `offered` that an offered one was named, `in_doubt` that a raw value
+    may go on behind the calls if the reply was cut off, and `run_end` where a run of equal openers ends.
     """
 
     def __init__(self, source: Source, tools: ToolSet, *, bare_names: bool = True) -> None:
         self.source, self.tools, self.bare_names = source, tools, bare_names
         self.layout = Layout()
         self.tags = TagReader(self)
-        self.broken = self.deep = self.astray = self.in_doubt = False
+        self.broken = self.deep = self.astray = self.offered = self.in_doubt = False
         self.run_end = 0
         # Whether Python's one positional argument counts, and whether its strings must be exact.
         self.positional = self.exact = False
@@ -95,7 +96,7 @@ class CallReader:
         tool = self.tools.resolve(name)
         if tool is None and (bare := _NAMESPACED.fullmatch(name)):
             tool = self.tools.resolve(bare["N"])
-        self.astray = tool is None
+        self.astray, self.offered = tool is None, self.offered or tool is not None
         return tool
 
     def ends_turn(self, pos: int) -> int:
@@ -137,13 +138,13 @@ class CallReader:
         If text follows a raw value's closers, a second chain of them proves that the value shows the first.
         """
         calls, end, closed = self.strong(pos)
-        value = self.tags.last
-        if (value is None and not self.delimited) or not self._text_follows(end):
+        value, missing = self.tags.last, _missing(calls)
+        if not (value or self.delimited or missing) or not self._text_follows(end):
             return calls, end, closed
         if not self.source.final:
             raise NeedMore
         if value is None:
-            self._check_delimiters(end)
+            self._check_behind(end, missing)
             return calls, end, closed
         if (last := value.last_chain(end)) >= 0:
             self.layout.after = last + 1
@@ -152,14 +153,15 @@ class CallReader:
         if value.foreign or value.goes_on(end):
             self.deep = True
             raise NoCall("a value may end elsewhere")
-        self.in_doubt = True
+        self.in_doubt = self.tags.uneven
         return calls, end, closed
 
-    def _check_delimiters(self, end: int) -> None:
-        """Refuse calls with delimited strings if another delimiter follows in the text: a string may go on."""
+    def _check_behind(self, end: int, missing: set[str]) -> None:
+        """Refuse calls if a delimiter of strings, or a key that they lack, follows in the text: a string may go on."""
         following = n.STRONG.search(self.source.text, end)
         text = self.source.text[end : following.start() if following else self.source.size]
-        if any(token in text for token in DELIMITERS):
+        lacks = any(found.group(1) in missing for found in _QUOTED_KEY.finditer(text))
+        if lacks or (self.delimited and any(token in text for token in DELIMITERS)):
             self.deep = True
             raise NoCall("a string may end elsewhere")
 
@@ -172,6 +174,10 @@ class CallReader:
                 return not (source.match(n.STRONG, pos) or source.match(CALL_TAG, pos))
             pos = end
         return False
+
+    def _is_left(self, pos: int) -> bool:
+        """Return whether an end-of-turn token or an end tag that closes nothing is here."""
+        return bool(self.ends_turn(pos) or self.orphan_end(pos))
 
     def orphan_end(self, pos: int) -> int:
         """Return the position after a closing tag of a wrapper, a call or a value; 0 if none is here."""
@@ -320,14 +326,15 @@ class CallReader:
             raise NoCall("a wrapper in code")
         calls, at, _ = self.body(at, opener, depth)
         at = source.blanks(at)
-        while at < source.size and not source.starts("```", at):
+        while at < source.size and not source.starts("```", at) and not self._is_left(at):
             if text[at] not in ",;{[<" and (alone or not text[at].isalpha()):
                 break
             more, at, _ = self.body(source.blanks(at + (text[at] in ",;")), opener, depth)
             calls, at = calls + more, source.blanks(at)
         if source.starts("```", at):
             return calls, at + 3, False
-        if at == source.size and not (alone and (not self.bare_names or text[source.blanks(pos)] in "<]")):
+        over = at == source.size or (alone and self._is_left(at))
+        if over and not (alone and (not self.bare_names or text[source.blanks(pos)] in "<]")):
             return calls, at, False
         if at < source.size and self.closer(at, opener) >= 0:
             return calls, at, False
@@ -612,6 +619,16 @@ class CallReader:
         if not calls:
             raise NoCall("an empty list")
         return calls, at + 1, False
+
+
+def _missing(calls: list[Call]) -> set[str]:
+    """Return the required keys that calls lack."""
+    return {
+        key
+        for call in calls
+        if call.tool and call.tool.required
+        for key in call.tool.required - {call.tool.meant(each, call.arguments) for each in call.arguments}
+    }
 
 
 def schema_of(tool: Tool | None) -> Schema:

@@ -78,6 +78,8 @@ class TagReader:
         self.reader, self.source, self.tools = reader, reader.source, reader.tools
         # The last value that was read.
         self.last: RawValue | None = None
+        # It begins on a line of its own, and its end tag does not.
+        self.uneven = False
 
     # -- calls ------------------------------------------------------------------------------------------------------
 
@@ -222,6 +224,7 @@ class TagReader:
             given.add(mark.key)
             values[key] = self._typed(self.last, end, style, unended=unended)
             unended, at = end.unended, end.resume
+            self.uneven = source.text.startswith(("\n", "\r\n"), mark.end) and source.text[end.end - 1] != "\n"
             spans.append((mark.end, end.end, marks))
         if tool and (missing := tool.required - given):
             self._check_missing(missing, tool, spans)

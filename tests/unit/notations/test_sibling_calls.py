@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -36,9 +37,7 @@ def function_tags(name: str, arguments: Arguments) -> str:
 
 
 def pairs(name: str, arguments: Arguments) -> str:
-    inside = "".join(
-        f"<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n" for key, value in arguments.items()
-    )
+    inside = "".join(f"<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n" for key, value in arguments.items())
     return f"<tool_call>{name}<tool_sep>\n{inside}</tool_call>"
 
 
@@ -120,9 +119,12 @@ def reply(family: str, order: str) -> tuple[str, list[tuple[str, Arguments]]]:
 
 
 def content(family: str, order: str) -> str:
-    """Return the text that is left: each body that was not offered, and the opener if one of them is the first."""
-    begins, body, _, _ = FAMILIES[family]
-    return (begins if order.startswith("x") else "") + body(*GIVEN["x"]) * order.count("x")
+    """Return the text that is left: each body that was not offered, what stands between two of them, and the opener if
+    one of them is the first.
+    """
+    begins, body, between, _ = FAMILIES[family]
+    runs = (between.join([body(*GIVEN["x"])] * len(run)) for run in re.findall("x+", order))
+    return (begins if order.startswith("x") else "") + "".join(runs)
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -214,7 +216,7 @@ def test_a_word_beside_a_call_is_no_call_of_another_tool(word: str) -> None:
 def test_without_a_wrapper_one_that_was_not_offered_makes_the_row_text() -> None:
     """C3."""
     x, y = call_json("nope", a=1), call_json("bash", command="ls")
-    rows = (f"[{x}, {y}]", f"[{y}, {x}]", f"```json\n[{x}, {y}]\n```", f"{y}\n{x}", "[nope(a=1), bash(command='ls')]")
+    rows = (f"[{x}, {y}]", f"[{y}, {x}]", f"```json\n[{x}, {y}]\n```", "[nope(a=1), bash(command='ls')]")
     for text in rows:
         for cut in all_cuts(text):
             found = scan(cut)
