@@ -919,7 +919,7 @@ class Reader:
         if at < len(text) and text[at] in "{[":
             try:
                 return int(STRICT.raw_decode(text, at)[1])
-            except (ValueError, RecursionError):
+            except (ValueError, RecursionError, NoCall):
                 self._json, self._string = at, False
                 return at
         return at if opener else start + 1
@@ -1014,13 +1014,15 @@ class Reader:
             return "cut_call"
         if self._kind is not Kind.STRONG:
             return ""
-        if stream.final and HEADER.match(text, start) and "<|message|>" not in text[start:]:
+        at_line = not stream.prose.line.strip()
+        if at_line and stream.final and HEADER.match(text, start) and "<|message|>" not in text[start:]:
             return "lone_opener"
         pos = count = 0
         while pos < len(text) - start and (found := BARE.match(text, start + pos)):
             pos, count = found.end() - start, count + 1
-        glued = count > 1 or not stream.prose.line.strip() or not stream.prose.line[-1:].isspace()
-        return "lone_opener" if pos == len(text) - start and glued else ""
+        is_token = text.startswith(tuple(n.TOKENS), start)
+        glued = is_token if count > 1 else at_line or not stream.prose.line[-1:].isspace()
+        return "lone_opener" if pos == len(text) - start and glued and count <= MAX_WRAPPERS else ""
 
     # -- a call that cannot be read ----------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import regex
 
 from proxy.codec.json_text import Json, JsonObject, VerbatimNumber
+from proxy.codec.literals import has_doubtful_path, unescape
 from proxy.notations.source import NeedMore, NoCall, Source, end_of
 from proxy.tools.schema import ANYTHING, Schema, or_anything
 
@@ -60,7 +61,12 @@ def _verbatim(text: str) -> float:
     return number
 
 
-STRICT = json.JSONDecoder(strict=False, parse_float=_verbatim)
+def _no_constant(word: str) -> float:
+    """Refuse NaN and Infinity, which no client can read."""
+    raise NoCall(f"{word} is a number that no client can read")
+
+
+STRICT = json.JSONDecoder(strict=False, parse_float=_verbatim, parse_constant=_no_constant)
 # A word, a number's sign or an escape that is cut off has fewer characters.
 MAX_CUT = 8
 
@@ -95,6 +101,8 @@ class Literals:
         self.source, self.closers, self.python = source, closers, python
         self._schema, self._open = schema, list[_Open]()
         self.schema_later: Callable[[], Schema] = lambda: ANYTHING
+        # A string may hold a path of Windows with single backslashes.
+        self._paths = False
         self.marks_told = self.lost_comma = self.completed = self.in_string = False
         self.told = list[str]()
         # A key that its object does not declare, and one that an object around it declares.
@@ -134,7 +142,7 @@ class Literals:
 
     def check(self) -> None:
         """Refuse a value if what told where it ends leaves another reading."""
-        if (self.marks_told and (self.completed or self._undeclared)) or (
+        if (self.marks_told and (self.completed or self._undeclared or self._paths)) or (
             self.completed and (self._strayed or self.lost_comma)
         ):
             self.in_string = True
@@ -325,7 +333,16 @@ class Literals:
             self.in_string = True
             raise NoCall("a string may end elsewhere")
         self.told += [text] * told
-        return unescaped(text), at + 1
+        # Who wrote no backslash before a mark wrote none in a path either: `say "x" in C:\new`.
+        self._paths |= has_doubtful_path(text)
+        return self._unescaped(text), at + 1
+
+    def _unescaped(self, text: str) -> str:
+        """Return the text of a string without its escapes; NoCall if its backslashes can be read in two ways."""
+        try:
+            return unescape(text, python=self.python)
+        except ValueError as error:
+            raise NoCall(str(error)) from None
 
     def _tripled(self, marks: str, start: int) -> tuple[str, int]:
         """Return a string between three marks."""
@@ -334,7 +351,7 @@ class Literals:
             end = self.source.find(marks, end + 1)
         if end < 0:
             raise NoCall("a string without its end")
-        return unescaped(self.source.text[start:end]), end + 3
+        return self._unescaped(self.source.text[start:end]), end + 3
 
     def _in_list(self) -> bool:
         """Return whether the value that is read is an item of a list."""

@@ -657,7 +657,7 @@ def _item_spans(text: str, pos: int, end: int, count: int, value: Json) -> list[
         at = between.end() if between else at
         try:
             stop = STRICT.raw_decode(text, at)[1]
-        except ValueError:
+        except (ValueError, NoCall):
             return whole
         spans.append((at, stop))
         at = stop

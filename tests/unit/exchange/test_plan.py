@@ -125,8 +125,8 @@ def test_the_client_s_body_is_not_touched() -> None:
         ({"response_format": "json"}, {"json_reply": False}),
         ({"tools": "x"}, {"tools": None}),
         ({"tools": [{"type": "function"}, 5, None, {"function": {"name": 5}}]}, {"tools": None}),
-        ({"messages": "x"}, {"results": ()}),
-        ({"messages": [5, None, {"role": 5}]}, {"results": ()}),
+        ({"messages": "x"}, {"sources": ()}),
+        ({"messages": [5, None, {"role": 5}]}, {"sources": ()}),
     ],
 )
 def test_what_matters_of_a_request_is_read_whatever_it_holds(more: dict[str, Any], facts: dict[str, object]) -> None:
