@@ -145,6 +145,9 @@ def _layers(text: str, depth: int) -> Iterator[str]:
     if not depth:
         return
     if "\\" in text:
+        if '\\"' in text or "\\n" in text:
+            # A part of a string, without its marks.
+            yield from _layers(unescaped(text), depth - 1)
         for found in _STRING.finditer(text):
             inner = found.group(1) or found.group(2)
             if "\\" in inner:

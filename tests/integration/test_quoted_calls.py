@@ -80,12 +80,8 @@ CORRECTED = (
 )
 # What a result shows instead of the first in the faulty call.
 FAULTS = {
-    "no indentation": ("    grep", "grep"),
-    "a blank line": ("f():\n", "f():\n\n"),
     "no backslash": ("\\d", "d"),
     "no entity": ("&lt;", "<"),
-    "a prompt": ("def", "$ def"),
-    "an item": ("def", "- def"),
 }
 
 
