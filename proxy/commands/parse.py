@@ -76,7 +76,7 @@ def explained(text: str, tools: ToolSet, *, stopped: bool, off: frozenset[str] =
         start += len(piece.text)
     if not number:
         yield "no call"
-    for refused in sorted(reader.refused, key=lambda each: each.start):
+    for refused in sorted(set(reader.refused), key=lambda each: each.start):
         shown = text[refused.start : refused.start + _SHOWN].split("\n", maxsplit=1)[0]
         yield f"refused at {_line(text, refused.start)}: {shown!r}, read by {refused.row}: {refused.why}"
     if not content:

@@ -297,7 +297,9 @@ def _about(request: ChatRequest) -> JsonObject:
     """The fields of a request that the engine needs, as the first line of a capture has them."""
     kept: JsonObject = {name: request.body.get(name) for name in _KEPT}
     ids: list[Json] = [*sorted(request.ids)]
-    sources: list[Json] = [*request.sources]
+    # A call can only be copied from a text that names its tool: nothing else of what users wrote is kept.
+    names = request.tools.names if request.tools else ()
+    sources: list[Json] = [text for text in request.sources if any(name in text for name in names)]
     made: list[Json] = [[name, arguments] for name, arguments in request.made]
     return {**kept, "stream": request.stream, "call_ids": ids, "sources": sources, "made_calls": made}
 

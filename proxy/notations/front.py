@@ -159,7 +159,8 @@ class Reader:
         self._went_back = 0
         self._behind_call = self._begun = self._found_any = self._stripped = False
         self._no_calls = not tools
-        self._stopped = False
+        # The reply is over, and the model ended it.
+        self._finished = self._stopped = False
 
     def _separate(self, thoughts: Thoughts | None) -> None:
         """Set which reasoning is separated from the text, and whether the prompt began one."""
@@ -270,7 +271,7 @@ class Reader:
     def finish(self, *, stopped: bool = True) -> list[Piece]:
         """Take the end of the reply; `stopped` if the model ended it."""
         self._stream.join()
-        self._stream.final, self._stopped = True, stopped
+        self._stream.final, self._finished, self._stopped = True, True, stopped
         return self._run()
 
     def release(self) -> list[Piece]:
@@ -788,7 +789,7 @@ class Reader:
             self._vain_steps += steps - source.steps
             self._refused(start, refusal)
             if row := self._cut_row(start, refusal):
-                if stream.final:
+                if self._finished:
                     stream.drop(len(stream.text), row)
                     self._held, stream.pos = -1, len(stream.text)
                 return False
@@ -835,7 +836,7 @@ class Reader:
                 raise
             # Of what breaks off, the calls that were closed count.
             calls, end, weak = closed, closed[-1].end, False
-            if Rows(reader).skip_left(end) == reader.source.size:
+            if calls[-1].tagged and Rows(reader).skip_left(end) == reader.source.size:  # a raw value may go on
                 raise
             judge.check(calls, self._place(start, end, weak))
         if sum(call.tool is not None for call in calls) > self._calls_left or end - start > self._max_held:
@@ -1047,7 +1048,10 @@ class Reader:
     def _read_broken(self) -> bool:
         """Wait for what follows a broken call; it is told if the reply ends with nothing but its closers."""
         stream = self._stream
-        behind = Rows(CallReader(Source(stream.text, stream.final), self._tools)).behind_broken(self._held)
+        try:
+            behind = Rows(CallReader(Source(stream.text, stream.final), self._tools)).behind_broken(self._held)
+        except NeedMore:
+            return False
         ended = behind == len(stream.text) and stream.final and self._stopped
         if ended and not self._copies.shows(stream.text[self._held :]):
             stream.emit(Piece(stream.text[stream.out :], row=self._row(), broken=self._broken_tool), behind)

@@ -36,7 +36,11 @@ _BARE_END = re.compile(r"(?<!<)(?<!</)/?(parameter|invoke)>")
 _ROUTED = regex.compile(r" ?to=[\w.-]+(?=<[^|])")
 _JSON_NAME = re.compile(rf"[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"']([^\"'\n]{{1,200}})[\"']")
 _JSON_HEAD = regex.compile(r"[\[{\s]+[\"'“](?P<K>[^\"'”\n\\]{1,64})[\"'”]\s*:")
-_JSON_NAMED = regex.compile(r"\{\s*[\"'](?:name|tool_name)[\"']\s*:\s*[\"'](?P<N>[^\"'\n\\]{1,200})[\"']\s*,")
+_JSON_NAMED = regex.compile(
+    rf"(?:\[\s*)?\{{\s*(?:[\"'](?:{'|'.join(sorted(n.BESIDE_WORDS))})[\"']\s*:\s*[\"'][^\"'\n\\]{{0,80}}[\"']\s*,\s*)?"
+    r"[\"'](?:name|tool_name)[\"']\s*:\s*[\"'](?P<N>[^\"'\n\\]{1,200})[\"']\s*,"
+)
+_JSON_KEYED = regex.compile(r"\[\s*\{\s*[\"'](?P<N>[^\"'\n\\]{1,200})[\"']\s*:\s*\{")
 _QUOTED_KEY = re.compile(r"[\"']([^\"'\n\\]{1,80})[\"']\s*:")
 _CALL_WORDS = frozenset(
     (*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, *n.BESIDE_WORDS, "role", "content", "response")
@@ -357,7 +361,7 @@ class CallReader:
         """Return the calls that a value of JSON says; `alone`: no wrapper holds it."""
         if alone:
             self._check_head(pos)
-        elif named := self.source.match(_JSON_NAMED, pos):
+        elif named := self.source.match(_JSON_NAMED, pos) or self.source.match(_JSON_KEYED, pos):
             self.tool(named["N"])
         literals = Literals(self.source, None, CLOSING)
         literals.schema_later = lambda: self._envelope(pos)

@@ -9,7 +9,7 @@ from proxy.notations.calls import LOOSE, NO_OPENER, Call, Opener
 from proxy.notations.harmony import read_message
 from proxy.notations.reader import FENCE, CallReader
 from proxy.notations.signs import cut_opener
-from proxy.notations.source import NeedMore, NoCall
+from proxy.notations.source import NeedMore, NoCall, Rejection
 from proxy.notations.tags import WRAPPER_END
 
 _GEMMA = regex.compile(r"(?:thought\n)?call:(?=[A-Za-z])")
@@ -63,7 +63,10 @@ class Rows:
                 got, pos, _ = reader.arguments(source.blanks(said.end()), said["header"] or said["react"], pos)
             elif source.starts(">>>", pos) or (calls and text[pos].isalpha()):
                 begun = pos
-                got, pos, _ = reader.named(source.blanks(pos + 3 * text.startswith(">>>", pos)), None)
+                try:
+                    got, pos, _ = reader.named(source.blanks(pos + 3 * text.startswith(">>>", pos)), None)
+                except NoCall as refusal:
+                    raise NoCall("text follows") if calls and refusal.rejection is Rejection.NOT_OFFERED else refusal
                 got = _from(got, begun)
             elif text.startswith(("<|start|>", "<|channel|>"), pos):
                 got, pos, _ = read_message(reader, pos)

@@ -41,6 +41,7 @@ PLAMO = "<|plamo:{}_tool_{}:plamo|>"
 TOKENS = {
     "[TOOL_CALLS]": ("[/TOOL_CALLS]",),
     "<|message_model|>": ("<|end_message|>",),
+    "<|message_model|><|content_invoke_tool_json|>": ("<|end_message|>",),
     "<|python_tag|>": (),
     "<|tool_call|>": (),
     "<|python_start|>": ("<|python_end|>",),

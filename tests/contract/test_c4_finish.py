@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterable
 
 import pytest
@@ -57,6 +58,11 @@ def places(size: int, rng: random.Random, count: int = 6) -> list[int]:
     return sorted({*rng.sample(range(1, size), min(count, size - 1)), *range(max(1, size - 4), size)})
 
 
+def is_opener(text: str) -> bool:
+    """Whether a text is an opener, or half a header, without anything of a call: it is dropped at the end."""
+    return bool(re.fullmatch(r"\s*([<\[][^<>{}\[\]\s]+[>\]]\s*)+|(<\|start\|>|<\|channel\|>)[^{}]*", text))
+
+
 @pytest.mark.parametrize("form", RENDERERS)
 def test_a_reply_that_was_cut_off_stays_so_and_no_call_of_it_is_completed(form: str) -> None:
     """Those that left stood there whole, and all that stands behind them is the text that came."""
@@ -70,7 +76,7 @@ def test_a_reply_that_was_cut_off_stays_so_and_no_call_of_it_is_completed(form: 
         assert found == meant[: len(found)]
         assert all(mark in cut for mark in ENDS[: len(found)])
         if not found:
-            assert seen[0].text == cut
+            assert seen[0].text == cut or is_opener(cut.removeprefix(seen[0].text))
         assert seen[0].text.startswith(lead[:end]) and cut.endswith(seen[0].text[len(lead) :])
 
 

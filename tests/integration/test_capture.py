@@ -78,7 +78,7 @@ def test_a_stream_is_captured_as_the_very_bytes_that_came(inside: Inside, tmp_pa
         "parallel_tool_calls": None,
         "stream": True,
         "call_ids": [],
-        "sources": ["Hi"],
+        "sources": [],
         "made_calls": [],
         "raw_text": False,
         "client": "",
@@ -112,7 +112,7 @@ def test_of_the_request_only_what_the_engine_uses_is_kept(inside: Inside, tmp_pa
         {"role": "system", "content": "hidden"},
         {"role": "user", "content": "hidden"},
         {"role": "assistant", "content": "hidden", "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c1", "content": "a result"},
+        {"role": "tool", "tool_call_id": "c1", "content": "of write_file"},
     ]
     asked: dict[str, Any] = {
         "tool_choice": "required",
@@ -124,12 +124,12 @@ def test_of_the_request_only_what_the_engine_uses_is_kept(inside: Inside, tmp_pa
         client.post(CHAT, json={**chat(stream=False, tools=[WRITE_FILE], **asked), "messages": messages})
     about, _ = only(tmp_path)
     assert {name: about[name] for name in asked} == asked
-    assert (about["call_ids"], about["sources"][-1]) == (["c1"], "a result")
+    assert (about["call_ids"], about["sources"][-1]) == (["c1"], "of write_file")
     assert "hidden" not in files(tmp_path)[0].read_text()
     read = read_capture(files(tmp_path)[0].read_bytes(), "a file")
     wanted = read.chat
     assert (wanted.forced, wanted.one_call, wanted.json_reply, wanted.stream) == (True, True, True, False)
-    assert (wanted.sources[-1], wanted.ids, wanted.model) == ("a result", frozenset({"c1"}), "tiny")
+    assert (wanted.sources[-1], wanted.ids, wanted.model) == ("of write_file", frozenset({"c1"}), "tiny")
     assert wanted.tools is not None and wanted.tools.names == ("write_file",)
 
 
@@ -137,14 +137,15 @@ def test_of_the_request_only_what_the_engine_uses_is_kept(inside: Inside, tmp_pa
 def test_the_client_s_credential_and_other_keys_are_nowhere_in_it(header: str, inside: Inside, tmp_path: Path) -> None:
     """In the request and in the answer, in one event and over the borders of events and reads."""
     mine, other = "my-own-credential", "ghp_" + "a1B2" * 9
-    messages = [{"role": "user", "content": "a"}, {"role": "tool", "tool_call_id": "c", "content": f"{mine} {other}"}]
+    result = f"write_file {mine} {other}"
+    messages = [{"role": "user", "content": "a"}, {"role": "tool", "tool_call_id": "c", "content": result}]
     told = f"{mine} and {other}"
     events = chunked(text(told) + text(told[:9]) + text(told[9:30]) + text(told[30:]))
     value = f"Bearer {mine}" if header == "Authorization" else mine
     ending = map(chunked, (finish(), DONE))
     with Upstream([SSE, chunked(ROLE), events[:90], 0.02, events[90:], *ending, LAST]) as server:
         client = inside(server.url, capture=str(tmp_path))
-        response = client.post(CHAT, json={**chat(), "messages": messages}, headers={header: value})
+        response = client.post(CHAT, json={**chat(tools=[WRITE_FILE]), "messages": messages}, headers={header: value})
     # The client gets what the model wrote.
     assert response.data.count(mine.encode()) == 1 and response.data.count(other.encode()) == 1
     data = files(tmp_path)[0].read_bytes()

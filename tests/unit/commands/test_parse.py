@@ -44,12 +44,12 @@ def test_a_repaired_name_is_shown_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (f"<tool_call>{call_json('nope', x=1)}</tool_call>", "no tool 'nope' is offered"),
-        (f'so "{STRONG}" is it', "it is quoted"),
-        (f"a\n```\n{STRONG}\n```\nb", "it stands in code"),
-        (f"a `{STRONG}` b", "it stands in code"),
-        (f"{LS}\nis a call", "more text follows"),
-        (call_json("bash", cmd="ls"), "needs its own keys, not: 'cmd'"),
+        (f"<tool_call>{call_json('nope', x=1)}</tool_call>", "no tool of this name is offered"),
+        (f'so "{STRONG}" is it', "quoted"),
+        (f"a\n```\n{STRONG}\n```\nb", "in code"),
+        (f"a `{STRONG}` b", "in code"),
+        (f"{LS}\nis a call", "text follows"),
+        (call_json("bash", cmd="ls"), "keys are missing or not declared"),
     ],
 )
 def test_what_was_refused_says_why(text: str, why: str) -> None:

@@ -20,7 +20,7 @@ def rules(words: str) -> Rules:
 def test_by_default_one_more_try_is_made_and_nothing_is_ended() -> None:
     profile = rules("parse: auto").profile("m", "")
     assert (profile.retry, profile.repetition, profile.calls) == (1, None, "structured")
-    assert profile.broken_calls == "text"
+    assert profile.broken_calls == "auto"
     assert rules("parse: auto").heal_plan("m").tools.most_repeats == 0
 
 
