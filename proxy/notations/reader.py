@@ -28,7 +28,7 @@ CLOSING = regex.compile(
 OPENERS = Tokens(n.TOKENS)
 _CLOSERS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}
 CLOSERS, FILLERS, NAME_FOLLOWS = Tokens(_CLOSERS), Tokens(n.FILLERS), Tokens(n.NAME_FOLLOWS)
-LEFT = Tokens((*n.END_OF_TURN, *_CLOSERS))
+LEFT = Tokens((*n.END_OF_TURN, *n.BEHIND_CALL, *_CLOSERS))
 VALUE_END = regex.compile(rf"</(?:[\w.-]+[:|])?(?:arg_value|arg_key|{n.alternatives(n.PARAMETER_WORDS)})(?::\w+)?>")
 FENCE = regex.compile(r"```[ \t]*[\w+-]{0,20}[ \t]*\n?")
 _LOST_BRACKETS = regex.compile(r"(?<![<\w/])(?:invoke|parameter) name=")

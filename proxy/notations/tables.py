@@ -126,9 +126,10 @@ END_OF_TURN = (
         "<|close|> message <|sep|>",
         "<|close|>response<|sep|>",
         "<|end_message|>",
-        "</answer>",
     ),
 )
+# Behind a call it is left over; elsewhere it closes what the model has opened.
+BEHIND_CALL = ("</answer>",)
 BEFORE_TEXT = (
     "</think>",
     "/think>",

@@ -123,10 +123,17 @@ def test_f67_repeated_chunks_are_no_repetition() -> None:
 
 @pytest.mark.parametrize("text", PROSE)
 def test_f68_prose_that_mentions_the_markup(text: str) -> None:
-    """It is no call, it leaves byte for byte, and it does not wait for the end."""
+    """It is no call, it leaves byte for byte, and it does not wait for the end. A code span of several lines is known
+    when it is closed, so what it shows is held, and its chunks are cut.
+    """
+    held = f"`{STRONG}`" in text
     for size in (1, 7, 1000):
         parts = [says(text[at : at + size]) for at in range(0, len(text), size)]
-        assert is_untouched(*parts, says("\nNow go on."), ends())
+        if held:
+            got = streamed(*parts, says("\nNow go on."), ends())
+            assert (got.text, got.values, got.fixes) == (f"{text}\nNow go on.", [], ())
+        else:
+            assert is_untouched(*parts, says("\nNow go on."), ends())
     assert whole_is_untouched({"content": f"{text}\nNow go on."}, "stop")
     engine = new_engine(TOOLS)
     for part in (text, "\nNow go on."):

@@ -97,12 +97,12 @@ class Bench:
     ) -> Answer:
         """One request that the model server answers so, judged by all that must hold whatever went wrong.
 
-        `asked` is how often the model server may have been asked.
+        `asked` is how often the model server may have been asked: a call that cannot be read is asked for once more.
         """
         gate = self.upstream.gate() if SHOWN in script else None
         self.play([gate if isinstance(each, Shown) else each for each in script])  # type: ignore[misc]
         given = self.sent(dialect, dialect.ask(streamed=streamed, tools=tools, **more), streamed=streamed, shown=gate)
-        assert len(self.upstream.seen) == asked
+        assert 1 <= len(self.upstream.seen) <= asked
         if Act.EXPECT_CLOSE in script:
             assert gone(self.upstream.seen[0], given.at)
         self.settled(given)

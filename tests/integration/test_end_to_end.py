@@ -255,8 +255,8 @@ def test_a_defect_of_the_engine_after_a_change_is_an_error_event(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """C6: a call was found in the text, so the rest cannot go on as the server's own bytes."""
-    break_at(monkeypatch, 3)
-    with Upstream(stream(ROLE, text(HERMES), text("b"), finish(), DONE)) as server:
+    break_at(monkeypatch, 4)
+    with Upstream(stream(ROLE, text(HERMES), text("\nThat is all."), finish(), DONE)) as server:
         data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
     assert b"write_file" in data and DONE not in data and b'"finish_reason":"' not in data
     assert "error" in json.loads(data.rstrip(b"\n").rpartition(b"\n\n")[2][6:])

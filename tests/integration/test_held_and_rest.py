@@ -173,7 +173,7 @@ def test_reasoning_does_not_overtake_text_that_waits(text: str, name: str, warm:
 
 
 def test_reasoning_in_the_middle_of_a_call_in_text_comes_before_the_call() -> None:
-    chunks = [says("a <tool_call>"), thinks("hm"), says('{"name": "now", "arguments": {}}</tool_call> b'), ends()]
+    chunks = [says("a\n<tool_call>"), thinks("hm"), says('{"name": "now", "arguments": {}}</tool_call>\nb'), ends()]
     events = [*flat(run(chunks, new_engine(ordered=True)))]
     assert [event.text for event in events if isinstance(event, Reasoning)] == ["hm"]
     assert "".join(event.text for event in events if isinstance(event, Text)).split() == ["a", "b"]

@@ -240,7 +240,8 @@ def test_a_printed_call_takes_the_lane_and_nothing_leaves(
         client = inside(upstream.url)
         usual = drive(client, upstream, script, lanes=False, asks=asks)
         by_lane = drive(client, upstream, script, asks=asks)
-    assert by_lane.passed.count(b"") >= len(inner)
+    # What may be the call's end tag is looked at.
+    assert by_lane.passed.count(b"") >= len(inner) - 1
     assert _without_ids(by_lane.data) == _without_ids(usual.data)
     if front == "chat" and end_of_it != "a call":
         said = [*BEGIN, text(PRINTED % name), text("from"), text(" here"), *CONTENT, CALLED[end_of_it], finish(), DONE]

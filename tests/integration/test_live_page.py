@@ -315,7 +315,7 @@ def test_the_story_says_where_and_why_a_text_was_no_call(server: Upstream) -> No
         page.requests()
         reading = page.story(1)["reading"]
     assert reading[0] == "no call"
-    assert reading[1].startswith("refused at line 1: ") and reading[1].endswith(": no tool 'nothing' is offered")
+    assert reading[1].startswith("refused at line 1: ") and reading[1].endswith(": no tool of this name is offered")
 
 
 def test_each_try_is_in_the_story(server: Upstream) -> None:

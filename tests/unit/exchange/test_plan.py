@@ -110,7 +110,8 @@ def test_the_client_s_body_is_not_touched() -> None:
 @pytest.mark.parametrize(
     "more,facts",
     [
-        ({}, {"model": "tiny", "stream": True, "usage": False, "forced": False, "json_reply": False, "results": ()}),
+        ({}, {"model": "tiny", "stream": True, "usage": False, "forced": False, "json_reply": False}),
+        ({}, {"sources": ("Hi",)}),
         ({"stream": False}, {"stream": False}),
         ({"stream": "true"}, {"stream": True}),
         ({"stream": 1}, {"stream": True}),
