@@ -62,7 +62,7 @@ _BETWEEN_ITEMS = re.compile(r"[\s,]*")
 _RESIDUE = re.compile(
     r"\s*</(?:parameter|arg_value)>\s*<(?:parameter=|arg_key>)([\w-]+)(?:>|</arg_key>)\s*(?:<arg_value>)?\s*\Z"
 )
-_GEMMA_ENDS = ("<tool_call|>", "<end_function_call>")
+_GEMMA_ENDS = (("<tool_call|>",), ("<end_function_call>",))
 _INKLING = "<|content_invoke_tool_json|>"
 # Wrappers in wrappers, and closing brackets that are left over in one.
 MAX_WRAPPERS, MAX_BRACKETS = 4, 2
@@ -361,8 +361,10 @@ class CallReader:
         """Return the calls that a value of JSON says; `alone`: no wrapper holds it."""
         if alone:
             self._check_head(pos)
-        elif named := self.source.match(_JSON_NAMED, pos) or self.source.match(_JSON_KEYED, pos):
-            self.tool(named["N"])
+        else:
+            named = self.source.match(_JSON_NAMED, pos) or self.source.match(_JSON_KEYED, pos)
+            if named and named["N"] not in _CALL_WORDS:
+                self.tool(named["N"])
         literals = Literals(self.source, None, CLOSING)
         literals.schema_later = lambda: self._envelope(pos)
         value, end = self.whole(literals, pos)
@@ -549,7 +551,8 @@ class CallReader:
         """Return the arguments at a position; the first character tells how they are written."""
         source = self.source
         sign = source.text[at : at + 1]
-        if sign == "{" and opener and opener.closers and opener.closers[0] in _GEMMA_ENDS:
+        gemma = opener is not None and opener.closers[:1] in _GEMMA_ENDS
+        if sign == "{" and gemma:
             return self._gemma_arguments(at, tool)
         if sign == "{" or (sign == '"' and tool and opener and opener is not NO_OPENER):
             return self.json_arguments(at, tool)
@@ -560,7 +563,7 @@ class CallReader:
         if sign == "(":
             if opener is NO_OPENER and not self.exact:
                 raise NoCall("code")
-            return JsonArguments(*self.parenthesised(at, tool), False, False)
+            return JsonArguments(*self.parenthesised(at, tool, python=not gemma), False, False)
         pair = opener and opener.tag and tool and sign and sign not in "({`" and self.tags.style(at, tool) == "pair"
         if sign in ("<", "]") or pair:
             value, end, _ = self.tags.values(at, tool)
@@ -577,11 +580,11 @@ class CallReader:
 
     # -- Python -----------------------------------------------------------------------------------------------------
 
-    def parenthesised(self, at: int, tool: Tool | None) -> tuple[JsonObject, int]:
+    def parenthesised(self, at: int, tool: Tool | None, *, python: bool = True) -> tuple[JsonObject, int]:
         """Return Python's arguments, or an object in round brackets, and their end."""
         source = self.source
         schema = schema_of(tool)
-        literals = PythonLiterals(source, schema, None, python=True)
+        literals = PythonLiterals(source, schema, None, python=python)
         after = literals.skip(at + 1)
         sign = source.text[after : after + 1]
         only = next(iter(tool.required)) if self.positional and tool and len(tool.required) == 1 else ""
