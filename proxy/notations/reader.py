@@ -147,7 +147,7 @@ class CallReader:
             self._check_behind(end, missing)
             return calls, end, closed
         if (last := value.last_chain(end)) >= 0:
-            self.layout.after = last + 1
+            self.layout.shown = range(value.own.start, last + 1)
             self.deep = True
             return self.strong(pos)
         if value.foreign or value.goes_on(end):
