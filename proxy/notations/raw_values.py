@@ -193,7 +193,8 @@ class RawValue:
         text, start = self.source.text, self.own.start
         if end_of(_BLANKS, text, self.own.end) >= pos:
             return True
-        if self.begins_line(start):
+        # The key of a pair may begin directly behind the value before, where the first one begins a line.
+        if self.begins_line(start) and (self.own.kind != "arg_value" or text[pos - 1].isspace()):
             return self.begins_line(pos)
         return not text[pos - 1].isspace() or text[start - 1].isspace()
 
@@ -297,11 +298,11 @@ class RawValue:
         over = at == size or text[at] in "\n<]" or bool(self.ends_turn(at))
         return over and self.wrapper_is_over(pos)
 
-    def closes_more(self, pos: int) -> bool:
-        """Return whether an end tag of the value or the call follows a wrapper's end: the value shows the wrapper."""
+    def is_inside(self, pos: int) -> bool:
+        """Return whether what follows a wrapper's end stands in a wrapper: the value shows that end."""
         pos = self.source.blanks(pos)
         mark = self.marks(pos, here=True) if pos < self.source.size else None
-        return mark is not None and mark.closing and mark.level is not Level.WRAPPER
+        return mark is not None and mark.level is not Level.WRAPPER
 
     def goes_on(self, pos: int) -> bool:
         """Return whether another key of the call begins a line in the text after its end."""
@@ -346,8 +347,9 @@ class _Search:
         self.fence, self.open_in_fence = -1, 0
         # An end tag of its own did not end it.
         self.passed = False
-        # The opener of that key is there again.
-        self.again = False
+        # The opener of that key is there again; the opener of a declared key stands where the call's own do,
+        # or two of them stand elsewhere.
+        self.again = self.shows_key = False
 
     def run(self) -> RawEnd:
         """Return the end of the value; NoCall if it has none, or two."""
@@ -403,13 +405,16 @@ class _Search:
         mark.key = value.meant(mark.key) if mark.key else ""
         if self.split and not self.fallback and mark.key == self.split.key:
             self.again |= value.is_placed(mark.start)
-        if mark.level is Level.VALUE and self.others is not None and mark.key in self.others and not self.stack:
-            placed = value.is_placed(mark.start)
+        another = mark.level is Level.VALUE and self.others is not None and mark.key in self.others
+        placed = another and value.is_placed(mark.start)
+        self.shows_key |= placed
+        if another and not self.stack:
             if self.shown_ends and placed:
                 raise NoCall("text between two values")
             if placed:
                 self.split = self.split or mark
             else:
+                self.shows_key |= self.doubtful is not None
                 self.doubtful = self.doubtful or mark
         if mark.level is Level.VALUE and mark.word == value.own.word and self.shown_ends:
             self.shown_ends -= 1  # `</x><x>` is as balanced as `<x></x>`
@@ -426,6 +431,11 @@ class _Search:
             return self._value_end(mark) if opened is None else self._inner_end(mark, opened)
         if opened is not None:
             del self.stack[opened:]
+            return None
+        if named := next((each for each in reversed(self.named) if _pairs(each, mark)), None):
+            self.named.remove(named)
+            if self.split and named.start < self.split.start:
+                self.split = self.fallback = None  # what is shown here ends here
             return None
         if not self.value.is_spelled(mark):
             return None
@@ -450,6 +460,8 @@ class _Search:
             return None
         if self.split is not None and self.split in self.stack:
             return RawEnd(self.split.start, self.split.start, True)
+        if self.fallback is not None:
+            raise NoCall("another key may begin in a value")
         if self.passed and self.stack:
             raise NoCall("what a value shows is not closed")
         value.foreign = not value.is_own_end(mark)
@@ -469,16 +481,15 @@ class _Search:
         """Return the end at an end tag of the call or its wrapper: the value's own may be missing."""
         value = self.value
         over = value.call_is_over(mark.end) if mark.level is Level.CALL else value.line_is_over(mark.end)
-        if not over or (mark.level is Level.WRAPPER and value.closes_more(mark.end)):
-            return None
-        if named := next((each for each in reversed(self.named) if _pairs(each, mark)), None):
-            self.named.remove(named)
+        if not over or (mark.level is Level.WRAPPER and value.is_inside(mark.end)):
             return None
         if self.fallback is not None:
             return self.fallback
         inside = self.split is not None and self.split in self.stack
         inner = self.inner if mark.level is Level.CALL and not inside else None
         if inner and not value.source.text[inner.resume : mark.start].strip():
+            if self.shows_key:
+                raise NoCall("another key may begin in a value")
             return inner
         if self.doubtful in self.stack:
             raise NoCall("a key's opener in a line may be shown")
