@@ -291,12 +291,13 @@ class TagReader:
         schema = tool.parameter(mark.key)
         free = "string" in schema.types and not schema.is_unlisted(text.strip())
         nested = style == "element" and schema.types & {"array", "object"}
-        if nested and "string" not in schema.types and ("<" in text or not text.strip()):
-            return element_value(text.strip(), schema, n.SEP if n.SEP in text else "")
+        prefix = n.SEP if n.SEP in text else ""
+        if nested and (prefix or "string" not in schema.types) and ("<" in text or not text.strip()):
+            return element_value(text.strip(), schema, prefix)
         value = tool.typed(mark.key, text, {"true": "string", "false": "other"}.get(mark.declared, mark.declared))
         if not isinstance(value, str):
             return value
-        if not free and (inner := marks(mark.end)) and inner.end <= end.end:
+        if not free and (prefix or ((inner := marks(mark.end)) and inner.end <= end.end)):
             raise NoCall("markup in a value that is no text")
         if "string" in schema.types:
             return value
