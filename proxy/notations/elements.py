@@ -24,19 +24,23 @@ def element_value(text: str, schema: Schema, prefix: str = "", depth: int = 0) -
     """Return the value that elements say, by the schema; the text's own value where it holds none."""
     if not text.strip() and schema.types & {"array", "object"} and "string" not in schema.types:
         return [] if "object" not in schema.types else {}
-    if not text.lstrip().startswith(prefix + "<"):
-        if _tag(prefix).search(text) and "string" not in schema.types:
+    first = _tag(prefix).search(text)
+    if first is None or ("string" in schema.types and (first.start() or schema.types != ALL_TYPES)):
+        if prefix and prefix in text:
             raise NoCall("an element was expected")
         return schema.typed(text)
-    if "string" in schema.types and schema.types != ALL_TYPES:
-        return schema.typed(text)
-    text = text.strip()
     if depth > MAX_NESTED:
         raise NoCall("nested too deeply")
+    beside, text = text[: first.start()].strip(), text[first.start() :].strip()
     parts = _parts(text, _tag(prefix))
-    if ("array" in schema.types and "object" not in schema.types) or {name for name, _ in parts} == {"item"}:
+    names = {name for name, _ in parts}
+    if not beside and (("array" in schema.types and "object" not in schema.types) or names == {"item"}):
+        if len(names) > 1:
+            raise NoCall("elements beside the items")
         return [element_value(each, or_anything(schema.items), prefix, depth + 1) for _, each in parts]
-    values: JsonObject = {}
+    if beside and "object" not in schema.types:
+        raise NoCall("an element was expected")
+    values: JsonObject = {"$text": beside} if beside else {}
     for name, each in parts:
         value = element_value(each, or_anything(schema.properties.get(name)), prefix, depth + 1)
         if name not in values:

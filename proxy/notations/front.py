@@ -319,7 +319,8 @@ class Reader:
     @property
     def _looks(self) -> bool:
         """True if anything is looked for in the text."""
-        return not self._no_calls or bool(self._marks.separated) or (self._raw_text and bool(self._tools))
+        tokens = (self._raw_text or self._json_reply) and bool(self._tools)
+        return not self._no_calls or bool(self._marks.separated) or tokens
 
     def _step(self) -> bool:
         """Go on as far as the text decides; return whether there is more to do."""

@@ -83,14 +83,14 @@ class RawEnd:
 class Layout:
     """How the call that is being read is written.
 
-    `words` spell the open call and wrapper. `lined`: the call's tags begin lines; `indented`: after blanks. `after`: no
-    wrapper ends before this position.
+    `words` spell the open call and wrapper. `lined`: the call's tags begin lines; `indented`: after blanks. `shown`: no
+    wrapper ends here, it is text of a value.
     """
 
     words: dict[Level, str] = field(default_factory=dict)
     lined: bool = False
     indented: bool = False
-    after: int = 0
+    shown: range = range(0)
 
 
 @dataclass(slots=True)
@@ -111,13 +111,17 @@ class RawValue:
     foreign: bool = False
 
     def find_end(self) -> RawEnd:
-        """Return the end of the value: by end tags spelled as the call's own, else by those of another wrapper."""
+        """Return the end of the value: by end tags spelled as the call's own, or by others where those never come."""
         try:
             return self._checked(_Search(self).run())
         except NoCall:
-            if not self.source.final or not any(self.layout.words.values()):
+            words = self.layout.words
+            found = {each: word for each, word in words.items() if self.source.text.find(f"</{word}>", self.own.end) >= 0}
+            if found == words or not any(words.values()):
                 raise
-            words, self.layout.words = self.layout.words, {}
+            if not self.source.final:
+                raise NeedMore from None
+            self.layout.words = found
             try:
                 return self._checked(_Search(self).run())
             finally:
@@ -189,7 +193,8 @@ class RawValue:
         text, start = self.source.text, self.own.start
         if end_of(_BLANKS, text, self.own.end) >= pos:
             return True
-        if self.begins_line(start):
+        # The key of a pair may begin directly behind the value before, where the first one begins a line.
+        if self.begins_line(start) and (self.own.kind != "arg_value" or text[pos - 1].isspace()):
             return self.begins_line(pos)
         return not text[pos - 1].isspace() or text[start - 1].isspace()
 
@@ -199,7 +204,7 @@ class RawValue:
         """Return what follows an end tag of a value, and the position after the tag that says so."""
         pos = self.source.blanks(pos)
         if pos == self.source.size or self.ends_turn(pos):
-            over = pos == self.source.size or self.ends_turn(pos) >= self.layout.after
+            over = pos == self.source.size or self.ends_turn(pos) not in self.layout.shown
             return (Follows.NOTHING if over else Follows.TEXT), pos
         mark = self.marks(pos, here=True)
         if mark is None:
@@ -208,7 +213,7 @@ class RawValue:
             return self._follows_opener(mark, pos, stack), mark.end
         if mark.level is Level.VALUE:
             return (Follows.SAME_END if self._ends_after(mark.end) else Follows.TEXT), mark.end
-        if any(each.level is mark.level for each in stack) or not self.is_spelled(mark):
+        if any(_pairs(each, mark) for each in stack) or not self.is_spelled(mark):
             return Follows.TEXT, pos
         over = self.call_is_over(mark.end) if mark.level is Level.CALL else self.line_is_over(mark.end)
         return (Follows.END if over else Follows.TEXT), mark.end
@@ -247,7 +252,7 @@ class RawValue:
         while True:
             pos = self.source.blanks(pos)
             if pos == self.source.size or self.ends_turn(pos):
-                return pos >= self.layout.after
+                return pos not in self.layout.shown
             mark = self.marks(pos, here=True)
             if mark is None:
                 return self._wrapper_ends_soon(pos)
@@ -256,7 +261,7 @@ class RawValue:
                 continue
             if mark.closing:
                 return mark.level is Level.WRAPPER and self.is_spelled(mark) and self.wrapper_is_over(mark.end)
-            if mark.level is Level.VALUE or pos < self.layout.after:
+            if mark.level is Level.VALUE or pos in self.layout.shown:
                 return False
             if self.begins_line(pos) or not self.layout.lined:
                 return True
@@ -276,7 +281,7 @@ class RawValue:
 
     def wrapper_is_over(self, pos: int) -> bool:
         """Return whether a wrapper may end here: not inside a quotation of the value."""
-        if pos < self.layout.after:
+        if pos in self.layout.shown:
             return False
         if pos == self.source.size and not self.source.final:
             raise NeedMore
@@ -292,6 +297,12 @@ class RawValue:
             raise NeedMore
         over = at == size or text[at] in "\n<]" or bool(self.ends_turn(at))
         return over and self.wrapper_is_over(pos)
+
+    def is_inside(self, pos: int) -> bool:
+        """Return whether what follows a wrapper's end stands in a wrapper: the value shows that end."""
+        pos = self.source.blanks(pos)
+        mark = self.marks(pos, here=True) if pos < self.source.size else None
+        return mark is not None and mark.level is not Level.WRAPPER
 
     def goes_on(self, pos: int) -> bool:
         """Return whether another key of the call begins a line in the text after its end."""
@@ -322,6 +333,8 @@ class _Search:
     def __init__(self, value: RawValue) -> None:
         self.value = value
         self.stack: list[Mark] = []
+        # Openers of calls and wrappers in the middle of lines.
+        self.named: list[Mark] = []
         # The opener of a declared key inside, the end before it, and the last end tag of what was opened inside.
         self.split: Mark | None = None
         self.doubtful: Mark | None = None
@@ -334,19 +347,25 @@ class _Search:
         self.fence, self.open_in_fence = -1, 0
         # An end tag of its own did not end it.
         self.passed = False
+        # The opener of that key is there again; the opener of a declared key stands where the call's own do,
+        # or two of them stand elsewhere.
+        self.again = self.shows_key = False
 
     def run(self) -> RawEnd:
         """Return the end of the value; NoCall if it has none, or two."""
+        end = self._cdata() or self._find()
+        if self.again and self.split and end.unended and end.end == self.split.start:
+            raise NoCall("a key's opener is there twice")
+        return end
+
+    def _find(self) -> RawEnd:
+        """Return where the marks end the value."""
         value = self.value
-        if (end := self._cdata()) is not None:
-            return end
         pos, fenced = value.own.end, _Fences(value.source, value.own.end)
         while (mark := value.marks(pos)) is not None:
             pos = mark.end
             if fenced.holds(mark.start):
                 self._check_fenced(mark, fenced)
-                continue
-            if mark.closing and mark.level is not Level.VALUE and not value.is_spelled(mark):
                 continue
             if value.is_shown_indented(mark):
                 continue
@@ -384,21 +403,27 @@ class _Search:
     def _opening(self, mark: Mark) -> None:
         value = self.value
         mark.key = value.meant(mark.key) if mark.key else ""
-        if mark.level is Level.VALUE and self.others is not None and mark.key in self.others and not self.stack:
-            placed = value.is_placed(mark.start)
+        if self.split and not self.fallback and mark.key == self.split.key:
+            self.again |= value.is_placed(mark.start)
+        another = mark.level is Level.VALUE and self.others is not None and mark.key in self.others
+        placed = another and value.is_placed(mark.start)
+        self.shows_key |= placed
+        if another and not self.stack:
             if self.shown_ends and placed:
                 raise NoCall("text between two values")
             if placed:
                 self.split = self.split or mark
             else:
+                self.shows_key |= self.doubtful is not None
                 self.doubtful = self.doubtful or mark
         if mark.level is Level.VALUE and mark.word == value.own.word and self.shown_ends:
             self.shown_ends -= 1  # `</x><x>` is as balanced as `<x></x>`
         elif mark.level is Level.VALUE and mark.word == value.own.word:
             self.stack.append(mark)
-        elif mark.level is not Level.VALUE and (not value.layout.lined or value.begins_line(mark.start)):
+        elif mark.level is not Level.VALUE:
             # Where the call's tags begin lines, one in the middle of a line is only named.
-            self.stack.append(mark)
+            placed = not value.layout.lined or value.begins_line(mark.start)
+            (self.stack if placed else self.named).append(mark)
 
     def _closing(self, mark: Mark) -> RawEnd | None:
         opened = next((at for at in range(len(self.stack) - 1, -1, -1) if _pairs(self.stack[at], mark)), None)
@@ -406,6 +431,13 @@ class _Search:
             return self._value_end(mark) if opened is None else self._inner_end(mark, opened)
         if opened is not None:
             del self.stack[opened:]
+            return None
+        if named := next((each for each in reversed(self.named) if _pairs(each, mark)), None):
+            self.named.remove(named)
+            if self.split and named.start < self.split.start:
+                self.split = self.fallback = None  # what is shown here ends here
+            return None
+        if not self.value.is_spelled(mark):
             return None
         if any(each.level is Level.VALUE for each in self.stack) and self.split is None:
             return None
@@ -428,6 +460,8 @@ class _Search:
             return None
         if self.split is not None and self.split in self.stack:
             return RawEnd(self.split.start, self.split.start, True)
+        if self.fallback is not None:
+            raise NoCall("another key may begin in a value")
         if self.passed and self.stack:
             raise NoCall("what a value shows is not closed")
         value.foreign = not value.is_own_end(mark)
@@ -435,26 +469,27 @@ class _Search:
 
     def _inner_end(self, mark: Mark, opened: int) -> RawEnd | None:
         """Note the end tag of what was opened inside: if all is closed after it, the one before it was missing."""
-        inner, follows = self.stack[opened], self.value.follows(mark.end, self.stack[:opened])[0]
+        inner = self.stack[opened]
         del self.stack[opened:]
         self.inner = RawEnd(mark.start, mark.end)
-        if inner is self.split and follows in _ENDS:
+        follows = self.value.follows(mark.end, self.stack)[0] if inner is self.split else Follows.TEXT
+        if follows in _ENDS:
             self.fallback = self.fallback or RawEnd(inner.start, inner.start, True)
-            if follows is Follows.END:
-                return self.fallback
-        return None
+        return self.fallback if follows is Follows.END else None
 
     def _call_end(self, mark: Mark) -> RawEnd | None:
         """Return the end at an end tag of the call or its wrapper: the value's own may be missing."""
         value = self.value
         over = value.call_is_over(mark.end) if mark.level is Level.CALL else value.line_is_over(mark.end)
-        if not over:
+        if not over or (mark.level is Level.WRAPPER and value.is_inside(mark.end)):
             return None
         if self.fallback is not None:
             return self.fallback
         inside = self.split is not None and self.split in self.stack
         inner = self.inner if mark.level is Level.CALL and not inside else None
         if inner and not value.source.text[inner.resume : mark.start].strip():
+            if self.shows_key:
+                raise NoCall("another key may begin in a value")
             return inner
         if self.doubtful in self.stack:
             raise NoCall("a key's opener in a line may be shown")
@@ -518,4 +553,5 @@ class _Fences:
 
 def _pairs(opened: Mark, closing: Mark) -> bool:
     """Return whether an end tag can be the one of what was opened."""
-    return opened.level is closing.level and (not opened.kind or not closing.kind or opened.kind == closing.kind)
+    alike = not opened.word or not closing.word or opened.word == closing.word
+    return opened.level is closing.level and alike and (not opened.kind or not closing.kind or opened.kind == closing.kind)

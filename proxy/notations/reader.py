@@ -36,11 +36,13 @@ _BARE_END = re.compile(r"(?<!<)(?<!</)/?(parameter|invoke)>")
 _ROUTED = regex.compile(r" ?to=[\w.-]+(?=<[^|])")
 _JSON_NAME = re.compile(rf"[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"']([^\"'\n]{{1,200}})[\"']")
 _JSON_HEAD = regex.compile(r"[\[{\s]+[\"'“](?P<K>[^\"'”\n\\]{1,64})[\"'”]\s*:")
-_JSON_NAMED = regex.compile(
-    rf"(?:\[\s*)?\{{\s*(?:[\"'](?:{'|'.join(sorted(n.BESIDE_WORDS))})[\"']\s*:\s*[\"'][^\"'\n\\]{{0,80}}[\"']\s*,\s*)?"
-    r"[\"'](?:name|tool_name)[\"']\s*:\s*[\"'](?P<N>[^\"'\n\\]{1,200})[\"']\s*,"
+_JSON_NAMED = regex.compile(r"\{\s*[\"'](?:name|tool_name)[\"']\s*:\s*[\"'](?P<N>[^\"'\n\\]{1,200})[\"']\s*,")
+# The head of a call in a wrapper, which says its name, maybe behind an id or a type.
+_JSON_HEAD_NAME = regex.compile(
+    rf"(?:\[\s*)?\{{\s*(?:(?:[\"'](?:{'|'.join(sorted(n.BESIDE_WORDS))})[\"']\s*:\s*[\"'][^\"'\n\\]{{0,80}}[\"']\s*,\s*)?"
+    r"(?:[\"']function[\"']\s*:\s*\{\s*)?"
+    r"[\"'](?:name|tool_name)[\"']\s*:\s*[\"'](?P<N>[^\"'\n\\]{1,200})[\"']\s*,|[\"'](?P<K>[\w.-]{1,200})[\"']\s*:\s*\{)"
 )
-_JSON_KEYED = regex.compile(r"\[\s*\{\s*[\"'](?P<N>[^\"'\n\\]{1,200})[\"']\s*:\s*\{")
 _QUOTED_KEY = re.compile(r"[\"']([^\"'\n\\]{1,80})[\"']\s*:")
 _CALL_WORDS = frozenset(
     (*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, *n.BESIDE_WORDS, "role", "content", "response")
@@ -151,7 +153,7 @@ class CallReader:
             self._check_behind(end, missing)
             return calls, end, closed
         if (last := value.last_chain(end)) >= 0:
-            self.layout.after = last + 1
+            self.layout.shown = range(value.own.start, last + 1)
             self.deep = True
             return self.strong(pos)
         if value.foreign or value.goes_on(end):
@@ -205,7 +207,7 @@ class CallReader:
             raise NoCall("too many wrappers")
         self.positional = opener.text.startswith("<tool_code")
         self.layout.words = {Level.WRAPPER: spelling(opener.text) if opener.tag else ""}
-        at = self._behind_run(opener)
+        at = behind = self._behind_run(opener)
         calls: list[Call] = []
         closed, brackets = False, 0
         while True:
@@ -214,7 +216,7 @@ class CallReader:
             if at == source.size:
                 break
             if (end := self.closer(at, opener)) >= 0:
-                at, closed = end, True
+                at, closed = self._behind_closers(end, opener), True
                 break
             if calls:
                 brackets += source.text[at] in "}]"
@@ -224,7 +226,7 @@ class CallReader:
                 if self.ends_turn(at):
                     break
                 if opener.no_closer and not (opener.text == "<|python_tag|>" and source.text[at] == "{"):
-                    if not source.text[calls[-1].end].isspace() and not self.opener(at):
+                    if not source.text[behind].isspace() and not self.opener(at):
                         self.deep = True
                         raise NoCall("text touches the end of the call")
                     at = start
@@ -234,6 +236,7 @@ class CallReader:
                 self.broken = self.deep
                 return calls, calls[-1].end, False
             calls, at = calls + got[0], got[1]
+            behind = at
         if not calls:
             raise NoCall("an empty wrapper")
         return calls, at, (closed or opener.no_closer) and not opener.weak
@@ -243,6 +246,14 @@ class CallReader:
         at = opener.end
         while (after := self.source.blanks(at)) < self.source.size and self.source.starts(opener.text, after):
             at = self.run_end = after + len(opener.text)
+        return at
+
+    def _behind_closers(self, at: int, opener: Opener) -> int:
+        """Return the position after a closer that is there again, as the opener was."""
+        while self.run_end and (after := self.source.blanks(at)) < self.source.size:
+            if not any(self.source.starts(closer, after) for closer in opener.closers):
+                break
+            at = after + next(len(each) for each in opener.closers if self.source.starts(each, after))
         return at
 
     def _leftover(self, at: int, opener: Opener, brackets: int) -> int:
@@ -362,9 +373,7 @@ class CallReader:
         if alone:
             self._check_head(pos)
         else:
-            named = self.source.match(_JSON_NAMED, pos) or self.source.match(_JSON_KEYED, pos)
-            if named and named["N"] not in _CALL_WORDS:
-                self.tool(named["N"])
+            self._name_first(pos)
         literals = Literals(self.source, None, CLOSING)
         literals.schema_later = lambda: self._envelope(pos)
         value, end = self.whole(literals, pos)
@@ -394,6 +403,16 @@ class CallReader:
         name = None if self.row_begun else self.source.match(_JSON_NAMED, pos)
         if name and self.tool(name["N"]) is None:
             raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
+
+    def _name_first(self, pos: int) -> None:
+        """Note the tool that the first call in a wrapper names, while it is written."""
+        named = self.source.match(_JSON_HEAD_NAME, pos)
+        if named is None or named["K"] in _CALL_WORDS:
+            return
+        try:
+            STRICT.raw_decode(self.source.text, self.source.text.index("{", pos))
+        except (ValueError, RecursionError, NoCall):
+            self.tool(named["N"] or named["K"])
 
     def _shaped(self, shape: Shape, span: tuple[int, int], literals: Literals) -> Call:
         tool = self.tool(shape.name)

@@ -25,7 +25,7 @@ STRONG_WHOLE = re.compile(STRONG.pattern)
 # No opener is longer.
 ENOUGH = 400
 _ANYWHERE = r"(?<=[^\s\w\"'`])TOOL_CALLS(?=[A-Za-z_])|<(?=[|｜‖a-zA-Z/\[\s]|$)|\[(?=[A-Zut/e]|$)|\](?=<|$)|◁"
-_AT_LINE = r"^Action:|^ ?to=(?=[\w.])|^[ \t]{0,40}(?P<line>[\[{`]|>>>(?=[A-Za-z_]|$))"
+_AT_LINE = r"^Action:|^TOOL_CALLS(?=[A-Za-z_])|^ ?to=(?=[\w.])|^[ \t]{0,40}(?P<line>[\[{`]|>>>(?=[A-Za-z_]|$))"
 SIGNS = re.compile(f"{_ANYWHERE}|{_AT_LINE}", re.M)
 # The same in a reply that begins with gpt-oss' reasoning without its tokens: its headers have none either.
 STRIPPED = "analysis"
@@ -38,15 +38,15 @@ def _begun(word: str) -> str:
 
 
 # The end of a text that may become a sign.
-_MAY_BECOME = rf"(?<=[^\s\w\"'`])(?:{_begun('TOOL_CALLS')})\Z|^(?:{_begun('Action')}| ?to?=?|[ \t]*>{{1,2}})\Z"
+_MAY_BECOME = rf"(?<=[^\s\w\"'`])(?:{_begun('TOOL_CALLS')})\Z|^(?:{_begun('Action')}|{_begun('TOOL_CALLS')}| ?to?=?|[ \t]*>{{1,2}})\Z"
 MAY_BECOME_SIGN = re.compile(_MAY_BECOME, re.M)
 MAY_BECOME_STRIPPED_SIGN = re.compile(rf"{_MAY_BECOME}|(?:{_begun('assistantcommentary to=functions')})\Z", re.M)
 # What may begin something in a text, or at its end, whatever precedes it.
 _MAY_BEGIN = re.compile(
-    r"[<◁\]]|\[(?=[A-Zut/e]|\Z)|(?<![\s\w\"'`])T(?=O|\Z)|^[ \t]*(?:[\[{`>]|A(?=c|\Z)|t(?=o=|o?\Z))", re.M
+    r"[<◁\]]|\[(?=[A-Zut/e]|\Z)|(?<![\s\w\"'`])T(?=O|\Z)|^[ \t]*(?:[\[{`>]|A(?=c|\Z)|T(?=O|\Z)|t(?=o=|o?\Z))", re.M
 )
 # A text, as it is in a string of JSON, in which nothing begins. `\u003c` is written by some for `<`.
-_NO_LINE_SIGN = rb"(?!(?:[ ]|\\t)*(?:[\[{`>]|A(?:c|\Z)|t(?:o=|o?\Z)))"
+_NO_LINE_SIGN = rb"(?!(?:[ ]|\\t)*(?:[\[{`>]|A(?:c|\Z)|T(?:O|\Z)|t(?:o=|o?\Z)))"
 _ORDINARY = rb"[^\"\\\x00-\x1f<\]\[T\xe2]*"
 _SPECIAL = rb"\[(?![A-Zut/e\\]|\Z)|T(?!O|\Z)|(?<=[\s\w])T|\xe2(?!\x97\x81)|\\[nr]%b|\\[\"\\/tbf]" % _NO_LINE_SIGN
 PLAIN = re.compile(rb"(?!\Z)%b%b(?:(?:%b)%b)*" % (_NO_LINE_SIGN, _ORDINARY, _SPECIAL, _ORDINARY))

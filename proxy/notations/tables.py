@@ -204,7 +204,7 @@ STYLES = {
         rf"{_S}</{_NS}?(?P<ckind>{_P})(?:name)?\s*>",
     ),
     "pair": (
-        rf"(?:(?:<{_NS}?(?:arg_key|tool_call)(?::\w+)?>)?\s*(?P<K2>{{keys}})\s*(?:</{_NS}?arg_key(?::\w+)?>\s*)+(?!<{_NS}?arg_type)(?:<{_NS}?(?:arg_value)(?::\w+)?>)?)|<{_NS}?(?:arg_key|tool_call(?=>\s*[\w-]+\s*</{_NS}?arg_key))(?::\w+)?>\s*+(?P<K>[^<>\s](?:[^<>\n]{{0,198}}[^<>\s])?)\s*+(?:</{_NS}?arg_key(?::\w+)?>\s*+)?(?:<{_NS}?arg_type(?::\w+)?>(?P<T>\w+)</{_NS}?arg_type(?::\w+)?>\s*+)?<{_NS}?(?P<kind>arg_value)(?::\w+)?>",
+        rf"(?:(?:<{_NS}?(?:arg_key|tool_call)(?::\w+)?>)?\s*(?P<K2>{{keys}})\s*(?:</{_NS}?arg_key(?::\w+)?>\s*)+(?!<{_NS}?arg_type)(?:<{_NS}?(?:arg_value)(?::\w+)?>)?)|(?:<{_NS}?(?:arg_key|tool_call(?=>\s*[\w-]+\s*</{_NS}?arg_key))(?::\w+)?>\s*+){{1,2}}(?P<K>[^<>\s](?:[^<>\n]{{0,198}}[^<>\s])?)\s*+(?:</{_NS}?arg_key(?::\w+)?>\s*+)?(?:<{_NS}?arg_type(?::\w+)?>(?P<T>\w+)</{_NS}?arg_type(?::\w+)?>\s*+)?<{_NS}?(?P<kind>arg_value)(?::\w+)?>",
         rf"</{_NS}?(?P<ckind>arg_value)(?::\w+)?>",
     ),
     "k3": (

@@ -214,7 +214,7 @@ class TagReader:
                 raise NoCall("a key that is none")
             self.reader.deep |= tool is not None
             written = replace(mark)
-            self._skip_doubled(mark)
+            self._skip_doubled(mark, marks)
             self.last = RawValue(source, marks, self.reader.layout, mark, {*given}, tool, self.reader.ends_turn)
             end = self.last.find_end()
             if written.end != mark.end and self.last.shown(end.end)[0]:
@@ -240,13 +240,14 @@ class TagReader:
                     raise NoCall("a value may hold a required one")
                 pos = mark.end
 
-    def _skip_doubled(self, mark: Mark) -> None:
-        """Move the mark to the last of several equal opening tags."""
+    def _skip_doubled(self, mark: Mark, marks: Marks) -> None:
+        """Move the mark's end behind the last of several equal opening tags."""
         source, tag = self.source, self.source.text[mark.start : mark.end]
         opened = tag[tag.rindex("<") :] if mark.kind == "arg_value" else tag
         while (after := source.blanks(mark.end)) < source.size:
             if source.text.startswith(tag, after):
-                mark.start, mark.end = after, after + len(tag)
+                again = marks(after, here=True)
+                mark.end = again.end if again else after + len(tag)
             elif opened != tag and source.text.startswith(opened, after):
                 mark.end = after + len(opened)
             else:
@@ -290,12 +291,13 @@ class TagReader:
         schema = tool.parameter(mark.key)
         free = "string" in schema.types and not schema.is_unlisted(text.strip())
         nested = style == "element" and schema.types & {"array", "object"}
-        if nested and "string" not in schema.types and ("<" in text or not text.strip()):
-            return element_value(text.strip(), schema, n.SEP if n.SEP in text else "")
+        prefix = n.SEP if n.SEP in text else ""
+        if nested and (prefix or "string" not in schema.types) and ("<" in text or not text.strip()):
+            return element_value(text.strip(), schema, prefix)
         value = tool.typed(mark.key, text, {"true": "string", "false": "other"}.get(mark.declared, mark.declared))
         if not isinstance(value, str):
             return value
-        if not free and (inner := marks(mark.end)) and inner.end <= end.end:
+        if not free and (prefix or ((inner := marks(mark.end)) and inner.end <= end.end)):
             raise NoCall("markup in a value that is no text")
         if "string" in schema.types:
             return value
@@ -305,15 +307,17 @@ class TagReader:
 
     def _trimmed(self, text: str, mark: Mark, tag: str, style: str, unended: bool) -> str:
         """Return a raw value without the line ends that its template writes around it."""
+        # Where the tag is there twice, the line may end behind the first.
+        padded = f"\n{text}" if "\n" in tag and not text.startswith(("\n", "\r\n")) else text
         if tag.startswith("<rfl:"):
-            return _unpadded(text, unended)
+            return _unpadded(padded, unended)
         plain = style in ("parameter", "element") and n.SEP not in tag
         indented = self.source.text[mark.start - 1 : mark.start] in " \t"
         single = _ONE_LINE.fullmatch(text)
         if plain and indented and single and single.group(1):
             return single.group(1)
         if plain and (style == "element" or not _NAMED.search(tag)):
-            return _unpadded(text, unended)
+            return _unpadded(padded, unended)
         return _LINE_END.sub("", text) if unended else text
 
 

@@ -119,10 +119,8 @@ def test_another_call_of_the_same_tool_is_another(parts: Parts) -> None:
 
 OTHERS: dict[str, list[tuple[str, Any]]] = {
     "<tool_call><function=now></function><function=now></function></tool_call>": [("now", {})] * 2,
-    "<tool_call><function=now>\n<function=bash>\n<parameter=command>ls</parameter></function></tool_call>": [
-        ("now", {}),
-        *ONE,
-    ],
+    # The first one was given up, or its end tag is missing.
+    "<tool_call><function=now>\n<function=bash>\n<parameter=command>ls</parameter></function></tool_call>": [],
     '<function_calls><invoke name="now"></invoke>\n<invoke name="now"></invoke></function_calls>': [("now", {})] * 2,
 }
 

@@ -18,7 +18,7 @@ TOOLS = offered(
     function("edit_text", {"path": TEXT, "old": TEXT, "new": TEXT, "count": {"type": "integer"}}, "path"),
 )
 OPENER = re.compile(r"((?:\]<\]minimax\[>\[)?<(?:\|open\|>[^<>]*<\|sep\|>|[^<>]*>))\s*\Z")
-CLOSER = re.compile(r"\s*(?:\]<\]minimax\[>\[)?<(?:/|\|close\|)[^<>]*>")
+CLOSER = re.compile(r"\s*(?:\]<\]minimax\[>\[)?<(?:/|\|close\|>argument<\|sep\|)[^<>]*>")
 TAGGED = [family for family in FAMILIES if family not in MARKS]
 VALUES = {"path": ("a.py", "a b"), "old": ("x = 1\ny", "<p>b</p>"), "new": ("</a> it's", "z")}
 

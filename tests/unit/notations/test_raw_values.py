@@ -87,26 +87,41 @@ SHOWN = [
 ]
 
 
-def found_at_any_cut(text: str, expected: list[Call], left: str = "") -> None:
-    """Exactly these calls, and this text besides, whole and at a random cut; a short text also byte by byte."""
-    rng = random.Random(len(text))
-    cuts = [[text], random_cut(text, rng)]
+def cuts_of(text: str) -> list[list[str]]:
+    """The text whole and at a random cut; a short text also byte by byte."""
+    cuts = [[text], random_cut(text, random.Random(len(text)))]
     if len(text) < 400:
         cuts.append(units(text))
-    for cut in cuts:
+    return cuts
+
+
+def found_at_any_cut(text: str, expected: list[Call], left: str = "") -> None:
+    """Exactly these calls, and this text besides."""
+    for cut in cuts_of(text):
         found = scan(cut, new_scanner(TOOLS))
         assert (found.parsed, found.text.strip()) == (expected, left.strip())
+
+
+def none_is_wrong(text: str, expected: list[Call]) -> None:
+    """These calls or some of them, the same at every cut."""
+    found = [scan(cut, new_scanner(TOOLS)).parsed for cut in cuts_of(text)]
+    assert all(each == found[0] for each in found)
+    assert all(call in expected for call in found[0])
 
 
 @pytest.mark.slow
 @each_case("family, key, text", SHOWN)
 def test_a_value_may_show_its_own_familys_markup(family: str, key: str, text: str) -> None:
+    """Weak evidence, and the opener of a call that nothing closes, may leave two readings."""
     renderer = RENDERERS[family]
     calls: list[Call] = [("edit_text", {**PLAIN, key: text})]
+    two = [*calls, ("edit_text", {**PLAIN})]
+    if family in BARE or (family in PAIRS and text.endswith(" here\nok")):
+        none_is_wrong(renderer.render(calls), calls)
+        none_is_wrong(renderer.render(two), two)
+        return
     found_at_any_cut(renderer.render(calls), calls)
-    calls.append(("edit_text", {**PLAIN}))
-    left = "" if family in BARE else DONE
-    found_at_any_cut(renderer.render(calls) + left, calls, left)
+    found_at_any_cut(renderer.render(two) + DONE, two, DONE)
 
 
 # What each family writes behind a value, as a pattern.
@@ -180,7 +195,7 @@ OTHERWISE: dict[str, tuple[str, dict[str, Any] | None]] = {
     ),
     "another key's opener in quotes": (
         '<tool_call><function=edit_text><parameter=path>"<parameter=new>"</parameter></function></tool_call>',
-        {"path": '"<parameter=new>"'},
+        None,
     ),
     "balanced markup of another key, and an end tag": (
         f"{QWEN_HEAD}<parameter=path>\na\n<parameter=new>\nx\n</parameter>\nb{QWEN_TAIL}",
