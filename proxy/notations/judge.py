@@ -66,10 +66,6 @@ class Judge:
         self._check_told(calls, place)
         if any(call.completed for call in calls) and not place.stopped:
             raise NoCall("the reply was cut off", Rejection.CUT_OFF)
-        for call in offered:
-            texts = (key for key, value in call.arguments.items() if isinstance(value, dict | list))
-            if call.completed and call.tool and any(call.tool.is_text(key) for key in texts):
-                raise NoCall("where a text ends is not known")
         self._check_surroundings(place)
         if place.prose.indented():
             if not self.source.at_end(self.rows.skip_left(place.end)):

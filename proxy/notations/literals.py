@@ -73,10 +73,13 @@ MAX_CUT = 8
 
 @dataclass(slots=True)
 class _Open:
-    """A bracket that is open: what closes it, what the schema says, the keys that it declares, those not given yet."""
+    """A bracket that is open: what closes it, what the schema says, whether it holds items, the keys that it declares,
+    those not given yet.
+    """
 
     close: str
     schema: Schema
+    listed: bool = False
     declared: frozenset[str] = frozenset()
     keys: set[str] = field(default_factory=set)
 
@@ -107,6 +110,10 @@ class Literals:
         self.told = list[str]()
         # A key that its object does not declare, and one that an object around it declares.
         self._undeclared = self._strayed = False
+        # An object or a list stands where the schema wants a text, and no key that is declared followed.
+        self._for_text = False
+        # A comma precedes the closing bracket of the last list.
+        self._ended_by_comma = False
         self.plain = True
 
     @property
@@ -143,7 +150,7 @@ class Literals:
     def check(self) -> None:
         """Refuse a value if what told where it ends leaves another reading."""
         if (self.marks_told and (self.completed or self._undeclared or self._paths)) or (
-            self.completed and (self._strayed or self.lost_comma)
+            self.completed and (self._strayed or self.lost_comma or self._for_text)
         ):
             self.in_string = True
             raise NoCall("a string or a bracket may end elsewhere")
@@ -167,10 +174,13 @@ class Literals:
         if token := next((token for token in TOKENS if source.starts(token, pos)), None):
             return self._between(token, pos + len(token))
         sign = source.text[pos]
+        self._for_text |= sign in "{[(" and schema.types == {"string"}
         if sign == "{":
             return self.members(pos + 1, "}", schema)
-        if sign in "[(":
-            return self.items(pos + 1, "]" if sign == "[" else ")", schema)
+        if sign == "[":
+            return self.items(pos + 1, "]", schema)
+        if sign == "(":
+            return self._in_round_brackets(pos + 1, schema)
         if sign in MARKS:
             declared = _keys_of(schema)
             if declared and "string" not in schema.types and self._is_key(pos, declared):
@@ -209,7 +219,7 @@ class Literals:
         """Return the members of an object up to its closing bracket, which may be missing at the reply's end."""
         source, values, key, comma = self.source, JsonObject(), "", False
         declared = _keys_of(schema)
-        self._open.append(_Open(close, schema, declared, {*declared}))
+        self._open.append(_Open(close, schema, declared=declared, keys={*declared}))
         while True:
             pos = self.skip(pos)
             if pos >= source.size:
@@ -246,6 +256,7 @@ class Literals:
             raise NoCall("a key without a value")
         key = written.removeprefix("--") if not sign else written
         opened.keys.discard(key)
+        self._for_text &= key not in opened.declared
         if key not in opened.declared:
             self._undeclared |= bool(opened.declared)
             self._strayed |= any(key in each.keys for each in self._open)
@@ -289,7 +300,7 @@ class Literals:
     def items(self, pos: int, close: str, schema: Schema) -> tuple[list[Json], int]:
         """Return the items of a list up to its closing bracket, which may be missing at the reply's end."""
         source, items, each = self.source, list[Json](), _items_of(schema)
-        self._open.append(_Open(close, schema))
+        self._open.append(_Open(close, schema, listed=True))
         comma = False
         while True:
             pos = self.skip(pos)
@@ -297,6 +308,7 @@ class Literals:
                 return items, self._cut(pos)
             sign = source.text[pos]
             if sign == close:
+                self._ended_by_comma = comma
                 return items, self._close(pos + 1)
             if items and sign == ",":
                 pos, comma = pos + 1, True
@@ -307,6 +319,11 @@ class Literals:
             comma = False
             value, pos = self.value(pos, each)
             items.append(value)
+
+    def _in_round_brackets(self, pos: int, schema: Schema) -> tuple[Json, int]:
+        """Return what stands in round brackets, as Python reads it: only a comma makes a list."""
+        items, end = self.items(pos, ")", schema if schema.types == {"array"} else Schema(items=schema))
+        return (items[0] if len(items) == 1 and not self._ended_by_comma else items), end
 
     # -- strings ----------------------------------------------------------------------------------------------------
 
@@ -351,11 +368,15 @@ class Literals:
             end = self.source.find(marks, end + 1)
         if end < 0:
             raise NoCall("a string without its end")
-        return self._unescaped(self.source.text[start:end]), end + 3
+        text = self.source.text[start:end]
+        if not self.python and (not text or marks[0] in (text[0], text[-1])):
+            self.in_string = True
+            raise NoCall("the marks may be the text's own")
+        return self._unescaped(text), end + 3
 
     def _in_list(self) -> bool:
         """Return whether the value that is read is an item of a list."""
-        return bool(self._open) and self._open[-1].close == "]"
+        return bool(self._open) and self._open[-1].listed
 
     def _may_end(self, pos: int) -> bool:
         """Return whether a string may end before this position: a key, a bracket, or the end of all follows."""
@@ -401,11 +422,14 @@ class Literals:
         if pos >= source.size or (source.text[pos] in "}])" and not self.marks_told):
             return True
         opened = self._open[level - 1] if level else None
-        if opened is None or opened.close == "]":
+        if opened is None or opened.listed:
             found = source.match(_NEXT_ITEM, pos)
             return found is not None and (not self.marks_told or found.group() in "{[")
         if source.text[pos] == "{":  # the brackets before another item may be missing
             return self._is_key(self.skip(pos + 1), opened.declared)
+        if self.marks_told and self._is_key(pos, opened.declared - opened.keys):
+            self.in_string = True
+            raise NoCall("a key may be there twice")
         return self._is_key(pos, opened.keys if self.marks_told else None)
 
     def _is_key(self, pos: int, keys: Collection[str] | None) -> bool:
