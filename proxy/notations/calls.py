@@ -26,8 +26,7 @@ class Call:
 
     `completed`: closing brackets were missing. `told`: where a string ends was told by what follows it. `json`: it is
     an object that says its name. `tagged`: its name is in a tag; `closed_itself`: its own end tag was found. `bare`:
-    it is a name and arguments.
-    `in_list`: it is an item of a list.
+    it is a name and arguments. `in_list`: it is an item of a list. `unclosed`: its notation closes nothing.
     """
 
     tool: Tool | None
@@ -44,6 +43,7 @@ class Call:
     closed_itself: bool = False
     bare: bool = False
     in_list: bool = False
+    unclosed: bool = False
 
     @property
     def name(self) -> str:

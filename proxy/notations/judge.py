@@ -17,6 +17,8 @@ from proxy.notations.surroundings import Prose
 # What may end a quotation is no longer.
 MAX_MARK = 20
 _MARK = re.compile(r"[\"}]")
+# What may end a string of JSON and the brackets around it.
+_STRING_END = re.compile(r"[\"']\s*[}\]]")
 
 
 class StringGoesOn(NoCall):
@@ -66,11 +68,9 @@ class Judge:
         self._check_told(calls, place)
         if any(call.completed for call in calls) and not place.stopped:
             raise NoCall("the reply was cut off", Rejection.CUT_OFF)
-        for call in offered:
-            texts = (key for key, value in call.arguments.items() if isinstance(value, dict | list))
-            if call.completed and call.tool and any(call.tool.is_text(key) for key in texts):
-                raise NoCall("where a text ends is not known")
         self._check_surroundings(place)
+        if calls[-1].unclosed:
+            self._check_line(place.end)
         if place.prose.indented():
             if not self.source.at_end(self.rows.skip_left(place.end)):
                 raise NoCall("indented like code", Rejection.QUOTED)
@@ -99,6 +99,16 @@ class Judge:
             raise NeedMore
         if self._marks_follow(place.end):
             raise StringGoesOn("a string may end elsewhere")
+
+    def _check_line(self, end: int) -> None:
+        """Refuse calls that nothing closes if the end of a string follows on their line: one of theirs may go on."""
+        text, size = self.source.text, self.source.size
+        stop = text.find("\n", end)
+        following = STRONG_WHOLE.search(text, end, stop if stop >= 0 else size)
+        if _STRING_END.search(text, end, following.start() if following else stop if stop >= 0 else size):
+            raise StringGoesOn("a string may end elsewhere")
+        if stop < 0 and not following and not self.source.final:
+            raise NeedMore
 
     def _marks_follow(self, pos: int) -> bool:
         """Return whether a quotation mark or a bracket follows, other than in calls."""

@@ -73,10 +73,13 @@ MAX_CUT = 8
 
 @dataclass(slots=True)
 class _Open:
-    """A bracket that is open: what closes it, what the schema says, the keys that it declares, those not given yet."""
+    """A bracket that is open: what closes it, what the schema says, whether it holds items, the keys that it declares,
+    those not given yet.
+    """
 
     close: str
     schema: Schema
+    listed: bool = False
     declared: frozenset[str] = frozenset()
     keys: set[str] = field(default_factory=set)
 
@@ -87,7 +90,8 @@ class Literals:
     `schema` is what the whole value should be; None if `schema_later` gives it once it matters. `closers` match what
     may follow the whole value. What was found out: `marks_told`, an unescaped mark inside a string was told by what
     follows, in the strings `told`; `lost_comma`, a comma was missing or too much behind a string; `completed`,
-    closing brackets were missing; `in_string`, a string cannot be read; `plain`, the value is strict JSON.
+    closing brackets were missing; `in_string`, a string cannot be read; `plain`, the value is strict JSON. Without
+    `strict` it is not read as such: more of it follows.
     """
 
     def __init__(
@@ -107,7 +111,11 @@ class Literals:
         self.told = list[str]()
         # A key that its object does not declare, and one that an object around it declares.
         self._undeclared = self._strayed = False
-        self.plain = True
+        # An object or a list stands where the schema wants a text, and no key that is declared followed.
+        self._for_text = False
+        # A comma precedes the closing bracket of the last list; a key is in Python's marks, which has more escapes.
+        self._ended_by_comma = self._printed = False
+        self.plain = self.strict = True
 
     @property
     def schema(self) -> Schema:
@@ -124,7 +132,7 @@ class Literals:
     def whole(self, pos: int) -> tuple[Json, int]:
         """Return the value at a position and its end: as strict JSON, if it is."""
         text = self.source.text
-        if text.startswith(("{", "["), pos):
+        if self.strict and text.startswith(("{", "["), pos):
             try:
                 value, end = STRICT.raw_decode(text, pos)
                 if _is_unique(text, pos):
@@ -143,7 +151,7 @@ class Literals:
     def check(self) -> None:
         """Refuse a value if what told where it ends leaves another reading."""
         if (self.marks_told and (self.completed or self._undeclared or self._paths)) or (
-            self.completed and (self._strayed or self.lost_comma)
+            self.completed and (self._strayed or self.lost_comma or self._for_text)
         ):
             self.in_string = True
             raise NoCall("a string or a bracket may end elsewhere")
@@ -167,10 +175,13 @@ class Literals:
         if token := next((token for token in TOKENS if source.starts(token, pos)), None):
             return self._between(token, pos + len(token))
         sign = source.text[pos]
+        self._for_text |= sign in "{[(" and schema.types == {"string"}
         if sign == "{":
             return self.members(pos + 1, "}", schema)
-        if sign in "[(":
-            return self.items(pos + 1, "]" if sign == "[" else ")", schema)
+        if sign == "[":
+            return self.items(pos + 1, "]", schema)
+        if sign == "(":
+            return self._in_round_brackets(pos + 1, schema)
         if sign in MARKS:
             declared = _keys_of(schema)
             if declared and "string" not in schema.types and self._is_key(pos, declared):
@@ -209,7 +220,7 @@ class Literals:
         """Return the members of an object up to its closing bracket, which may be missing at the reply's end."""
         source, values, key, comma = self.source, JsonObject(), "", False
         declared = _keys_of(schema)
-        self._open.append(_Open(close, schema, declared, {*declared}))
+        self._open.append(_Open(close, schema, declared=declared, keys={*declared}))
         while True:
             pos = self.skip(pos)
             if pos >= source.size:
@@ -246,6 +257,7 @@ class Literals:
             raise NoCall("a key without a value")
         key = written.removeprefix("--") if not sign else written
         opened.keys.discard(key)
+        self._for_text &= key not in opened.declared
         if key not in opened.declared:
             self._undeclared |= bool(opened.declared)
             self._strayed |= any(key in each.keys for each in self._open)
@@ -276,6 +288,7 @@ class Literals:
                     raise NoCall("a key was expected")
                 return source.text[pos + len(token) : end], end + len(token)
         sign = source.text[pos]
+        self._printed |= sign == "'"
         if sign in MARKS and sign != "`":
             quoted = source.match(_QUOTED_KEY[MARKS[sign]], pos + 1)
             if not quoted:
@@ -289,7 +302,7 @@ class Literals:
     def items(self, pos: int, close: str, schema: Schema) -> tuple[list[Json], int]:
         """Return the items of a list up to its closing bracket, which may be missing at the reply's end."""
         source, items, each = self.source, list[Json](), _items_of(schema)
-        self._open.append(_Open(close, schema))
+        self._open.append(_Open(close, schema, listed=True))
         comma = False
         while True:
             pos = self.skip(pos)
@@ -297,6 +310,7 @@ class Literals:
                 return items, self._cut(pos)
             sign = source.text[pos]
             if sign == close:
+                self._ended_by_comma = comma
                 return items, self._close(pos + 1)
             if items and sign == ",":
                 pos, comma = pos + 1, True
@@ -307,6 +321,11 @@ class Literals:
             comma = False
             value, pos = self.value(pos, each)
             items.append(value)
+
+    def _in_round_brackets(self, pos: int, schema: Schema) -> tuple[Json, int]:
+        """Return what stands in round brackets, as Python reads it: only a comma makes a list."""
+        items, end = self.items(pos, ")", schema if schema.types == {"array"} else Schema(items=schema))
+        return (items[0] if len(items) == 1 and not self._ended_by_comma else items), end
 
     # -- strings ----------------------------------------------------------------------------------------------------
 
@@ -340,7 +359,7 @@ class Literals:
     def _unescaped(self, text: str) -> str:
         """Return the text of a string without its escapes; NoCall if its backslashes can be read in two ways."""
         try:
-            return unescape(text, python=self.python)
+            return unescape(text, python=self.python or self._printed)
         except ValueError as error:
             raise NoCall(str(error)) from None
 
@@ -351,11 +370,15 @@ class Literals:
             end = self.source.find(marks, end + 1)
         if end < 0:
             raise NoCall("a string without its end")
-        return self._unescaped(self.source.text[start:end]), end + 3
+        text = self.source.text[start:end]
+        if not self.python and (not text or marks[0] in (text[0], text[-1])):
+            self.in_string = True
+            raise NoCall("the marks may be the text's own")
+        return self._unescaped(text), end + 3
 
     def _in_list(self) -> bool:
         """Return whether the value that is read is an item of a list."""
-        return bool(self._open) and self._open[-1].close == "]"
+        return bool(self._open) and self._open[-1].listed
 
     def _may_end(self, pos: int) -> bool:
         """Return whether a string may end before this position: a key, a bracket, or the end of all follows."""
@@ -365,9 +388,12 @@ class Literals:
             return True
         sign = source.text[pos]
         if sign in "}])":
-            return (not self.marks_told and (not self.python or sign != ")")) or self._closes(pos)
+            return self._closes(pos)
         if sign == ",":
-            return self._goes_on(self.skip(pos + 1), len(self._open))
+            pos = self.skip(pos + 1)
+            if source.text[pos : pos + 1] in ("}", "]", ")"):
+                return not self.marks_told and self._closes(pos)
+            return self._goes_on(pos, len(self._open))
         if self.closers and sign in "<[`>|" and source.match(self.closers, pos):
             return True
         # A comma may be missing before a declared key, or what is between two items.
@@ -379,33 +405,53 @@ class Literals:
 
     def _closes(self, pos: int) -> bool:
         """Return whether brackets that are open close here, and the text goes on after them as the schema says."""
-        source, level = self.source, len(self._open)
-        while level and pos < source.size and source.text[pos] == self._open[level - 1].close:
+        source, text, level = self.source, self.source.text, len(self._open)
+        while level and text.startswith(self._open[level - 1].close, pos):
             level, pos = level - 1, pos + 1
             if self.python and not level:
                 return source.match(_BEHIND_PYTHON, pos) is not None
             pos = self.skip(pos)
+            after = self.skip(pos + 1) if level and not self.marks_told and text.startswith(",", pos) else pos
+            pos = after if level and text.startswith(self._open[level - 1].close, after) else pos
         if pos >= source.size:
             return True
         if level == len(self._open):  # other brackets: before a key of the call the string may end, and is refused
-            pos = self.skip(end_of(_BRACKETS, source.text, pos))
+            pos = self.skip(end_of(_BRACKETS, text, pos))
             known = frozenset[str]().union(*(each.declared for each in self._open))
-            return source.text.startswith(",", pos) and self._is_key(self.skip(pos + 1), known)
-        if source.text[pos] == ",":
+            return text.startswith(",", pos) and self._is_key(self.skip(pos + 1), known)
+        if text[pos] == ",":
             return self._goes_on(self.skip(pos + 1), level)
-        return bool(self.closers and source.match(self.closers, pos))
+        if self.closers and source.match(self.closers, pos):
+            return True
+        return not self.marks_told and self._goes_on_loosely(pos, level)
+
+    def _goes_on_loosely(self, pos: int, level: int) -> bool:
+        """Return whether closing brackets are too many, or a comma is missing before a key or another object."""
+        source = self.source
+        if not level and self.strict:
+            return True
+        if not level:
+            pos = self.skip(end_of(_BRACKETS, source.text, pos))
+            if pos >= source.size or (self.closers and source.match(self.closers, pos)):
+                return True
+        return self._is_key(self.skip(pos + 1) if source.text[pos] == "{" else pos, None)
 
     def _goes_on(self, pos: int, level: int) -> bool:
         """Return whether a key or an item follows a comma in the bracket of that level."""
         source = self.source
-        if pos >= source.size or (source.text[pos] in "}])" and not self.marks_told):
+        if pos >= source.size:
             return True
         opened = self._open[level - 1] if level else None
-        if opened is None or opened.close == "]":
+        if opened is None:
+            return source.text[pos] in "{[" or (not self.marks_told and self._is_key(pos, None))
+        if opened.listed:
             found = source.match(_NEXT_ITEM, pos)
             return found is not None and (not self.marks_told or found.group() in "{[")
         if source.text[pos] == "{":  # the brackets before another item may be missing
-            return self._is_key(self.skip(pos + 1), opened.declared)
+            return self._is_key(self.skip(pos + 1), opened.declared if self.marks_told else None)
+        if self.marks_told and self._is_key(pos, opened.declared - opened.keys):
+            self.in_string = True
+            raise NoCall("a key may be there twice")
         return self._is_key(pos, opened.keys if self.marks_told else None)
 
     def _is_key(self, pos: int, keys: Collection[str] | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from itertools import pairwise
 
 import regex
@@ -94,6 +95,8 @@ class CallReader:
         self.positional = self.exact = False
         # Strings with tokens as delimiters were read; a row has a call already.
         self.delimited = self.row_begun = False
+        # Strict JSON is read as such; a value was read.
+        self._strict, self._read_value = True, False
         # How many names are being read, each behind the one before.
         self._names = 0
 
@@ -141,8 +144,23 @@ class CallReader:
     def read_strong(self, pos: int) -> ReadCalls:
         """Return the calls of the wrapper or message at a position, their end, and if they are closed.
 
-        If text follows a raw value's closers, a second chain of them proves that the value shows the first.
+        If text follows a raw value's closers, a second chain of them proves that the value shows the first. If nothing
+        can be read where strict JSON ended within the wrapper, its strings go on.
         """
+        try:
+            return self._read_strong(pos)
+        except NoCall as refusal:
+            if not self._read_value or refusal.rejection is Rejection.NOT_OFFERED:
+                raise
+            known, self._strict, read = (self.deep, self.broken), False, None
+            with suppress(NoCall):
+                read = self._read_strong(pos)
+            if read is None or read[0][-1].unclosed:
+                self.deep, self.broken = known
+                raise
+            return read
+
+    def _read_strong(self, pos: int) -> ReadCalls:
         calls, end, closed = self.strong(pos)
         value, missing = self.tags.last, _missing(calls)
         if not (value or self.delimited or missing) or not self._text_follows(end):
@@ -239,6 +257,8 @@ class CallReader:
             behind = at
         if not calls:
             raise NoCall("an empty wrapper")
+        for call in calls:
+            call.unclosed = opener.no_closer and not closed
         return calls, at, (closed or opener.no_closer) and not opener.weak
 
     def _behind_run(self, opener: Opener) -> int:
@@ -398,8 +418,8 @@ class CallReader:
     def _check_head(self, pos: int) -> None:
         """Refuse JSON whose first key is none that a call begins with."""
         head = self.source.match(_JSON_HEAD, pos)
-        if head and head["K"] not in _CALL_WORDS and self.tools.resolve(head["K"]) is None:
-            raise NoCall("no call begins with this key")
+        if head is None or (head["K"] not in _CALL_WORDS and self.tools.resolve(head["K"]) is None):
+            raise NoCall("no call begins like this, or with this key")
         name = None if self.row_begun else self.source.match(_JSON_NAMED, pos)
         if name and self.tool(name["N"]) is None:
             raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
@@ -439,8 +459,10 @@ class CallReader:
 
     def whole(self, literals: Literals, at: int) -> tuple[Json, int]:
         """Return a value and its end; where a string cannot be read, what follows may all be in it."""
+        literals.strict = self._strict
         try:
             value, end = literals.whole(at)
+            self._read_value = True
             if literals.marks_told and (n.STRONG.search(self.source.text, at, end) or self._shows_call(literals.told)):
                 literals.in_string = True
                 raise NoCall("a string may end elsewhere")

@@ -62,7 +62,7 @@ _FENCE = r"```[ \t]*(?:json\w{0,9}|python|py|tool_\w+|tool|xml|javascript|js|tex
 # At the start of a line: JSON whose first key may be a call's, perhaps in a fence; calls of Python; ReAct; Functionary.
 JSON_HEAD = regex.compile(
     rf"(?:{_FENCE})?(?:[\[{{]\s*){{1,6}}[\"'“](?:{_WORDS}|\w{{1,64}})[\"'”]\s*:"
-    r"|```[ \t]*\w{0,20}[ \t]*\n\s*(?:\[?[\w.]+\(|<)|\[\s*[A-Za-z_][\w.]*\s*\(|\{\s*\w+\s*:\s*[\"']"
+    r"|```[ \t]*\w{0,20}[ \t]*\n\s*(?:\[?[\w.]+\(|<)|\[\s*[A-Za-z_][\w.]*\s*\("
     r"|Action:\s*(?:[`\[]|[\w.-]{1,160}\s*\nAction Input:)|(?:assistant)?commentary to=|>>>\s*[A-Za-z_]"
 )
 
