@@ -420,8 +420,8 @@ class CallReader:
         head = self.source.match(_JSON_HEAD, pos)
         if head is None or (head["K"] not in _CALL_WORDS and self.tools.resolve(head["K"]) is None):
             raise NoCall("no call begins like this, or with this key")
-        name = None if self.row_begun else self.source.match(_JSON_NAMED, pos)
-        if name and self.tool(name["N"]) is None:
+        name = None if self.row_begun else self.source.match(_JSON_HEAD_NAME, pos)
+        if name and name["N"] and self.tool(name["N"]) is None:
             raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
 
     def _name_first(self, pos: int) -> None:

@@ -66,7 +66,9 @@ class Rows:
                 try:
                     got, pos, _ = reader.named(source.blanks(pos + 3 * text.startswith(">>>", pos)), None)
                 except NoCall as refusal:
-                    raise NoCall("text follows") if calls and refusal.rejection is Rejection.NOT_OFFERED else refusal
+                    if calls and refusal.rejection is Rejection.NOT_OFFERED:
+                        raise NoCall("text follows") from None
+                    raise
                 got = _from(got, begun)
             elif text.startswith(("<|start|>", "<|channel|>"), pos):
                 got, pos, _ = read_message(reader, pos)

@@ -153,7 +153,7 @@ def test_the_prose_before_a_call_does_not_wait_for_it(form: str) -> None:
 
 @pytest.mark.parametrize("form", RENDERERS)
 def test_a_call_of_a_tool_that_is_not_offered_is_let_go(form: str) -> None:
-    """Where its first value comes that is known: within the next characters all is let go but what may begin a marker."""
+    """Soon after its first value begins nothing waits but what may begin another marker."""
     text = "".join(rendered(form, "get_weather", {"zz": WORDS * 3}))
     client = Client()
     for number, each in enumerate(text, 1):
