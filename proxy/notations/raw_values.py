@@ -379,7 +379,9 @@ class _Search:
         end = source.find("]]>", found.end())
         at = source.blanks(end + 3) if end >= 0 else source.size
         mark = value.marks(at, here=True) if at < source.size else None
-        return RawEnd(at, mark.end) if mark and mark.closing else None
+        if mark is None or not mark.closing:
+            raise NoCall("character data without its end")
+        return RawEnd(at, mark.end)
 
     def _opening(self, mark: Mark) -> None:
         value = self.value
@@ -396,7 +398,9 @@ class _Search:
             self.shown_ends -= 1  # `</x><x>` is as balanced as `<x></x>`
         elif mark.level is Level.VALUE and mark.word == value.own.word:
             self.stack.append(mark)
-        elif mark.level is not Level.VALUE and (not value.layout.lined or value.begins_line(mark.start)):
+        elif mark.level is not Level.VALUE and (
+            not value.layout.lined or mark.start == value.own.end or value.begins_line(mark.start)
+        ):
             # Where the call's tags begin lines, one in the middle of a line is only named.
             self.stack.append(mark)
 
@@ -437,6 +441,9 @@ class _Search:
         """Note the end tag of what was opened inside: if all is closed after it, the one before it was missing."""
         inner, follows = self.stack[opened], self.value.follows(mark.end, self.stack[:opened])[0]
         del self.stack[opened:]
+        glued = self.value.source.text[inner.start - 1] not in f" \t{_QUOTES}"
+        if inner is self.doubtful and glued and follows in (Follows.END, Follows.NOTHING):
+            raise NoCall("a key's opener in a line may be shown")
         self.inner = RawEnd(mark.start, mark.end)
         if inner is self.split and follows in _ENDS:
             self.fallback = self.fallback or RawEnd(inner.start, inner.start, True)
