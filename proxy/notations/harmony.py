@@ -19,6 +19,8 @@ _HEADER = regex.compile(
 _RECIPIENT = re.compile(r"to=([^\s<]+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 _PEOPLE = frozenset(("self", "user", "all", "assistant"))
+# Brackets and blanks that may be left over behind the arguments.
+MAX_BRACKETS = 3
 _ENDS = ("<|call|>", "<|end|>", "<|eot|>", "<|eom|>", "<|return|>")
 
 
@@ -60,6 +62,11 @@ def _call(reader: Outer, tool: Tool | None, name: str, start: int, at: int) -> C
 def _end(reader: Outer, pos: int, *, analysis: bool) -> tuple[int, bool]:
     """Return where a message ends, and whether it is closed."""
     source, at = reader.source, reader.source.blanks(pos)
+    while not analysis and at < source.size:
+        bracket = source.text[at] in "}]" and at - pos < MAX_BRACKETS
+        if not (end := at + 1 if bracket else reader.orphan_end(at)):
+            break
+        at = source.blanks(end)
     for token in _ENDS:
         if source.starts(token, at):
             return at + len(token), token != "<|end|>" or not analysis

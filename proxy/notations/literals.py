@@ -49,7 +49,7 @@ _FOLLOWS = regex.compile(r"\s*(?:[,}\]):=]|$|<)")
 _NEXT_KEY = regex.compile(
     r"[\"'“](?P<quoted>[^\"'”\n\\]{1,80})[\"'”]\s*[:=](?!=)|(?P<bare>[^\W\d]\w{0,60})\s*[:=](?!=)|--(?P<option>[\w.-]{1,80})"
 )
-_NEXT_ITEM = regex.compile(r"[\"'“‘\[{<]|-?\d|true|false|null|None|True|False")
+_NEXT_ITEM = regex.compile(r"[\"'“‘\[{(<]|-?\d|true|false|null|None|True|False")
 _BRACKETS = re.compile(r"[\s}\])]*")
 _BEHIND_PYTHON = regex.compile(r"\s*(?:[\])};]|,\s*[A-Za-z_][\w.-]*(?::\d+)?\(|<|$|\n|```)")
 

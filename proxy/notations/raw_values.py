@@ -398,7 +398,9 @@ class _Search:
         end = source.find("]]>", found.end())
         at = source.blanks(end + 3) if end >= 0 else source.size
         mark = value.marks(at, here=True) if at < source.size else None
-        return RawEnd(at, mark.end) if mark and mark.closing else None
+        if mark is None or not mark.closing:
+            raise NoCall("character data without its end")
+        return RawEnd(at, mark.end)
 
     def _opening(self, mark: Mark) -> None:
         value = self.value
@@ -422,7 +424,7 @@ class _Search:
             self.stack.append(mark)
         elif mark.level is not Level.VALUE:
             # Where the call's tags begin lines, one in the middle of a line is only named.
-            placed = not value.layout.lined or value.begins_line(mark.start)
+            placed = not value.layout.lined or mark.start == value.own.end or value.begins_line(mark.start)
             (self.stack if placed else self.named).append(mark)
 
     def _closing(self, mark: Mark) -> RawEnd | None:
@@ -471,9 +473,13 @@ class _Search:
         """Note the end tag of what was opened inside: if all is closed after it, the one before it was missing."""
         inner = self.stack[opened]
         del self.stack[opened:]
+        telling = inner is self.split or inner is self.doubtful
+        follows = self.value.follows(mark.end, self.stack)[0] if telling else Follows.TEXT
+        glued = self.value.source.text[inner.start - 1] not in f" \t{_QUOTES}"
+        if inner is self.doubtful and glued and follows in (Follows.END, Follows.NOTHING):
+            raise NoCall("a key's opener in a line may be shown")
         self.inner = RawEnd(mark.start, mark.end)
-        follows = self.value.follows(mark.end, self.stack)[0] if inner is self.split else Follows.TEXT
-        if follows in _ENDS:
+        if inner is self.split and follows in _ENDS:
             self.fallback = self.fallback or RawEnd(inner.start, inner.start, True)
         return self.fallback if follows is Follows.END else None
 

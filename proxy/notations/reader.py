@@ -654,7 +654,7 @@ class CallReader:
                 at = source.blanks(at + 1)
             if source.starts("]", at):
                 break
-            if at == source.size and calls:
+            if calls and (at == source.size or self._is_left(at)):
                 return calls, at, False
             found = source.match(_PYTHON_NAME, at)
             if not found:

@@ -112,7 +112,10 @@ class Rows:
         if tool is None or not self.source.text.startswith("{", start):
             raise NoCall("no arguments of the forced tool")
         read = self.reader.json_arguments(start, tool)
-        if not tool.accepts(tool.meant(key) for key in read.value):
+        names = [self.tools.resolve(str(read.value.get(word, ""))) for word in n.NAME_WORDS]
+        texts = [word for word in n.ARGUMENT_WORDS if tool.is_text(word)]
+        is_call = tool in names and any(isinstance(read.value.get(word), dict) for word in texts)
+        if is_call or not tool.accepts(tool.meant(key) for key in read.value):
             raise NoCall("no arguments of the forced tool")
         return self.row([Call(tool, name, read.value, start, read.end, told=read.told)], read.end)
 

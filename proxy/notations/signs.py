@@ -15,7 +15,8 @@ STRONG = n.STRONG
 _WHOLE = (
     *n.TOKENS,
     *(f"<{word}>" for word in n.WRAPPER_WORDS),
-    *("<seed:tool_call>", "<minimax:tool_call>", "<atem:function_calls>", "<ifm|tool_calls>", "<ifm|tool_call>"),
+    *("<seed:tool_call>", "<minimax:tool_call>", "<minimax:tool_calls>", "<atem:function_calls>"),
+    *("<ifm|tool_calls>", "<ifm|tool_call>"),
     *("<｜DSML｜tool_calls>", "<｜DSML｜function_calls>"),
 )
 # Openers that lost their first characters, and the beginnings of these.

@@ -208,7 +208,7 @@ STYLES = {
         rf"</{_NS}?(?P<ckind>arg_value)(?::\w+)?>",
     ),
     "k3": (
-        r"<\|open\|>\s*(?P<kind>argument) key=\"(?P<K>[^\"\n]{1,200})\"(?:\s+type=\"(?P<T>\w+)\")?\s*<\|sep\|>",
+        r"<\|open\|>\s*(?P<kind>argument) key=\"(?P<K>[^\"\n]{1,200})\"(?:\s+type=\"(?P<T>\w*)\")?\s*<\|sep\|>",
         r"<\|close\|>\s*(?P<ckind>argument)\s*<\|sep\|>",
     ),
     "solar": (

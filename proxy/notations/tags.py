@@ -61,6 +61,9 @@ class Outer(Protocol):
     def ends_turn(self, pos: int) -> int:
         """Return the position after an end-of-turn token; 0 if none is here."""
 
+    def orphan_end(self, pos: int) -> int:
+        """Return the position after a closing tag of a wrapper, a call or a value; 0 if none is here."""
+
     def wrapped(self, pos: int, depth: int = 0) -> ReadCalls:
         """Return the calls in the wrapper at a position."""
 
@@ -210,7 +213,7 @@ class TagReader:
             mark.key = tool.meant(key, given) if tool else key
             if mark.key in given:
                 raise NoCall("a key is there twice")
-            if tool and mark.key not in tool.properties and _NO_KEY.search(mark.key):
+            if tool and style != "k3" and mark.key not in tool.properties and _NO_KEY.search(mark.key):
                 raise NoCall("a key that is none")
             self.reader.deep |= tool is not None
             written = replace(mark)

@@ -59,10 +59,23 @@ def read(text: str, cuts: int = 2, tools: ToolSet = TOOLS) -> tuple[list[tuple[s
 def test_marks_without_a_backslash_are_the_strings_own(name: str, inner: str) -> None:
     for values in ({"path": "a", "content": inner}, {"content": inner, "path": "a"}):
         text = WRAPPERS[name]("write", broken(values))
-        if name == "Mistral" and '"}' in inner and read(text) == ([], text):
+        if name == "Mistral" and '"}' in inner.replace(",", "") and read(text) == ([], text):
             continue  # nothing encloses the arguments: they may end there, and text follows
         assert read(text) == ([("write", values)], "")
         assert read(f"I do it.\n\n{text}") == ([("write", values)], "I do it.\n\n")
+
+
+@pytest.mark.parametrize("behind", [' {")"}', ' // x")"}', ' and "b"}'])
+def test_what_follows_on_the_line_of_arguments_that_nothing_encloses_may_be_theirs(behind: str) -> None:
+    text = WRAPPERS["Mistral"]("write", '{"path": "a", "content": "f("}') + behind
+    assert read(text) == ([], text)
+
+
+@pytest.mark.parametrize("joint", ["", " ", ", "])
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_another_object_behind_one_is_in_no_string_of_it(name: str, joint: str) -> None:
+    text = WRAPPERS[name]("read", f'{{"path": "a"}}{joint}{{"limit": "b"}}')
+    assert read(text)[0] in ([], [("read", {"path": "a"})])
 
 
 @pytest.mark.parametrize("name", CLOSED)

@@ -16,11 +16,16 @@ TWO = [*ONE, ("bash", {"command": "pwd"})]
 
 
 @pytest.mark.parametrize("lead", [LS, FENCE, f"{LS}\n{LS}", f"[{LS}]", TAGS, f"{LS}\n</tool_call>"])
-@pytest.mark.parametrize(
-    "behind", ["\nDone.", "\nDone, as you asked {so}.", "\n{}", f"\n{call_json('nope', a=1)}", f"\n{LS} x"]
-)
+@pytest.mark.parametrize("behind", ["\nDone.", "\nDone, as you asked {so}.", "\n{}", f"\n{LS} x"])
 def test_of_a_row_that_fails_the_wrappers_still_count(lead: str, behind: str) -> None:
     """C3: a closed wrapper is a call although what stands before it is none, at every cut."""
     text = f"{lead}\n{WRAPPED}{behind}"
     for cut in ([text], [*text], [text[:-3], text[-3:]]):
         assert scan(cut).parsed == TWO[1:]
+
+
+@pytest.mark.parametrize("lead", [LS, FENCE, f"{LS}\n{LS}", f"[{LS}]", TAGS, f"{LS}\n</tool_call>"])
+def test_a_call_that_is_not_offered_stays_text_in_a_row(lead: str) -> None:
+    text = f"{lead}\n{WRAPPED}\n{call_json('nope', a=1)}"
+    for cut in ([text], [*text], [text[:-3], text[-3:]]):
+        assert scan(cut).parsed == [*ONE * lead.count("ls"), *TWO[1:]]
