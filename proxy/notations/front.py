@@ -1020,7 +1020,7 @@ class Reader:
         if at_line and stream.final and HEADER.match(text, start) and "<|message|>" not in text[start:]:
             return "lone_opener"
         pos = count = 0
-        while pos < len(text) - start and (found := BARE.match(text, start + pos)):
+        while pos < len(text) - start and count <= MAX_WRAPPERS and (found := BARE.match(text, start + pos)):
             pos, count = found.end() - start, count + 1
         is_token = text.startswith(tuple(n.TOKENS), start)
         glued = is_token if count > 1 else at_line or not stream.prose.line[-1:].isspace()

@@ -21,6 +21,8 @@ from proxy.notations.source import NeedMore, NoCall, Source, end_of
 from proxy.tools.schema import ANYTHING, Schema, or_anything
 
 MAX_DEPTH = 100
+# A member of an object takes as long as so many steps.
+MEMBER_STEPS = 16
 MAX_KEY = 200
 MARKS = {'"': '"', "'": "'", "“": "”", "”": "”", "‘": "’", "’": "’", "`": "`"}
 # Delimiters of strings that are tokens of their own.
@@ -249,6 +251,7 @@ class Literals:
 
     def _read_member(self, pos: int, assign: tuple[str, ...], values: JsonObject) -> tuple[str, int]:
         """Read a key and its value into `values`; return the key and where the value ends."""
+        self.source.steps -= MEMBER_STEPS
         opened = self._open[-1]
         written, pos = self._key(pos, opened.close)
         pos = self.skip(pos)

@@ -481,7 +481,8 @@ class _Search:
         self.inner = RawEnd(mark.start, mark.end)
         if inner is self.split and follows in _ENDS:
             self.fallback = self.fallback or RawEnd(inner.start, inner.start, True)
-        return self.fallback if follows is Follows.END else None
+            return self.fallback if follows is Follows.END else None
+        return None
 
     def _call_end(self, mark: Mark) -> RawEnd | None:
         """Return the end at an end tag of the call or its wrapper: the value's own may be missing."""
