@@ -48,6 +48,8 @@ _PREFIXED = regex.compile(r"[rbu]{1,2}[\"']")
 _ANOTHER_STRING = regex.compile(r"[ \t]*[ \t+%][ \t]*[\"'][^\"'\n]*[\"']\s*[,)]")
 # What may follow a value, a key in quotation marks or bare, an item.
 _FOLLOWS = regex.compile(r"\s*(?:[,}\]):=]|$|<)")
+_LAST_COMMENT = re.compile(r"[\"'][ \t]*(?://|#|/\*)[^\n\\]*\Z")
+_SHOWN_KEY = re.compile(r"[\"'}\]]\s*,\s*[\"']([^\"'\\\n]{1,80})[\"']\s*:")
 _NEXT_KEY = regex.compile(
     r"[\"'“](?P<quoted>[^\"'”\n\\]{1,80})[\"'”]\s*[:=](?!=)|(?P<bare>[^\W\d]\w{0,60})\s*[:=](?!=)|--(?P<option>[\w.-]{1,80})"
 )
@@ -351,7 +353,8 @@ class Literals:
             raise NoCall("a string without its end")
         text = source.text[start:at]
         # With an odd number of marks inside, the last one is lost, and other calls may have been taken along.
-        if told and ((text.count(mark) - text.count("\\" + mark)) % 2 or self._in_list()):
+        odd = (text.count(mark) - text.count("\\" + mark)) % 2
+        if told and (odd or self._in_list() or self._may_have_ended(text)):
             self.in_string = True
             raise NoCall("a string may end elsewhere")
         self.told += [text] * told
@@ -378,6 +381,13 @@ class Literals:
             self.in_string = True
             raise NoCall("the marks may be the text's own")
         return self._unescaped(text), end + 3
+
+    def _may_have_ended(self, text: str) -> bool:
+        """Return whether a string with marks inside may have ended: before a declared key, or a comment at its end."""
+        if _LAST_COMMENT.search(text):
+            return True
+        shown = {found.group(1) for found in _SHOWN_KEY.finditer(text)}
+        return any(shown & each.declared for each in self._open)
 
     def _in_list(self) -> bool:
         """Return whether the value that is read is an item of a list."""
