@@ -49,7 +49,8 @@ _ANOTHER_STRING = regex.compile(r"[ \t]*[ \t+%][ \t]*[\"'][^\"'\n]*[\"']\s*[,)]"
 # What may follow a value, a key in quotation marks or bare, an item.
 _FOLLOWS = regex.compile(r"\s*(?:[,}\]):=]|$|<)")
 _LAST_COMMENT = re.compile(r"[\"'][ \t]*(?://|#|/\*)[^\n\\]*\Z")
-_SHOWN_KEY = re.compile(r"[\"'}\]]\s*,\s*[\"']([^\"'\\\n]{1,80})[\"']\s*:")
+_NEXT_ARGUMENT = re.compile(r"([\"'])\s*,\s*[A-Za-z_]\w*\s*=\s*\1")
+_SHOWN_KEY = re.compile(r"[\"'}\]]\s*,?\s*[\"'](?P<K>[^\"'\\\n]{1,80})[\"']\s*:")
 _NEXT_KEY = regex.compile(
     r"[\"'“](?P<quoted>[^\"'”\n\\]{1,80})[\"'”]\s*[:=](?!=)|(?P<bare>[^\W\d]\w{0,60})\s*[:=](?!=)|--(?P<option>[\w.-]{1,80})"
 )
@@ -248,11 +249,11 @@ class Literals:
             if values and sign in "<[]" and self.closers and source.match(self.closers, pos):
                 return values, self._cut(pos)
             self.lost_comma |= bool(values) and sign in MARKS and not comma and isinstance(values.get(key), str)
-            comma = False
-            key, pos = self._read_member(pos, assign, values)
+            apart, comma = comma or not values, False
+            key, pos = self._read_member(pos, assign, values, apart=apart)
 
-    def _read_member(self, pos: int, assign: tuple[str, ...], values: JsonObject) -> tuple[str, int]:
-        """Read a key and its value into `values`; return the key and where the value ends."""
+    def _read_member(self, pos: int, assign: tuple[str, ...], values: JsonObject, *, apart: bool) -> tuple[str, int]:
+        """Read a key and its value into `values`; return the key and where the value ends. `apart`: after a comma."""
         self.source.steps -= MEMBER_STEPS
         opened = self._open[-1]
         written, pos = self._key(pos, opened.close)
@@ -267,7 +268,7 @@ class Literals:
             self._undeclared |= bool(opened.declared)
             self._strayed |= any(key in each.keys for each in self._open)
         value, pos = self.value(pos + len(sign), _member(opened.schema, key))
-        if key in values and values[key] != value:
+        if key in values and (values[key] != value or not apart):
             raise NoCall("a key is there twice")
         values[key] = value
         return key, pos
@@ -383,11 +384,18 @@ class Literals:
         return self._unescaped(text), end + 3
 
     def _may_have_ended(self, text: str) -> bool:
-        """Return whether a string with marks inside may have ended: before a declared key, or a comment at its end."""
-        if _LAST_COMMENT.search(text):
+        """Return whether a string with marks inside may have ended: before a declared key, a key that is in
+        no object of its own, or a comment at its end.
+        """
+        if _LAST_COMMENT.search(text) or (self.python and _NEXT_ARGUMENT.search(text)):
             return True
-        shown = {found.group(1) for found in _SHOWN_KEY.finditer(text)}
-        return any(shown & each.declared for each in self._open)
+        depth = at = 0
+        for found in _SHOWN_KEY.finditer(text):
+            depth += _depth(text[at : found.start("K")])
+            at = found.start("K")
+            if not depth or any(found["K"] in each.declared for each in self._open):
+                return True
+        return False
 
     def _in_list(self) -> bool:
         """Return whether the value that is read is an item of a list."""
@@ -547,3 +555,8 @@ def _is_unique(text: str, start: int) -> bool:
 
     json.JSONDecoder(strict=False, object_pairs_hook=pairs).raw_decode(text, start)
     return not doubled
+
+
+def _depth(text: str) -> int:
+    """Return how many more brackets a text opens than it closes."""
+    return text.count("{") + text.count("[") - text.count("}") - text.count("]")
