@@ -115,8 +115,8 @@ class RawValue:
         try:
             return self._checked(_Search(self).run())
         except NoCall:
-            words = self.layout.words
-            found = {each: word for each, word in words.items() if self.source.text.find(f"</{word}>", self.own.end) >= 0}
+            text, words = self.source.text, self.layout.words
+            found = {level: word for level, word in words.items() if text.find(f"</{word}>", self.own.end) >= 0}
             if found == words or not any(words.values()):
                 raise
             if not self.source.final:
@@ -553,5 +553,6 @@ class _Fences:
 
 def _pairs(opened: Mark, closing: Mark) -> bool:
     """Return whether an end tag can be the one of what was opened."""
-    alike = not opened.word or not closing.word or opened.word == closing.word
-    return opened.level is closing.level and alike and (not opened.kind or not closing.kind or opened.kind == closing.kind)
+    if opened.level is not closing.level or (opened.kind and closing.kind and opened.kind != closing.kind):
+        return False
+    return not opened.word or not closing.word or opened.word == closing.word
