@@ -116,12 +116,11 @@ class RawValue:
             return self._checked(_Search(self).run())
         except NoCall:
             text, words = self.source.text, self.layout.words
-            found = {level: word for level, word in words.items() if text.find(f"</{word}>", self.own.end) >= 0}
-            if found == words or not any(words.values()):
+            if not any(words.values()) or all(text.find(f"</{word}>", self.own.end) >= 0 for word in words.values()):
                 raise
             if not self.source.final:
                 raise NeedMore from None
-            self.layout.words = found
+            self.layout.words = {}
             try:
                 return self._checked(_Search(self).run())
             finally:
@@ -188,13 +187,14 @@ class RawValue:
             return False
         return self.begins_line(mark.start)
 
-    def is_placed(self, pos: int) -> bool:
+    def is_placed(self, pos: int, *, declared: bool = True) -> bool:
         """Return whether a key's opener is where the call's own stand: on a line of its own, or behind the last tag."""
         text, start = self.source.text, self.own.start
         if end_of(_BLANKS, text, self.own.end) >= pos:
             return True
         # The key of a pair may begin directly behind the value before, where the first one begins a line.
-        if self.begins_line(start) and (self.own.kind != "arg_value" or text[pos - 1].isspace()):
+        glued = declared and self.own.kind == "arg_value" and not text[pos - 1].isspace()
+        if self.begins_line(start) and not glued:
             return self.begins_line(pos)
         return not text[pos - 1].isspace() or text[start - 1].isspace()
 
@@ -232,7 +232,7 @@ class RawValue:
         if key in self.given or key == self.own.key:
             return Follows.SAME_KEY
         # A key that the tool does not declare counts only where the call's own stand, and written like them.
-        return Follows.VALUE if placed and alike else Follows.TEXT
+        return Follows.VALUE if alike and self.is_placed(pos, declared=False) else Follows.TEXT
 
     def _ends_after(self, pos: int) -> bool:
         """Return whether the call goes on or ends after an end tag that is there twice."""
