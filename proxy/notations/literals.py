@@ -79,6 +79,7 @@ class _Open:
     schema: Schema
     declared: frozenset[str] = frozenset()
     keys: set[str] = field(default_factory=set)
+    is_list: bool = False
 
 
 class Literals:
@@ -169,8 +170,10 @@ class Literals:
         sign = source.text[pos]
         if sign == "{":
             return self.members(pos + 1, "}", schema)
-        if sign in "[(":
-            return self.items(pos + 1, "]" if sign == "[" else ")", schema)
+        if sign == "[":
+            return self.items(pos + 1, "]", schema)
+        if sign == "(":
+            return self._bracketed(pos + 1, schema)
         if sign in MARKS:
             declared = _keys_of(schema)
             if declared and "string" not in schema.types and self._is_key(pos, declared):
@@ -289,7 +292,7 @@ class Literals:
     def items(self, pos: int, close: str, schema: Schema) -> tuple[list[Json], int]:
         """Return the items of a list up to its closing bracket, which may be missing at the reply's end."""
         source, items, each = self.source, list[Json](), _items_of(schema)
-        self._open.append(_Open(close, schema))
+        self._open.append(_Open(close, schema, is_list=True))
         comma = False
         while True:
             pos = self.skip(pos)
@@ -307,6 +310,12 @@ class Literals:
             comma = False
             value, pos = self.value(pos, each)
             items.append(value)
+
+    def _bracketed(self, pos: int, schema: Schema) -> tuple[Json, int]:
+        """Return what Python's round brackets hold: a value, or a list if there is a comma."""
+        items, end = self.items(pos, ")", schema if "array" in schema.types else Schema(items=schema))
+        alone = len(items) == 1 and not self.source.text[pos : end - 1].rstrip().endswith(",")
+        return (items[0] if alone else items), end
 
     # -- strings ----------------------------------------------------------------------------------------------------
 
@@ -355,7 +364,7 @@ class Literals:
 
     def _in_list(self) -> bool:
         """Return whether the value that is read is an item of a list."""
-        return bool(self._open) and self._open[-1].close == "]"
+        return bool(self._open) and self._open[-1].is_list
 
     def _may_end(self, pos: int) -> bool:
         """Return whether a string may end before this position: a key, a bracket, or the end of all follows."""
@@ -401,7 +410,7 @@ class Literals:
         if pos >= source.size or (source.text[pos] in "}])" and not self.marks_told):
             return True
         opened = self._open[level - 1] if level else None
-        if opened is None or opened.close == "]":
+        if opened is None or opened.is_list:
             found = source.match(_NEXT_ITEM, pos)
             return found is not None and (not self.marks_told or found.group() in "{[")
         if source.text[pos] == "{":  # the brackets before another item may be missing

@@ -170,7 +170,7 @@ class RawValue:
     def is_spelled(self, mark: Mark) -> bool:
         """Return whether an end tag of a call or a wrapper is spelled as the one that is open."""
         word = self.layout.words.get(mark.level)
-        return word is None or not mark.word or mark.word == word
+        return word is None or mark.word == word
 
     def is_own_end(self, mark: Mark) -> bool:
         """Return whether an end tag of a value may be this one's."""

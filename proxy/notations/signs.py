@@ -55,7 +55,8 @@ PLAIN = re.compile(rb"(?!\Z)%b%b(?:(?:%b)%b)*" % (_NO_LINE_SIGN, _ORDINARY, _SPE
 END_TOKENS = Tokens(n.END_OF_TURN)
 # What opens or closes a wrapper, and nothing else.
 _ENDS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}
-BARE = re.compile(rf"\s{{0,200}}(?:{n.alternatives((*n.TOKENS, *_ENDS))}|{n.WRAPPER_OPEN}|{n.WRAPPER_CLOSE})\s{{0,200}}")
+_BARE = f"{n.alternatives((*n.TOKENS, *_ENDS))}|{n.WRAPPER_OPEN}|{n.WRAPPER_CLOSE}"
+BARE = re.compile(rf"\s{{0,200}}(?:{_BARE})\s{{0,200}}")
 HEADER = re.compile(r"<\|start\|>|<\|channel\|>| ?to=")
 MESSAGE_ENDS = ("<|end|>", "<|eot|>", "<|eom|>", "<|call|>", "<|return|>", "<|start|>")
 

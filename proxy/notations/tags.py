@@ -355,8 +355,9 @@ class _FamilyMarks:
         while (pos := text.find("<", pos)) >= 0:
             self._source.step()
             start = pos - len(n.SEP)
-            found = self._pattern.match(text, start if start >= 0 and text.startswith(n.SEP, start) else pos)
-            if found is not None:
+            separated = start >= 0 and text.startswith(n.SEP, start)
+            found = self._pattern.match(text, start) if separated else None
+            if found := found or self._pattern.match(text, pos):
                 return found
             pos += 1
         return None
