@@ -26,7 +26,7 @@ def element_value(text: str, schema: Schema, prefix: str = "", depth: int = 0) -
         return [] if "object" not in schema.types else {}
     first = _tag(prefix).search(text)
     if first is None or ("string" in schema.types and (first.start() or schema.types != ALL_TYPES)):
-        if prefix and prefix in text:
+        if prefix and prefix in text and schema.types == ALL_TYPES:
             raise NoCall("an element was expected")
         return schema.typed(text)
     if depth > MAX_NESTED:

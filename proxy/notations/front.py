@@ -73,6 +73,8 @@ _DEFINES = re.compile(r"\"type\"\s*:\s*\"object\"\s*,\s*\"properties\"\s*:")
 _STRINGS = re.compile(r'(?:[^"]*"[^"\\\n]*(?:\\.[^"\\\n]*)*")*')
 _STRING_REST = re.compile(r'[^"\\\n]*(?:\\.?[^"\\\n]*)*')
 _BLANK_LINE = re.compile(r"\n[ \t]*\r?\n")
+# No name, no key and no blanks in the head of a call in JSON are so long.
+_NO_HEAD = re.compile(r"[\[{\s]*(?:\s{200}|(?:\"(?:name|tool_name|id|type)\"\s*:\s*)?\"[^\"\\]{200})")
 _END_SIGNS = ("</", "|>", "]", "}", "｜>", ")", ">")
 
 
@@ -294,7 +296,7 @@ class Reader:
             stream.drop(len(stream.text), "leftover")
         if self._held >= 0:
             self._refused(self._held, NoCall("it waited too long, or something else came", Rejection.RELEASED))
-            self._no_calls = self._kind is not Kind.TOKENS
+            self._no_calls = self._kind is not Kind.TOKENS and not self._is_whole_json(self._held)
             self._held = -1
         self._begun = self._begun or bool(stream.text.strip())
         stream.leave(len(stream.text))
@@ -913,6 +915,13 @@ class Reader:
         else:
             stream.pos = max(start + 1, self._strings_end(start), stream.out)
 
+    def _is_whole_json(self, start: int) -> bool:
+        """Return whether what is held is a whole value of JSON: no string goes on behind it."""
+        try:
+            return STRICT.raw_decode(self._stream.text, start)[1] == len(self._stream.text)
+        except (ValueError, RecursionError, NoCall):
+            return False
+
     def _strings_end(self, start: int) -> int:
         """Return the end of JSON that is not a call: calls shown in its strings do not count either."""
         text = self._stream.text
@@ -929,6 +938,7 @@ class Reader:
     def _reading(self, reader: CallReader, start: int) -> tuple[list[Call], int, bool]:
         """Return the calls that begin at a position, their end, and whether they are weak."""
         rows, source = Rows(reader), reader.source
+        self._check_head(start)
         if self._kind is Kind.TOKENS:
             end = rows.skip_left(start, after_calls=False)
             if end < source.size or not source.final:
@@ -965,6 +975,13 @@ class Reader:
                 raise
             return whole, whole[-1].end, False
         return calls, end, True
+
+    def _check_head(self, start: int) -> None:
+        """Refuse what begins as JSON and goes on as no call's does, before it is complete."""
+        text, opener = self._stream.text, STRONG_WHOLE.match(self._stream.text, start)
+        given = "name=" in opener.group() or HEADER.match(text, start) if opener else self._forced
+        if not given and _NO_HEAD.match(text, opener.end() if opener else start):
+            raise NoCall("no call begins like this")
 
     def _check_depth(self, pos: int) -> None:
         """Refuse wrappers in wrappers before anything is read."""

@@ -133,7 +133,7 @@ class Judge:
                 raise _shown(f"in {container.name}", self._run(place.end))
             if not source.final:
                 raise NeedMore
-        if not prose.before.strip():
+        if not prose.may_be_shown():
             return
         run = self._run(place.end)
         end, behind = run[-1]

@@ -115,13 +115,12 @@ class RawValue:
         try:
             return self._checked(_Search(self).run())
         except NoCall:
-            words, text = self.layout.words, self.source.text
-            found = {each: word for each, word in words.items() if text.find(f"</{word}>", self.own.end) >= 0}
-            if found == words or not any(words.values()):
+            text, words = self.source.text, self.layout.words
+            if not any(words.values()) or all(text.find(f"</{word}>", self.own.end) >= 0 for word in words.values()):
                 raise
             if not self.source.final:
                 raise NeedMore from None
-            self.layout.words = found
+            self.layout.words = {}
             try:
                 return self._checked(_Search(self).run())
             finally:
@@ -171,7 +170,7 @@ class RawValue:
     def is_spelled(self, mark: Mark) -> bool:
         """Return whether an end tag of a call or a wrapper is spelled as the one that is open."""
         word = self.layout.words.get(mark.level)
-        return word is None or not mark.word or mark.word == word
+        return word is None or mark.word == word
 
     def is_own_end(self, mark: Mark) -> bool:
         """Return whether an end tag of a value may be this one's."""
@@ -188,13 +187,14 @@ class RawValue:
             return False
         return self.begins_line(mark.start)
 
-    def is_placed(self, pos: int) -> bool:
+    def is_placed(self, pos: int, *, declared: bool = True) -> bool:
         """Return whether a key's opener is where the call's own stand: on a line of its own, or behind the last tag."""
         text, start = self.source.text, self.own.start
         if end_of(_BLANKS, text, self.own.end) >= pos:
             return True
         # The key of a pair may begin directly behind the value before, where the first one begins a line.
-        if self.begins_line(start) and (self.own.kind != "arg_value" or text[pos - 1].isspace()):
+        glued = declared and self.own.kind == "arg_value" and not text[pos - 1].isspace()
+        if self.begins_line(start) and not glued:
             return self.begins_line(pos)
         return not text[pos - 1].isspace() or text[start - 1].isspace()
 
@@ -232,7 +232,7 @@ class RawValue:
         if key in self.given or key == self.own.key:
             return Follows.SAME_KEY
         # A key that the tool does not declare counts only where the call's own stand, and written like them.
-        return Follows.VALUE if placed and alike else Follows.TEXT
+        return Follows.VALUE if alike and self.is_placed(pos, declared=False) else Follows.TEXT
 
     def _ends_after(self, pos: int) -> bool:
         """Return whether the call goes on or ends after an end tag that is there twice."""
@@ -560,6 +560,6 @@ class _Fences:
 
 def _pairs(opened: Mark, closing: Mark) -> bool:
     """Return whether an end tag can be the one of what was opened."""
-    words_alike = not opened.word or not closing.word or opened.word == closing.word
-    kinds_alike = not opened.kind or not closing.kind or opened.kind == closing.kind
-    return opened.level is closing.level and words_alike and kinds_alike
+    if opened.level is not closing.level or (opened.kind and closing.kind and opened.kind != closing.kind):
+        return False
+    return not opened.word or not closing.word or opened.word == closing.word

@@ -25,8 +25,8 @@ _CUT_BEGUN = frozenset(opener[:at] for opener in CUT_OPENERS for at in range(1, 
 STRONG_WHOLE = re.compile(STRONG.pattern)
 # No opener is longer.
 ENOUGH = 400
-_ANYWHERE = r"(?<=[^\s\w\"'`])TOOL_CALLS(?=[A-Za-z_])|<(?=[|｜‖a-zA-Z/\[\s]|$)|\[(?=[A-Zut/e]|$)|\](?=<|$)|◁"
-_AT_LINE = r"^Action:|^TOOL_CALLS(?=[A-Za-z_])|^ ?to=(?=[\w.])|^[ \t]{0,40}(?P<line>[\[{`]|>>>(?=[A-Za-z_]|$))"
+_ANYWHERE = r"(?:(?<=[^\s\w\"'`])|^)TOOL_CALLS(?=[A-Za-z_])|<(?=[|｜‖a-zA-Z/\[\s]|$)|\[(?=[A-Zut/e]|$)|\](?=<|$)|◁"
+_AT_LINE = r"^Action:|^ ?to=(?=[\w.])|^[ \t]{0,40}(?P<line>[\[{`]|>>>(?=[A-Za-z_]|$))"
 SIGNS = re.compile(f"{_ANYWHERE}|{_AT_LINE}", re.M)
 # The same in a reply that begins with gpt-oss' reasoning without its tokens: its headers have none either.
 STRIPPED = "analysis"
@@ -40,8 +40,7 @@ def _begun(word: str) -> str:
 
 # The end of a text that may become a sign.
 _MAY_BECOME = (
-    rf"(?<=[^\s\w\"'`])(?:{_begun('TOOL_CALLS')})\Z"
-    rf"|^(?:{_begun('Action')}|{_begun('TOOL_CALLS')}| ?to?=?|[ \t]*>{{1,2}})\Z"
+    rf"(?:(?<=[^\s\w\"'`])|^)(?:{_begun('TOOL_CALLS')})\Z|^(?:{_begun('Action')}| ?to?=?|[ \t]*>{{1,2}})\Z"
 )
 MAY_BECOME_SIGN = re.compile(_MAY_BECOME, re.M)
 MAY_BECOME_STRIPPED_SIGN = re.compile(rf"{_MAY_BECOME}|(?:{_begun('assistantcommentary to=functions')})\Z", re.M)
@@ -57,7 +56,8 @@ PLAIN = re.compile(rb"(?!\Z)%b%b(?:(?:%b)%b)*" % (_NO_LINE_SIGN, _ORDINARY, _SPE
 END_TOKENS = Tokens(n.END_OF_TURN)
 # What opens or closes a wrapper, and nothing else.
 _ENDS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}
-BARE = re.compile(rf"\s*(?:{n.alternatives((*n.TOKENS, *_ENDS))}|{n.WRAPPER_OPEN}|{n.WRAPPER_CLOSE})\s*")
+_BARE = f"{n.alternatives((*n.TOKENS, *_ENDS))}|{n.WRAPPER_OPEN}|{n.WRAPPER_CLOSE}"
+BARE = re.compile(rf"\s{{0,200}}(?:{_BARE})\s{{0,200}}")
 HEADER = re.compile(r"<\|start\|>|<\|channel\|>| ?to=")
 MESSAGE_ENDS = ("<|end|>", "<|eot|>", "<|eom|>", "<|call|>", "<|return|>", "<|start|>")
 
@@ -65,8 +65,8 @@ _WORDS = "|".join((*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, "id", "type"
 _FENCE = r"```[ \t]*(?:json\w{0,9}|python|py|tool_\w+|tool|xml|javascript|js|text|bash)?[ \t]*\n\s*"
 # At the start of a line: JSON whose first key may be a call's, perhaps in a fence; calls of Python; ReAct; Functionary.
 JSON_HEAD = regex.compile(
-    rf"(?:{_FENCE})?(?:[\[{{]\s*){{1,6}}[\"'“](?:{_WORDS}|\w{{1,64}})[\"'”]\s*:"
-    r"|```[ \t]*\w{0,20}[ \t]*\n\s*(?:\[?[\w.]+\(|<)|\[\s*[A-Za-z_][\w.]*\s*\("
+    rf"(?:{_FENCE})?(?:[\[{{]\s{{0,200}}){{1,6}}[\"'“](?:{_WORDS}|\w{{1,64}})[\"'”]\s*:"
+    r"|```[ \t]*\w{0,20}[ \t]*\n\s*(?:\[?[\w.]+\(|<)|\[\s{0,200}[A-Za-z_][\w.]*\s*\("
     r"|Action:\s*(?:[`\[]|[\w.-]{1,160}\s*\nAction Input:)|(?:assistant)?commentary to=|>>>\s*[A-Za-z_]"
 )
 

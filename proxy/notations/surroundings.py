@@ -27,6 +27,8 @@ QUOTES = {
     "‚": "‘",
     "›": "‹",
 }
+# What may open a quotation.
+_MAY_QUOTE = re.compile(r"(?!(?<=\w)['’]\w)[<(\[{|=+`" + "".join(QUOTES) + "]")
 # What shows the text up to its end, which must follow: elements, code blocks of LaTeX, Org, templates and forums,
 # CDATA, here-documents, docstrings.
 _ELEMENTS = "pre|code|textarea|samp|nowiki|xmp|kbd|script|style|syntaxhighlight|source|listing|blockquote|template"
@@ -220,6 +222,10 @@ class Prose:
         """Return whether the line before begins like this one."""
         found = _LISTED.match(self.last_line) if not self.blank_before else None
         return bool(found) and _alike(found) == self.listed()
+
+    def may_be_shown(self) -> bool:
+        """Return whether what follows a call here could show that it is quoted, in a sentence or in a listing."""
+        return bool(self.line.strip() or self.container or _MAY_QUOTE.search(self.before))
 
     def quoted(self, behind: str) -> bool:
         """Return whether a quotation that began before the call ends directly after it."""

@@ -219,11 +219,8 @@ class TagReader:
             written = replace(mark)
             self._skip_doubled(mark, marks)
             self.last = RawValue(source, marks, self.reader.layout, mark, {*given}, tool, self.reader.ends_turn)
-            end = self.last.find_end()
-            if written.end != mark.end and self.last.shown(end.end)[0]:
-                # The second opener is the value's: it shows an end tag for it.
-                self.last.own = mark = written
-                end = self.last.find_end()
+            end = self._end_of(self.last, written)
+            mark = self.last.own
             given.add(mark.key)
             values[key] = self._typed(self.last, end, style, unended=unended)
             unended, at = end.unended, end.resume
@@ -232,6 +229,20 @@ class TagReader:
         if tool and (missing := tool.required - given):
             self._check_missing(missing, tool, spans)
         return values, at, bool(values)
+
+    @staticmethod
+    def _end_of(value: RawValue, written: Mark) -> RawEnd:
+        """Return the end of a value; `written` is the first of its openers."""
+        end = value.find_end()
+        if written.end == value.own.end:
+            return end
+        if value.shown(end.end)[0]:
+            # The second opener is the value's: it shows an end tag for it.
+            value.own = written
+            return value.find_end()
+        if not value.source.text[value.own.end : end.end].strip():
+            raise NoCall("the opening tag of a value twice, and no value")
+        return end
 
     @staticmethod
     def _check_missing(missing: Collection[str], tool: Tool, spans: list[tuple[int, int, Marks]]) -> None:
@@ -358,8 +369,9 @@ class _FamilyMarks:
         while (pos := text.find("<", pos)) >= 0:
             self._source.step()
             start = pos - len(n.SEP)
-            found = self._pattern.match(text, start if start >= 0 and text.startswith(n.SEP, start) else pos)
-            if found is not None:
+            separated = start >= 0 and text.startswith(n.SEP, start)
+            found = self._pattern.match(text, start) if separated else None
+            if found := found or self._pattern.match(text, pos):
                 return found
             pos += 1
         return None

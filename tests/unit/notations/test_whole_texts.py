@@ -147,7 +147,7 @@ SPLIT: dict[str, tuple[str, dict[str, Any], bool, Calls, str]] = {
     "cut off, tags": (TAGS, {}, False, [], TAGS),
     "cut off, not closed": (HERMES[:-1], {}, False, [], HERMES[:-1]),
     "cut off, closed": (HERMES, {}, False, [LS], ""),
-    "cut off, one closed and one not": (f"{HERMES}\n<tool_call>\n{WEAK}", {}, False, [LS], f"\n<tool_call>\n{WEAK}"),
+    "cut off, one closed and one not": (f"{HERMES}\n<tool_call>\n{WEAK}", {}, False, [LS], ""),
     "raw text": ("Hello.<|im_end|>", {"raw_text": True}, True, [], "Hello."),
     "raw text, two ends": ("Hello.<|eot_id|>\n<|end_of_text|>\n", {"raw_text": True}, True, [], "Hello."),
     "raw text, strong": (f"{HERMES}<|im_end|>", {"raw_text": True}, True, [LS], ""),
