@@ -11,7 +11,7 @@ from proxy.notations.listings import is_definition
 from proxy.notations.reader import CallReader
 from proxy.notations.rows import Rows
 from proxy.notations.signs import STRONG, STRONG_WHOLE
-from proxy.notations.source import NeedMore, NoCall, Rejection
+from proxy.notations.source import NeedMore, NoCall, Rejection, Touched
 from proxy.notations.surroundings import Prose
 
 # What may end a quotation is no longer.
@@ -144,6 +144,8 @@ class Judge:
         while (behind := run[-1][1]) < self.source.size and self._begins(behind):
             try:
                 _, end, _ = self.ahead.strong(behind)
+            except Touched as touched:
+                end = touched.pos
             except NoCall:
                 break
             run.append((end, self.rows.skip_left(end)))

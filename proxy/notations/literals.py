@@ -18,6 +18,7 @@ import regex
 from proxy.codec.json_text import Json, JsonObject, VerbatimNumber
 from proxy.codec.literals import has_doubtful_path, unescape
 from proxy.notations.source import NeedMore, NoCall, Source, end_of
+from proxy.notations.tables import STRONG
 from proxy.tools.schema import ANYTHING, Schema, or_anything
 
 MAX_DEPTH = 100
@@ -264,6 +265,9 @@ class Literals:
         """Close the last bracket, which is missing; return the position."""
         if not self.source.final and pos >= self.source.size:
             raise NeedMore
+        if pos < self.source.size and self.source.match(STRONG, pos):  # what stands before it may be a string's
+            self.in_string = True
+            raise NoCall("another call begins before a bracket ends")
         self.completed = True
         return self._close(pos)
 

@@ -16,7 +16,7 @@ from proxy.notations.literals import STRICT, Literals
 from proxy.notations.literals import TOKENS as DELIMITERS
 from proxy.notations.raw_values import Layout, Level
 from proxy.notations.shapes import Shape, shapes
-from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, Torn
+from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, Torn, Touched
 from proxy.notations.tags import CALL_END, CALL_TAG, WRAPPER_END, WRAPPER_TAG, TagReader, spelling
 from proxy.tools.schema import ALL_TYPES, ANYTHING, Schema
 from proxy.tools.toolset import Tool, ToolSet
@@ -222,7 +222,7 @@ class CallReader:
                 if opener.no_closer and not (opener.text == "<|python_tag|>" and source.text[at] == "{"):
                     if not source.text[calls[-1].end].isspace() and not self.opener(at):
                         self.deep = True
-                        raise NoCall("text touches the end of the call")
+                        raise Touched(calls[-1].end)
                     at = start
                     break
             got = self._next_call(at, opener, depth, calls)
