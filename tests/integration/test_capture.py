@@ -110,7 +110,7 @@ def test_of_the_request_only_what_the_engine_uses_is_kept(inside: Inside, tmp_pa
     call = {"id": "c1", "type": "function", "function": {"name": "write_file", "arguments": "{}"}}
     messages = [
         {"role": "system", "content": "hidden"},
-        {"role": "user", "content": "hidden"},
+        {"role": "user", "content": "a question"},
         {"role": "assistant", "content": "hidden", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c1", "content": "a result"},
     ]
@@ -124,7 +124,7 @@ def test_of_the_request_only_what_the_engine_uses_is_kept(inside: Inside, tmp_pa
         client.post(CHAT, json={**chat(stream=False, tools=[WRITE_FILE], **asked), "messages": messages})
     about, _ = only(tmp_path)
     assert {name: about[name] for name in asked} == asked
-    assert (about["call_ids"], about["sources"][-1]) == (["c1"], "a result")
+    assert (about["call_ids"], about["sources"]) == (["c1"], ["a question", "a result"])
     assert "hidden" not in files(tmp_path)[0].read_text()
     read = read_capture(files(tmp_path)[0].read_bytes(), "a file")
     wanted = read.chat
