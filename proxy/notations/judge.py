@@ -72,8 +72,9 @@ class Judge:
                 raise NoCall("where a text ends is not known")
         self._check_surroundings(place)
         if place.prose.indented():
-            if not self.source.at_end(self.rows.skip_left(place.end)):
-                raise NoCall("indented like code", Rejection.QUOTED)
+            run = self._run(place.end)
+            if not self.source.at_end(run[-1][1]):
+                raise _shown("indented like code", run)
             self._check_weak(calls, place)
 
     def _check_listing(self, offered: list[Call], place: Place) -> None:
@@ -123,7 +124,7 @@ class Judge:
                 raise _shown(f"in {container.name}", self._run(place.end))
             if not source.final:
                 raise NeedMore
-        if not prose.before.strip():
+        if not (prose.line.strip() or prose.may_quote()):
             return
         run = self._run(place.end)
         end, behind = run[-1]
