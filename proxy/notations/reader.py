@@ -262,7 +262,8 @@ class CallReader:
 
     def _next_call(self, at: int, opener: Opener, depth: int, calls: list[Call]) -> tuple[list[Call], int] | None:
         """Return the next calls in a wrapper and their end; None if what follows the calls before cannot be read."""
-        if calls and calls[-1].tagged and not calls[-1].closed_itself:
+        before = calls[-1] if calls and not calls[-1].closed_itself else None
+        if before and (before.tagged or (before.told and not opener.no_closer and self.opener(at))):
             self.deep = True
             raise NoCall("another call begins before one is closed")
         try:

@@ -61,6 +61,8 @@ class Rows:
                 if not calls:
                     raise NoCall("no call")
                 return pos
+            if any(call.told and not call.closed_itself for call in calls):
+                raise NoCall("a string may go on to here")
             text = source.text
             if said := source.match(_SAID, pos):
                 got, pos, _ = reader.arguments(source.blanks(said.end()), said["header"] or said["react"], pos)
