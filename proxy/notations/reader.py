@@ -37,6 +37,10 @@ _ROUTED = regex.compile(r" ?to=[\w.-]+(?=<[^|])")
 _JSON_NAME = re.compile(rf"[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"']([^\"'\n]{{1,200}})[\"']")
 _JSON_HEAD = regex.compile(r"[\[{\s]+[\"'“](?P<K>[^\"'”\n\\]{1,64})[\"'”]\s*:")
 _JSON_NAMED = regex.compile(r"\{\s*[\"'](?:name|tool_name)[\"']\s*:\s*[\"'](?P<N>[^\"'\n\\]{1,200})[\"']\s*,")
+# A name that goes on behind its mark is none.
+_BROKEN_NAME = regex.compile(
+    rf"\{{\s*[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"'][\w.-]{{1,200}}[\"']\w"
+)
 _QUOTED_KEY = re.compile(r"[\"']([^\"'\n\\]{1,80})[\"']\s*:")
 _CALL_WORDS = frozenset(
     (*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, *n.BESIDE_WORDS, "role", "content", "response")
@@ -386,6 +390,8 @@ class CallReader:
         head = self.source.match(_JSON_HEAD, pos)
         if head and head["K"] not in _CALL_WORDS and self.tools.resolve(head["K"]) is None:
             raise NoCall("no call begins with this key")
+        if self.source.match(_BROKEN_NAME, pos):
+            raise NoCall("a name goes on behind its mark")
         name = None if self.row_begun else self.source.match(_JSON_NAMED, pos)
         if name and self.tool(name["N"]) is None:
             raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
