@@ -339,6 +339,8 @@ class Literals:
         self.told += [text] * told
         # Who wrote no backslash before a mark wrote none in a path either: `say "x" in C:\new`.
         self._paths |= has_doubtful_path(text)
+        if mark == "'" and not self.python and "\\" in text:
+            self._check_marks_of_python(text)
         return self._unescaped(text), at + 1
 
     def _unescaped(self, text: str) -> str:
@@ -347,6 +349,15 @@ class Literals:
             return unescape(text, python=self.python)
         except ValueError as error:
             raise NoCall(str(error)) from None
+
+    def _check_marks_of_python(self, text: str) -> None:
+        """Refuse a string in Python's marks whose escapes mean something else in Python: `'\\x1b'`."""
+        try:
+            value = unescape(text, python=True)
+        except ValueError:
+            return
+        if value != self._unescaped(text):
+            raise NoCall("escapes of Python, or of none")
 
     def _tripled(self, marks: str, start: int) -> tuple[str, int]:
         """Return a string between three marks."""
