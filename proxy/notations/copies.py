@@ -11,32 +11,48 @@ import html
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 
 from proxy.codec.json_text import Json, JsonObject, dump, load_json
 from proxy.notations.calls import Call
 from proxy.notations.literals import unescaped
 from proxy.notations.reader import CallReader
-from proxy.notations.source import NoCall, Source
+from proxy.notations.source import NoCall, Source, end_of
 from proxy.notations.tables import STRONG
 from proxy.tools.toolset import ToolSet
 
 # A call, or the arguments of one, with fewer characters proves nothing.
 MIN_COPIED = 24
-# Strings in strings, and HTML in them, are decoded so deep.
-MAX_LAYERS = 3
+# Strings in strings, and HTML in them, are decoded so deep, to so many times the source's length.
+MAX_LAYERS, MAX_DECODED = 3, 10
 # How many characters of a source one attempt to read a call may take, and how many attempts may fail.
 MAX_CALL_SHOWN = 65_536
 MAX_FAILED = 64
+# How many words of a call a source must hold before it is looked into, and how many of its lines are tried.
+MAX_WORDS, MAX_ANCHORS = 8, 2_000
 
 _BLANKS = re.compile(r"\s+")
 _AROUND_SIGNS = re.compile(r"(?<!\w) | (?!\w)")
-_STRING = re.compile(rf'"((?:[^"\\]|\\.){{{MIN_COPIED},}})"|\'((?:[^\'\\]|\\.){{{MIN_COPIED},}})\'', re.S)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_WORD = re.compile(r"[A-Za-z_]{4,}")
+# What one line holds between quotation marks, and the marks between a string that ends a line and the next one.
+_PART = {
+    '"': re.compile(r'(?:[^"\\\n\r]++|\\.)++', re.S),
+    "'": re.compile(r"(?<=')(?<!\\')(?:[^'\\\n\r]++|\\.)++(?=')", re.S),
+}
+_JOINT = {mark: re.compile(rf"(?<=\\n){mark}[ \t]*[,+]?\s*{mark}") for mark in _PART}
+# What is escaped in a part of a string that has no mark at its ends: marks of keys, line ends beside tags.
+_ESCAPED = re.compile(r"\\\"\s?[:,}]|[{:]\s?\\\"|>\\n|\\n<")
+# What HTML escapes, and the beginning of a tag that it escaped.
+_HTML_MARKS = str.maketrans(dict.fromkeys("<\"'", "\0"))
+_ESCAPED_TAG = re.compile(r"&(?:amp;)*(?:lt|#60|#x3c);[^\s=]", re.I)
 _COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _CONTROL = re.compile(r"((?:M-\^?.)+)|\^([@-_?])")
-_LINE_END = re.compile(r"\r+\n")
-_BLAME = re.compile(r"\A\^?[0-9a-f]{7,40} .*?(\d+\) ?)\Z")
+_LINE_END = re.compile(r"(?<!\r)\r+\n")
+_BLAME = re.compile(r"\A\^?[0-9a-f]{7,40} .*?(\d+\) ?) *\Z")
 _NUMBER = re.compile(r"[ \t]*\d+")
-_SIGN = re.compile(r"(?:[ \t]*\d+[ \t:|]*)?([+-])")
+# The sign of a line of a diff, which may be numbered: directly after the number's end, or after blanks.
+_SIGNS = (re.compile(r"(?:[ \t]*\d+[ \t:|]*)?([+-])"), re.compile(r"[ \t]*\d+[ \t:|]?([+-])"))
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[\w+-]*\s*")
 # Prefixes of the lines of a listing: a path and a number, a number, a sign.
 _PREFIX = re.compile(
@@ -52,8 +68,7 @@ class Copies:
     """
 
     def __init__(self, tools: ToolSet, sources: Iterable[str] = (), made: Iterable[tuple[str, Json]] = ()) -> None:
-        self._tools = tools
-        self._sources = tuple(source for source in sources if len(source) >= MIN_COPIED)
+        self._sources = tuple(_Shown(source, tools) for source in sources if len(source) >= MIN_COPIED)
         self._given = tuple(made)
 
     def hold(self, calls: Iterable[tuple[Call, str]], text: str) -> bool:
@@ -70,30 +85,45 @@ class Copies:
 
     def _holds(self, call: Call) -> bool:
         """Return whether a source holds a call of this name with these arguments."""
-        return len(dump(call.arguments)) >= MIN_COPIED and (call.name, call.arguments) in self._calls
+        if len(dump(call.arguments)) < MIN_COPIED:
+            return False
+        words = _words(" ".join(_strings(call.arguments)))
+        return any(source.has(words) and (call.name, call.arguments) in source.calls for source in self._sources)
 
     def shows(self, text: str) -> bool:
         """Return whether a source shows a whole text."""
-        if not self._sources:
-            return False
         text = _without_fence(_LINE_END.sub("\n", text.strip()))
         bare = _normal(text)
         if len(bare) < MIN_COPIED:
             return False
-        if any(bare in shown for shown in self._normal):
-            return True
-        lines = _numbered(text)
-        return len(lines) > 1 and any(_shows_lines(shown, lines) for shown in self._lines)
+        words, lines = _words(text), _numbered(text)
+        return any(source.has(words) and source.shows(bare, lines) for source in self._sources)
 
     @cached_property
     def _made(self) -> list[tuple[str, Json]]:
         """The calls that the assistant made."""
         return [(name, _parsed(arguments)) for name, arguments in self._given]
 
+
+class _Shown:
+    """A source, with the texts that its strings and escapes hold."""
+
+    def __init__(self, text: str, tools: ToolSet) -> None:
+        self._text, self._tools = text, tools
+
+    def has(self, words: Iterable[str]) -> bool:
+        """Return whether the source has all words of a call: most have not, and are not looked into."""
+        return all(word in self._text for word in words)
+
+    def shows(self, bare: str, lines: Sequence[tuple[int, str]]) -> bool:
+        """Return whether the source shows a text without its blanks, or its numbered lines behind prefixes."""
+        if any(bare in shown for shown in self._normal):
+            return True
+        return len(lines) > 1 and any(_shows_lines(shown, lines) for shown in self._lines)
+
     @cached_property
     def _texts(self) -> tuple[str, ...]:
-        """The sources with the texts that their strings and escapes hold."""
-        return tuple(dict.fromkeys(text for source in self._sources for text in _layers(source, MAX_LAYERS)))
+        return _layers(self._text)
 
     @cached_property
     def _normal(self) -> tuple[str, ...]:
@@ -104,13 +134,24 @@ class Copies:
         return tuple(side for text in self._texts for side in _sides(text))
 
     @cached_property
-    def _calls(self) -> Collection[tuple[str, JsonObject]]:
-        """The calls that the sources hold in wrappers, whatever surrounds them."""
-        found: list[tuple[str, JsonObject]] = []
-        for text in self._texts:
-            for shown in dict.fromkeys((text, *_without_prefixes(text))):
-                found += _calls_in(shown, self._tools)
-        return found
+    def calls(self) -> Collection[tuple[str, JsonObject]]:
+        """The calls that the source holds in wrappers, whatever surrounds them."""
+        shown = dict.fromkeys(each for text in self._texts for each in (text, *_without_prefixes(text)))
+        return [call for text in shown for call in _calls_in(text, self._tools)]
+
+
+def _words(text: str) -> list[str]:
+    """Return the longest words of a text, which no prefix and no escape changes."""
+    return sorted(set(_WORD.findall(text)), key=len, reverse=True)[:MAX_WORDS]
+
+
+def _strings(value: Json) -> Iterator[str]:
+    """Yield the strings that are values in a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _strings(each)
 
 
 def _parsed(arguments: Json) -> Json:
@@ -132,34 +173,50 @@ def _calls_in(text: str, tools: ToolSet) -> Iterator[tuple[str, JsonObject]]:
         try:
             calls, end, _ = reader.strong(0)
         except NoCall:
-            failed, pos = failed + 1, found.end()
+            failed, pos = failed + 1, max(found.end(), found.start() + reader.run_end)
             continue
         yield from ((call.name, call.arguments) for call in calls if call.tool)
         pos = found.start() + max(end, 1)
 
 
-def _layers(text: str, depth: int) -> Iterator[str]:
-    """Yield a text and those that it holds escaped: in strings, as HTML, as `cat -A` shows them."""
-    text = _COLOUR.sub("", _LINE_END.sub("\n", text))
-    yield text
-    if not depth:
-        return
+def _layers(source: str) -> tuple[str, ...]:
+    """Return a text and those that it holds escaped: in strings, as HTML, as `cat -A` shows them."""
+    texts, level, room = dict[str, None](), [source], MAX_DECODED * len(source)
+    for _ in range(MAX_LAYERS + 1):
+        inner: list[str] = []
+        for text in (_COLOUR.sub("", _LINE_END.sub("\n", each)) for each in level):
+            room -= len(text)
+            if text not in texts and room >= 0:
+                texts[text] = None
+                inner += _decoded(text)
+        level = inner
+    return tuple(texts)
+
+
+def _decoded(text: str) -> Iterator[str]:
+    """Yield the texts that a text holds escaped."""
     if "\\" in text:
-        if '\\"' in text or "\\n" in text:
-            # A part of a string, without its marks.
-            yield from _layers(unescaped(text), depth - 1)
-        for found in _STRING.finditer(text):
-            inner = found.group(1) or found.group(2)
-            if "\\" in inner:
-                yield from _layers(unescaped(inner), depth - 1)
+        for mark in _PART:
+            yield unescaped("\0".join(_parts_of_strings(_JOINT[mark].sub("", text), mark)))
+        if '"""' in text or "\'\'\'" in text:
+            # Strings of several lines.
+            yield unescaped(text)
     if "&" in text:
         # Only what is escaped itself may be markup there.
-        for mark in "<\"'":
-            escaped = html.unescape(text.replace(mark, "\0"))
-            if mark in escaped or "&" in escaped:
-                yield from _layers(escaped, depth - 1)
+        yield html.unescape(text.translate(_HTML_MARKS))
+        if _ESCAPED_TAG.search(text):
+            yield html.unescape(text.replace("<", "\0"))
     if "$" in text and ("^" in text or "M-" in text):
         yield _CONTROL.sub(_controlled, text)
+
+
+def _parts_of_strings(text: str, mark: str) -> Iterator[str]:
+    """Yield what may be parts of strings with such marks, if anything is escaped in them."""
+    for found in _PART[mark].finditer(text):
+        part, start, end = found.group(), found.start(), found.end()
+        marked = mark in (text[start - 1 : start], text[end : end + 1])
+        if "\\" in part and (marked or _ESCAPED.search(part)):
+            yield part
 
 
 def _controlled(found: re.Match[str]) -> str:
@@ -174,8 +231,8 @@ def _controlled(found: re.Match[str]) -> str:
 
 
 def _normal(text: str) -> str:
-    """Return a text without its blanks, but for one between two words."""
-    return _AROUND_SIGNS.sub("", _BLANKS.sub(" ", text))
+    """Return a text without its blanks, but for one between two words, and without halves of characters."""
+    return _SURROGATE.sub("\ufffd", _AROUND_SIGNS.sub("", _BLANKS.sub(" ", text)))
 
 
 def _without_fence(text: str) -> str:
@@ -190,15 +247,16 @@ def _sides(text: str) -> Iterator[list[str]]:
     """Yield the lines of a text that are not blank, and of a diff those of either side."""
     lines = [line for line in text.split("\n") if line.strip()]
     yield lines
-    signs = [found.group(1) if (found := _SIGN.match(line)) else "" for line in lines]
-    for gone in {"+", "-"}.intersection(signs):
-        yield [line for line, sign in zip(lines, signs, strict=True) if sign != gone]
+    for pattern in _SIGNS:
+        signs = [found.group(1) if (found := pattern.match(line)) else "" for line in lines]
+        for gone in {"+", "-"}.intersection(signs):
+            yield [line for line, sign in zip(lines, signs, strict=True) if sign != gone]
 
 
 def _without_prefixes(text: str) -> Iterator[str]:
     """Yield a text without what a listing writes before its lines, and of a diff either side."""
     for lines in _sides(text):
-        yield "\n".join(_PREFIX.sub("", line, count=1) for line in lines)
+        yield "\n".join(line[end_of(_PREFIX, line, 0) :] for line in lines)
 
 
 def _numbered(text: str) -> list[tuple[int, str]]:
@@ -210,7 +268,8 @@ def _shows_lines(shown: Sequence[str], lines: Sequence[tuple[int, str]]) -> bool
     """Return whether lines are shown in order, with the same kind of prefix before each and the same text after it."""
     anchor = max(range(1, len(lines)), key=lambda at: len(lines[at][1]))
     longest = lines[anchor][1]
-    return any(longest in line and _shown_around(shown, lines, anchor, at) for at, line in enumerate(shown))
+    places = islice((at for at, line in enumerate(shown) if longest in line), MAX_ANCHORS)
+    return any(_shown_around(shown, lines, anchor, at) for at in places)
 
 
 def _shown_around(shown: Sequence[str], lines: Sequence[tuple[int, str]], anchor: int, at: int) -> bool:
@@ -229,8 +288,11 @@ def _shown_around(shown: Sequence[str], lines: Sequence[tuple[int, str]], anchor
             places[each], before = found, each
     last = len(lines) - 1
     parts = [_parts(shown[places[each]], line, each == last) for each, (_, line) in enumerate(lines)]
-    prefixes = {_shape(before) for before, _ in parts[1:]}
-    return len(prefixes) == 1 and len({after for _, after in parts[:-1]}) == 1
+    first, *prefixes = [_shape(before) for before, _ in parts]
+    if len(lines) == 2 and not first.startswith(prefixes[0]) and not _PREFIX.fullmatch(prefixes[0]):
+        # One line alone tells no prefix from a text of its own.
+        return False
+    return len(set(prefixes)) == 1 and len({after for _, after in parts[:-1]}) == 1
 
 
 def _parts(shown: str, line: str, last: bool) -> tuple[str, str]:

@@ -47,6 +47,7 @@ from proxy.notations.signs import (
 )
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, end_of
 from proxy.notations.stream import Found, Piece, Stream
+from proxy.notations.tags import CALL_TAG
 from proxy.notations.thoughts import SHARED_CLOSERS, Mark, Section, Thoughts, is_shown, marks_of
 from proxy.tools.toolset import ToolSet
 
@@ -148,7 +149,7 @@ class Reader:
         # Text follows the tokens before this position of the reply; up to that one, nothing but blanks begins it.
         self._text_follows = self._blank = 0
         self._kind = Kind.STRONG
-        self._broken_tool = ""
+        self._broken_tool, self._ends_calls = "", False
         # What ends the reasoning that is open, whether the reply began with it, and whether it is separated.
         self._thought: tuple[str, ...] = ()
         self._thought_first = self._separated = self._prompted = False
@@ -797,6 +798,7 @@ class Reader:
                     self._held, stream.pos = -1, len(stream.text)
                 return False
             if self._is_broken(start, refusal):
+                self._ends_calls = self._kind is Kind.STRONG or (refusal.end < 0 and reader.deep)
                 self._kind = Kind.BROKEN
                 return True
             self._refuse_reading(reader, refusal)
@@ -1050,7 +1052,8 @@ class Reader:
         name, in no code, quotation, listing or copy.
         """
         stream = self._stream
-        if not self._watch_broken or self._kind is not Kind.STRONG or self._found_any:
+        strong = self._kind is Kind.STRONG or (self._kind is Kind.WEAK and CALL_TAG.match(self._stream.text, start))
+        if not self._watch_broken or not strong or self._found_any:
             return False
         if refusal.rejection not in (Rejection.BROKEN, Rejection.CUT_OFF) or isinstance(refusal, Listing):
             return False
@@ -1072,6 +1075,7 @@ class Reader:
             return False
         ended = behind == len(stream.text) and stream.final and self._stopped
         if ended and not self._copies.shows(stream.text[self._held :]):
+            stream.leave(self._held)
             stream.emit(Piece(stream.text[stream.out :], row=self._row(), broken=self._broken_tool), behind)
             self._held = -1
             return False
@@ -1079,7 +1083,7 @@ class Reader:
             return False
         self._kind = Kind.STRONG
         self._refuse()
-        self._no_calls = True
+        self._no_calls = self._ends_calls
         return True
 
     def _row(self) -> str:

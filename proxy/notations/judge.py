@@ -11,7 +11,7 @@ from proxy.notations.listings import is_definition
 from proxy.notations.reader import CallReader
 from proxy.notations.rows import Rows
 from proxy.notations.signs import STRONG, STRONG_WHOLE
-from proxy.notations.source import NeedMore, NoCall, Rejection
+from proxy.notations.source import NeedMore, NoCall, Rejection, Touched
 from proxy.notations.surroundings import Prose
 
 # What may end a quotation is no longer.
@@ -72,8 +72,9 @@ class Judge:
         if calls[-1].unclosed:
             self._check_line(place.end)
         if place.prose.indented():
-            if not self.source.at_end(self.rows.skip_left(place.end)):
-                raise NoCall("indented like code", Rejection.QUOTED)
+            run = self._run(place.end)
+            if not self.source.at_end(run[-1][1]):
+                raise _shown("indented like code", run)
             self._check_weak(calls, place)
 
     def _check_listing(self, offered: list[Call], place: Place) -> None:
@@ -154,6 +155,8 @@ class Judge:
         while (behind := run[-1][1]) < self.source.size and self._begins(behind):
             try:
                 _, end, _ = self.ahead.strong(behind)
+            except Touched as touched:
+                end = touched.pos
             except NoCall:
                 break
             run.append((end, self.rows.skip_left(end)))

@@ -18,6 +18,7 @@ import regex
 from proxy.codec.json_text import Json, JsonObject, VerbatimNumber
 from proxy.codec.literals import has_doubtful_path, unescape
 from proxy.notations.source import NeedMore, NoCall, Source, end_of
+from proxy.notations.tables import STRONG
 from proxy.tools.schema import ANYTHING, Schema, or_anything
 
 MAX_DEPTH = 100
@@ -282,6 +283,9 @@ class Literals:
         """Close the last bracket, which is missing; return the position."""
         if not self.source.final and pos >= self.source.size:
             raise NeedMore
+        if pos < self.source.size and self.source.match(STRONG, pos):  # what stands before it may be a string's
+            self.in_string = True
+            raise NoCall("another call begins before a bracket ends")
         self.completed = True
         return self._close(pos)
 
@@ -361,6 +365,8 @@ class Literals:
         self.told += [text] * told
         # Who wrote no backslash before a mark wrote none in a path either: `say "x" in C:\new`.
         self._paths |= has_doubtful_path(text)
+        if mark == "'" and not self.python and "\\" in text:
+            self._check_marks_of_python(text)
         return self._unescaped(text), at + 1
 
     def _unescaped(self, text: str) -> str:
@@ -369,6 +375,15 @@ class Literals:
             return unescape(text, python=self.python or self._printed)
         except ValueError as error:
             raise NoCall(str(error)) from None
+
+    def _check_marks_of_python(self, text: str) -> None:
+        """Refuse a string in Python's marks whose escapes mean something else in Python: `'\\x1b'`."""
+        try:
+            value = unescape(text, python=True)
+        except ValueError:
+            return
+        if value != self._unescaped(text):
+            raise NoCall("escapes of Python, or of none")
 
     def _tripled(self, marks: str, start: int) -> tuple[str, int]:
         """Return a string between three marks."""

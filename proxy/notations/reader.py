@@ -17,7 +17,7 @@ from proxy.notations.literals import STRICT, Literals
 from proxy.notations.literals import TOKENS as DELIMITERS
 from proxy.notations.raw_values import Layout, Level
 from proxy.notations.shapes import Shape, shapes
-from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, Torn
+from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, Torn, Touched
 from proxy.notations.tags import CALL_END, CALL_TAG, WRAPPER_END, WRAPPER_TAG, TagReader, spelling
 from proxy.tools.schema import ALL_TYPES, ANYTHING, Schema
 from proxy.tools.toolset import Tool, ToolSet
@@ -43,6 +43,10 @@ _JSON_HEAD_NAME = regex.compile(
     rf"(?:\[\s*)?\{{\s*(?:(?:[\"'](?:{'|'.join(sorted(n.BESIDE_WORDS))})[\"']\s*:\s*[\"'][^\"'\n\\]{{0,80}}[\"']\s*,\s*)?"
     r"(?:[\"']function[\"']\s*:\s*\{\s*)?"
     r"[\"'](?:name|tool_name)[\"']\s*:\s*[\"'](?P<N>[^\"'\n\\]{1,200})[\"']\s*,|[\"'](?P<K>[\w.-]{1,200})[\"']\s*:\s*\{)"
+)
+# A name that goes on behind its mark is none.
+_BROKEN_NAME = regex.compile(
+    rf"\{{\s*[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"'][\w.-]{{1,200}}[\"']\w"
 )
 _QUOTED_KEY = re.compile(r"[\"']([^\"'\n\\]{1,80})[\"']\s*:")
 _CALL_WORDS = frozenset(
@@ -246,7 +250,7 @@ class CallReader:
                 if opener.no_closer and not (opener.text == "<|python_tag|>" and source.text[at] == "{"):
                     if not source.text[behind].isspace() and not self.opener(at):
                         self.deep = True
-                        raise NoCall("text touches the end of the call")
+                        raise Touched(calls[-1].end)
                     at = start
                     break
             got = self._next_call(at, opener, depth, calls)
@@ -297,7 +301,8 @@ class CallReader:
 
     def _next_call(self, at: int, opener: Opener, depth: int, calls: list[Call]) -> tuple[list[Call], int] | None:
         """Return the next calls in a wrapper and their end; None if what follows the calls before cannot be read."""
-        if calls and calls[-1].tagged and not calls[-1].closed_itself:
+        before = calls[-1] if calls and not calls[-1].closed_itself else None
+        if before and (before.tagged or (before.told and not opener.no_closer and self.opener(at))):
             self.deep = True
             raise NoCall("another call begins before one is closed")
         try:
@@ -420,6 +425,8 @@ class CallReader:
         head = self.source.match(_JSON_HEAD, pos)
         if head is None or (head["K"] not in _CALL_WORDS and self.tools.resolve(head["K"]) is None):
             raise NoCall("no call begins like this, or with this key")
+        if self.source.match(_BROKEN_NAME, pos):
+            raise NoCall("a name goes on behind its mark")
         name = None if self.row_begun else self.source.match(_JSON_HEAD_NAME, pos)
         if name and name["N"] and self.tool(name["N"]) is None:
             raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import regex
 
 from proxy.notations import tables as n
@@ -25,6 +27,7 @@ _BARE_CALL = regex.compile(r"(?:print\(\s*)?(?:default_api\.)?[A-Za-z_][\w.-]{0,
 _GLUED_JSON = regex.compile(r"(?:functions\.)?([A-Za-z_][\w-]{0,128}?)(?::\d{1,6})? ?json\s*(?=[{`])")
 _GLUED_FUNCTION = regex.compile(r"function(?=[A-Za-z_])")
 _PRINT = regex.compile(r"print\(\s*((?:default_api\.)?)(?=[A-Za-z_])")
+_BEHIND_BRACKET = re.compile(r"[}\]]\s*[^\s}\],]")
 _CALLED = regex.compile(r"([A-Za-z_][\w.-]{0,128})(?=\(|\s?\{)")
 
 
@@ -58,6 +61,8 @@ class Rows:
                 if not calls:
                     raise NoCall("no call")
                 return pos
+            if any(call.told and not call.closed_itself for call in calls):
+                raise NoCall("a string may go on to here")
             text = source.text
             if said := source.match(_SAID, pos):
                 got, pos, _ = reader.arguments(source.blanks(said.end()), said["header"] or said["react"], pos)
@@ -95,12 +100,16 @@ class Rows:
             pos = end
 
     def behind_broken(self, start: int) -> int:
-        """Return the position after a wrapper that cannot be read, and what is left over behind it."""
+        """Return the position after a wrapper that cannot be read, and what is left over behind it; -1 if text follows
+        that may not belong to it.
+        """
         source, opener = self.source, self.reader.opener(start)
         closers = opener.closers if opener else ()
         ends = [at + len(closer) for closer in closers if (at := source.text.find(closer, start)) >= 0]
         if opener and opener.tag and (found := WRAPPER_END.search(source.text, opener.end)):
             ends.append(found.end())
+        if not ends and source.final and _BEHIND_BRACKET.search(source.text, opener.end if opener else start):
+            return -1
         at = self.skip_left(min(ends)) if ends else source.size
         while at < source.size and source.text[at] in "]}":
             at = self.skip_left(at + 1)

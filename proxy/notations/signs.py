@@ -51,7 +51,7 @@ _MAY_BEGIN = re.compile(
 # A text, as it is in a string of JSON, in which nothing begins. `\u003c` is written by some for `<`.
 _NO_LINE_SIGN = rb"(?!(?:[ ]|\\t)*(?:[\[{`>]|A(?:c|\Z)|T(?:O|\Z)|t(?:o=|o?\Z)))"
 _ORDINARY = rb"[^\"\\\x00-\x1f<\]\[T\xe2]*"
-_SPECIAL = rb"\[(?![A-Zut/e\\]|\Z)|T(?!O|\Z)|(?<=[\s\w])T|\xe2(?!\x97\x81)|\\[nr]%b|\\[\"\\/tbf]" % _NO_LINE_SIGN
+_SPECIAL = rb"\[(?![A-Zut/e\\]|\Z)|T(?!O|\Z)|(?<=[\s\w])T|\xe2(?!\x97\x81)|\\[nr]%b|\\[\"\\/tf]" % _NO_LINE_SIGN
 PLAIN = re.compile(rb"(?!\Z)%b%b(?:(?:%b)%b)*" % (_NO_LINE_SIGN, _ORDINARY, _SPECIAL, _ORDINARY))
 END_TOKENS = Tokens(n.END_OF_TURN)
 # What opens or closes a wrapper, and nothing else.

@@ -62,6 +62,14 @@ class Torn(NoCall):
     """A call begins as the template writes it and is none: the one before it may have been cut."""
 
 
+class Touched(NoCall):
+    """Text touches the end of calls, at `pos`: they are part of a text."""
+
+    def __init__(self, pos: int) -> None:
+        super().__init__("text touches the end of the call")
+        self.pos = pos
+
+
 class Tokens:
     """Literals of which the longest at a position counts."""
 

@@ -63,6 +63,7 @@ _LISTED = re.compile(
 )
 # What opens a string that holds all that follows: `(` of C++, `[[` of Lua, `$raw$` of SQL.
 _OPENS_STRING = re.compile(r"([(\[{]|\$\w{0,20}\$)\s*\Z")
+_MAY_QUOTE = re.compile(rf"[{''.join(QUOTES)}<|]|{_OPENS_STRING.pattern}")
 _DIFF = (" ", "+", "-", "\\")
 _BLOCK_HEAD = re.compile(r"(?:::|:[ \t]*[|>][+-]?\d?)[ \t]*\Z")
 _LIST_ITEM = re.compile(r"([ \t]*(?:[-*+]|\d+[.)])[ \t]+)\S")
@@ -282,6 +283,8 @@ def _alike(found: re.Match[str] | None) -> str:
 
 def _is_open(mark: str, end: str, text: str) -> bool:
     if mark == end:
+        if any(mark in ends and other != mark and other in text for other, ends in QUOTES.items()):
+            return False  # it ends what the other one began
         count = len(re.findall(rf"(?<!\w){re.escape(mark)}|{re.escape(mark)}(?!\w)", text))
         return count % 2 == 1 or text.endswith(mark)
     return text.rfind(mark) > text.rfind(end)

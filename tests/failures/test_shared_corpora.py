@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -21,31 +20,10 @@ from proxy.tools.toolset import read_tools
 from tests.failures.test_text_formats import exact
 from tests.support.each_case import each_case
 from tests.support.helpers import SEED, all_cuts, ends, new_scanner, run, says, scan, view
+from tests.support.notations_reading import repaired
 from tests.support.shared import SHARED, VARIABLE
 
 FOLDER = SHARED / "corpora"
-
-
-@dataclass(frozen=True, slots=True)
-class Instead:
-    """Why the calls that a row names do not come out, and what does."""
-
-    why: str
-    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
-
-
-BEGUN_BEFORE = Instead(
-    "the text begins inside reasoning without an opener, and its first call is closed before anything says so (C3)",
-    (("special_function", {"arg1": 2}), ("special_function", {"arg1": 1})),
-)
-IN_ANALYSIS = Instead("a recipient in the analysis channel calls nothing without `<|constrain|>` (F11)")
-EXCEPTIONS = {
-    "llamacpp-5385": BEGUN_BEFORE,
-    "llamacpp-6457": IN_ANALYSIS,
-    "llamacpp-6464": IN_ANALYSIS,
-    "llamacpp-6485": IN_ANALYSIS,
-    "harmony-analysis-recipient": IN_ANALYSIS,
-}
 
 
 def load() -> list[dict[str, Any]]:
@@ -65,21 +43,18 @@ def test_the_corpora_are_here() -> None:
         pytest.skip(f"no corpora in {FOLDER}: {VARIABLE} names the folder that holds `corpora/*.jsonl`")
     assert ROWS, f"no corpora in {FOLDER}: set {VARIABLE} to the folder that holds `corpora/*.jsonl`"
     assert [id for id, count in Counter(row["id"] for row in ROWS).items() if count > 1] == []
-    assert EXCEPTIONS.keys() <= {row["id"] for row in ROWS}
 
 
 @pytest.mark.slow
 @each_case("row", WITH_TOOLS)
 def test_each_text_gives_its_calls_at_every_cut(row: dict[str, Any]) -> None:
-    """C3; an exception gives what its reason says, so that none of them outlives it."""
-    named = exact([(call["name"], call["arguments"]) for call in row["calls"]])
-    instead = EXCEPTIONS.get(row["id"])
-    expected = exact([*instead.calls]) if instead else named
-    assert instead is None or expected != named, "it is no exception"
-    content = (row["content"] or "").strip() if row["calls"] and not instead else ""
+    """C3; calls as the client has them."""
+    tools = read_tools(row["tools"])
+    expected = exact([(call["name"], call["arguments"]) for call in row["calls"]])
+    content = (row["content"] or "").strip() if row["calls"] else ""
     for cut in all_cuts(row["text"]):
-        found = scan(cut, new_scanner(read_tools(row["tools"])))
-        assert exact(found.parsed) == expected, cut
+        found = scan(cut, new_scanner(tools))
+        assert exact(repaired(found.parsed, tools)) == expected, cut
         assert content in found.text, cut
 
 

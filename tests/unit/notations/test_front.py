@@ -180,7 +180,7 @@ def test_twice_the_text_takes_about_twice_the_time(name: str) -> None:
     ("names", "left"),
     [
         ("xxb", '<tool_call>[{"name": "x", "arguments": {}}, {"name": "x", "arguments": {}}'),
-        ("bxx", '{"name": "x", "arguments": {}}{"name": "x", "arguments": {}}'),
+        ("bxx", '{"name": "x", "arguments": {}}, {"name": "x", "arguments": {}}'),
     ],
 )
 def test_calls_that_are_not_offered_are_text_in_their_place(names: str, left: str) -> None:

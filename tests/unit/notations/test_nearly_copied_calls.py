@@ -56,6 +56,9 @@ DIFFERENCES = {
     "an entity of an ampersand": ("a && b", "a &amp;&amp; b"),
     "an entity of a quotation mark": ('x="y"', "x=&quot;y&quot;"),
 }
+# What these show may be a part of a string, of which the escapes are read or not: either of the two is a copy.
+STRINGS = tuple(name for name in DECORATIONS if "JSON" in name or "string" in name)
+STRINGS += ("a path with marks", "commented as in Vim")
 TAGGED = ("hermes", "qwen3_coder", "deepseek_v32", "glm45", "kimi_k2", "minimax_m3")
 # Of so many pairs the other families are tried with one.
 PART = 29
@@ -104,7 +107,7 @@ def test_what_differs_in_one_thing_is_no_copy(form: str) -> None:
                 decorated = decorate(copy)
                 result = f"Result:\n{decorated}\nThat was it."
                 assert is_copy(copy, result), (kind, name)
-                if kind in DIFFERENCES:
+                if kind in DIFFERENCES and name not in STRINGS:
                     assert is_copy(own, result) is shows_verbatim(own, name, decorated), (kind, name)
 
 

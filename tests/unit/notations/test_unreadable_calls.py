@@ -160,13 +160,18 @@ def test_behind_a_call_whose_strings_end_another_one_counts(first: str) -> None:
         '<tool_call>\n{"name": "bash", "arguments": {"command": "echo "hi" there\n',
         '<tool_call>\n{"name": "bash", "arguments": {"command": "ls',
         '<tool_call>\n{"name": "bash", "argu',
-        '<tool_call>\n{"name": "bash", "arguments": "{"command": "ls"}"}\n',
     ],
 )
 def test_behind_a_call_whose_string_does_not_end_none_counts(first: str) -> None:
     second = '<tool_call>\n{"name": "shown", "arguments": {"what": "v"}}\n</tool_call>'
     for text in (f"{first}\n{second}", f"{first}</tool_call> so\n{second}"):
         assert called(text) == called(text, size=1) == []
+
+
+def test_behind_a_call_that_is_not_closed_another_one_may_be_in_its_string() -> None:
+    first = '<tool_call>\n{"name": "bash", "arguments": "{"command": "ls"}"}\n'
+    second = '<tool_call>\n{"name": "shown", "arguments": {"what": "v"}}\n</tool_call>'
+    assert called(f"{first}\n{second}") == called(f"{first}\n{second}", size=1) == []
 
 
 @pytest.mark.slow

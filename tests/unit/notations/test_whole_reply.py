@@ -441,6 +441,7 @@ def test_random_calls_come_back_as_meant(form: str, request_: Request, dress: st
     """Names, values and order, at any cut."""
     assume(all(arguments for _, arguments in request_.calls))
     text = DRESSES[dress]("\n".join(FORMS[form](name, arguments) for name, arguments in request_.calls))
+    assume(form != "Python's marks" or "\\x" not in text)  # that is an escape in Python only
     found = scan(random_cut(text, rng), new_scanner(request_.tools))
     assert [comparable(*call) for call in found.parsed] == [comparable(*call) for call in request_.calls]
     assert found.text.strip() == ""
