@@ -53,6 +53,7 @@ class Rows:
         reader, source = self.reader, self.source
         if source.text.startswith("Action:", pos) and not source.match(_SAID, pos):
             pos = source.blanks(pos + len("Action:"))
+        new = calls
         while True:
             pos = self.skip_left(pos, after_calls=bool(calls))
             if pos == source.size:
@@ -61,7 +62,7 @@ class Rows:
                 if not calls:
                     raise NoCall("no call")
                 return pos
-            if any(call.told and not call.closed_itself for call in calls):
+            if any(call.told and not call.closed_itself for call in new):
                 raise NoCall("a string may go on to here")
             text = source.text
             if said := source.match(_SAID, pos):
@@ -83,6 +84,7 @@ class Rows:
                 reader.row_begun = bool(calls)
                 got, pos, _ = reader.body(pos, NO_OPENER, 0)
             calls += got
+            new = got
 
     def skip_left(self, pos: int, after_calls: bool = True) -> int:
         """Return the position after blanks, orphan closers and end-of-turn tokens."""
@@ -192,6 +194,7 @@ class Rows:
             else:
                 got, pos = self._python_call(pos)
                 calls += got
+            new = got
         if not source.final:
             raise NeedMore
         if not any(call.arguments for call in calls):
