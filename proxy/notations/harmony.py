@@ -8,7 +8,7 @@ import regex
 
 from proxy.notations.calls import Call, ReadCalls
 from proxy.notations.source import NoCall
-from proxy.notations.tags import Outer
+from proxy.notations.tags import TagReader
 from proxy.tools.toolset import Tool
 
 _HEADER = regex.compile(
@@ -24,7 +24,7 @@ MAX_BRACKETS = 3
 _ENDS = ("<|call|>", "<|end|>", "<|eot|>", "<|eom|>", "<|return|>")
 
 
-def read_message(reader: Outer, pos: int) -> ReadCalls:
+def read_message(reader: TagReader, pos: int) -> ReadCalls:
     """Read the call that a message to a tool is."""
     source, found = reader.source, reader.source.match(_HEADER, pos)
     names = _RECIPIENT.findall(found.group()) if found else []
@@ -47,11 +47,11 @@ def read_message(reader: Outer, pos: int) -> ReadCalls:
     return [call], call.end, closed
 
 
-def _call(reader: Outer, tool: Tool | None, name: str, start: int, at: int) -> Call:
+def _call(reader: TagReader, tool: Tool | None, name: str, start: int, at: int) -> Call:
     """Return the call whose arguments begin at a position."""
     sign = reader.source.text[at]
     if sign == "<":
-        value, end, _ = reader.tags.values(at, tool)
+        value, end, _ = reader.tag_values(at, tool)
         return Call(tool, name, value, start, end)
     if sign not in '{"':
         raise NoCall("the arguments are missing")
@@ -59,7 +59,7 @@ def _call(reader: Outer, tool: Tool | None, name: str, start: int, at: int) -> C
     return Call(tool, name, read.value, start, read.end, told=read.told, completed=read.completed)
 
 
-def _end(reader: Outer, pos: int, *, analysis: bool) -> tuple[int, bool]:
+def _end(reader: TagReader, pos: int, *, analysis: bool) -> tuple[int, bool]:
     """Return where a message ends, and whether it is closed."""
     source, at = reader.source, reader.source.blanks(pos)
     while not analysis and at < source.size:

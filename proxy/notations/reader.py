@@ -15,10 +15,19 @@ from proxy.notations.calls import NO_OPENER, Call, JsonArguments, Opener, ReadCa
 from proxy.notations.harmony import read_message
 from proxy.notations.literals import STRICT, Literals
 from proxy.notations.literals import TOKENS as DELIMITERS
-from proxy.notations.raw_values import Layout, Level
+from proxy.notations.raw_values import Level
 from proxy.notations.shapes import Shape, shapes
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, Torn, Touched
-from proxy.notations.tags import CALL_END, CALL_TAG, WRAPPER_END, WRAPPER_TAG, TagReader, spelling
+from proxy.notations.tags import (
+    CALL_END,
+    CALL_TAG,
+    CLOSING_TOKENS,
+    VALUE_END,
+    WRAPPER_END,
+    WRAPPER_TAG,
+    TagReader,
+    spelling,
+)
 from proxy.tools.schema import ALL_TYPES, ANYTHING, Schema
 from proxy.tools.toolset import Tool, ToolSet
 
@@ -27,10 +36,7 @@ CLOSING = regex.compile(
     r"\s*(?!<\|\"\|>|<escape>)(?:</[^<>\s]{1,60}>|<[|｜][^<>\n]{1,60}>|<\w+\|>|\[/?[A-Z_]+\]|```|>>>|\[e~\[|$)"
 )
 OPENERS = Tokens(n.TOKENS)
-_CLOSERS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}
-CLOSERS, FILLERS, NAME_FOLLOWS = Tokens(_CLOSERS), Tokens(n.FILLERS), Tokens(n.NAME_FOLLOWS)
-LEFT = Tokens((*n.END_OF_TURN, *n.BEHIND_CALL, *_CLOSERS))
-VALUE_END = regex.compile(rf"</(?:[\w.-]+[:|])?(?:arg_value|arg_key|{n.alternatives(n.PARAMETER_WORDS)})(?::\w+)?>")
+CLOSERS, FILLERS, NAME_FOLLOWS = Tokens(CLOSING_TOKENS), Tokens(n.FILLERS), Tokens(n.NAME_FOLLOWS)
 FENCE = regex.compile(r"```[ \t]*[\w+-]{0,20}[ \t]*\n?")
 _LOST_BRACKETS = regex.compile(r"(?<![<\w/])(?:invoke|parameter) name=")
 _BARE_END = re.compile(r"(?<!<)(?<!</)/?(parameter|invoke)>")
@@ -45,9 +51,7 @@ _JSON_HEAD_NAME = regex.compile(
     r"[\"'](?:name|tool_name)[\"']\s*:\s*[\"'](?P<N>[^\"'\n\\]{1,200})[\"']\s*,|[\"'](?P<K>[\w.-]{1,200})[\"']\s*:\s*\{)"
 )
 # A name that goes on behind its mark is none.
-_BROKEN_NAME = regex.compile(
-    rf"\{{\s*[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"'][\w.-]{{1,200}}[\"']\w"
-)
+_BROKEN_NAME = regex.compile(rf"\{{\s*[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"'][\w.-]{{1,200}}[\"']\w")
 _QUOTED_KEY = re.compile(r"[\"']([^\"'\n\\]{1,80})[\"']\s*:")
 _CALL_WORDS = frozenset(
     (*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, *n.BESIDE_WORDS, "role", "content", "response")
@@ -78,22 +82,23 @@ MAX_NAMES = 4
 # A name is looked for so far in a call whose JSON cannot be read.
 MAX_TO_NAME = 2_000
 MAX_HEAD = 300
+# A list of calls in an object, each with its function in an object, are three.
+MAX_ENVELOPES = 5
 
 
-class CallReader:
+class CallReader(TagReader):
     """Reads calls of the offered tools at positions of a source.
 
-    `bare_names`: a name alone may begin a call. After a reading, `deep` says that what could not be read may show
-    anything, `broken` that a call after those that were returned could not be read, `astray` that the call which is
-    not complete is of a tool that is not offered, `offered` that an offered one was named, `in_doubt` that a raw value
-    may go on behind the calls if the reply was cut off, and `run_end` where a run of equal openers ends.
+    `bare_names`: a name alone may begin a call. After a reading, `broken` says that a call after those that were
+    returned could not be read, `astray` that the call which is not complete is of a tool that is not offered, `offered`
+    that an offered one was named, `in_doubt` that a raw value may go on behind the calls if the reply was cut off, and
+    `run_end` where a run of equal openers ends.
     """
 
     def __init__(self, source: Source, tools: ToolSet, *, bare_names: bool = True) -> None:
-        self.source, self.tools, self.bare_names = source, tools, bare_names
-        self.layout = Layout()
-        self.tags = TagReader(self)
-        self.broken = self.deep = self.astray = self.offered = self.in_doubt = False
+        super().__init__(source, tools)
+        self.bare_names = bare_names
+        self.broken = self.astray = self.offered = self.in_doubt = False
         self.run_end = 0
         # Whether Python's one positional argument counts, and whether its strings must be exact.
         self.positional = self.exact = False
@@ -111,11 +116,6 @@ class CallReader:
             tool = self.tools.resolve(bare["N"])
         self.astray, self.offered = tool is None, self.offered or tool is not None
         return tool
-
-    def ends_turn(self, pos: int) -> int:
-        """Return the position after an end-of-turn token or a closer that is a token; 0 if none is here."""
-        token = self.source.token(LEFT, pos)
-        return pos + len(token) if token else 0
 
     # -- wrappers ---------------------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class CallReader:
 
     def _read_strong(self, pos: int) -> ReadCalls:
         calls, end, closed = self.strong(pos)
-        value, missing = self.tags.last, _missing(calls)
+        value, missing = self.last, _missing(calls)
         if not (value or self.delimited or missing) or not self._text_follows(end):
             return calls, end, closed
         if not self.source.final:
@@ -181,7 +181,7 @@ class CallReader:
         if value.foreign or value.goes_on(end):
             self.deep = True
             raise NoCall("a value may end elsewhere")
-        self.in_doubt = self.tags.uneven
+        self.in_doubt = self.uneven
         return calls, end, closed
 
     def _check_behind(self, end: int, missing: set[str]) -> None:
@@ -206,13 +206,6 @@ class CallReader:
     def _is_left(self, pos: int) -> bool:
         """Return whether an end-of-turn token or an end tag that closes nothing is here."""
         return bool(self.ends_turn(pos) or self.orphan_end(pos))
-
-    def orphan_end(self, pos: int) -> int:
-        """Return the position after a closing tag of a wrapper, a call or a value; 0 if none is here."""
-        if self.source.text[pos] not in "<]":
-            return 0
-        ends = (self.source.match(pattern, pos) for pattern in (WRAPPER_END, CALL_END, VALUE_END))
-        return next((found.end() for found in ends if found), 0)
 
     def strong(self, pos: int) -> ReadCalls:
         """Return the calls of the wrapper or the message at a position."""
@@ -340,7 +333,7 @@ class CallReader:
                 return self.python_list(pos)
             return self.json(pos, alone=opener is NO_OPENER)
         if sign in "<]":
-            return self.tags.call(pos, opener)
+            return self.tag_call(pos, opener)
         if opener.tag and source.match(_LOST_BRACKETS, pos):
             return self._without_brackets(pos, opener)
         if not self.bare_names:
@@ -386,7 +379,7 @@ class CallReader:
         if end < 0 or self.closer(end, opener) < 0:
             raise NoCall("the end of the wrapper was expected")
         text = _BARE_END.sub(r"</\1>", _LOST_BRACKETS.sub(r"<\g<0>", self.source.text[pos:end]))
-        calls, _, _ = CallReader(Source(text, True), self.tools).tags.call(0, opener)
+        calls, _, _ = CallReader(Source(text, True), self.tools).tag_call(0, opener)
         for call in calls:
             call.start, call.end = pos, end
         return calls, end, False
@@ -455,13 +448,15 @@ class CallReader:
         tools = [tool] if tool else [*self.tools]
         arguments = Schema(properties={key: each.parameter(key) for each in tools for key in each.properties})
         envelope = Schema(own_types=ALL_TYPES)
-        envelope.items = envelope
-        envelope.properties = {
-            **{each.name: each.compiled for each in tools},
-            **dict.fromkeys((*n.BESIDE_WORDS, "role", "content"), ANYTHING),
-            **dict.fromkeys((*n.NAME_WORDS, *n.LIST_WORDS), envelope),
-            **dict.fromkeys(n.ARGUMENT_WORDS, arguments),
-        }
+        for _ in range(MAX_ENVELOPES):
+            inner, envelope = envelope, Schema(own_types=ALL_TYPES)
+            envelope.items = inner
+            envelope.properties = {
+                **{each.name: each.compiled for each in tools},
+                **dict.fromkeys((*n.BESIDE_WORDS, "role", "content"), ANYTHING),
+                **dict.fromkeys((*n.NAME_WORDS, *n.LIST_WORDS), inner),
+                **dict.fromkeys(n.ARGUMENT_WORDS, arguments),
+            }
         return envelope
 
     def whole(self, literals: Literals, at: int) -> tuple[Json, int]:
@@ -546,7 +541,7 @@ class CallReader:
 
     def _call_or_name(self, at: int, opener: Opener | None) -> ReadCalls:
         if self.source.text.startswith("<", at) and self.source.match(CALL_TAG, at):
-            return self.tags.call(at, opener)
+            return self.tag_call(at, opener)
         return self.named(at, opener)
 
     def _behind_name(self, at: int, name: str, start: int, opener: Opener | None) -> ReadCalls:
@@ -612,9 +607,9 @@ class CallReader:
             if opener is NO_OPENER and not self.exact:
                 raise NoCall("code")
             return JsonArguments(*self.parenthesised(at, tool, python=not gemma), False, False)
-        pair = opener and opener.tag and tool and sign and sign not in "({`" and self.tags.style(at, tool) == "pair"
+        pair = opener and opener.tag and tool and sign and sign not in "({`" and self.key_style(at, tool) == "pair"
         if sign in ("<", "]") or pair:
-            value, end, _ = self.tags.values(at, tool)
+            value, end, _ = self.tag_values(at, tool)
             return JsonArguments(value, end, False, False)
         if sign == "" or (opener and self.closer(at, opener) >= 0):
             return JsonArguments({}, at, False, False)

@@ -194,7 +194,6 @@ class Rows:
             else:
                 got, pos = self._python_call(pos)
                 calls += got
-            new = got
         if not source.final:
             raise NeedMore
         if not any(call.arguments for call in calls):

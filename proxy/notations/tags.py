@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import html
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Protocol
+from functools import partial
 
 import regex
 
@@ -17,13 +18,17 @@ from proxy.notations.calls import Call, JsonArguments, Opener, ReadCalls
 from proxy.notations.elements import element_value
 from proxy.notations.literals import Literals
 from proxy.notations.raw_values import Layout, Level, Mark, Marks, RawEnd, RawValue
-from proxy.notations.source import NeedMore, NoCall, Source, Torn
+from proxy.notations.source import NeedMore, NoCall, Source, Tokens, Torn
 from proxy.tools.toolset import Tool, ToolSet
 
 WRAPPER_TAG = regex.compile(n.WRAPPER_OPEN)
 WRAPPER_END = regex.compile(n.WRAPPER_CLOSE)
 CALL_TAG = regex.compile(n.CALL_OPEN)
 CALL_END = regex.compile(n.CALL_CLOSE)
+VALUE_END = regex.compile(rf"</(?:[\w.-]+[:|])?(?:arg_value|arg_key|{n.alternatives(n.PARAMETER_WORDS)})(?::\w+)?>")
+# Closers that are tokens, and what may be left over behind a call.
+CLOSING_TOKENS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}
+LEFT = Tokens((*n.END_OF_TURN, *n.BEHIND_CALL, *CLOSING_TOKENS))
 TAG_NAME = re.compile(r"(?:=|name\s*=)\s*[\"']?([^<>\"'\n]+?)[\"']?\s*(?:/?>|\s\w+=|<\|sep)|tool=\"([^\"]+)\"")
 SUBNAME = regex.compile(r"<(name|tool_name|function|function_name|Function|tool)>\s*(?P<N>[^<>\n]{1,120}?)\s*</\1>\s*")
 SUBARGS = regex.compile(r"<(arguments|parameters|args|Parameters|input)>\s*")
@@ -40,57 +45,66 @@ MAX_TAG = 250
 _family = functools.lru_cache(maxsize=256)(n.family)
 
 
-class Outer(Protocol):
-    """The reader of whole calls, to which tags and messages hand back what is not their own (`CallReader`)."""
+def ends_turn(source: Source, pos: int) -> int:
+    """Return the position after an end-of-turn token or a closer that is a token; 0 if none is here."""
+    token = source.token(LEFT, pos)
+    return pos + len(token) if token else 0
 
-    source: Source
-    tools: ToolSet
-    tags: TagReader
-    layout: Layout
-    deep: bool
 
+class TagReader(ABC):
+    """Reads calls in tags. What is not in tags it leaves to the reader of whole calls, which is one (`CallReader`).
+
+    After a reading, `deep` says that what could not be read may show anything, `last` is the value that was read last,
+    and `uneven` that it begins on a line of its own and its end tag does not.
+    """
+
+    def __init__(self, source: Source, tools: ToolSet) -> None:
+        self.source, self.tools, self.layout = source, tools, Layout()
+        self.last: RawValue | None = None
+        self.uneven = self.deep = False
+
+    @abstractmethod
     def tool(self, name: str) -> Tool | None:
         """Return the offered tool that a name means."""
 
+    @abstractmethod
     def opener(self, pos: int) -> Opener | None:
         """Return what opens a wrapper at a position."""
 
+    @abstractmethod
     def closer(self, pos: int, opener: Opener) -> int:
         """Return the position after the end of a wrapper; -1 if none is here."""
 
-    def ends_turn(self, pos: int) -> int:
-        """Return the position after an end-of-turn token; 0 if none is here."""
-
-    def orphan_end(self, pos: int) -> int:
-        """Return the position after a closing tag of a wrapper, a call or a value; 0 if none is here."""
-
+    @abstractmethod
     def wrapped(self, pos: int, depth: int = 0) -> ReadCalls:
         """Return the calls in the wrapper at a position."""
 
+    @abstractmethod
     def named(self, pos: int, opener: Opener | None) -> ReadCalls:
         """Return the call that a name and its arguments are."""
 
+    @abstractmethod
     def json_arguments(self, at: int, tool: Tool | None) -> JsonArguments:
         """Return the object that a call's arguments are."""
 
+    def ends_turn(self, pos: int) -> int:
+        """Return the position after an end-of-turn token or a closer that is a token; 0 if none is here."""
+        return ends_turn(self.source, pos)
 
-class TagReader:
-    """Reads calls in tags for a call reader."""
-
-    def __init__(self, reader: Outer) -> None:
-        self.reader, self.source, self.tools = reader, reader.source, reader.tools
-        # The last value that was read.
-        self.last: RawValue | None = None
-        # It begins on a line of its own, and its end tag does not.
-        self.uneven = False
+    def orphan_end(self, pos: int) -> int:
+        """Return the position after a closing tag of a wrapper, a call or a value; 0 if none is here."""
+        if self.source.text[pos] not in "<]":
+            return 0
+        ends = (self.source.match(pattern, pos) for pattern in (WRAPPER_END, CALL_END, VALUE_END))
+        return next((found.end() for found in ends if found), 0)
 
     # -- calls ------------------------------------------------------------------------------------------------------
 
-    def call(self, pos: int, opener: Opener | None) -> ReadCalls:
+    def tag_call(self, pos: int, opener: Opener | None) -> ReadCalls:
         """Read a call in tags: its name in an opening tag, in a sub-tag, or as the tag."""
         if found := self.source.match(CALL_TAG, pos):
             if found.group() == "<|tool_call:start|>":
-                return self.reader.named(self.source.blanks(found.end()), opener)
+                return self.named(self.source.blanks(found.end()), opener)
             return self._in_call_tag(pos, found.group(), found.end())
         if found := self.source.match(SUBNAME, pos):
             return self._in_sub_tags(pos, found["N"], found.end())
@@ -104,20 +118,20 @@ class TagReader:
         source, named = self.source, TAG_NAME.search(tag)
         if named is None:
             raise NoCall("a name was expected")
-        self.reader.layout.words[Level.CALL] = spelling(tag)
-        self.reader.layout.lined = source.text[pos - 1 : pos] == "\n"
+        self.layout.words[Level.CALL] = spelling(tag)
+        self.layout.lined = source.text[pos - 1 : pos] == "\n"
         name = (named.group(1) or named.group(2)).strip()
         if tag.endswith("/>"):
             name = name.rstrip("/")
-            return [Call(self.reader.tool(name), name, {}, pos, at)], at, False
-        tool, at, told = self.reader.tool(name), source.blanks(at), False
+            return [Call(self.tool(name), name, {}, pos, at)], at, False
+        tool, at, told = self.tool(name), source.blanks(at), False
         while source.starts(tag, at):
             at = source.blanks(at + len(tag))  # the opening tag is there twice
         if source.text.startswith("{", at):
-            read = self.reader.json_arguments(at, tool)
+            read = self.json_arguments(at, tool)
             value, at, told = read.value, read.end, read.told
         else:
-            value, at, _ = self.values(at, tool)
+            value, at, _ = self.tag_values(at, tool)
         end = source.blanks(at)
         found = source.match(CALL_END, end) if source.text.startswith(("<", "]"), end) else None
         if found is None and not value and end < source.size and not self._may_begin(end):
@@ -132,31 +146,31 @@ class TagReader:
         """Return whether what follows the name of a call can be its own."""
         source = self.source
         if source.text[pos] not in "<]":
-            return bool(self.reader.ends_turn(pos))
+            return bool(self.ends_turn(pos))
         return not (source.match(WRAPPER_TAG, pos) or source.match(CALL_TAG, pos))
 
     def _may_end(self, pos: int) -> bool:
         """Return whether a call whose end tag is missing may end here."""
         source = self.source
-        if pos == source.size or self.reader.ends_turn(pos):
+        if pos == source.size or self.ends_turn(pos):
             return True
         if source.text[pos] not in "<]":
             return False
         if any(source.match(pattern, pos) for pattern in (WRAPPER_END, CALL_TAG, WRAPPER_TAG)):
             return True
-        return self.reader.closer(pos, Opener(0)) >= 0
+        return self.closer(pos, Opener(0)) >= 0
 
     def _in_sub_tags(self, pos: int, name: str, at: int) -> ReadCalls:
         """Read `<name>NAME</name>`, then `<arguments>` around JSON or tags, or these alone."""
-        source, tool, told = self.source, self.reader.tool(name), False
+        source, tool, told = self.source, self.tool(name), False
         inner = source.match(SUBARGS, at)
         if inner:
             at = source.blanks(inner.end())
         if source.text.startswith("{", at):
-            read = self.reader.json_arguments(at, tool)
+            read = self.json_arguments(at, tool)
             value, at, told = read.value, read.end, read.told
         else:
-            value, at, _ = self.values(at, tool, inner.group(1) if inner else "")
+            value, at, _ = self.tag_values(at, tool, inner.group(1) if inner else "")
         at = source.blanks(at)
         if inner:
             if not source.starts(f"</{inner.group(1)}>", at):
@@ -169,10 +183,10 @@ class TagReader:
         source, name, at, told = self.source, found.group(1), self.source.blanks(found.end()), False
         end_tag = "</tool>" if "tool:" in found.group() else f"</{name}>"
         if source.text.startswith("{", at):
-            read = self.reader.json_arguments(at, tool)
+            read = self.json_arguments(at, tool)
             value, at, told = read.value, read.end, read.told
         elif source.starts(n.SEP, at) or (source.starts("<", at) and not source.starts("</", at)):
-            value, at, _ = self.values(at, tool, name)
+            value, at, _ = self.tag_values(at, tool, name)
         else:
             texts = [key for key in tool.required if tool.is_text(key)]
             end = source.find(end_tag, found.end())
@@ -192,10 +206,10 @@ class TagReader:
 
     # -- keys and values --------------------------------------------------------------------------------------------
 
-    def values(self, at: int, tool: Tool | None, element_end: str = "") -> tuple[JsonObject, int, bool]:
+    def tag_values(self, at: int, tool: Tool | None, element_end: str = "") -> tuple[JsonObject, int, bool]:
         """Read keys and raw values, up to what is none; return them, where that is, and whether there were any."""
         source, values, given = self.source, JsonObject(), set[str]()
-        style = self.style(source.blanks(at), tool)
+        style = self.key_style(source.blanks(at), tool)
         unended, spans = False, list[tuple[int, int, Marks]]()
         while style:
             behind, at = at, source.blanks(at)
@@ -208,17 +222,17 @@ class TagReader:
             if mark.closing:
                 raise NoCall("an end tag is there twice")
             if not values:
-                self.reader.layout.indented = source.text[at - 1 : at] in (" ", "\t")
+                self.layout.indented = source.text[at - 1 : at] in (" ", "\t")
             key = mark.key = html.unescape(mark.key) if style == "k3" else mark.key
             mark.key = tool.meant(key, given) if tool else key
             if mark.key in given:
                 raise NoCall("a key is there twice")
             if tool and style != "k3" and mark.key not in tool.properties and _NO_KEY.search(mark.key):
                 raise NoCall("a key that is none")
-            self.reader.deep |= tool is not None
+            self.deep |= tool is not None
             written = replace(mark)
             self._skip_doubled(mark, marks)
-            self.last = RawValue(source, marks, self.reader.layout, mark, {*given}, tool, self.reader.ends_turn)
+            self.last = RawValue(source, marks, self.layout, mark, {*given}, tool, partial(ends_turn, source))
             end = self._end_of(self.last, written)
             mark = self.last.own
             given.add(mark.key)
@@ -267,7 +281,7 @@ class TagReader:
             else:
                 return
 
-    def style(self, at: int, tool: Tool | None) -> str:
+    def key_style(self, at: int, tool: Tool | None) -> str:
         """Return the style of the key that begins here; empty if none does."""
         for style in n.STYLES:
             if style == "element" and tool is None:
