@@ -41,6 +41,13 @@ class BareLiterals(Literals):
         self.bares.add(text)
         return text, found.end()
 
+    def _between(self, token: str, start: int) -> tuple[str, int]:
+        """Return a string up to the token that ends it; FunctionGemma writes every value so, whatever its type."""
+        text, end = super()._between(token, start)
+        if token == "<escape>":
+            self.bares.add(text)
+        return text, end
+
     def _check(self, text: str) -> None:
         """Raise NoCall if a text is a broken string or an expression."""
 
