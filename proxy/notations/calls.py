@@ -46,6 +46,11 @@ class Call:
     unclosed: bool = False
 
     @property
+    def spoils_row(self) -> bool:
+        """True for a call of no offered tool beside which no weak call counts: it may be code."""
+        return self.tool is None and (self.in_list or not self.json or self.clear is not CLEAR)
+
+    @property
     def name(self) -> str:
         """The name of the offered tool, or the name that was written."""
         return self.tool.name if self.tool else self.written

@@ -198,7 +198,7 @@ def _decoded(text: str) -> Iterator[str]:
     if "\\" in text:
         for mark in _PART:
             yield unescaped("\0".join(_parts_of_strings(_JOINT[mark].sub("", text), mark)))
-        if '"""' in text or "\'\'\'" in text:
+        if '"""' in text or "'''" in text:
             # Strings of several lines.
             yield unescaped(text)
     if "&" in text:

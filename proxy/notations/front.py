@@ -897,8 +897,12 @@ class Reader:
         run_end = reader.run_end
         self._refuse(end)
         stream.pos = max(stream.pos, run_end)
-        if self._kind in (Kind.FIRST, Kind.WEAK) and self._went_back < MAX_GOING_BACK:
-            self._went_back += end >= 0  # a row that fails may hold wrapped calls
+        if self._kind in (Kind.FIRST, Kind.WEAK) and (
+            0 <= refusal.first_end == end or self._went_back < MAX_GOING_BACK
+        ):
+            # A row that fails may hold wrapped calls; what is in its first call is none.
+            self._went_back += refusal.first_end != end
+            stream.pos = max(stream.pos, refusal.first_end)
         elif end >= 0:
             # A message's last token may end the reply, whatever the message is.
             token = len("<|call|>") if stream.text.endswith("<|call|>", start, end) else 0

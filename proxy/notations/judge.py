@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from proxy.notations.calls import CLEAR, LOOSE, Call
+from proxy.notations.calls import LOOSE, Call
 from proxy.notations.copies import Copies
 from proxy.notations.listings import is_definition
 from proxy.notations.reader import CallReader
@@ -175,7 +175,7 @@ class Judge:
             raise NoCall("the reply was cut off", Rejection.CUT_OFF)
         if place.json_reply:
             raise NoCall("the client asked for JSON", Rejection.JSON_REPLY)
-        if any(call.tool is None and (call.in_list or not call.json or call.clear is not CLEAR) for call in calls):
+        if any(call.spoils_row for call in calls):
             raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
         if place.prose.behind_quote() and not place.first and place.start:
             raise NoCall("quoted", Rejection.QUOTED)

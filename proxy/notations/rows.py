@@ -43,7 +43,7 @@ class Rows:
         try:
             return calls, self._read_row(calls, pos)
         except NoCall as refusal:
-            refusal.end = calls[-1].end if calls else -1
+            refusal.first_end, refusal.end = (calls[0].end, calls[-1].end) if calls else (-1, -1)
             if any(call.told for call in calls):  # a string may go on to here
                 self.reader.broken = self.reader.deep = True
             raise
@@ -85,6 +85,8 @@ class Rows:
                 got, pos, _ = reader.body(pos, NO_OPENER, 0)
             calls += got
             new = got
+            if any(call.spoils_row for call in got):
+                raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
 
     def skip_left(self, pos: int, after_calls: bool = True) -> int:
         """Return the position after blanks, orphan closers and end-of-turn tokens."""

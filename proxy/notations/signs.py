@@ -39,9 +39,7 @@ def _begun(word: str) -> str:
 
 
 # The end of a text that may become a sign.
-_MAY_BECOME = (
-    rf"(?:(?<=[^\s\w\"'`])|^)(?:{_begun('TOOL_CALLS')})\Z|^(?:{_begun('Action')}| ?to?=?|[ \t]*>{{1,2}})\Z"
-)
+_MAY_BECOME = rf"(?:(?<=[^\s\w\"'`])|^)(?:{_begun('TOOL_CALLS')})\Z|^(?:{_begun('Action')}| ?to?=?|[ \t]*>{{1,2}})\Z"
 MAY_BECOME_SIGN = re.compile(_MAY_BECOME, re.M)
 MAY_BECOME_STRIPPED_SIGN = re.compile(rf"{_MAY_BECOME}|(?:{_begun('assistantcommentary to=functions')})\Z", re.M)
 # What may begin something in a text, or at its end, whatever precedes it.

@@ -49,9 +49,11 @@ class Rejection(Enum):
 
 
 class NoCall(Exception):
-    """What is here is no call, whatever follows. `end` is where what was read ends, if that is known."""
+    """What is here is no call, whatever follows. `end` is where what was read ends, if that is known, and `first_end`
+    where the first call of a row does.
+    """
 
-    end = -1
+    end = first_end = -1
 
     def __init__(self, why: str, rejection: Rejection = Rejection.BROKEN) -> None:
         super().__init__(why)
