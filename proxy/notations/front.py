@@ -771,7 +771,8 @@ class Reader:
         stream = self._stream
         start, size = self._held, len(stream.text) - self._held
         self._work += size
-        self._tried = size
+        if size >= self._next_size():
+            self._tried = size
         steps = MAX_STEPS * size + MORE_STEPS
         source = Source(stream.text, stream.final, steps)
         reader = CallReader(source, self._tools, bare_names=self._kind is not Kind.WEAK)

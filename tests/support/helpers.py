@@ -128,7 +128,7 @@ class Scanned:
     calls: tuple[tuple[str, str], ...]
 
     @property
-    def parsed(self) -> list[tuple[str, object]]:
+    def parsed(self) -> list[tuple[str, Any]]:
         """The calls with their arguments as values."""
         return [(name, json.loads(arguments)) for name, arguments in self.calls]
 

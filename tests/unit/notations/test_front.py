@@ -211,6 +211,6 @@ def test_text_that_cannot_become_a_call_is_soon_released(text: str) -> None:
     reader, left = Reader(TOOLS), 0
     for at, each in enumerate(text, 1):
         left += sum(len(piece.text) for piece in reader.feed(each))
-        earlier = at - max(64, (at - left) >> 3) - 2
+        earlier = at - max(64, (at - left) >> 3) - 3
         if earlier > left:
             assert sum(len(piece.text) for piece in Reader(TOOLS).feed(text[:earlier])) <= left

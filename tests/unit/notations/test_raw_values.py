@@ -114,7 +114,7 @@ def none_is_wrong(text: str, expected: list[Call]) -> None:
 def test_a_value_may_show_its_own_familys_markup(family: str, key: str, text: str) -> None:
     """Weak evidence, and the opener of a call that nothing closes, may leave two readings."""
     renderer = RENDERERS[family]
-    calls: list[Call] = [("edit_text", {**PLAIN, key: text})]
+    calls: list[tuple[str, Any]] = [("edit_text", {**PLAIN, key: text})]
     two = [*calls, ("edit_text", {**PLAIN})]
     if family in BARE or (family in PAIRS and text.endswith(" here\nok")):
         none_is_wrong(renderer.render(calls), calls)

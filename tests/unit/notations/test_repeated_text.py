@@ -81,7 +81,8 @@ def in_turn(frame: str, seed: int) -> tuple[str, int]:
 
 @pytest.mark.xfail(reason="what is released of a call that is not offered depends on the pieces", strict=True)
 @pytest.mark.parametrize(
-    ("text", "cut"), [in_turn(*RELEASED_SEED), ("".join(RELEASED.replace("#", str(each)) for each in range(40)) + NOW, 1)]
+    ("text", "cut"),
+    [in_turn(*RELEASED_SEED), ("".join(RELEASED.replace("#", str(each)) for each in range(40)) + NOW, 1)],
 )
 def test_a_call_behind_one_that_was_released_is_found_at_every_cut(text: str, cut: int) -> None:
     assert_the_same(text, cut)
