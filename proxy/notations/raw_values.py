@@ -473,10 +473,11 @@ class _Search:
         """Note the end tag of what was opened inside: if all is closed after it, the one before it was missing."""
         inner = self.stack[opened]
         del self.stack[opened:]
-        telling = inner is self.split or inner is self.doubtful
+        glued = inner is self.doubtful and self.value.source.text[inner.start - 1] not in f" \t{_QUOTES}"
+        doubtful = glued and not self.named
+        telling = inner is self.split or doubtful
         follows = self.value.follows(mark.end, self.stack)[0] if telling else Follows.TEXT
-        glued = self.value.source.text[inner.start - 1] not in f" \t{_QUOTES}"
-        if inner is self.doubtful and glued and follows in (Follows.END, Follows.NOTHING):
+        if doubtful and follows in (Follows.END, Follows.NOTHING):
             raise NoCall("a key's opener in a line may be shown")
         self.inner = RawEnd(mark.start, mark.end)
         if inner is self.split and follows in _ENDS:
