@@ -215,7 +215,12 @@ STYLES = {
         r"<\|(?P<kind>tool_arg):start\|>(?P<K>[^<>\n]{1,200})<\|tool_arg:value\|>(?P<T>\b\B)?",
         r"<\|(?P<ckind>tool_arg):end\|>",
     ),
-    "element": (rf"{_S}<{{ns}}(?P<kind>(?P<K>{{keys}}))(?P<T>\b\B)?>", rf"{_S}</{{ns}}(?P<ckind>{{keys}})\s*>"),
+    # MiniMax M3 writes some keys as parameters, behind the same token.
+    "element": (
+        rf"{_S}<{{ns}}(?P<kind>(?P<K>{{keys}}))(?P<T>\b\B)?>"
+        rf"|{re.escape(SEP)}<(?:{_P})\s+name=[\"']?(?P<K2>[\w.-]{{{{1,80}}}})[\"']?\s*>",
+        rf"{_S}</{{ns}}(?P<ckind>{{keys}})\s*>|{re.escape(SEP)}</(?:{_P})\s*>",
+    ),
 }
 
 
