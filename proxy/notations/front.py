@@ -63,8 +63,8 @@ MAX_COPIED = 32
 MAX_GOING_BACK = 4
 # Openers at the end of unfinished reasoning that are tried.
 MAX_TRIED = 16
-# No closer of reasoning is longer, and no beginning of a sign.
-MAX_CLOSER, MAX_SIGN = 80, 40
+# No closer of reasoning is longer, no beginning of a sign, and no opener of a call but one with a long name.
+MAX_CLOSER, MAX_SIGN, MAX_OPENER = 80, 40, 60
 # Refusals that are kept, and how much of a text shows the tool that it names.
 MAX_REFUSED, MAX_SHOWN = 200, 400
 _BLANKS = re.compile(r"\s*")
@@ -821,7 +821,8 @@ class Reader:
     def _leave_astray(self) -> None:
         """Release what was read of a call of a tool that is not offered, though calls may follow in its wrapper."""
         stream, text = self._stream, self._stream.text
-        sign = text.rfind("<", max(stream.out, len(text) - MAX_SIGN))
+        # The opener of the next call may have begun.
+        sign = text.find("<", max(stream.out, len(text) - MAX_OPENER))
         # Blanks before what may be a call are dropped with it.
         stream.leave(stream.out + len(text[stream.out : len(text) if sign < 0 else sign].rstrip()))
 

@@ -188,8 +188,9 @@ def comparable(name: str, arguments: object) -> tuple[str, str]:
     return name, json.dumps(arguments, sort_keys=True)
 
 
-# Formats whose values are raw and share their end tags with others, and those whose first call has no wrapper.
-RAW_VALUES = ("step3", "beam", "anthropic_call", "glm47", "iquest_q1")
+# Formats whose values are raw, and those whose first call has no wrapper.
+_PROBE = "a\"'b\n"
+RAW_VALUES = {name for name, each in RENDERERS.items() if _PROBE in each.render([("lookup", {"path": _PROBE})])}
 NAMES_ALONE = ("glm4_0414", "functionary_v32")
 QUIET = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large)
 
@@ -204,6 +205,8 @@ def test_calls_come_back_as_they_were_meant(form: str, request_: Request, lead: 
     """
     text, expected = written(form, request_)
     assume(form not in NAMES_ALONE or request_.calls[0][1])
+    # A token of a notation is no part of a raw value.
+    assume(form not in RAW_VALUES or not any(_M3 in values for _, values in expected))
     before = lead if RENDERERS[form].lead else ""
     found = scan(random_cut(before + text, rng), new_scanner(request_.tools))
     left = [comparable(*call) for call in found.parsed]

@@ -27,7 +27,6 @@ TOLD = {"not": None, "told": Thoughts(), "begun": Thoughts(begun="<think>"), "pe
 
 # A call of no offered tool whose value never ends is released as it is written; a call behind it may leave with it, or
 # not, as the pieces are cut.
-RELEASED = '<tool_call><function=#><parameter=#>"#'
 RELEASED_SEED = ("list of Python's", 6)
 
 
@@ -80,11 +79,8 @@ def in_turn(frame: str, seed: int) -> tuple[str, int]:
 
 
 @pytest.mark.xfail(reason="what is released of a call that is not offered depends on the pieces", strict=True)
-@pytest.mark.parametrize(
-    ("text", "cut"),
-    [in_turn(*RELEASED_SEED), ("".join(RELEASED.replace("#", str(each)) for each in range(40)) + NOW, 1)],
-)
-def test_a_call_behind_one_that_was_released_is_found_at_every_cut(text: str, cut: int) -> None:
+def test_a_call_behind_one_that_was_released_is_found_at_every_cut() -> None:
+    text, cut = in_turn(*RELEASED_SEED)
     assert_the_same(text, cut)
 
 
@@ -120,7 +116,7 @@ def test_the_text_before_the_first_is_no_part_of_it(before: str, fragment: str) 
 NUMBERED = (
     *("<tool_call># ", "<tool_call>a # <tools>b # ", "<function=#>", '<invoke name="#">', "<｜DSML｜#>", '\n{"#": '),
     *('<tool_call>{"name": "#" ', '<tool_call>{"name": "now#", "arguments": {}}</tool_call>', "<tool_call>x#<arg_key>"),
-    *("\n[read(a=#", "\nAction: [#\n", '\n```json\n{"#"\n', "<!--#-->"),
+    *("\n[read(a=#", "\nAction: [#\n", '\n```json\n{"#"\n', '<tool_call><function=#><parameter=#>"#', "<!--#-->"),
 )
 
 
