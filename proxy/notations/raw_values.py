@@ -14,10 +14,13 @@ from enum import Enum, auto
 from typing import Protocol
 
 from proxy.notations.source import NeedMore, NoCall, Source, end_of
+from proxy.notations.tables import SEP
 from proxy.tools.toolset import Tool
 
 _CDATA = re.compile(r"\s*<!\[CDATA\[")
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})", re.M)
+# A fence directly behind the opener of its value.
+_FIRST_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(?!.*`)")
 _BLANKS = re.compile(r"\s*")
 _QUOTES = "\"'`"
 # Words before the end of a wrapper that mean nothing.
@@ -531,7 +534,7 @@ class _Fences:
     """The fences that open in a value. A fence that is never closed does not count."""
 
     def __init__(self, source: Source, start: int) -> None:
-        self._source, self._pos = source, start
+        self._source, self._start, self._pos = source, start, start
         self.begin = self._end = -1
 
     def holds(self, pos: int) -> bool:
@@ -543,13 +546,16 @@ class _Fences:
     def _next(self, limit: int) -> bool:
         """Go on to the next fence that begins before a position."""
         text = self._source.text
-        found = _FENCE.search(text, self._pos, limit)
+        found = _FIRST_FENCE.match(text, self._pos, limit) if self._pos == self._start else None
+        found = found or _FENCE.search(text, self._pos, limit)
         if found is None:
             line = max(self._pos, text.rfind("\n", self._pos, limit) + 1)
             self._pos = limit if text[line:limit].strip(" \t`~") else line
             return False
         mark = found.group(1)
-        closing = re.compile(rf"^[ \t]*{re.escape(mark)}{re.escape(mark[0])}*[ \t]*$", re.M).search(text, found.end())
+        # An end tag may be glued to the closing fence.
+        end = rf"^[ \t]*{re.escape(mark)}{re.escape(mark[0])}*(?=[ \t]*(?:$|</|{re.escape(SEP)}))"
+        closing = re.compile(end, re.M).search(text, found.end())
         if not self._source.final and (closing is None or closing.end() == len(text)):
             raise NeedMore
         if closing is None:
