@@ -44,6 +44,7 @@ KINDS = (
     Kind("leftover", "a closer or a token directly behind a call is no text", "</tool_call>"),
     Kind("cut_call", "a further call that is cut off at the end of a reply is no text", '<tool_call>{"name": "ba'),
     Kind("lone_opener", "an opener alone at the end of a reply is no text", "<tool_call>"),
+    Kind("made_up_turn", "what the model makes up behind its call is no answer", "<tool_response>ok</tool_response>"),
     Kind("leaked_token", "a token at the very beginning of a reply is no text", "<|im_start|>assistant"),
     Kind("unopened_thought", "the text before the end of a thought has been one", "So…</think>Done.", "Done."),
     Kind("unclosed_thought", "a reply that ends in a thought is its own answer", "<think>Done.", "Done."),

@@ -12,6 +12,7 @@ _DROPPED = {
     "leftover": "a closer or a token directly after a call is no text",
     "lone_opener": "a wrapper without a call is no text",
     "cut_call": "a further call that was cut off is no text",
+    "made_up_turn": "what the model makes up behind its call, a result or the client's turn, is no answer",
     "leaked_token": "a token at the very beginning of a reply is no text",
 }
 # `"tool_calls": []`

@@ -7,6 +7,7 @@ from typing import Any
 
 import regex
 
+from proxy.codec.json_text import JsonObject
 from proxy.notations.literals import Literals
 from proxy.notations.source import NoCall
 
@@ -37,6 +38,8 @@ class BareLiterals(Literals):
         if not found or not found.group().strip():
             raise NoCall("a value was expected")
         text = found.group().strip()
+        if text in ("...", "…") or text in self.schema.properties:
+            raise NoCall("a name stands for a value")
         self._check(text)
         self.bares.add(text)
         return text, found.end()
@@ -47,6 +50,14 @@ class BareLiterals(Literals):
         if token == "<escape>":
             self.bares.add(text)
         return text, end
+
+    def _read_member(self, pos: int, assign: tuple[str, ...], values: JsonObject, *, apart: bool) -> tuple[str, int]:
+        """Read a key and its value; a key that is not declared may be a part of the text before it."""
+        bare = bool(self.bares)
+        key, end = super()._read_member(pos, assign, values, apart=apart)
+        if bare and values and self._undeclared:
+            raise NoCall("a key that is none may be a part of a text")
+        return key, end
 
     def _check(self, text: str) -> None:
         """Raise NoCall if a text is a broken string or an expression."""

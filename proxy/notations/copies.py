@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 
+import regex
+
 from proxy.codec.json_text import Json, JsonObject, dump, load_json
 from proxy.notations.calls import Call
 from proxy.notations.literals import unescaped
@@ -28,17 +30,20 @@ MAX_LAYERS, MAX_DECODED = 3, 10
 # How many characters of a source one attempt to read a call may take, and how many attempts may fail.
 MAX_CALL_SHOWN = 65_536
 MAX_FAILED = 64
+# All that fail in a source may take so many steps for each character, and so many more.
+MAX_STEPS, MORE_STEPS = 2, 5_000
 # How many words of a call a source must hold before it is looked into, and how many of its lines are tried.
 MAX_WORDS, MAX_ANCHORS = 8, 2_000
 
 _BLANKS = re.compile(r"\s+")
+_UNTOLD = re.compile(r"\\[nrt]|[\s\"\\]")
 _AROUND_SIGNS = re.compile(r"(?<!\w) | (?!\w)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WORD = re.compile(r"[A-Za-z_]{4,}")
 # What one line holds between quotation marks, and the marks between a string that ends a line and the next one.
 _PART = {
-    '"': re.compile(r'(?:[^"\\\n\r]++|\\.)++', re.S),
-    "'": re.compile(r"(?<=')(?<!\\')(?:[^'\\\n\r]++|\\.)++(?=')", re.S),
+    '"': regex.compile(r'(?:[^"\\\n\r]++|\\.)++', regex.S),
+    "'": regex.compile(r"(?<=')(?<!\\')(?:[^'\\\n\r]++|\\.)++(?=')", regex.S),
 }
 _JOINT = {mark: re.compile(rf"(?<=\\n){mark}[ \t]*[,+]?\s*{mark}") for mark in _PART}
 # What is escaped in a part of a string that has no mark at its ends: marks of keys, line ends beside tags.
@@ -88,7 +93,8 @@ class Copies:
         if len(dump(call.arguments)) < MIN_COPIED:
             return False
         words = _words(" ".join(_strings(call.arguments)))
-        return any(source.has(words) and (call.name, call.arguments) in source.calls for source in self._sources)
+        bare = _bare(call.arguments)
+        return any(source.has(words) and (call.name, bare) in source.calls for source in self._sources)
 
     def shows(self, text: str) -> bool:
         """Return whether a source shows a whole text."""
@@ -134,10 +140,10 @@ class _Shown:
         return tuple(side for text in self._texts for side in _sides(text))
 
     @cached_property
-    def calls(self) -> Collection[tuple[str, JsonObject]]:
+    def calls(self) -> Collection[tuple[str, str]]:
         """The calls that the source holds in wrappers, whatever surrounds them."""
         shown = dict.fromkeys(each for text in self._texts for each in (text, *_without_prefixes(text)))
-        return [call for text in shown for call in _calls_in(text, self._tools)]
+        return {call for text in shown for call in _calls_in(text, self._tools)}
 
 
 def _words(text: str) -> list[str]:
@@ -164,18 +170,24 @@ def _parsed(arguments: Json) -> Json:
         return arguments
 
 
-def _calls_in(text: str, tools: ToolSet) -> Iterator[tuple[str, JsonObject]]:
+def _bare(arguments: JsonObject) -> str:
+    """Return arguments without blanks, line ends and quotation marks: a listing may indent and wrap what it shows."""
+    return _UNTOLD.sub("", dump(dict(sorted(arguments.items()))))
+
+
+def _calls_in(text: str, tools: ToolSet) -> Iterator[tuple[str, str]]:
     """Yield the calls in wrappers that a text holds."""
-    pos, failed = 0, 0
+    pos, failed, steps = 0, 0, MAX_STEPS * len(text) + MORE_STEPS
     while failed < MAX_FAILED and (found := STRONG.search(text, pos)):
-        window = text[found.start() : found.start() + MAX_CALL_SHOWN]
-        reader = CallReader(Source(window, True), tools)
+        source = Source(text[found.start() : found.start() + MAX_CALL_SHOWN], True, steps)
+        reader = CallReader(source, tools)
         try:
             calls, end, _ = reader.strong(0)
         except NoCall:
+            steps = source.steps
             failed, pos = failed + 1, max(found.end(), found.start() + reader.run_end)
             continue
-        yield from ((call.name, call.arguments) for call in calls if call.tool)
+        yield from ((call.name, _bare(call.arguments)) for call in calls if call.tool)
         pos = found.start() + max(end, 1)
 
 

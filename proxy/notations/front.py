@@ -28,6 +28,7 @@ from proxy.notations.signs import (
     END_TOKENS,
     ENOUGH,
     HEADER,
+    INVENTED,
     JSON_HEAD,
     MAY_BECOME_SIGN,
     MAY_BECOME_STRIPPED_SIGN,
@@ -161,6 +162,10 @@ class Reader:
         self._string = False
         self._went_back = 0
         self._behind_call = self._begun = self._found_any = self._stripped = False
+        # Up to this position of the reply there are leftovers behind a call.
+        self._left = 0
+        # The model goes on with the client's turn, or with the result of its call: that is no answer.
+        self._made_up, self._made_up_row = False, "made_up_turn"
         self._no_calls = not tools
         # The reply is over, and the model ended it.
         self._finished = self._stopped = False
@@ -262,7 +267,7 @@ class Reader:
     @property
     def is_idle(self) -> bool:
         """True if nothing waits, and what comes is neither the first of a reply nor what follows a call."""
-        if self._stream.waits or self._behind_call:
+        if self._stream.waits or self._behind_call or self._made_up:
             return False
         return (self._begun and not self._stripped) or not self._looks
 
@@ -330,6 +335,10 @@ class Reader:
         stream = self._stream
         if self._channel is Channel.REASONING or self._thought:
             return self._in_thought()
+        if self._made_up:
+            stream.drop(len(stream.text), self._made_up_row)
+            self._made_up_row, stream.pos = "", len(stream.text)
+            return False
         if not self._looks:
             stream.leave(len(stream.text))
             stream.pos = len(stream.text)
@@ -1014,12 +1023,16 @@ class Reader:
     def _behind(self) -> bool:
         """Drop blanks, closers and tokens after a call, if another call or the end follows."""
         stream = self._stream
-        reader = CallReader(Source(stream.text, stream.final), self._tools)
+        rows = Rows(CallReader(Source(stream.text, stream.final), self._tools))
         try:
-            pos = Rows(reader).skip_left(stream.pos)
+            pos = rows.skip_left(max(stream.pos, self._left - stream.base))
         except NeedMore:
+            self._left = max(self._left, stream.base + rows.left)
             return False
-        self._behind_call = False
+        made_up = INVENTED.match(stream.text, pos, partial=not stream.final)
+        if made_up and made_up.partial:
+            return False
+        self._behind_call, self._made_up = False, bool(made_up)
         written = stream.text[stream.pos : pos]
         if pos < len(stream.text) or not stream.final:
             pos -= len(written) - len(written.rstrip()) if written.strip() else len(written)

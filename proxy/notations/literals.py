@@ -22,6 +22,7 @@ from proxy.notations.tables import STRONG
 from proxy.tools.schema import ANYTHING, Schema, or_anything
 
 MAX_DEPTH = 100
+MAX_DIGITS = 4_000
 # A member of an object takes as long as so many steps.
 MEMBER_STEPS = 16
 MAX_KEY = 200
@@ -72,7 +73,12 @@ def _no_constant(word: str) -> float:
     raise NoCall(f"{word} is a number that no client can read")
 
 
-STRICT = json.JSONDecoder(strict=False, parse_float=_verbatim, parse_constant=_no_constant)
+def _int(text: str) -> int | float:
+    """Return an integer; one with more digits than Python reads is written as it was read."""
+    return int(text) if len(text) < MAX_DIGITS else _verbatim(text)
+
+
+STRICT = json.JSONDecoder(strict=False, parse_int=_int, parse_float=_verbatim, parse_constant=_no_constant)
 # A word, a number's sign or an escape that is cut off has fewer characters.
 MAX_CUT = 8
 
@@ -195,7 +201,10 @@ class Literals:
                 return self.members(pos, "}", schema)
             return self.string(pos)
         if self.python and (prefixed := source.match(_PREFIXED, pos)):
-            return self.string(prefixed.end() - 1)
+            value, end = self.string(prefixed.end() - 1)
+            if "r" in prefixed.group() and "\\" in source.text[pos:end]:
+                raise NoCall("a raw string with backslashes")
+            return value, end
         if number := source.match(_NUMBER, pos):
             return _number(number.group()), number.end()
         word = source.match(_WORD, pos)
@@ -550,7 +559,7 @@ def _number(text: str) -> int | float:
     elif text.lower().lstrip("-").startswith("0x"):
         number = int(text, 16)
     elif text.lstrip("-").isdigit():
-        number = int(text)
+        number = _int(text)
     else:
         number = float(text)
     if isinstance(number, float) and math.isinf(number):
@@ -568,7 +577,7 @@ def _is_unique(text: str, start: int) -> bool:
             doubled.append(True)
         return members
 
-    json.JSONDecoder(strict=False, object_pairs_hook=pairs).raw_decode(text, start)
+    json.JSONDecoder(strict=False, parse_int=_int, object_pairs_hook=pairs).raw_decode(text, start)
     return not doubled
 
 

@@ -36,6 +36,8 @@ class Rows:
 
     def __init__(self, reader: CallReader) -> None:
         self.reader, self.source, self.tools = reader, reader.source, reader.tools
+        # Up to here there are leftovers, if more text must tell what follows.
+        self.left = 0
 
     def row(self, calls: list[Call], pos: int) -> tuple[list[Call], int]:
         """Return calls, those that follow them up to the end of the reply, and that end."""
@@ -101,7 +103,7 @@ class Rows:
                 end = pos + 1 if sign in ",;" else self.reader.orphan_end(pos)
             if not end:
                 return pos
-            pos = end
+            self.left = pos = end
 
     def behind_broken(self, start: int) -> int:
         """Return the position after a wrapper that cannot be read, and what is left over behind it; -1 if text follows

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum, auto
 
 FENCE_LINE = re.compile(r"^[ \t]{0,3}(?:>\s?)*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})[^\n]*$")
 FENCE_IN_LIST = re.compile(r"^[ \t]*(?:>\s?)*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})[^\n]*$")
@@ -27,8 +26,6 @@ QUOTES = {
     "‚": "‘",
     "›": "‹",
 }
-# What may open a quotation.
-_MAY_QUOTE = re.compile(r"(?!(?<=\w)['’]\w)[<(\[{|=+`" + "".join(QUOTES) + "]")
 # What shows the text up to its end, which must follow: elements, code blocks of LaTeX, Org, templates and forums,
 # CDATA, here-documents, docstrings.
 _ELEMENTS = "pre|code|textarea|samp|nowiki|xmp|kbd|script|style|syntaxhighlight|source|listing|blockquote|template"
@@ -72,14 +69,6 @@ _END_ELEMENT = re.compile(r"</(pre|code)>", re.I)
 _RUN = re.compile(r"`+")
 _BLANK_LINE = re.compile(r"\n[ \t]*\r?\n")
 MAX_PARAGRAPH = MAX_LINE = 4096
-
-
-class Shown(Enum):
-    """How a place shows text: not, always, or only if what is open there ends later."""
-
-    NO = auto()
-    YES = auto()
-    IF_CLOSED = auto()
 
 
 @dataclass
