@@ -15,7 +15,7 @@ from itertools import islice
 
 import regex
 
-from proxy.codec.json_text import Json, JsonObject, dump, load_json
+from proxy.codec.json_text import Json, dump, load_json
 from proxy.notations.calls import Call
 from proxy.notations.literals import unescaped
 from proxy.notations.reader import CallReader
@@ -36,7 +36,6 @@ MAX_STEPS, MORE_STEPS = 2, 5_000
 MAX_WORDS, MAX_ANCHORS = 8, 2_000
 
 _BLANKS = re.compile(r"\s+")
-_UNTOLD = re.compile(r"\\[nrt]|[\s\"\\]")
 _AROUND_SIGNS = re.compile(r"(?<!\w) | (?!\w)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WORD = re.compile(r"[A-Za-z_]{4,}")
@@ -170,9 +169,15 @@ def _parsed(arguments: Json) -> Json:
         return arguments
 
 
-def _bare(arguments: JsonObject) -> str:
-    """Return arguments without blanks, line ends and quotation marks: a listing may indent and wrap what it shows."""
-    return _UNTOLD.sub("", dump(dict(sorted(arguments.items()))))
+def _bare(value: Json) -> str:
+    """Return a value without blanks and line ends: a listing may indent and wrap what it shows."""
+    if isinstance(value, str):
+        return _BLANKS.sub("", value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{_bare(each)}" for key, each in sorted(value.items())) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_bare, value)) + "]"
+    return dump(value)
 
 
 def _calls_in(text: str, tools: ToolSet) -> Iterator[tuple[str, str]]:

@@ -458,6 +458,7 @@ class _Search:
             value.source.text[mark.start : mark.end], 0, after
         ):
             # A value never ends with its own end tag: the second one is left over.
+            self._check_doubled(mark)
             return RawEnd(mark.start, after)
         if follows not in _ENDS:
             self.shown_ends += value.is_own_end(mark)
@@ -471,6 +472,18 @@ class _Search:
             raise NoCall("what a value shows is not closed")
         value.foreign = not value.is_own_end(mark)
         return RawEnd(mark.start, mark.end)
+
+    def _check_doubled(self, mark: Mark) -> None:
+        """Refuse an end tag that is there twice if the value is nothing else, or shows a tag that one of them closes."""
+        value, depth = self.value, 0
+        if not value.source.text[value.own.end : mark.start].strip():
+            raise NoCall("an end tag is there twice around nothing")
+        pos = value.own.end
+        while (inner := value.marks(pos)) is not None and inner.start < mark.start:
+            pos = inner.end
+            depth += (-1 if inner.closing else 1) if inner.level is Level.VALUE else 0
+        if depth > 0:
+            raise NoCall("what a value shows is not closed")
 
     def _inner_end(self, mark: Mark, opened: int) -> RawEnd | None:
         """Note the end tag of what was opened inside: if all is closed after it, the one before it was missing."""

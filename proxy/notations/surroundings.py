@@ -30,16 +30,29 @@ QUOTES = {
 # CDATA, here-documents, docstrings.
 _ELEMENTS = "pre|code|textarea|samp|nowiki|xmp|kbd|script|style|syntaxhighlight|source|listing|blockquote|template"
 _CONTAINER = re.compile(
-    rf"<(?P<element>{_ELEMENTS}|examples?|programlisting|screen)\b[^<>]*>"
+    rf"<(?P<element>{_ELEMENTS}|[\w-]*examples?(?:-call)?|programlisting|screen|literallayout|tt|codeblock|expected|file"
+    r"|tool_response|tool_result|function_results|stdout|stderr|output|result|document)\b[^<>]*>"
     r"|\[(?P<forum>code|noparse|quote|pre)(?:=[^\]\n]*)?\]"
-    r"|\\begin\{(?P<latex>verbatim|lstlisting|minted|alltt|Verbatim)\*?\}|(?P<cdata><!\[CDATA\[)"
+    r"|\\begin\{(?P<latex>B?verbatim|lstlisting|minted|alltt|tcblisting|comment)\*?\}|(?P<cdata><!\[CDATA\[)"
+    r"|^[ \t]*(?P<block>/\*|\{-(?!%)|\(\*|<#(?!-)|\{\#|\{\{!--|<%--|<#--)"
     r"|^[ \t]*\#\+begin_(?P<org>\w+)|\{%-?[ ]*(?P<template>raw|verbatim|highlight|comment)\b[^%]*%\}"
     r"|(?P<wiki>\{(?:noformat|code|quote))(?::[^}\n]*)?\}|(?P<docstring>\"{3}|'{3})"
     r"|(?<!<)<<<?[-~]?\s*[\"']?(?P<here>[A-Za-z_]\w*)[\"']?(?=[^\n]*$)",
     re.I,
 )
 # Lines without any of these open no container.
-_MAY_OPEN = re.compile(r"<[A-Za-z!<]|\[[A-Za-z]|\{[A-Za-z%]|\\begin|#\+|\"\"\"|'''")
+_MAY_OPEN = re.compile(r"<[A-Za-z!<#%]|\[[A-Za-z]|\{[A-Za-z%#{-]|[/(]\*|\\begin|#\+|\"\"\"|'''")
+# Comments that begin a line.
+_BLOCK_ENDS = {
+    "/*": "*/",
+    "{-": "-}",
+    "(*": "*)",
+    "<#": "#>",
+    "{#": "#}",
+    "{{!--": "--}}",
+    "<%--": "--%>",
+    "<#--": "-->",
+}
 _ENDS = {
     "element": r"</{}\s*>",
     "forum": r"\[/{}\]",
@@ -62,7 +75,9 @@ _LISTED = re.compile(
 _OPENS_STRING = re.compile(r"([(\[{]|\$\w{0,20}\$)\s*\Z")
 _MAY_QUOTE = re.compile(rf"[{''.join(QUOTES)}<|]|{_OPENS_STRING.pattern}")
 _DIFF = (" ", "+", "-", "\\")
-_BLOCK_HEAD = re.compile(r"(?:::|:[ \t]*[|>][+-]?\d?)[ \t]*\Z")
+_BLOCK_HEAD = re.compile(
+    r"(?:::|:[ \t]*[|>][+-]?\d?(?:[ \t]+#.*)?|\A[ \t]*\.\. [\w-]+::[ \t]*[\w+-]{1,30})[ \t]*\Z"
+)
 _LIST_ITEM = re.compile(r"([ \t]*(?:[-*+]|\d+[.)])[ \t]+)\S")
 _BETWEEN = re.compile(r"(?:\s|\\n|</[\w|:]+>|<\|[^<>|]+\|>)*")
 _END_ELEMENT = re.compile(r"</(pre|code)>", re.I)
@@ -249,6 +264,8 @@ def _container(found: re.Match[str]) -> Container:
     """Return what was opened, with its end."""
     kind = str(found.lastgroup)
     name = found[kind]
+    if kind == "block":
+        return Container("a comment", re.compile(re.escape(_BLOCK_ENDS[name])))
     return Container(name, re.compile(_ENDS[kind].format(re.escape(name)), re.I | re.M))
 
 
