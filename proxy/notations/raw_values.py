@@ -474,7 +474,7 @@ class _Search:
         return RawEnd(mark.start, mark.end)
 
     def _check_doubled(self, mark: Mark) -> None:
-        """Refuse an end tag that is there twice if the value is nothing else, or shows a tag that one of them closes."""
+        """Refuse an end tag that is there twice if the value is nothing else, or shows what one of them closes."""
         value, depth = self.value, 0
         if not value.source.text[value.own.end : mark.start].strip():
             raise NoCall("an end tag is there twice around nothing")
