@@ -39,7 +39,7 @@ class BareLiterals(Literals):
             raise NoCall("a value was expected")
         text = found.group().strip()
         if text in ("...", "…") or text in self.schema.properties:
-            raise NoCall("a name stands for a value")
+            raise NoCall("the value is only a name")
         self._check(text)
         self.bares.add(text)
         return text, found.end()
@@ -52,11 +52,11 @@ class BareLiterals(Literals):
         return text, end
 
     def _read_member(self, pos: int, assign: tuple[str, ...], values: JsonObject, *, apart: bool) -> tuple[str, int]:
-        """Read a key and its value; a key that is not declared may be a part of the text before it."""
+        """Read a key and its value; an undeclared key may be part of the text before it."""
         bare = bool(self.bares)
         key, end = super()._read_member(pos, assign, values, apart=apart)
         if bare and values and self._undeclared:
-            raise NoCall("a key that is none may be a part of a text")
+            raise NoCall("an undeclared key may be part of the text before it")
         return key, end
 
     def _check(self, text: str) -> None:

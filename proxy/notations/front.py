@@ -28,8 +28,8 @@ from proxy.notations.signs import (
     END_TOKENS,
     ENOUGH,
     HEADER,
-    INVENTED,
     JSON_HEAD,
+    MADE_UP,
     MAY_BECOME_SIGN,
     MAY_BECOME_STRIPPED_SIGN,
     MESSAGE_ENDS,
@@ -911,7 +911,7 @@ class Reader:
         if self._kind in (Kind.FIRST, Kind.WEAK) and (
             0 <= refusal.first_end == end or self._went_back < MAX_GOING_BACK
         ):
-            # A row that fails may hold wrapped calls; what is in its first call is none.
+            # A row that fails may hold wrapped calls, but not inside its first call.
             self._went_back += refusal.first_end != end
             stream.pos = max(stream.pos, refusal.first_end)
         elif end >= 0:
@@ -1029,7 +1029,7 @@ class Reader:
         except NeedMore:
             self._left = max(self._left, stream.base + rows.left)
             return False
-        made_up = INVENTED.match(stream.text, pos, partial=not stream.final)
+        made_up = MADE_UP.match(stream.text, pos, partial=not stream.final)
         if made_up and made_up.partial:
             return False
         self._behind_call, self._made_up = False, bool(made_up)

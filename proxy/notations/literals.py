@@ -292,7 +292,7 @@ class Literals:
         """Close the last bracket, which is missing; return the position."""
         if not self.source.final and pos >= self.source.size:
             raise NeedMore
-        if pos < self.source.size and self.source.match(STRONG, pos):  # what stands before it may be a string's
+        if pos < self.source.size and self.source.match(STRONG, pos):  # the text before it may belong to a string
             self.in_string = True
             raise NoCall("another call begins before a bracket ends")
         self.completed = True
@@ -342,7 +342,7 @@ class Literals:
             items.append(value)
 
     def _in_round_brackets(self, pos: int, schema: Schema) -> tuple[Json, int]:
-        """Return what stands in round brackets, as Python reads it: only a comma makes a list."""
+        """Return the value in round brackets; as in Python, only a comma makes a list."""
         items, end = self.items(pos, ")", schema if schema.types == {"array"} else Schema(items=schema))
         return (items[0] if len(items) == 1 and not self._ended_by_comma else items), end
 
@@ -368,7 +368,8 @@ class Literals:
         text = source.text[start:at]
         # With an odd number of marks inside, the last one is lost, and other calls may have been taken along.
         odd = (text.count(mark) - text.count("\\" + mark)) % 2
-        if told and (odd or self._in_list() or self._may_have_ended(text)):
+        in_list = bool(self._open) and self._open[-1].listed
+        if told and (odd or in_list or self._may_have_ended(text)):
             self.in_string = True
             raise NoCall("a string may end elsewhere")
         self.told += [text] * told
@@ -420,10 +421,6 @@ class Literals:
             if not depth or any(found["K"] in each.declared for each in self._open):
                 return True
         return False
-
-    def _in_list(self) -> bool:
-        """Return whether the value that is read is an item of a list."""
-        return bool(self._open) and self._open[-1].listed
 
     def _may_end(self, pos: int) -> bool:
         """Return whether a string may end before this position: a key, a bracket, or the end of all follows."""

@@ -302,7 +302,7 @@ class RawValue:
         return over and self.wrapper_is_over(pos)
 
     def is_inside(self, pos: int) -> bool:
-        """Return whether what follows a wrapper's end stands in a wrapper: the value shows that end."""
+        """Return whether the call goes on after a wrapper's end tag: then the value only shows that tag."""
         pos = self.source.blanks(pos)
         mark = self.marks(pos, here=True) if pos < self.source.size else None
         return mark is not None and mark.level is not Level.WRAPPER

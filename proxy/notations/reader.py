@@ -50,7 +50,7 @@ _JSON_HEAD_NAME = regex.compile(
     r"(?:[\"']function[\"']\s*:\s*\{\s*)?"
     r"[\"'](?:name|tool_name)[\"']\s*:\s*[\"'](?P<N>[^\"'\n\\]{1,200})[\"']\s*,|[\"'](?P<K>[\w.-]{1,200})[\"']\s*:\s*\{)"
 )
-# A name that goes on behind its mark is none.
+# A name that goes on after its closing quotation mark.
 _BROKEN_NAME = regex.compile(rf"\{{\s*[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"'][\w.-]{{1,200}}[\"']\w")
 _QUOTED_KEY = re.compile(r"[\"']([^\"'\n\\]{1,80})[\"']\s*:")
 _CALL_WORDS = frozenset(
@@ -419,7 +419,7 @@ class CallReader(TagReader):
         if head is None or (head["K"] not in _CALL_WORDS and self.tools.resolve(head["K"]) is None):
             raise NoCall("no call begins like this, or with this key")
         if self.source.match(_BROKEN_NAME, pos):
-            raise NoCall("a name goes on behind its mark")
+            raise NoCall("the name goes on after its quotation mark")
         name = None if self.row_begun else self.source.match(_JSON_HEAD_NAME, pos)
         if name and name["N"] and self.tool(name["N"]) is None:
             raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)

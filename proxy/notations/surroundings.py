@@ -29,12 +29,15 @@ QUOTES = {
 # What shows the text up to its end, which must follow: elements, code blocks of LaTeX, Org, templates and forums,
 # CDATA, here-documents, docstrings.
 _ELEMENTS = "pre|code|textarea|samp|nowiki|xmp|kbd|script|style|syntaxhighlight|source|listing|blockquote|template"
+# Comments that begin a line, and their ends.
+_COMMENTS = {"/*": "*/", "{-": "-}", "(*": "*)", "<#": "#>", "{#": "#}", "{{!--": "--}}", "<%--": "--%>", "<#--": "-->"}
+_COMMENT_OPENERS = "|".join(map(re.escape, sorted(_COMMENTS, key=len, reverse=True)))
 _CONTAINER = re.compile(
     rf"<(?P<element>{_ELEMENTS}|[\w-]*examples?(?:-call)?|programlisting|screen|literallayout|tt|codeblock|expected|file"
     r"|tool_response|tool_result|function_results|stdout|stderr|output|result|document)\b[^<>]*>"
     r"|\[(?P<forum>code|noparse|quote|pre)(?:=[^\]\n]*)?\]"
     r"|\\begin\{(?P<latex>B?verbatim|lstlisting|minted|alltt|tcblisting|comment)\*?\}|(?P<cdata><!\[CDATA\[)"
-    r"|^[ \t]*(?P<block>/\*|\{-(?!%)|\(\*|<#(?!-)|\{\#|\{\{!--|<%--|<#--)"
+    rf"|^[ \t]*(?P<block>{_COMMENT_OPENERS})"
     r"|^[ \t]*\#\+begin_(?P<org>\w+)|\{%-?[ ]*(?P<template>raw|verbatim|highlight|comment)\b[^%]*%\}"
     r"|(?P<wiki>\{(?:noformat|code|quote))(?::[^}\n]*)?\}|(?P<docstring>\"{3}|'{3})"
     r"|(?<!<)<<<?[-~]?\s*[\"']?(?P<here>[A-Za-z_]\w*)[\"']?(?=[^\n]*$)",
@@ -42,8 +45,7 @@ _CONTAINER = re.compile(
 )
 # Lines without any of these open no container.
 _MAY_OPEN = re.compile(r"<[A-Za-z!<#%]|\[[A-Za-z]|\{[A-Za-z%#{-]|[/(]\*|\\begin|#\+|\"\"\"|'''")
-# Comments that begin a line.
-_BLOCK_ENDS = {
+_ENDS = {
     "/*": "*/",
     "{-": "-}",
     "(*": "*)",
@@ -75,9 +77,7 @@ _LISTED = re.compile(
 _OPENS_STRING = re.compile(r"([(\[{]|\$\w{0,20}\$)\s*\Z")
 _MAY_QUOTE = re.compile(rf"[{''.join(QUOTES)}<|]|{_OPENS_STRING.pattern}")
 _DIFF = (" ", "+", "-", "\\")
-_BLOCK_HEAD = re.compile(
-    r"(?:::|:[ \t]*[|>][+-]?\d?(?:[ \t]+#.*)?|\A[ \t]*\.\. [\w-]+::[ \t]*[\w+-]{1,30})[ \t]*\Z"
-)
+_BLOCK_HEAD = re.compile(r"(?:::|:[ \t]*[|>][+-]?\d?(?:[ \t]+#.*)?|\A[ \t]*\.\. [\w-]+::[ \t]*[\w+-]{1,30})[ \t]*\Z")
 _LIST_ITEM = re.compile(r"([ \t]*(?:[-*+]|\d+[.)])[ \t]+)\S")
 _BETWEEN = re.compile(r"(?:\s|\\n|</[\w|:]+>|<\|[^<>|]+\|>)*")
 _END_ELEMENT = re.compile(r"</(pre|code)>", re.I)
@@ -265,7 +265,7 @@ def _container(found: re.Match[str]) -> Container:
     kind = str(found.lastgroup)
     name = found[kind]
     if kind == "block":
-        return Container("a comment", re.compile(re.escape(_BLOCK_ENDS[name])))
+        return Container("a comment", re.compile(re.escape(_COMMENTS[name])))
     return Container(name, re.compile(_ENDS[kind].format(re.escape(name)), re.I | re.M))
 
 

@@ -56,7 +56,7 @@ DIFFERENCES = {
     "an entity of an ampersand": ("a && b", "a &amp;&amp; b"),
     "an entity of a quotation mark": ('x="y"', "x=&quot;y&quot;"),
 }
-# What these show may be a part of a string, of which the escapes are read or not: either of the two is a copy.
+# These decorations may be part of a string. Its escapes may be decoded or not, so either of the two calls is a copy.
 STRINGS = tuple(name for name in DECORATIONS if "JSON" in name or "string" in name)
 STRINGS += ("a path with marks", "commented as in Vim")
 TAGGED = ("hermes", "qwen3_coder", "deepseek_v32", "glm45", "kimi_k2", "minimax_m3")
