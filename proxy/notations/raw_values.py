@@ -470,6 +470,9 @@ class _Search:
             raise NoCall("another key may begin in a value")
         if self.passed and self.stack:
             raise NoCall("what a value shows is not closed")
+        later = value.marks(mark.end) if follows is Follows.NOTHING else None
+        if later and later.closing and later.level is Level.VALUE:
+            raise NoCall("a value may end after a token")
         value.foreign = not value.is_own_end(mark)
         return RawEnd(mark.start, mark.end)
 

@@ -200,9 +200,8 @@ QUIET = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too
 @settings(max_examples=10, derandomize=True, suppress_health_check=QUIET)
 @given(request_=requests(), lead=st.sampled_from(LEADS), rng=st.randoms(use_true_random=False))
 def test_calls_come_back_as_they_were_meant(form: str, request_: Request, lead: str, rng: random.Random) -> None:
-    """F1 to F15, F21, F26: names, values and order, at any cut, and only the prose before the calls.
-
-    A raw value that shows markup may be refused, but never changed (C9). A name without arguments needs a wrapper.
+    """F1 to F15, F21, F26: names, values and order, at any cut, and no prose but what stands before. A raw value that
+    shows markup may be refused, but is never another value (C9); a name alone calls nothing without a wrapper.
     """
     text, expected = written(form, request_)
     assume(form not in NAMES_ALONE or request_.calls[0][1])
