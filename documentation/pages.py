@@ -19,7 +19,7 @@ from proxy.audit_record import KINDS
 from proxy.commands.setup import described
 from proxy.config.settings import SPECS
 from proxy.healing.table import HEALINGS, Level
-from proxy.repair.argument_readers import READERS
+from proxy.repair.arguments import FORMS
 from proxy.repair.schema_fixes import FIXES
 
 ROOT = Path(__file__).parents[1]
@@ -112,7 +112,7 @@ def _repairs() -> Iterator[str]:
         ((code(each.id), each.words, code(each.before), code(each.after)) for each in KINDS),
     )
     yield "\n## Arguments that are no JSON\n"
-    yield from table(("id", "why", "example"), ((code(each.id), each.why, code(each.example)) for each in READERS))
+    yield from table(("id", "why", "example"), ((code(each.id), each.why, code(each.example)) for each in FORMS))
     yield "\n## Arguments that the schema refuses\n"
     yield from table(
         ("id", "why", "schema", "before", "after"),

@@ -15,7 +15,7 @@ from proxy.engine.events import Call, CallArguments, CallClosed, Event, Failed, 
 from proxy.engine.live_arguments import LiveArguments
 from proxy.engine.pending_call import CallLimits, PendingCall
 from proxy.errors import UpstreamBroken
-from proxy.repair.argument_readers import is_junk, objects_in
+from proxy.repair.arguments import is_junk, objects_in
 from proxy.repair.repairer import Repaired, Repairer
 
 

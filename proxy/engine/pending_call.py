@@ -13,7 +13,7 @@ from proxy.engine.live_arguments import LiveArguments
 from proxy.engine.release_policy import ReleasePolicy
 from proxy.errors import UpstreamBroken
 from proxy.limits import MAX_CALLS, MAX_HELD
-from proxy.repair.argument_readers import may_go_on
+from proxy.repair.arguments import may_go_on
 from proxy.tools.toolset import ToolSet
 from proxy.transitions import next_state
 

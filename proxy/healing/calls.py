@@ -7,7 +7,7 @@ from collections.abc import Callable
 from proxy.codec.json_access import as_object, as_text
 from proxy.codec.json_text import Json, JsonObject, dump, load_json
 from proxy.healing.conversation import Messages, function_of, on_calls, on_each, on_messages, role_of
-from proxy.repair.argument_readers import read_arguments
+from proxy.repair.arguments import read_arguments
 from proxy.tools.toolset import Tool, ToolSet, read_tools
 
 # The key under which arguments that are no object go up, so that nothing of them is lost.
@@ -112,14 +112,9 @@ def _value(text: str) -> Json:
 
 def _read_text(text: str, tool: Tool | None) -> str:
     """The object that arguments which are no JSON stand for, as JSON; "" if no reader finds one."""
-    lists: list[str] = []
-    if tool is not None:
-        lists = [key for key in tool.properties if tool.is_list(key)]
     # What broke off is not completed: the model would read that it had said so.
-    for reading in read_arguments(text, lists=lists, stopped=False):
-        if not reading.by_schema:
-            return reading.text
-    return ""
+    found = read_arguments(text, tool.compiled if tool else None, stopped=False)
+    return found.text if found else ""
 
 
 def _wrapped(arguments: Json) -> str:

@@ -6,6 +6,7 @@ import functools
 import re
 
 from proxy.codec.json_text import Json, JsonObject
+from proxy.notations.literals import typed
 from proxy.notations.source import NoCall
 from proxy.tools.schema import ALL_TYPES, Schema, or_anything
 
@@ -28,7 +29,7 @@ def element_value(text: str, schema: Schema, prefix: str = "", depth: int = 0) -
     if first is None or ("string" in schema.types and (first.start() or schema.types != ALL_TYPES)):
         if prefix and prefix in text and schema.types == ALL_TYPES:
             raise NoCall("an element was expected")
-        return schema.typed(text)
+        return typed(schema, text)
     if depth > MAX_NESTED:
         raise NoCall("nested too deeply")
     beside, text = text[: first.start()].strip(), text[first.start() :].strip()

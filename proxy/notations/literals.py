@@ -12,21 +12,29 @@ import math
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 import regex
 
-from proxy.codec.json_text import Json, JsonObject, VerbatimNumber
-from proxy.codec.literals import has_doubtful_path, unescape
+from proxy.codec.json_text import Json, JsonObject, VerbatimNumber, is_deep
+from proxy.codec.string_escapes import has_doubtful_path, unescape
 from proxy.notations.source import NeedMore, NoCall, Source, end_of
-from proxy.notations.tables import STRONG
-from proxy.tools.schema import ANYTHING, Schema, or_anything
+from proxy.notations.tables import ARGUMENT_WORDS, STRONG
+from proxy.tools.schema import ALL_TYPES, ANYTHING, Schema, or_anything, type_of
+from proxy.tools.validator import same
 
+# Brackets in brackets: each takes three frames of Python's stack.
 MAX_DEPTH = 100
 MAX_DIGITS = 4_000
 # A member of an object takes as long as so many steps.
 MEMBER_STEPS = 16
 MAX_KEY = 200
-MARKS = {'"': '"', "'": "'", "“": "”", "”": "”", "‘": "’", "’": "’", "`": "`"}
+# The steps for each character of a text that may be a literal, and more.
+LITERAL_STEPS, MORE_STEPS = 8, 5_000
+MARKS = {'"': '"', "'": "'", "“": "”", "„": "“", "”": "”", "‘": "’", "’": "’", "`": "`"}
+_TYPOGRAPHIC = "”“’"
+# The first string is in Python's marks.
+_PRINTED = re.compile(r"[\s{\[(]*+'")
 # Delimiters of strings that are tokens of their own.
 TOKENS = ('<|"|>', "<escape>", '<|\\"|>')
 # A string that ends with the delimiter of a value in a call that it shows.
@@ -39,22 +47,31 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", "\\
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U(000[0-9a-fA-F]{5}|0010[0-9a-fA-F]{4})|(.))", re.S)
 _NUMBER = regex.compile(r"[-+]?(?:0x[0-9a-fA-F]+|(?:\d[\d_]*)?\.?\d+(?:[eE][-+]?\d+)?)(?![\w.](?!\w*=))")
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_PLAIN_NUMBER = re.compile(r"-?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?", re.A)
 _WORD = regex.compile(r"[A-Za-z_][\w-]*")
 _BARE_KEY = regex.compile(r"--[\w.-]+|[^\s\"'{}\[\](),:=<>][^\"'{}\[\](),:=<>\n]{0,80}?(?=\s*[:=])")
-_QUOTED_KEY = {mark: regex.compile(rf"((?:[^{mark}\\\n]|\\.)*){mark}", regex.S) for mark in "\"'”’"}
+_QUOTED_KEY = {mark: regex.compile(rf"((?:[^{mark}\\\n]|\\.)*){mark}", regex.S) for mark in "\"'”“’"}
 # A comment that may be in a string, which ends in it, is none.
 _COMMENT = regex.compile(r"(?:\s|//(?![^\n]*\"\s*[\]})])[^\n]*|/\*.*?\*/)*", regex.S)
 _PYTHON_COMMENT = regex.compile(r"(?:\s|#[^\n]*)*")
 _SKIPPED = frozenset((*" \t\r\n\f\v/#", ""))
 _PREFIXED = regex.compile(r"[rbu]{1,2}[\"']")
-_ANOTHER_STRING = regex.compile(r"[ \t]*[ \t+%][ \t]*[\"'][^\"'\n]*[\"']\s*[,)]")
+# Another string, which an operator joins to the one before: `"a" + "b"`, `"a" "b"`, `"a", "b"`.
+_ANOTHER_STRING = regex.compile(r"(?:\s++[,;+.%|&]{0,2}|[,;+.%|&]{1,2})\s*+[\"']")
+# What may follow a whole value: markup of any family.
+CLOSING = regex.compile(
+    r"\s*(?!<\|\"\|>|<escape>)(?:</[^<>\s]{1,60}>|<[|｜][^<>\n]{1,60}>|<\w+\|>|\[/?[A-Z_]+\]|```|>>>|\[e~\[|$)"
+)
 # What may follow a value, a key in quotation marks or bare, an item.
 _FOLLOWS = regex.compile(r"\s*(?:[,}\]):=]|$|<)")
-_LAST_COMMENT = re.compile(r"[\"'][ \t]*(?://|#|/\*)[^\n\\]*\Z")
+_LAST_COMMENT = re.compile(r"[\"'][ \t]*(?:(?://|#)[^\n\\]{0,200}|/\*[^*\\]{0,200}(?:\*/\s{0,9})?)\Z")
+_MEMBER = re.compile(r"[\"'](?P<quoted>[^\"'\\\n]{1,80})[\"']\s*:|\b(?P<bare>[\w$.-]{1,80})\s*:")
+# The last mark of a string may stand there twice: `ls""`, but not `a "` and a mark.
+_DOUBLED_END = re.compile(r"\S[\"']\Z")
 _NEXT_ARGUMENT = re.compile(r"([\"'])\s*,\s*[A-Za-z_]\w*\s*=\s*\1")
-_SHOWN_KEY = re.compile(r"[\"'}\]]\s*,?\s*[\"'](?P<K>[^\"'\\\n]{1,80})[\"']\s*:")
+_SHOWN_KEY = re.compile(r"[\"'}\]][\s,;{\[]*+[\"'](?P<K>[^\"'\\\n]{1,80})[\"']\s*:")
 _NEXT_KEY = regex.compile(
-    r"[\"'“](?P<quoted>[^\"'”\n\\]{1,80})[\"'”]\s*[:=](?!=)|(?P<bare>[^\W\d]\w{0,60})\s*[:=](?!=)|--(?P<option>[\w.-]{1,80})"
+    r"[\"'“„](?P<quoted>[^\"'”“\n\\]{1,80})[\"'”“]\s*[:=](?!=)|(?P<bare>[^\W\d]\w{0,60})\s*[:=](?!=)|--(?P<option>[\w.-]{1,80})"
 )
 _NEXT_ITEM = regex.compile(r"[\"'“‘\[{(<]|-?\d|true|false|null|None|True|False")
 _BRACKETS = re.compile(r"[\s}\])]*")
@@ -83,6 +100,18 @@ STRICT = json.JSONDecoder(strict=False, parse_int=_int, parse_float=_verbatim, p
 MAX_CUT = 8
 
 
+class Oddity(Enum):
+    """A way in which a value is not written as JSON has it, and that is worth a word of its own."""
+
+    DUPLICATE_KEY = auto()
+    BARE_KEYS = auto()
+    LOST_COMMAS = auto()
+    COMMENTS = auto()
+    SMART_QUOTES = auto()
+    CLOSERS = auto()
+    INNER_QUOTES = auto()
+
+
 @dataclass(slots=True)
 class _Open:
     """A bracket that is open: what closes it, what the schema says, whether it holds items, the keys that it declares,
@@ -100,10 +129,10 @@ class Literals:
     """Reads values at positions of a source.
 
     `schema` is what the whole value should be; None if `schema_later` gives it once it matters. `closers` match what
-    may follow the whole value. What was found out: `marks_told`, an unescaped mark inside a string was told by what
-    follows, in the strings `told`; `lost_comma`, a comma was missing or too much behind a string; `completed`,
-    closing brackets were missing; `in_string`, a string cannot be read; `plain`, the value is strict JSON. Without
-    `strict` it is not read as such: more of it follows.
+    may follow the whole value. What was found out: `odd`, how it differs from JSON; `told`, the strings of which what
+    follows told where they end; `lost_comma`, a comma was missing or too much behind a string; `in_string`, a string
+    cannot be read; `plain`, the value is strict JSON. Without `strict` it is not read as such: more of it follows.
+    `alone`: nothing but `closers` may follow it.
     """
 
     def __init__(
@@ -119,15 +148,18 @@ class Literals:
         self.schema_later: Callable[[], Schema] = lambda: ANYTHING
         # A string may hold a path of Windows with single backslashes.
         self._paths = False
-        self.marks_told = self.lost_comma = self.completed = self.in_string = False
+        self.odd = set[Oddity]()
+        self.lost_comma = self.in_string = False
         self.told = list[str]()
         # A key that its object does not declare, and one that an object around it declares.
         self._undeclared = self._strayed = False
         # An object or a list stands where the schema wants a text, and no key that is declared followed.
         self._for_text = False
-        # A comma precedes the closing bracket of the last list; a key is in Python's marks, which has more escapes.
+        # A comma precedes the closing bracket of the last list; the value is
+        # printed by Python, which has more escapes.
         self._ended_by_comma = self._printed = False
         self.plain = self.strict = True
+        self.alone = False
 
     @property
     def schema(self) -> Schema:
@@ -135,6 +167,16 @@ class Literals:
         if self._schema is None:
             self._schema = self.schema_later()
         return self._schema
+
+    @property
+    def marks_told(self) -> bool:
+        """True if a mark inside a string lacks its backslash: what follows told where the string ends."""
+        return Oddity.INNER_QUOTES in self.odd
+
+    @property
+    def completed(self) -> bool:
+        """True if closing brackets were missing."""
+        return Oddity.CLOSERS in self.odd
 
     @property
     def is_told(self) -> bool:
@@ -146,8 +188,9 @@ class Literals:
         text = self.source.text
         if self.strict and text.startswith(("{", "["), pos):
             try:
-                value, end = STRICT.raw_decode(text, pos)
-                if _is_unique(text, pos):
+                strict = _strictly(text, pos)
+                if strict and not (self.alone and self.closers and not self.source.match(self.closers, strict[1])):
+                    value, end, self.odd = strict
                     return value, end
             except json.JSONDecodeError as error:
                 cut = error.pos > self.source.size - MAX_CUT or "Unterminated" in error.msg
@@ -156,13 +199,15 @@ class Literals:
             except RecursionError:
                 raise NoCall("nested too deeply") from None
         self.plain = False
+        self._printed = _PRINTED.match(text, pos) is not None
         value, end = self.value(pos, self.schema)
         self.check()
         return value, end
 
     def check(self) -> None:
         """Refuse a value if what told where it ends leaves another reading."""
-        if (self.marks_told and (self.completed or self._undeclared or self._paths)) or (
+        lost_comma = Oddity.LOST_COMMAS in self.odd
+        if (self.marks_told and (self.completed or self._undeclared or self._paths or lost_comma)) or (
             self.completed and (self._strayed or self.lost_comma or self._for_text)
         ):
             self.in_string = True
@@ -175,11 +220,20 @@ class Literals:
         found = self.source.match(_PYTHON_COMMENT if self.python else _COMMENT, pos, bounded=False)
         return found.end() if found else pos
 
+    def _next(self, pos: int) -> int:
+        """Return the position after blanks and comments, which stand between values and not in one."""
+        end = self.skip(pos)
+        if end > pos and (comment := self.source.text[pos:end].strip()):
+            if '"' in comment:
+                raise NoCall("a comment may be part of a string")
+            self.odd.add(Oddity.COMMENTS)
+        return end
+
     def value(self, pos: int, schema: Schema) -> tuple[Json, int]:
         """Return the value at a position and its end."""
         if len(self._open) > MAX_DEPTH:
             raise NoCall("nested too deeply")
-        source, pos = self.source, self.skip(pos)
+        source, pos = self.source, self._next(pos)
         if pos >= source.size:
             if source.final:
                 raise NoCall("a value was expected")
@@ -197,7 +251,8 @@ class Literals:
         if sign in MARKS:
             declared = _keys_of(schema)
             if declared and "string" not in schema.types and self._is_key(pos, declared):
-                self.completed = True  # the opening bracket is missing
+                self._strayed |= any(self._is_key(pos, each.keys) for each in self._open)
+                self.odd.add(Oddity.CLOSERS)  # the opening bracket is missing
                 return self.members(pos, "}", schema)
             return self.string(pos)
         if self.python and (prefixed := source.match(_PREFIXED, pos)):
@@ -237,9 +292,9 @@ class Literals:
         declared = _keys_of(schema)
         self._open.append(_Open(close, schema, declared=declared, keys={*declared}))
         while True:
-            pos = self.skip(pos)
+            pos = self._next(pos)
             if pos >= source.size:
-                return values, self._cut(pos)
+                return values, self._cut(pos, comma=comma)
             sign = source.text[pos]
             if sign == close:
                 self.lost_comma |= comma and isinstance(values.get(key), str)
@@ -252,8 +307,9 @@ class Literals:
                 value, pos = self.value(pos, _items_of(_member(schema, key)))
                 before = values[key]
                 values[key] = [*(before if isinstance(before, list) else [before]), value]
+                comma = False
                 continue
-            if sign == "," and values:
+            if sign == "," and values and not comma:
                 pos, comma = pos + 1, True
                 continue
             if values and sign in "<[]" and self.closers and source.match(self.closers, pos):
@@ -267,7 +323,7 @@ class Literals:
         self.source.steps -= MEMBER_STEPS
         opened = self._open[-1]
         written, pos = self._key(pos, opened.close)
-        pos = self.skip(pos)
+        pos = self._next(pos)
         sign = next((each for each in assign if self.source.starts(each, pos)), "")
         if not sign and not written.startswith("--"):
             raise NoCall("a key without a value")
@@ -275,12 +331,18 @@ class Literals:
         opened.keys.discard(key)
         self._for_text &= key not in opened.declared
         if key not in opened.declared:
-            self._undeclared |= bool(opened.declared)
+            # Only text before it can go on to here.
+            self._undeclared |= bool(opened.declared) and isinstance(values.get(next(reversed(values), "")), str)
             self._strayed |= any(key in each.keys for each in self._open)
-        value, pos = self.value(pos + len(sign), _member(opened.schema, key))
-        if key in values and (values[key] != value or not apart):
+        schema = _member(opened.schema, key)
+        if schema is ANYTHING and key in ARGUMENT_WORDS and not values:  # a wrapper that comes off
+            schema = opened.schema
+        value, pos = self.value(pos + len(sign), schema)
+        if key in values:  # the first of them, or this one, may be part of a string
             raise NoCall("a key is there twice")
         values[key] = value
+        if not apart:
+            self.odd.add(Oddity.LOST_COMMAS)
         return key, pos
 
     def _close(self, pos: int) -> int:
@@ -288,14 +350,16 @@ class Literals:
         self._open.pop()
         return pos
 
-    def _cut(self, pos: int) -> int:
-        """Close the last bracket, which is missing; return the position."""
+    def _cut(self, pos: int, *, comma: bool = False) -> int:
+        """Close the last bracket, which is missing; return the position. NoCall behind a comma: more was to come."""
         if not self.source.final and pos >= self.source.size:
             raise NeedMore
         if pos < self.source.size and self.source.match(STRONG, pos):  # the text before it may belong to a string
             self.in_string = True
             raise NoCall("another call begins before a bracket ends")
-        self.completed = True
+        if comma:
+            raise NoCall("a value was expected")
+        self.odd.add(Oddity.CLOSERS)
         return self._close(pos)
 
     def _key(self, pos: int, close: str) -> tuple[str, int]:
@@ -307,12 +371,14 @@ class Literals:
                     raise NoCall("a key was expected")
                 return source.text[pos + len(token) : end], end + len(token)
         sign = source.text[pos]
-        self._printed |= sign == "'"
         if sign in MARKS and sign != "`":
+            if MARKS[sign] in _TYPOGRAPHIC:
+                self.odd.add(Oddity.SMART_QUOTES)
             quoted = source.match(_QUOTED_KEY[MARKS[sign]], pos + 1)
             if not quoted:
                 raise NoCall("a key was expected")
             return unescaped(quoted.group(1)), quoted.end()
+        self.odd.add(Oddity.BARE_KEYS)
         bare = source.match(_BARE_KEY, pos)
         if not bare or (self.python and close == "}"):
             raise NoCall("a key was expected")
@@ -321,22 +387,24 @@ class Literals:
     def items(self, pos: int, close: str, schema: Schema) -> tuple[list[Json], int]:
         """Return the items of a list up to its closing bracket, which may be missing at the reply's end."""
         source, items, each = self.source, list[Json](), _items_of(schema)
-        self._open.append(_Open(close, schema, listed=True))
+        self._open.append(_Open(close, schema, listed=True, declared=_keys_of(each)))
         comma = False
         while True:
-            pos = self.skip(pos)
+            pos = self._next(pos)
             if pos >= source.size:
-                return items, self._cut(pos)
+                return items, self._cut(pos, comma=comma)
             sign = source.text[pos]
             if sign == close:
                 self._ended_by_comma = comma
                 return items, self._close(pos + 1)
-            if items and sign == ",":
+            if items and sign == "," and not comma:
                 pos, comma = pos + 1, True
                 continue
             if items and sign in "<[}" and self.closers and source.match(self.closers, pos):
                 return items, self._cut(pos)
-            self.lost_comma |= bool(items) and sign in MARKS and not comma
+            if items and not comma:
+                self.odd.add(Oddity.LOST_COMMAS)
+                self.lost_comma |= sign in MARKS
             comma = False
             value, pos = self.value(pos, each)
             items.append(value)
@@ -351,14 +419,18 @@ class Literals:
     def string(self, pos: int) -> tuple[str, int]:
         """Return a string in quotation marks, up to the first mark after which the text goes on as after a value."""
         source, mark = self.source, MARKS[self.source.text[pos]]
+        if mark in _TYPOGRAPHIC:
+            self.odd.add(Oddity.SMART_QUOTES)
         if source.starts(mark * 3, pos):
             return self._tripled(mark * 3, pos + 3)
         start = at = pos + 1
-        told = False
+        told = inside = False
         while (at := _next_mark(source.text, mark, at)) >= 0 and not self._may_end(at + 1):
-            if self.python and source.match(_ANOTHER_STRING, at + 1):
-                raise NoCall("two strings side by side")
-            self.marks_told = told = True
+            if source.text[at - 1] == "\\" or (not inside and source.match(_ANOTHER_STRING, at + 1)):
+                self.in_string = True
+                raise NoCall("two strings side by side, or a mark after two backslashes")
+            told, inside = True, not inside
+            self.odd.add(Oddity.INNER_QUOTES)
             at += 1
         if at < 0:
             if not source.final:
@@ -368,8 +440,8 @@ class Literals:
         text = source.text[start:at]
         # With an odd number of marks inside, the last one is lost, and other calls may have been taken along.
         odd = (text.count(mark) - text.count("\\" + mark)) % 2
-        in_list = bool(self._open) and self._open[-1].listed
-        if told and (odd or in_list or self._may_have_ended(text)):
+        named = bool(self._open) and not self._open[-1].listed and bool(self._open[-1].declared)
+        if told and ((odd and not self._sure_end(text, at + 1)) or not named or self._may_have_ended(text)):
             self.in_string = True
             raise NoCall("a string may end elsewhere")
         self.told += [text] * told
@@ -378,6 +450,20 @@ class Literals:
         if mark == "'" and not self.python and "\\" in text:
             self._check_marks_of_python(text)
         return self._unescaped(text), at + 1
+
+    def _sure_end(self, text: str, end: int) -> bool:
+        """Return whether a string with an odd number of marks inside can end only here: all of the text is one value,
+        and the string's end is that of all, or a key follows that its object needs. The mark that is lost must not be
+        one before a key: `"a, "b": "c"`.
+        """
+        if not self.alone or _DOUBLED_END.search(text) or _depth(text) > 0:
+            return False
+        if any((found["quoted"] or found["bare"]) in self._open[-1].declared for found in _MEMBER.finditer(text)):
+            return False
+        pos = self.skip(end)
+        if self.source.text.startswith(",", pos):
+            return self._is_key(self.skip(pos + 1), _required(self._open[-1].schema))
+        return self.skip(end_of(_BRACKETS, self.source.text, pos)) >= self.source.size
 
     def _unescaped(self, text: str) -> str:
         """Return the text of a string without its escapes; NoCall if its backslashes can be read in two ways."""
@@ -403,7 +489,7 @@ class Literals:
         if end < 0:
             raise NoCall("a string without its end")
         text = self.source.text[start:end]
-        if not self.python and (not text or marks[0] in (text[0], text[-1])):
+        if not self.python and (not text or text[0] == marks[0]):
             self.in_string = True
             raise NoCall("the marks may be the text's own")
         return self._unescaped(text), end + 3
@@ -418,7 +504,7 @@ class Literals:
         for found in _SHOWN_KEY.finditer(text):
             depth += _depth(text[at : found.start("K")])
             at = found.start("K")
-            if not depth or any(found["K"] in each.declared for each in self._open):
+            if depth <= 0 or any(found["K"] in each.declared for each in self._open):
                 return True
         return False
 
@@ -470,12 +556,13 @@ class Literals:
     def _goes_on_loosely(self, pos: int, level: int) -> bool:
         """Return whether closing brackets are too many, or a comma is missing before a key or another object."""
         source = self.source
-        if not level and self.strict:
+        if not level and self.strict and not self.alone:
             return True
         if not level:
             pos = self.skip(end_of(_BRACKETS, source.text, pos))
-            if pos >= source.size or (self.closers and source.match(self.closers, pos)):
-                return True
+            ended = pos >= source.size or (self.closers is not None and source.match(self.closers, pos) is not None)
+            if ended or self.alone:
+                return ended
         return self._is_key(self.skip(pos + 1) if source.text[pos] == "{" else pos, None)
 
     def _goes_on(self, pos: int, level: int) -> bool:
@@ -485,12 +572,18 @@ class Literals:
             return True
         opened = self._open[level - 1] if level else None
         if opened is None:
-            return source.text[pos] in "{[" or (not self.marks_told and self._is_key(pos, None))
+            return not self.alone and (source.text[pos] in "{[" or (not self.marks_told and self._is_key(pos, None)))
         if opened.listed:
             found = source.match(_NEXT_ITEM, pos)
-            return found is not None and (not self.marks_told or found.group() in "{[")
+            if found is None or level == len(self._open) or not (self.marks_told or opened.declared):
+                return found is not None
+            if found.group() != "{":
+                return found.group() == "["
+            pos = self.skip(pos + 1)
+            return source.starts("}", pos) or not opened.declared or self._is_key(pos, opened.declared)
         if source.text[pos] == "{":  # the brackets before another item may be missing
-            return self._is_key(self.skip(pos + 1), opened.declared if self.marks_told else None)
+            pos = self.skip(pos + 1)
+            return source.starts("}", pos) or self._is_key(pos, opened.declared if self.marks_told else None)
         if self.marks_told and self._is_key(pos, opened.declared - opened.keys):
             self.in_string = True
             raise NoCall("a key may be there twice")
@@ -502,9 +595,46 @@ class Literals:
         return bool(found and (keys is None or (found["quoted"] or found["bare"] or found["option"]) in keys))
 
 
+def literal(text: str) -> Json:
+    """Return the value that a whole text is in JSON or Python; the text itself if it is neither."""
+    written = text.strip()
+    if written in _WORDS:
+        return _WORDS[written]
+    try:
+        if _PLAIN_NUMBER.fullmatch(written):
+            return _number(written)
+        if not written.startswith(("{", "[", "(", '"', "'")):
+            return text
+        literals = Literals(Source(written, True, LITERAL_STEPS * len(written) + MORE_STEPS))
+        value, end = literals.whole(0)
+    except (NoCall, RecursionError):
+        return text
+    return text if end < len(written) or literals.odd or literals.lost_comma or is_deep(value) else value
+
+
+def typed(schema: Schema, text: str, declared: str = "") -> Json:
+    """Return the value that a raw text stands for, in notations that write no quotation marks (Qwen XML).
+
+    `declared` is the type that the notation itself gives it. Else it is the text itself where the schema says nothing
+    or allows strings only, and otherwise what it is a literal of, if that is of an allowed type: with
+    `{"type": "integer"}`, `10` is 10, and `ten` stays a string, so that the client's error teaches the model.
+    """
+    if declared:
+        return text if declared == "string" else literal(text)
+    if schema.types in (ALL_TYPES, {"string"}):
+        return text
+    value = literal(text)
+    return value if type_of(value) in schema.types - {"string"} else text
+
+
 def _keys_of(schema: Schema) -> frozenset[str]:
     """Return the keys that an object's schema declares."""
     return frozenset(key for part in schema.all_parts() for key in part.properties)
+
+
+def _required(schema: Schema) -> frozenset[str]:
+    """Return the keys that an object must have."""
+    return frozenset(key for part in schema.all_parts() for key in part.required)
 
 
 def _member(schema: Schema, key: str) -> Schema:
@@ -556,6 +686,8 @@ def _number(text: str) -> int | float:
     elif text.lower().lstrip("-").startswith("0x"):
         number = int(text, 16)
     elif text.lstrip("-").isdigit():
+        if re.match(r"-?0\d", text):
+            raise NoCall("a number with leading zeros")
         number = _int(text)
     else:
         number = float(text)
@@ -564,18 +696,26 @@ def _number(text: str) -> int | float:
     return number
 
 
-def _is_unique(text: str, start: int) -> bool:
-    """Return whether no key of an object has two values."""
-    doubled = []
+def _strictly(text: str, start: int) -> tuple[Json, int, set[Oddity]] | None:
+    """Return the JSON value at a position, its end, and whether a key of an object is there twice; None if one has two
+    values. JSONDecodeError if it is no JSON; control characters in strings are taken.
+    """
+    differ = False
+    odd = set[Oddity]()
 
-    def pairs(items: list[tuple[str, Json]]) -> JsonObject:
-        members = dict(items)
-        if len(members) != len(items) and any(members[key] != value for key, value in items):
-            doubled.append(True)
-        return members
+    def members(pairs: list[tuple[str, Json]]) -> JsonObject:
+        nonlocal differ
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            odd.add(Oddity.DUPLICATE_KEY)
+            differ |= not all(same(found[key], value) for key, value in pairs)
+        return found
 
-    json.JSONDecoder(strict=False, parse_int=_int, object_pairs_hook=pairs).raw_decode(text, start)
-    return not doubled
+    decoder = json.JSONDecoder(
+        strict=False, parse_int=_int, parse_float=_verbatim, parse_constant=_no_constant, object_pairs_hook=members
+    )
+    value, end = decoder.raw_decode(text, start)
+    return None if differ else (value, end, odd)
 
 
 def _depth(text: str) -> int:

@@ -13,7 +13,7 @@ from proxy.notations import tables as n
 from proxy.notations.bare_literals import BareLiterals, PythonLiterals
 from proxy.notations.calls import NO_OPENER, Call, JsonArguments, Opener, ReadCalls
 from proxy.notations.harmony import read_message
-from proxy.notations.literals import STRICT, Literals
+from proxy.notations.literals import CLOSING, STRICT, Literals, typed
 from proxy.notations.literals import TOKENS as DELIMITERS
 from proxy.notations.raw_values import Level
 from proxy.notations.shapes import Shape, shapes
@@ -32,9 +32,6 @@ from proxy.tools.schema import ALL_TYPES, ANYTHING, Schema
 from proxy.tools.toolset import Tool, ToolSet
 
 # What may follow a value of JSON: an end tag, a token, the end of a fence.
-CLOSING = regex.compile(
-    r"\s*(?!<\|\"\|>|<escape>)(?:</[^<>\s]{1,60}>|<[|｜][^<>\n]{1,60}>|<\w+\|>|\[/?[A-Z_]+\]|```|>>>|\[e~\[|$)"
-)
 OPENERS = Tokens(n.TOKENS)
 CLOSERS, FILLERS, NAME_FOLLOWS = Tokens(CLOSING_TOKENS), Tokens(n.FILLERS), Tokens(n.NAME_FOLLOWS)
 FENCE = regex.compile(r"```[ \t]*[\w+-]{0,20}[ \t]*\n?")
@@ -691,7 +688,7 @@ def _typed(values: JsonObject, tool: Tool | None, bares: set[str]) -> JsonObject
     if tool is None or not bares:
         return values
     return {
-        key: tool.typed(key, value) if isinstance(value, str) and value in bares else value
+        key: typed(tool.parameter(key), value) if isinstance(value, str) and value in bares else value
         for key, value in values.items()
     }
 

@@ -182,7 +182,9 @@ _NS = r"(?:[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*|[A-Za-z][\w.-]*[:|])"
 NAME = regex.compile(r"(?:(?:default_api|google|mcp|functions):)*[^\s<>{}\[\]()\"'`,;=|:]{1,160}(?::\d{1,6}\b)?")
 # JSON's words for the parts of a call.
 NAME_WORDS = ("name", "tool_name", "tool", "function", "function_name", "action", "tool_call", "recipient_name")
-ARGUMENT_WORDS = ("arguments", "parameters", "args", "params", "input", "action_input", "tool_input", "kwargs")
+ARGUMENT_WORDS = (
+    *("arguments", "parameters", "args", "params", "input", "action_input", "tool_input", "kwargs", "parsed_arguments"),
+)
 LIST_WORDS = ("tool_calls", "tool_uses", "calls", "function_calls")
 BESIDE_WORDS = frozenset(("id", "type", "tool_call_id", "index", "call_id"))
 

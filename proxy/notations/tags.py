@@ -16,7 +16,7 @@ from proxy.codec.json_text import Json, JsonObject
 from proxy.notations import tables as n
 from proxy.notations.calls import Call, JsonArguments, Opener, ReadCalls
 from proxy.notations.elements import element_value
-from proxy.notations.literals import Literals
+from proxy.notations.literals import Literals, typed
 from proxy.notations.raw_values import Layout, Level, Mark, Marks, RawEnd, RawValue
 from proxy.notations.source import NeedMore, NoCall, Source, Tokens, Torn
 from proxy.tools.toolset import Tool, ToolSet
@@ -322,7 +322,8 @@ class TagReader(ABC):
         prefix = n.SEP if n.SEP in text else ""
         if nested and (prefix or "string" not in schema.types) and ("<" in text or not text.strip()):
             return element_value(text.strip(), schema, prefix)
-        value = tool.typed(mark.key, text, {"true": "string", "false": "other"}.get(mark.declared, mark.declared))
+        declared = {"true": "string", "false": "other"}.get(mark.declared, mark.declared)
+        value = typed(schema, text, declared)
         if not isinstance(value, str):
             return value
         if not free and (prefix or ((inner := marks(mark.end)) and inner.end <= end.end)):

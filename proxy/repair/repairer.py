@@ -1,6 +1,6 @@
 """A call's name and arguments as they must have been meant: the readers, the rules and the fixes in their order.
 
-The text is read (`argument_readers`); the rules of the user's own file change what is there; the schema's fixes follow;
+The text is read (`arguments`); the rules of the user's own file change what is there; the schema's fixes follow;
 then those rules have the last word, now also on what is missing. At last the built-in rules are tried where the schema
 still finds something wrong. The text of a call that needs nothing of it stays what it is, byte for byte (contract C1).
 """
@@ -9,21 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import get_args
 
 from proxy.audit_record import Repair
 from proxy.codec.json_text import JsonObject, dump
-from proxy.repair.argument_readers import ReadArguments, read_arguments
+from proxy.repair.arguments import ReadArguments, read_arguments
 from proxy.repair.name_inference import inferred
 from proxy.repair.policy import Condition, Policy, ToolRule
 from proxy.repair.rule_actions import apply_rule, rules_for
-from proxy.repair.schema_fixes import FIXES, USUAL, Fix, Step, apply_fixes, ends_in_doubt
+from proxy.repair.schema_fixes import FIXES, USUAL, Fix, Step, apply_fixes
 from proxy.tools.toolset import Tool, ToolSet
 from proxy.tools.validator import same, violations
 
-# Readings of one text that are compared by how well the schema accepts them.
-_MAX_COMPARED = 6
 _ALL_CONDITIONS: tuple[Condition, ...] = get_args(Condition)
 _OF_WHAT_IS_THERE = tuple(each for each in _ALL_CONDITIONS if not each.startswith("missing"))
 
@@ -54,23 +51,14 @@ class Repairer:
 
         `name` is empty where the server gave none. `stopped` if the model ended by itself.
         """
-        best: Repaired | None = None
-        for reading in islice(self._readings(name, text, stopped=stopped), _MAX_COMPARED):
-            found = self._candidate(name, text, reading)
-            if found is None:
-                continue
-            if best is None or found.violations < best.violations:
-                best = found
-            if not best.violations:
-                break
-        return best
-
-    def _readings(self, name: str, text: str, *, stopped: bool) -> Iterator[ReadArguments]:
         tool = self.tools.resolve(name)
-        if tool is None:
-            return read_arguments(text, stopped=stopped)
-        lists = [key for key in tool.properties if tool.is_list(key)]
-        return read_arguments(text, lists=lists, schema=tool.compiled, stopped=stopped)
+        reading = read_arguments(text, tool.compiled if tool else None, stopped=stopped)
+        if reading is None:
+            return None
+        try:
+            return self._repaired(name, text, reading)
+        except ValueError:  # nested too deeply to be written anew
+            return None
 
     def rules(self, name: str) -> tuple[ToolRule, ...]:
         """The rules of the user's file for the calls of a tool."""
@@ -80,27 +68,18 @@ class Repairer:
         """The built-in rules for the calls of a tool."""
         return rules_for(self.policy.fallback_rules, name, case_sensitive=self.policy.case_sensitive)
 
-    def _candidate(self, name: str, text: str, reading: ReadArguments) -> Repaired | None:
-        """The call of one reading of its arguments; None if that cannot be what was meant."""
-        try:
-            return self._repaired(name, text, reading)
-        except ValueError:  # nested too deeply to be written anew
-            return None
-
     def _repaired(self, name: str, text: str, reading: ReadArguments) -> Repaired | None:
         call = self._as_read(name, reading)
         if call is None:
             return None
         tool = call.tool
-        if reading.completed and self._ends_in_doubt(call):
-            return None
         call = self._by_rules(call, _OF_WHAT_IS_THERE)
         call = self._apply_fixes(call, self._fixes)
         call = self._by_rules(call, _ALL_CONDITIONS)
         wrong = call.violations
         if wrong:
             call, wrong = self._by_fallback_rules(call, wrong)
-        if wrong and reading.by_schema:
+        if wrong and reading.told:
             return None
         unchanged = same(call.values, reading.values)
         arguments = reading.text
@@ -119,7 +98,7 @@ class Repairer:
             return _Call(tool.name, tool, reading.values)
         if not name:
             return None
-        if reading.by_schema:
+        if reading.told:
             return None
         return _Call(name, None, reading.values)
 
@@ -133,12 +112,6 @@ class Repairer:
         if name:
             return self.tools.resolve(name)
         return self._inferred(values)
-
-    def _ends_in_doubt(self, call: _Call) -> bool:
-        """True if nobody knows where the last value of the arguments, or one around it, was meant to end."""
-        if call.tool is None:
-            return False
-        return ends_in_doubt(call.values, call.tool.compiled, self._fixes)
 
     def _inferred(self, values: JsonObject) -> Tool | None:
         return inferred(values, self.tools, by_table=self.policy.infer_from_legacy_table)
@@ -209,8 +182,8 @@ class _Call:
 
 
 def _read(reading: ReadArguments, before: str, after: str, name: str) -> Iterator[Repair]:
-    for reader in reading.readers:
-        yield Repair(reader.id, before, after, reader.why, name)
+    for form in reading.forms:
+        yield Repair(form.id, before, after, form.why, name)
 
 
 def _named(name: str, call: _Call) -> Iterator[Repair]:

@@ -16,8 +16,8 @@ from html.entities import html5
 from itertools import islice
 from typing import TypeAlias
 
-from proxy.codec.json_text import Json, JsonObject, VerbatimNumber, dump, is_deep, load_json
-from proxy.codec.literals import read_literal
+from proxy.codec.json_text import Json, JsonObject, VerbatimNumber, dump, is_deep
+from proxy.notations.literals import literal
 from proxy.repair.policy import Action, Condition, ToolRule
 from proxy.tools.schema import type_of
 from proxy.tools.toolset import ToolSet
@@ -284,25 +284,13 @@ def _parsed(rule: ToolRule, here: Json, kind: type) -> Json:
     # The fallback may itself be a text.
     if here in rule.fallback:
         return here
-    read = _read(here)
-    if isinstance(read, kind):
+    read = literal(here)
+    if isinstance(read, kind) and not is_deep(read):
         return read
     if rule.fallback:
         return deepcopy(rule.fallback[0])
     return here
 
-
-def _read(text: str) -> Json:
-    """The value that a text stands for, in JSON or nearly so; None if for none, or if it is nested too deep."""
-    for read in (load_json, read_literal):
-        try:
-            found = read(text)
-        except ValueError:
-            continue
-        if is_deep(found):
-            return None
-        return found
-    return None
 
 
 def _to_boolean(_: ToolRule, here: Json) -> Json:

@@ -8,12 +8,14 @@ keys among those that it declares, and what it gives is taken only if the schema
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from proxy.codec.json_text import Json, JsonObject, dump
+from proxy.notations.literals import literal
+from proxy.notations.tables import ARGUMENT_WORDS
 from proxy.tools.key_spelling import fold, without_markup
-from proxy.tools.schema import Schema, literal
+from proxy.tools.schema import Schema
 from proxy.tools.validator import Score, Validator, children, inner_schemas, members, type_fits
 
 MAX_DEPTH = 64
@@ -23,9 +25,6 @@ MAX_VALUES = 2_000
 MAX_VALIDATED = 100_000
 MAX_PAIRS = 10_000
 _TEXT = frozenset(("string",))
-_WRAPPERS = frozenset(
-    ("arguments", "parameters", "input", "args", "kwargs", "params", "tool_input", "parsed_arguments")
-)
 
 Apply = Callable[[Json, Schema, Validator], Json]
 
@@ -250,7 +249,7 @@ def _wraps(key: str, inner: JsonObject, known: frozenset[str]) -> bool:
     """
     if fold(key) in map(fold, known):
         return False
-    if key in _WRAPPERS:
+    if key in ARGUMENT_WORDS:
         return True
     if not inner:
         return False
@@ -321,62 +320,6 @@ def match_enum(value: Json, schema: Schema, _: Validator) -> Json:
     if len(alike) != 1 or value in alike:
         return value
     return alike.pop()
-
-
-def ends_in_doubt(values: JsonObject, schema: Schema, fixes: Iterable[Fix]) -> bool:
-    """True if nobody knows where the brackets that an object lacked were meant to stand (contract C9)."""
-    now, steps = apply_fixes(values, schema, fixes)
-    if not isinstance(now, dict):
-        return False
-    # Of a wrapper that comes off (`{"args": {"path": "a"`) nothing is left that could stand around it.
-    return _holds_outer_key(now, schema) or _ends_in_text(now, schema, steps)
-
-
-def _holds_outer_key(values: JsonObject, schema: Schema) -> bool:
-    """True if an object that was not closed has a key that only one around it declares, and lacks.
-
-    `{"options": {"a": 1, "limit": 2}` may have ended behind the 1.
-    """
-    validator = Validator()
-    value: Json = values
-    schemas: tuple[Schema, ...] = (schema,)
-    outer: frozenset[str] = frozenset()
-    while inside := list(members(value)):
-        applied = [part for subschema in schemas for part in validator.applied(value, subschema)]
-        if isinstance(value, dict):
-            own = frozenset(key for part in applied for key in part.properties)
-            if (value.keys() - own) & outer:
-                return True
-            outer |= own - value.keys()
-        key, value = inside[-1]
-        schemas = inner_schemas(key, applied)
-    return False
-
-
-def _ends_in_text(now: JsonObject, schema: Schema, steps: Iterable[Step]) -> bool:
-    """True if the last value of an object whose brackets were missing would become a text, or should be one.
-
-    `{"path": "p", "content": {"a": {"b": 1}`: nobody knows where that text was meant to end (contract C9).
-    """
-    texts = {step.path for step in steps if step.fix.id == "text"}
-    return any(path in texts or _should_be_text(value, part) for path, value, part in _last_values(now, schema))
-
-
-def _last_values(value: Json, schema: Schema) -> Iterator[tuple[str, Json, tuple[Schema, ...]]]:
-    """The last value of a value, the last one of that, and so on: its place, and what the schema says of it."""
-    validator = Validator()
-    schemas: tuple[Schema, ...] = (schema,)
-    path = ""
-    while inside := list(members(value)):
-        applied = [part for schema in schemas for part in validator.applied(value, schema)]
-        key, value = inside[-1]
-        schemas = inner_schemas(key, applied)
-        path = _path_to(path, key)
-        yield path, value, schemas
-
-
-def _should_be_text(value: Json, schemas: Iterable[Schema]) -> bool:
-    return any(_wants(subschema, "string", value) for subschema in schemas)
 
 
 def _object(properties: JsonObject, *required: str) -> JsonObject:

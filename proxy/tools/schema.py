@@ -16,7 +16,6 @@ from urllib.parse import unquote
 
 from proxy.codec.json_access import as_list, as_object
 from proxy.codec.json_text import Json, JsonObject
-from proxy.codec.literals import read_literal
 
 MAX_SCHEMAS = 4096
 MAX_LEVELS = 100
@@ -81,20 +80,6 @@ class Schema:
         if self._types is None:
             self._types = _TypeWalk().types(self, 0) or ALL_TYPES
         return self._types
-
-    def typed(self, text: str) -> Json:
-        """The value that a raw text stands for, in formats that write no quotation marks (Qwen XML).
-
-        The text itself where the schema says nothing or allows strings only; else what it is a literal of, in JSON or
-        in Python, if that is of an allowed type: with `{"type": "integer"}`, `10` is 10, and `ten` stays a string, so
-        that the client's error teaches the model.
-        """
-        if self.types in (ALL_TYPES, _STRING):
-            return text
-        value = literal(text)
-        if type_of(value) in self.types - _STRING:
-            return value
-        return text
 
     def is_unlisted(self, value: Json) -> bool:
         """True if the schema itself, or what it refers to, lists what a value may be, and this is nothing of it."""
@@ -295,14 +280,6 @@ def type_of(value: Json) -> str:
             return "array"
         case _:
             return "object"
-
-
-def literal(text: str) -> Json:
-    """The value that a text is a literal of, in JSON or in Python; the text itself if it is of none."""
-    try:
-        return read_literal(text.strip())
-    except (ValueError, RecursionError):
-        return text
 
 
 def resolve(reference: Json, root: JsonObject) -> Json:

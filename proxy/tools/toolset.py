@@ -11,7 +11,7 @@ from hashlib import blake2b
 from proxy.codec.json_access import as_list, as_object
 from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.tools.key_spelling import respelled
-from proxy.tools.schema import Schema, compile_schema, literal, or_anything, type_of
+from proxy.tools.schema import Schema, compile_schema, or_anything, type_of
 from proxy.tools.short_names import short_name
 
 _MAX_NAME = 256
@@ -53,14 +53,6 @@ class Tool:
         """The schema of a parameter's value; one that allows anything where it is not declared."""
         return or_anything(self.compiled.properties.get(name))
 
-    def typed(self, name: str, text: str, declared: str = "") -> Json:
-        """The value of parameter `name` written as raw text; `declared` is the type that the format itself gives it."""
-        if declared == "string":
-            return text
-        if declared:
-            return literal(text)
-        return self.parameter(name).typed(text)
-
     def meant(self, name: str, given: Iterable[str] = ()) -> str:
         """The parameter that `name` is another spelling of, if one that is not given is; else the name itself.
 
@@ -77,14 +69,6 @@ class Tool:
     def is_list(self, name: str) -> bool:
         """True if parameter `name` can be nothing but an array."""
         return self.parameter(name).types == {"array"}
-
-    def coerce_strings(self, values: JsonObject) -> JsonObject:
-        """The values with each string that the schema does not allow as one read as the literal that it is."""
-        fitted = dict(values)
-        for key, value in values.items():
-            if isinstance(value, str):
-                fitted[key] = self.typed(key, value)
-        return fitted
 
     def accepts(self, names: Iterable[str]) -> bool:
         """True if every name is a property and every required one is among them (contract C3, weak evidence)."""

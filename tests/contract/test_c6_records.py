@@ -22,7 +22,7 @@ from proxy.errors import InternalError
 from proxy.exchange.observe import observed
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_answer
-from proxy.repair.argument_readers import READERS
+from proxy.repair.arguments import FORMS
 from proxy.repair.schema_fixes import FIXES
 from proxy.tools.toolset import read_tools
 from tests.contract.test_c1_valid_calls import ROWS as VALID
@@ -38,7 +38,7 @@ from tests.support.translated import TRANSLATING
 from tests.unit.exchange.test_reply_stream import Crashes, Raises
 
 # Those of the tables that say more of a record than its id have them, too.
-KNOWN = {each.id for each in (*KINDS, *READERS, *FIXES)}
+KNOWN = {*(kind.id for kind in KINDS), *(form.id for form in FORMS), *(fix.id for fix in FIXES)}
 OPTIONS = ChatOptions("m", usage=True, clean=StripFields(), parsed=True)
 # So long is a text that comes letter by letter.
 SHORT = 80

@@ -23,7 +23,7 @@ from proxy.agents.merging import merged
 from proxy.audit_record import KINDS, Kind
 from proxy.config.settings import SPECS
 from proxy.healing.table import HEALINGS
-from proxy.repair.argument_readers import READERS
+from proxy.repair.arguments import FORMS
 from proxy.repair.schema_fixes import FIXES
 from tests.real.processes import ROOT
 
@@ -127,7 +127,7 @@ def test_every_format_of_the_corpus_is_shown(made: dict[str, str]) -> None:
             assert json.dumps(call["arguments"], ensure_ascii=False).replace("\n", "⏎") in page
 
 
-@pytest.mark.parametrize("each", [*READERS, *FIXES, *HEALINGS], ids=lambda each: each.id)
+@pytest.mark.parametrize("each", [*FORMS, *FIXES, *HEALINGS], ids=lambda each: each.id)
 def test_every_repair_and_healing_is_shown(made: dict[str, str], each: Any) -> None:
     page = made["generated/healings.md"] + made["generated/repairs.md"]
     assert f"`{each.id}`" in page or f"\n## {each.id}\n" in page

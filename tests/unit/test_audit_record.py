@@ -12,7 +12,7 @@ from proxy.engine.choice_records import _DROPPED
 from proxy.exchange.second_try import FIX
 from proxy.healing.heal import REPEATS, RULE_SAMPLING, RULE_TOOLS, record_id
 from proxy.healing.table import HEALINGS
-from proxy.repair.argument_readers import READERS
+from proxy.repair.arguments import FORMS
 from proxy.repair.schema_fixes import FIXES
 from tests.test_house import MODULES
 
@@ -24,7 +24,7 @@ SAID = {
     "RULE_TOOLS": (RULE_TOOLS,),
     "RULE_SAMPLING": (RULE_SAMPLING,),
     "record_id(name)": (record_id(REPEATS),),
-    "reader.id": (),
+    "form.id": (),
     "step.fix.id": (),
     "f'rule:{rule.name}'": (),
 }
@@ -43,9 +43,10 @@ def test_no_record_has_an_id_that_the_table_lacks() -> None:
     found: set[str] = set()
     for said in said_ids():
         found |= {str(said.value)} if isinstance(said, ast.Constant) else {*SAID[ast.unparse(said)]}
-    assert found - {reader.id for reader in READERS} == {kind.id for kind in KINDS}
+    assert found - {form.id for form in FORMS} == {kind.id for kind in KINDS}
 
 
 def test_each_id_is_in_one_table() -> None:
-    ids = [*(each.id for each in (*KINDS, *READERS, *FIXES)), *(record_id(healing.id) for healing in HEALINGS)]
+    tables = (KINDS, FORMS, FIXES)
+    ids = [*(each.id for table in tables for each in table), *(record_id(healing.id) for healing in HEALINGS)]
     assert sorted(ids) == sorted({*ids})

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from proxy.codec.json_text import JsonObject
 from proxy.engine.events import Failed
-from proxy.repair.argument_readers import READERS
+from proxy.repair.arguments import FORMS
 from proxy.repair.policy import Policy, ToolRule
 from proxy.repair.repairer import Repairer
 from proxy.repair.schema_fixes import FIXES
@@ -81,9 +81,9 @@ def test_f56_what_was_cut_off_is_never_completed(text: str) -> None:
 
 
 def test_what_is_read_by_the_schema_counts_only_if_the_schema_accepts_it() -> None:
-    text = '{"label": "3" 4"}'
+    text = '{"label": "a "3" b"}'
     schema: JsonObject = {"type": "object", "properties": {"label": {"type": "string"}}}
-    assert ids(text, schema) == ('{"label": "3\\" 4"}', ["inner_quotes"])
+    assert ids(text, schema) == ('{"label": "a \\"3\\" b"}', ["inner_quotes"])
     assert ids(text, {**schema, "required": ["other"]}) is None
     assert ids(text, {}) is None
     assert Repairer(offered(), Policy()).repair("other", text, stopped=True) is None
@@ -336,7 +336,7 @@ def test_the_guide_names_every_repair() -> None:
     """C6: whoever reads an id in the log or in the audit finds there what it means."""
     folder = Path(__file__).parents[3]
     written = "".join(path.read_text() for path in (folder / "proxy").rglob("*.py"))
-    ids = {each.id for each in (*READERS, *FIXES)}
+    ids = {*(form.id for form in FORMS), *(fix.id for fix in FIXES)}
     ids.update(re.findall(r'Repair\(\s*"([a-z_]+)"', written))
     guide = (folder / "docs" / "repairs.md").read_text()
     assert len(ids) > 25

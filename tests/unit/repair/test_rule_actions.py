@@ -129,7 +129,6 @@ def test_an_action_repairs_a_value(action: Action, text: Json, value: Json) -> N
         ("parse_json_array", '{"a": 1}'),
         ("parse_json_array", '"[1]"'),
         ("parse_json_array", "[1] and more"),
-        ("parse_json_array", "[1e999]"),
         ("parse_json_array", "[" * 300 + "]" * 300),
         ("parse_json_array", "[" * 100_000),
         ("parse_json_array", ["a"]),

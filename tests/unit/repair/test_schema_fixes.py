@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.codec.json_text import Json, JsonObject
-from proxy.repair.argument_readers import read_arguments
+from proxy.repair.arguments import read_arguments
 from proxy.repair.schema_fixes import FIXES, Fix, apply_fixes
-from proxy.tools.schema import compile_schema
+from proxy.tools.schema import compile_schema, type_of
 from proxy.tools.validator import Validator, violations
 from tests.support.random_schemas import KEYS, KINDS, TEXTS, VALUES, Kind
 
@@ -160,10 +160,12 @@ def test_f23_what_is_wrong_inside_an_object_that_is_allowed_makes_no_text_of_it(
 
 
 def test_f23_a_number_becomes_the_very_digits_that_were_written() -> None:
-    (read,) = read_arguments('{"a": 1.10, "b": 1e5}')
+    read = read_arguments('{"a": 1.10, "b": 1e5}')
     schema = members(a=TEXT, b=TEXT)
+    assert read is not None
     assert apply_fixes(read.values, compile_schema(schema), USUAL)[0] == {"a": "1.10", "b": "1e5"}
-    (read,) = read_arguments('{"a": {"b": [1.10, 1e400]}}')
+    read = read_arguments('{"a": {"b": [1.10, 1e400]}}')
+    assert read is not None
     assert mended(schema, read.values) == ({"a": '{"b": [1.10, 1e400]}'}, ["text"])
 
 
@@ -184,7 +186,7 @@ def test_f23_a_number_becomes_the_very_digits_that_were_written() -> None:
 )
 def test_f24_exact_literals_are_read(kinds: Json, text: str, value: Json) -> None:
     found, ids = mended({"type": kinds}, text)
-    assert (found, type(found), ids) == (value, type(value), ["literal"])
+    assert (found, type_of(found), ids) == (value, type_of(value), ["literal"])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import Json, JsonObject
+from proxy.codec.json_text import Json
 from proxy.tools.short_names import short_name
 from proxy.tools.toolset import MAX_KEPT, MAX_KNOWN, Tool, ToolSet, read_tools
 from tests.support.helpers import function, offered
@@ -173,32 +173,6 @@ def test_a_tool_accepts_names_if_all_are_its_own_and_none_that_is_required_is_mi
     assert not tool.accepts(("b",))
     assert not tool.accepts(("a", "c"))
     assert not tool.accepts(())
-
-
-def test_a_tool_types_its_parameters_by_its_own_schema() -> None:
-    tool = offered().resolve("typed")
-    assert tool is not None
-    assert tool.typed("count", "5") == 5
-    assert tool.typed("label", "5") == "5"
-    assert tool.typed("unknown", "5") == "5"
-
-
-def test_a_type_that_the_format_itself_gives_decides() -> None:
-    """What it calls a string is one; else the text is a literal, or stays a text."""
-    (tool,) = offered(function("f", {"a": {"type": "integer"}, "b": {"type": "string"}}))
-    assert (tool.typed("a", "1", "string"), tool.typed("b", "1", "number"), tool.typed("b", "x", "number")) == (
-        "1",
-        1,
-        "x",
-    )
-    assert (tool.typed("b", "{'x': None}", "object"), tool.typed("c", "null", "null")) == ({"x": None}, None)
-
-
-def test_strings_that_the_schema_does_not_allow_are_read_for_what_they_say() -> None:
-    (tool,) = offered(function("f", {"a": {"type": "integer"}, "b": {"type": "string"}, "c": {}}))
-    values: JsonObject = {"a": "1", "b": "1", "c": "1", "d": "1"}
-    assert tool.coerce_strings(values) == {**values, "a": 1}
-    assert tool.coerce_strings({"a": "x", "b": 1, "c": [1]}) == {"a": "x", "b": 1, "c": [1]}
 
 
 def test_a_parameter_is_a_list_if_it_can_be_nothing_else() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.codec.json_text import JsonObject, dump
 from proxy.limits import MAX_DEPTH
-from proxy.repair.argument_readers import EXAMPLE_SCHEMA, READERS, ArgumentReader, may_go_on, objects_in, read_arguments
+from proxy.repair.arguments import EXAMPLE_SCHEMA, FORMS, Form, may_go_on, objects_in, read_arguments
 from proxy.tools.schema import compile_schema
 from tests.support.random_schemas import KEYS, VALUES
 from tests.support.work import over_soon
@@ -20,20 +20,26 @@ from tests.support.work import over_soon
 
 
 def first(text: str, *, stopped: bool = True, lists: tuple[str, ...] = ()) -> tuple[JsonObject, list[str]] | None:
-    """The surest object of a text and the readers to it; None if the text stands for no object at all."""
-    found = next(read_arguments(text, stopped=stopped, lists=lists), None)
-    return (found.values, [reader.id for reader in found.readers]) if found else None
+    """The object of a text and what was odd about it; None if the text stands for no object at all."""
+    schema = compile_schema({"properties": {key: {"type": "array"} for key in lists}}) if lists else None
+    found = read_arguments(text, schema, stopped=stopped)
+    return (found.values, [form.id for form in found.forms]) if found else None
 
 
-@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.id)
-def test_each_reader_reads_its_example_and_is_needed_for_it(reader: ArgumentReader) -> None:
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.id)
+def test_each_form_has_an_example(form: Form) -> None:
     with pytest.raises(ValueError):
-        _strict(reader.example)
-    schema = compile_schema(EXAMPLE_SCHEMA)
-    readings = [found for found in read_arguments(reader.example, schema=schema) if found.readers == (reader,)]
-    assert readings
-    assert all(isinstance(_strict(found.text), dict) for found in readings)
-    assert next(read_arguments(reader.example, schema=schema)).readers == (reader,)
+        _strict(form.example)
+    found = read_arguments(form.example, compile_schema(EXAMPLE_SCHEMA))
+    assert found is not None
+    assert found.forms == (form,)
+    assert isinstance(_strict(found.text), dict)
+
+
+def unchanged(text: str) -> bool:
+    """Whether a text is taken as it stands."""
+    found = read_arguments(text)
+    return found is not None and (found.text, found.forms) == (text, ())
 
 
 def _strict(text: str) -> Any:
@@ -50,30 +56,30 @@ def _strict(text: str) -> Any:
     return value
 
 
-def test_the_ids_of_the_readers_differ() -> None:
-    assert len({reader.id for reader in READERS}) == len(READERS)
+def test_the_ids_of_the_forms_differ() -> None:
+    assert len({form.id for form in FORMS}) == len(FORMS)
 
 
 def test_strict_json_is_itself() -> None:
     """C1: the first reading is the text as it stands, and it is the only one."""
     text = ' {"a": {"b": ["}", "{\\"c\\": 1}"]}, "d": "</tool_call>"}\n'
-    (found,) = read_arguments(text)
-    assert (found.text, found.readers) == (text, ())
+    assert unchanged(text)
 
 
 @settings(max_examples=150, derandomize=True)
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4), st.sampled_from((None, 2)))
 def test_any_strict_object_is_itself(values: JsonObject, indent: int | None) -> None:
     text = json.dumps(values, indent=indent)
-    assert [(found.text, found.readers) for found in read_arguments(text)] == [(text, ())]
+    assert unchanged(text)
 
 
 @settings(max_examples=150, derandomize=True)
 @given(st.text(alphabet="{}[]\"':,\\ ab1\n<>/|“”jsontrue.-eN", max_size=40), st.booleans())
 def test_whatever_the_text_what_comes_of_it_is_strict_json(text: str, stopped: bool) -> None:
-    for found in read_arguments(text, stopped=stopped):
+    found = read_arguments(text, stopped=stopped)
+    if found is not None:
         assert _strict(found.text) == found.values
-        assert [again.readers for again in read_arguments(found.text)] == [()]
+        assert unchanged(found.text)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "null", '""'])
@@ -118,13 +124,14 @@ def test_f21_brackets_in_strings_do_not_count() -> None:
 
 @pytest.mark.parametrize("text", ['{"a": 1}{"a": 1}', '{"a": 1} {"a":1}\n{"a": 1}', '{"a": [true]}{"a": [true]}'])
 def test_f27_the_same_object_several_times_is_one(text: str) -> None:
-    found = next(read_arguments(text))
-    assert [reader.id for reader in found.readers] == ["doubled"]
+    found = read_arguments(text)
+    assert found is not None
+    assert [form.id for form in found.forms] == ["doubled"]
     assert text.startswith(found.text)
 
 
 def test_f27_two_objects_that_differ_are_no_repetition() -> None:
-    assert all("doubled" not in [reader.id for reader in found.readers] for found in read_arguments('{"a": 1}{"a": 2}'))
+    assert first('{"a": 1}{"a": 2}') is None
 
 
 def test_f29_what_was_encoded_twice_or_thrice_is_read() -> None:
@@ -155,7 +162,7 @@ def test_c9_a_word_that_says_no_value_leaves_no_reading(word: str) -> None:
     """JSON has none for it, and null is another value."""
     for text in (f'{{"a": {word}}}', f'{{"a": [1, {word}],}}', f"{{'a': {word}}}", f"{{a: {word}}}", f'{{"a": {word}'):
         assert first(text) is None
-        assert list(read_arguments(text, schema=SCHEMA)) == []
+        assert read_arguments(text, SCHEMA) is None
 
 
 def test_f30_typographic_quotation_marks_count_where_there_are_no_others() -> None:
@@ -181,19 +188,22 @@ def test_f30_typographic_quotation_marks_count_where_there_are_no_others() -> No
     ],
 )
 def test_f31_a_little_junk_around_the_object_goes(text: str) -> None:
-    found = next(read_arguments(text))
-    assert (found.text, [reader.id for reader in found.readers]) == ('{"a": 1}', ["junk"])
+    found = read_arguments(text)
+    assert found is not None
+    assert (found.text, [form.id for form in found.forms]) == ('{"a": 1}', ["junk"])
 
 
 @pytest.mark.parametrize(
     "text", ['{"a": 1} and so on', f'{"x" * 97}{{"a": 1}}', '{"a": 1}{"b"', '{"a": 1}, "b": 2', '[{"a": 1}]']
 )
 def test_f31_more_than_a_little_is_no_junk(text: str) -> None:
-    assert all("junk" not in [reader.id for reader in found.readers] for found in read_arguments(text))
+    assert first(text) is None
 
 
 def test_f31_the_text_of_the_object_stays_as_it_is() -> None:
-    assert next(read_arguments('{"a":  1.10, "b": "\\u00e9"}</tool_call>')).text == '{"a":  1.10, "b": "\\u00e9"}'
+    found = read_arguments('{"a":  1.10, "b": "\\u00e9"}</tool_call>')
+    assert found is not None
+    assert found.text == '{"a":  1.10, "b": "\\u00e9"}'
 
 
 def test_c9_of_doubled_keys_only_those_with_the_same_value_are_one() -> None:
@@ -203,7 +213,7 @@ def test_c9_of_doubled_keys_only_those_with_the_same_value_are_one() -> None:
 
 
 def test_c9_marks_in_comments_and_between_items_leave_no_reading() -> None:
-    for value in ('"b" // "c"\n', '"b" /* "c" */', '["""b"""]', '["b" "c"]', '"""b"""'):
+    for value in ('"b" // "c"\n', '"b" /* "c" */', '["b" "c"]', '""""b""""'):
         assert first(f'{{"a": {value}}}') is None
 
 
@@ -216,19 +226,20 @@ def test_objects_that_lost_the_brackets_of_their_array_get_them_back() -> None:
     ("text", "values"),
     [
         ('{"a": 1 "b": 2}', {"a": 1, "b": 2}),
-        ('{"a": "x"\n"b": [{"c": 1} {"c": 2}]}', {"a": "x", "b": [{"c": 1}, {"c": 2}]}),
+        ('{"a": 1 "b": "y"}', {"a": 1, "b": "y"}),
+        ('{"a": 1\n"b": [{"c": 1} {"c": 2}]}', {"a": 1, "b": [{"c": 1}, {"c": 2}]}),
     ],
 )
 def test_commas_may_be_missing_where_no_string_can_hold_what_follows(text: str, values: JsonObject) -> None:
     assert first(text) == (values, ["lost_commas"])
-    for ambiguous in ('{"a": "x" "b": "y"}', '{"a": 1 "b": "y"}', '{"a": ["x" "y"]}'):
+    for ambiguous in ('{"a": "x" "b": "y"}', '{"a": "x"\n"b": [{"c": 1} {"c": 2}]}', '{"a": ["x" "y"]}'):
         assert first(ambiguous) is None
 
 
 def test_keys_may_stand_without_quotation_marks() -> None:
     assert first("{a: 'b', c_1: [{d-e: 1}]}") == ({"a": "b", "c_1": [{"d-e": 1}]}, ["bare_keys"])
-    assert first('{"a": {b: {}}') == ({"a": {"b": {}}}, ["closers", "bare_keys"])
-    for text in ("{a b: 1}", "{1a: 1}", "{a: b}", "{a: }", "{a}", "{: 1}"):
+    assert first('{"a": {b: {}}') == ({"a": {"b": {}}}, ["bare_keys", "closers"])
+    for text in ("{a: b}", "{a: }", "{a}", "{: 1}"):
         assert first(text) is None
 
 
@@ -238,42 +249,49 @@ SCHEMA = compile_schema({"type": "object", "properties": {"a": {"type": "string"
 def test_what_is_read_by_the_schema_says_so() -> None:
     """Only there a mark without a backslash is one of the string's own."""
     assert first('{"a": "b "c" d"}') is None
-    (found,) = read_arguments('{"a": "b "c" d"}', schema=SCHEMA)
-    assert (found.values, found.by_schema) == ({"a": 'b "c" d'}, True)
-    assert not any(found.by_schema for found in read_arguments('{"a": 1,}', schema=SCHEMA))
+    found = read_arguments('{"a": "b "c" d"}', SCHEMA)
+    assert found is not None
+    assert (found.values, found.told) == ({"a": 'b "c" d'}, True)
+    other = read_arguments('{"a": 1,}', SCHEMA)
+    assert other is not None
+    assert not other.told
 
 
 @pytest.mark.parametrize("text", ['"c"', '"c" d', '"c" d"', "= {}}", '= {"b": 1}}', '"c"} ok', '" c'])
 def test_f56_nothing_supplies_the_end_of_a_string(text: str) -> None:
     """C9: which mark was meant to be the last is not known."""
-    assert list(read_arguments('{"a": "b ' + text, schema=SCHEMA)) == []
+    assert read_arguments('{"a": "b ' + text, SCHEMA) is None
 
 
-@pytest.mark.parametrize("text", ["{“a”: “b “c” d”}", '{"a": "b "//c" d", // e\n"d": "f"}'])
-def test_marks_and_comments_within_strings_are_the_strings_own(text: str) -> None:
-    """C9: what one reader changed is no text in which another may look for the end of a string."""
-    assert [found.values for found in read_arguments(text, schema=SCHEMA)] == []
-    assert first("{'a': 'http://b', // c\n 'd': 'e'}") == ({"a": "http://b", "d": "e"}, ["comments", "literals"])
+def test_marks_and_comments_within_strings_are_the_strings_own() -> None:
+    """C9: what may be a comment and may be a string's own leaves no reading."""
+    found = read_arguments("{“a”: “b “c” d”}", SCHEMA)
+    assert found is not None
+    assert found.values == {"a": "b “c” d"}
+    assert read_arguments('{"a": "b "//c" d", // e\n"d": "f"}', SCHEMA) is None
+    assert first("{'a': 'http://b', // c\n 'd': 'e'}") == ({"a": "http://b", "d": "e"}, ["comments"])
 
 
 @pytest.mark.parametrize("number", ["1e400", "-1e999", "1" * 10_000, "1.10", "-0.0"])
 def test_a_number_stays_as_it_was_written_even_beyond_all_range(number: str) -> None:
     text = f'{{"a": {number}, "b": [{number}]}}'
-    (found,) = read_arguments(text)
-    assert (found.text, found.readers) == (text, ())
+    found = read_arguments(text)
+    assert found is not None
+    assert (found.text, found.forms) == (text, ())
     assert dump(found.values) == text
 
 
 def test_lone_surrogates_stay_what_they_are() -> None:
     text = '{"b": "\\ud83d"}'
-    (found,) = read_arguments(text)
-    assert (found.text, found.readers, found.values["b"]) == (text, (), "\ud83d")
+    found = read_arguments(text)
+    assert found is not None
+    assert (found.text, found.forms, found.values["b"]) == (text, (), "\ud83d")
 
 
 def test_infinity_is_never_written() -> None:
     """JSON has no word for a number beyond all range."""
-    for found in read_arguments('{"a": 1e400, "b": "c" d"}', schema=compile_schema({"properties": {"a": {}, "b": {}}})):
-        assert "nfinity" not in found.text
+    found = read_arguments('{"a": 1e400, "b": "c" d",}', compile_schema({"properties": {"a": {}, "b": {}}}))
+    assert found is None or "nfinity" not in found.text
 
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 10, 400, 900, 5000])
@@ -320,45 +338,43 @@ HOSTILE = {
 def test_no_text_takes_long(name: str) -> None:
     """C7: whatever a model writes."""
     with over_soon():
-        for found in read_arguments(HOSTILE[name], lists=("a",), schema=SCHEMA):
-            assert isinstance(found.values, dict)
+        found = read_arguments(HOSTILE[name], SCHEMA)
+    assert found is None or isinstance(found.values, dict)
 
 
 @pytest.mark.parametrize("unit", ['{\\"]`', '{0//"', '.."', '\\"x\\", ', "/*"])
 def test_a_hostile_text_of_64_000_characters_is_over_soon(unit: str) -> None:
     """C7."""
     with over_soon():
-        assert len(list(read_arguments("{" + unit * (64_000 // len(unit)) + "}", schema=SCHEMA))) <= 8
+        assert read_arguments("{" + unit * (64_000 // len(unit)) + "}", SCHEMA) is None
 
 
-@pytest.mark.parametrize("text", ["{'a': 'x \\\n y'}", "{\"a\": 'x \\\n y'}", "{'a': \"x \\\n y\"}"])
+@pytest.mark.parametrize("text", ["{'a': 'x \\\n y'}", "{'a': \"x \\\n y\"}"])
 def test_c9_in_pythons_quotation_marks_a_backslash_at_the_end_of_a_line_joins_the_lines(text: str) -> None:
-    """It is an escape of Python's own; JSON has none, so there it stays."""
+    """It is an escape of Python's own; JSON has none, so there it stays. In a text that mixes both it is neither."""
+    assert first("{\"a\": 'x \\\n y'}") is None
     assert first(text) == ({"a": "x  y"}, ["literals"])
     assert first('{"a": "x \\\n y"}') == ({"a": "x \\\n y"}, ["literals"])
 
 
 @pytest.mark.parametrize("inside", ["x \\\n y\nz", "a\nb \\\n c"])
 def test_c9_beside_line_ends_that_python_does_not_allow_it_leaves_no_reading(inside: str) -> None:
-    assert not list(read_arguments(f"{{'a': '{inside}'}}"))
+    assert read_arguments(f"{{'a': '{inside}'}}") is None
     assert first(f'{{"a": "{inside}"}}') == ({"a": inside}, ["literals"])
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "{'a': 1, 'a': 1}",
-        '{"a": 1, "a": 1,}',
+        "{'a': 1, 'a': True}",
+        '{"a": 1, "a": "1",}',
         '{"a": "x", "b": 5"c": "y", "b": 5}',
-        '{"a": 1, "a": 1',
-        '"a": 1, "a": 1}',
-        '{"a": [{"b": 1, "b": 1,}]}',
-        "{a: 1, a: 1}",
-        '{"a": 1, /* b */ "a": 1}',
+        '{"a": "x" "a": "x"}',
+        '{"a": [{"b": 1, "b": 2,}]}',
     ],
 )
-def test_c9_a_key_that_stands_twice_in_what_is_no_json_leaves_no_reading(text: str) -> None:
-    assert not list(read_arguments(text))
+def test_c9_a_key_that_stands_twice_leaves_no_reading_unless_its_values_are_alike(text: str) -> None:
+    assert read_arguments(text) is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,214 @@
+"""The text of a structured call's arguments as an object, whatever a server or a model made of it (F19 to F21, F26 to
+F31).
+
+Strict JSON stays as it is, byte for byte. Everything else is read by the reader that reads calls in text
+(`notations.literals`), led by the tool's schema; this module takes off what stands around the object. Nothing is made
+(contract C9): every string is what stood between its quotation marks, and what can be read in two ways is not read.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import regex
+
+from proxy.codec.json_text import JsonObject, dump, is_deep, load_json, load_prefix, read_json
+from proxy.notations.literals import Literals, Oddity
+from proxy.notations.source import NoCall, Source
+from proxy.tools.schema import ANYTHING, Schema
+
+# A string of JSON in a string of JSON is opened so often.
+MAX_ENCODED = 3
+# Reading takes so many steps for each character, and so many more.
+MAX_STEPS, MORE_STEPS = 8, 5_000
+# What may stand before and behind the arguments (F31).
+_BEFORE = re.compile(r"[^{}\[\]\"'“”„,]{1,96}(?=\{)")
+_MARKUP = r"<(?:/[\w:|｜-]|[\w:-])[\w:|｜-]{0,40}>|<[|｜][^<>]{1,40}[|｜]>|\[/?\w{1,40}\]|```"
+_BEHIND = regex.compile(rf"(?:[^{{}}\"']{{0,3}}|\}}{{1,3}}|(?:\s*(?:{_MARKUP}))+\s*)\Z")
+_BLANKS = re.compile(r"\s*")
+# A key with a bracket in front is none: `"{path": 1}`.
+_MEMBER = re.compile(r'\s*"(?!\s*[{\[])(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
+# What goes on within an object.
+_GOES_ON = (",", ":", '"', "'", "{", "}", "[", "]")
+_KEYS = re.compile(r"""(["'])[^"'\\]*\1\s*:""")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A way in which arguments are not strict JSON; `example` is such a text, as arguments of `EXAMPLE_SCHEMA`."""
+
+    id: str
+    why: str
+    example: str
+
+
+EXAMPLE_SCHEMA: JsonObject = {"type": "object", "properties": {"a": {}}}
+EMPTY = Form("empty_arguments", "nothing, or null, stands for no arguments", "null")
+ENCODED = Form("double_encoded", "the object was written as a JSON string", '"{\\"a\\": 1}"')
+UNOPENED = Form("opening_brace", "the opening brace was missing", '"a": 1}')
+DOUBLED = Form("doubled", "the same object was sent twice", '{"a": 1}{"a": 1}')
+JUNK = Form("junk", "something stood before or behind the object", 'json\n{"a": 1}</tool_call>')
+LITERALS = Form("literals", "it was not written as JSON is", "{'a': True,}")
+_ODD = {
+    Oddity.DUPLICATE_KEY: Form("duplicate_key", "a key is there twice, with the same value", '{"a": 1, "a": 1}'),
+    Oddity.BARE_KEYS: Form("bare_keys", "its keys stood without quotation marks", '{a: "b"}'),
+    Oddity.LOST_COMMAS: Form("lost_commas", "commas were missing", '{"a": 1 "b": 2}'),
+    Oddity.COMMENTS: Form("comments", "comments stood in it", '{"a": 1 /* one */}'),
+    Oddity.SMART_QUOTES: Form("smart_quotes", "the quotation marks were typographic ones", "{“a”: 1}"),
+    Oddity.CLOSERS: Form("closers", "the model stopped, and only closers were missing", '{"a": [1'),
+    Oddity.INNER_QUOTES: Form(
+        "inner_quotes",
+        "quotation marks within strings had no backslash; the schema tells where the strings end",
+        '{"a": "b "c" d"}',
+    ),
+}
+FORMS: tuple[Form, ...] = (EMPTY, ENCODED, UNOPENED, DOUBLED, JUNK, LITERALS, *_ODD.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ReadArguments:
+    """An object, its strict JSON text, and the ways in which it was not written as one; none for strict JSON.
+
+    `told`: what follows a string told where it ends, so the object is to be taken only if the schema accepts it.
+    """
+
+    values: JsonObject
+    text: str
+    forms: tuple[Form, ...] = ()
+
+    @property
+    def told(self) -> bool:
+        """True if the schema told where strings end."""
+        return _ODD[Oddity.INNER_QUOTES] in self.forms
+
+    @property
+    def completed(self) -> bool:
+        """True if closing brackets were supplied."""
+        return _ODD[Oddity.CLOSERS] in self.forms
+
+
+def read_arguments(text: str, schema: Schema | None = None, *, stopped: bool = True) -> ReadArguments | None:
+    """Return the object that a text stands for; None if it stands for none, or for more than one.
+
+    `schema` is the tool's; None if the tool is not known. `stopped`: the model ended by itself, so closing brackets
+    that are missing may be supplied.
+    """
+    forms: list[Form] = []
+    while len(forms) < MAX_ENCODED and (inner := _encoded(text)):
+        text = inner
+        forms.append(ENCODED)
+    strict = _strict(text)
+    if strict is None and (once := _once(text)) != text:
+        text, strict = once, _strict(once)
+        forms.append(DOUBLED)
+    if strict is not None:
+        return ReadArguments(strict, text, tuple(forms))
+    if text.strip() in ("", "null", '""'):
+        return ReadArguments({}, "{}", (EMPTY,)) if stopped else None
+    if _MEMBER.match(text):
+        text = "{" + text
+        forms.append(UNOPENED)
+    try:
+        found = _read_object(text, schema or ANYTHING)
+    except (NoCall, ValueError, RecursionError):
+        return None
+    if not stopped and (found.completed or found.told):
+        return None
+    return ReadArguments(found.values, found.text, (*forms, *found.forms))
+
+
+def _encoded(text: str) -> str | None:
+    """Return the text that a JSON string holds, if an object may be in it."""
+    if not text.lstrip().startswith('"'):
+        return None
+    try:
+        value = load_json(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, str) and "{" in value else None
+
+
+def _strict(text: str) -> JsonObject | None:
+    """Return the object that a strict JSON text is."""
+    try:
+        value = read_json(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _read_object(text: str, schema: Schema) -> ReadArguments:
+    """Return the object that a text is, but for a little junk around it; NoCall or ValueError if it is none."""
+    before = _BEFORE.match(text)
+    start = before.end() if before else len(text) - len(text.lstrip())
+    literals = Literals(Source(text, True, MAX_STEPS * len(text) + MORE_STEPS), schema, _BEHIND)
+    literals.alone = True
+    value, end = literals.whole(start)
+    if not isinstance(value, dict) or is_deep(value) or not _BEHIND.match(text, end):
+        raise NoCall("no object, or more than one")
+    forms = [JUNK] if text[:start].strip() or text[end:].strip() else []
+    forms += [form for oddity, form in _ODD.items() if oddity in literals.odd]
+    written = text[start:end]
+    if _strict(written) is not None:
+        return ReadArguments(value, written, tuple(forms))
+    return ReadArguments(value, dump(value), tuple(forms if literals.odd else (*forms, LITERALS)))
+
+
+def _once(text: str) -> str:
+    """Return an object that stands there several times once; any other text as it is."""
+    written = text.strip()
+    middle = len(written) // 2
+    first = written[:middle].rstrip()
+    if first.startswith("{") and first == written[middle:].lstrip():
+        return first
+    objects = objects_in(written)
+    if len(objects) > 1 and all(_strict(each) == _strict(objects[0]) is not None for each in objects):
+        return objects[0]
+    return text
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    blanks = _BLANKS.match(text, at)
+    assert blanks is not None  # it matches nothing, too
+    return blanks.end()
+
+
+def objects_in(text: str) -> list[str]:
+    """The texts of the objects that stand behind each other in a text, of which the last may be cut off; the text
+    itself if it is anything else.
+    """
+    found: list[str] = []
+    start = 0
+    while text.startswith("{", start):
+        try:
+            end = load_prefix(text, start)[1]
+        except ValueError:
+            end = len(text)
+        found.append(text[start:end])
+        start = _behind_blanks(text, end)
+    if not found or start < len(text):
+        return [text]
+    return found
+
+
+def may_go_on(text: str, behind: str) -> bool:
+    """True if an object may not end where it seems to, because what stands behind it may be a part of it.
+
+        {"command": "ls", }     and then    -l"}
+        {"items": [1, 2]}       and then    , 3]}
+
+    What cannot be a part of it: a little junk, and prose in which none of its quotation marks stands.
+    """
+    if is_junk(behind):
+        return False
+    if not behind[:1].isspace() or behind.lstrip().startswith(_GOES_ON) or behind.count('"') % 2:
+        return True
+    # Where all of its strings are keys, none of them goes on.
+    values = _KEYS.sub("", text)
+    return any(mark in values and mark in behind for mark in ('"', "'"))
+
+
+def is_junk(text: str) -> bool:
+    """True for what may stand behind the arguments and says nothing (F31): a few characters, closers, markup."""
+    return bool(_BEHIND.match(text.strip()))

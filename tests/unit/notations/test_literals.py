@@ -1,0 +1,292 @@
+"""Literals as models write them: JSON and Python are read back; what is none stays a text (F30)."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.notations.literals import MAX_DEPTH, Literals, literal, typed
+from proxy.notations.source import NoCall, Source
+from proxy.tools.schema import Schema, compile_schema, or_anything, type_of
+from tests.support.work import over_soon
+
+READ: dict[str, tuple[str, Any]] = {
+    "JSON": ('{"a": [1, -2.5, true, false, null, "b"]}', {"a": [1, -2.5, True, False, None, "b"]}),
+    "Python": ("{'a': [1, True, False, None, 'b']}", {"a": [1, True, False, None, "b"]}),
+    "both at once": ("{'a': true, \"b\": None}", {"a": True, "b": None}),
+    "blanks around": (" \r\n\t[ 1 , 2 ]\n", [1, 2]),
+    "a comma behind the last member": ('{"a": 1,}', {"a": 1}),
+    "a comma behind the last item": ("[1, 2, ]", [1, 2]),
+    "nothing in it": ("[{}, [], ()]", [{}, [], []]),
+    "a tuple": ("('a', 1)", ["a", 1]),
+    "raw line ends in a string": ('"a\nb\tc"', "a\nb\tc"),
+    "the other quotation mark inside": ("""["it's", 'so "said"']""", ["it's", 'so "said"']),
+    "escaped quotation marks": (r"""["\"", '\'', "\'"]""", ['"', "'", "'"]),
+    "escapes of JSON": (r'"\\ \/ \b\f\n\r\t \u00e9"', "\\ / \b\f\n\r\t é"),
+    "escapes of Python": (r"'\x41\a\v\0\U0001F600'", "A\a\v\0😀"),
+    "a line that goes on": ("'a\\\nb'", "ab"),
+    "a pair of surrogates": (r'"\ud83d\ude42"', "🙂"),
+    "a lone surrogate": (r'"\ud83d!"', "\ud83d!"),
+    "a backslash that escapes nothing": (r'"\d+\.\w \C:\q"', r"\d+\.\w \C:\q"),
+    "half an escape": (r'"\u12 \xg0 \u"', r"\u12 \xg0 \u"),
+    "an escape beyond all characters": (r"'\Uffffffff'", r"\Uffffffff"),
+    "numbers that JSON has not": ("[.5, -0, -.5]", [0.5, 0, -0.5]),
+    "an exponent": ("[1e3, 1E-2]", [1000.0, 0.01]),
+    "a huge integer": ("123456789012345678901234567890", 123456789012345678901234567890),
+    "as deep as may be": ("[" * MAX_DEPTH + "]" * MAX_DEPTH, None),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_literal_is_read_for_what_it_says(name: str) -> None:
+    text, expected = READ[name]
+    found = literal(text)
+    assert (found, found.__class__) == (expected, expected.__class__) or (expected is None and found != text)
+
+
+REFUSED = {
+    "nothing": "",
+    "blanks": " \n",
+    "a word": "ls",
+    "a word of another language": "undefined",
+    "no number": "1_000",
+    "a number in hexadecimal": "0x10",
+    "a number with leading zeros": "007",
+    "not a number": "NaN",
+    "infinity": "Infinity",
+    "beyond a float": "1e999",
+    "more digits than are read": "9" * 10_000,
+    "two values": "1 2",
+    "something behind it": '{"a": 1} x',
+    "an open string": '"a',
+    "an open string behind a backslash": '"a\\',
+    "an open object": '{"a": 1',
+    "an open list": "[1, 2",
+    "two commas": "[1,, 2]",
+    "a comma alone": "[,]",
+    "no comma": "[1 2]",
+    "no colon": '{"a" 1}',
+    "no value": '{"a": }',
+    "no key": "{: 1}",
+    "a key twice": '{"a": 1, "a": 1}',
+    "a key without quotation marks": "{path: 'a'}",
+    "brackets of two kinds": "[1)",
+    "an expression": "1 + 2",
+    "a call": "open('a')",
+    "a set": "{1, 2}",
+    "a string with a prefix": "b'a'",
+    "two strings": "'a' 'b'",
+    "a comment": "[1, # one\n2]",
+    "deeper than may be": "[" * (2 * MAX_DEPTH + 2) + "]" * (2 * MAX_DEPTH + 2),
+    "far too deep": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_literal_stays_a_text_and_nothing_is_evaluated(name: str) -> None:
+    assert literal(REFUSED[name]) == REFUSED[name]
+
+
+MARKED: dict[str, tuple[str, Any]] = {
+    "a value": ('{a:<|"|>b<|"|>}', {"a": "b"}),
+    "a key": ('{<|"|>a<|"|>:1}', {"a": 1}),
+    "keys without any": ("{a:1, b-c : [true]}", {"a": 1, "b-c": [True]}),
+    "escapes are none": (r'{a:<|"|>\n"\<|"|>}', {"a": r'\n"\ '.strip()}),
+    "brackets inside": ("{a:<escape>}],{<escape>,b:[<escape><escape>]}", {"a": "}],{", "b": [""]}),
+    "the other mark inside": ('{a:<escape><|"|><escape>}', {"a": '<|"|>'}),
+}
+
+
+def read(text: str, schema: Schema | None = None) -> Any:
+    """What a whole text is read as, led by a schema; NoCall if it is no value."""
+    source = Source(text, True)
+    value, end = Literals(source, schema or compile_schema({})).whole(0)
+    if not source.at_end(end):
+        raise NoCall("more follows")
+    return value
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_strings_may_stand_in_tokens_of_the_notation(name: str) -> None:
+    """F15."""
+    text, expected = MARKED[name]
+    assert read(text) == expected
+
+
+def test_a_string_in_tokens_that_does_not_end_is_refused() -> None:
+    with pytest.raises(NoCall):
+        read('{a:<|"|>b}')
+
+
+def test_the_brackets_of_an_array_may_be_lost_where_the_schema_wants_one() -> None:
+    """F14: of objects alone."""
+    schema = compile_schema({"properties": {"todos": {"type": "array"}, "other": {}, "b": {}}})
+    text = '{"todos": {"a": 1}, {"a": 2}, "b": 3}'
+    assert read(text, schema) == {"todos": [{"a": 1}, {"a": 2}], "b": 3}
+    assert read('{"todos": [{"a": 1}]}', schema) == {"todos": [{"a": 1}]}
+    for refused in (text.replace("todos", "other"), '{"todos": 1, 2}'):
+        with pytest.raises(NoCall):
+            read(refused, schema)
+
+
+_FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+_SCALARS = st.none() | st.booleans() | st.integers() | _FLOATS | st.text("ab 1é🙂\n{}[]:,.-#/")
+_KEYS = st.text("ab é-.", min_size=1)
+_VALUES = st.recursive(_SCALARS, lambda inner: st.lists(inner) | st.dictionaries(_KEYS, inner), max_leaves=12)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, derandomize=True)
+@given(_VALUES, st.sampled_from([None, 1]), st.booleans())
+def test_any_value_that_is_dumped_or_printed_is_read_back_equal(value: Any, indent: int | None, ascii_: bool) -> None:
+    for text in (json.dumps(value, indent=indent, ensure_ascii=ascii_), repr(value)):
+        found = literal(text)
+        assert (found, repr(found)) == (value, repr(value)), text
+
+
+_PIECES = st.sampled_from(
+    [*"{}[]()\"'\\,:=-+.0 1e\n#<ü", "true", "None", "\\u", "\\x4", '<|"|>', "<escape>", "\ud83d", "a"]
+)
+
+
+@settings(max_examples=500, derandomize=True)
+@given(st.text(max_size=40) | st.lists(_PIECES, max_size=24).map("".join))
+def test_any_text_is_read_or_is_no_call(text: str) -> None:
+    json.dumps(literal(text), allow_nan=False)
+    with suppress(NoCall):
+        json.dumps(read(text), allow_nan=False)
+
+
+UNITS = [
+    '"',
+    "\\",
+    '\\"',
+    "'",
+    "[",
+    "{",
+    "{}",
+    "[1, ",
+    '{"a": ',
+    "1",
+    "a",
+    ", ",
+    " ",
+    '"a", ',
+    "\\u00e9",
+    '<|"|>',
+    "{a:1},",
+]
+STARTS = ["", '"', "[", '{"a": ', '{"a": [', '{a:<|"|>']
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", UNITS, ids=repr)
+def test_a_long_text_is_read_or_refused_soon(unit: str) -> None:
+    """C7."""
+    for start in STARTS:
+        with over_soon():
+            literal(start + unit * ((1 << 17) // len(unit)))
+
+
+def test_c9_what_only_python_escapes_stays_as_it_is_in_the_quotation_marks_of_json() -> None:
+    for text in ("\\033[1m", "\\0", "\\app", "\\vendor", "\\xadmin", "\\Users", "a \\\n b"):
+        assert read(f'{{"a": "{text}",}}') == {"a": text}
+    assert literal("{'a': '\\033[1m', 'b': \"\\x41\"}") == {"a": "\033[1m", "b": "A"}
+
+
+def compiled(schema: Any) -> Schema:
+    """A parameter's schema."""
+    root: dict[str, Any] = {"$defs": {"count": {"type": "integer"}}}
+    return or_anything(compile_schema({**root, "properties": {"value": schema}}).properties["value"])
+
+
+TYPED: list[tuple[Any, str, Any]] = [
+    ({"type": "integer"}, "10", 10),
+    ({"type": "integer"}, " 10\n", 10),
+    ({"type": "integer"}, "-3", -3),
+    ({"type": "integer"}, "10.5", "10.5"),
+    ({"type": "integer"}, "ten", "ten"),
+    ({"type": "integer"}, "", ""),
+    ({"type": "integer"}, "1_000", "1_000"),
+    ({"type": "integer"}, "0x10", "0x10"),
+    ({"type": "integer"}, "true", "true"),
+    ({"type": "number"}, "10", 10),
+    ({"type": "number"}, "1.5", 1.5),
+    ({"type": "number"}, "NaN", "NaN"),
+    ({"type": "number"}, "Infinity", "Infinity"),
+    ({"type": "boolean"}, "true", True),
+    ({"type": "boolean"}, "false", False),
+    ({"type": "boolean"}, "True", True),
+    ({"type": "boolean"}, "1", "1"),
+    ({"type": "array"}, '["a", 1]', ["a", 1]),
+    ({"type": "array"}, "[1", "[1"),
+    ({"type": "array"}, "a", "a"),
+    ({"type": "object"}, '{"a": {"b": []}}', {"a": {"b": []}}),
+    ({"type": "object"}, "[1]", "[1]"),
+    ({"type": ["integer", "null"]}, "null", None),
+    ({"type": ["integer", "null"]}, "5", 5),
+    ({"type": "string"}, "10", "10"),
+    ({"type": "string"}, "true", "true"),
+    ({"type": "string"}, ' {"a": 1} ', ' {"a": 1} '),
+    ({"type": ["string", "null"]}, "null", None),
+    ({"type": ["string", "null"]}, "text", "text"),
+    ({"type": ["string", "object"]}, '{"a": 1}', {"a": 1}),
+    ({"type": ["string", "object"]}, "5", "5"),
+    ({"type": "string", "nullable": True}, "null", None),
+    ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "10", 10),
+    ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "10", 10),
+    ({"enum": [1, 2]}, "2", 2),
+    ({}, "10", "10"),
+    (None, "10", "10"),
+    ({"$ref": "#/$defs/count"}, "10", 10),
+]
+
+
+@pytest.mark.parametrize(("schema", "text", "value"), TYPED)
+def test_a_raw_text_becomes_a_value_only_by_an_exact_literal_of_an_allowed_type(
+    schema: Any, text: str, value: Any
+) -> None:
+    """F24, C3: by the schema, string-safe."""
+    found = typed(compiled(schema), text)
+    assert (found, type_of(found)) == (value, type_of(value))
+
+
+@pytest.mark.parametrize("open_part", [{}, True, {"pattern": "^1"}, {"$ref": "https://example.com/schema"}])
+def test_an_alternative_that_allows_anything_allows_the_text_as_it_stands(open_part: Any) -> None:
+    """C3: never repaired where the schema allows the value as it stands."""
+    assert typed(compiled({"anyOf": [open_part, {"type": "integer"}]}), "10") == "10"
+
+
+@pytest.mark.parametrize("text", ["1e999", "-1e999"])
+def test_a_typed_number_can_be_written_as_json(text: str) -> None:
+    """No client reads `Infinity`."""
+    value = typed(compiled({"type": "number"}), text)
+    assert isinstance(value, str) or math.isfinite(float(str(value)))
+
+
+@pytest.mark.parametrize("kind", ["integer", "number"])
+def test_the_digits_of_a_huge_number_are_kept(kind: str) -> None:
+    """C3: only exact literals; a float in the place of thirty digits is another number."""
+    text = "123456789012345678901234567890"
+    assert json.dumps(typed(compiled({"type": kind}), text)).strip('"') == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1", 1), (" true\n", True), ("None", None), ("{'a': 1}", {"a": 1}), ("'a'", "a"), ("a", "a"), ("", "")],
+)
+def test_a_literal_is_what_a_text_says_or_the_text(text: str, value: Any) -> None:
+    assert literal(text) == value
+
+
+def test_a_type_that_the_notation_itself_gives_decides() -> None:
+    """What it calls a string is one; else the text is a literal, or stays a text."""
+    integer, text = compiled({"type": "integer"}), compiled({"type": "string"})
+    assert (typed(integer, "1", "string"), typed(text, "1", "number"), typed(text, "x", "number")) == ("1", 1, "x")
+    assert (typed(text, "{'x': None}", "object"), typed(text, "null", "null")) == ({"x": None}, None)
