@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
 from proxy.codec.json_text import JsonObject
+from proxy.notations.source import NoCall
 from proxy.tools.toolset import Tool
 
 
@@ -84,3 +85,11 @@ class JsonArguments(NamedTuple):
 NO_OPENER = Opener(0, weak=True)
 # Calls, the position after them, and whether what holds them is closed.
 ReadCalls: TypeAlias = tuple[list[Call], int, bool]
+
+
+def closed_calls(calls: list[Call], refusal: NoCall) -> list[Call]:
+    """Return the calls that their own end tags close; raise the refusal if there is none, or one is not offered."""
+    closed = [call for call in calls if call.closed_itself]
+    if not closed or any(call.tool is None for call in closed):
+        raise refusal
+    return closed

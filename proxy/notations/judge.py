@@ -9,7 +9,6 @@ from proxy.notations.calls import LOOSE, Call
 from proxy.notations.copies import Copies
 from proxy.notations.listings import is_definition
 from proxy.notations.reader import CallReader
-from proxy.notations.rows import Rows
 from proxy.notations.signs import STRONG, STRONG_WHOLE
 from proxy.notations.source import NeedMore, NoCall, Rejection, Touched
 from proxy.notations.surroundings import Prose
@@ -30,7 +29,7 @@ class Place:
     """Where calls were read: text[start:end], the prose before them, and what the reply is known to be.
 
     `weak`: they count at the end of the reply only. `first`: nothing precedes them. `stopped`: the model stopped by
-    itself. `json_reply`: the client asked for JSON. `listed` is where a listing of tools before them ends, or -1.
+    itself. `json_reply`: the client asked for JSON. `after_listing`: a listing of tools ends directly before them.
     """
 
     prose: Prose
@@ -40,15 +39,14 @@ class Place:
     first: bool
     stopped: bool
     json_reply: bool
-    listed: int
-    in_code: bool = False
+    after_listing: bool
 
 
 class Judge:
     """Judges calls of a reader; a call that does not count raises NoCall with the reason."""
 
     def __init__(self, reader: CallReader, copies: Copies) -> None:
-        self.source, self.rows, self.copies = reader.source, Rows(reader), copies
+        self.source, self.copies = reader.source, copies
         # Reads what follows the calls.
         self.ahead = CallReader(reader.source, reader.tools)
 
@@ -79,11 +77,8 @@ class Judge:
 
     def _check_listing(self, offered: list[Call], place: Place) -> None:
         """Refuse definitions of tools, and calls without arguments directly after them."""
-        behind = place.listed >= 0 and not self.source.text[place.listed : place.start].strip()
-        for call in offered:
-            if call.tool and is_definition(call.arguments, call.tool):
-                raise Listing("tools are listed")
-        if behind and not any(call.arguments for call in offered):
+        defined = any(call.tool and is_definition(call.arguments, call.tool) for call in offered)
+        if defined or (place.after_listing and not any(call.arguments for call in offered)):
             raise Listing("tools are listed")
 
     def _check_copies(self, calls: list[Call], offered: list[Call], place: Place) -> None:
@@ -151,7 +146,7 @@ class Judge:
 
     def _run(self, end: int) -> list[tuple[int, int]]:
         """Return the ends of a call and of those that follow it directly, each with the end of its leftovers."""
-        run = [(end, self.rows.skip_left(end))]
+        run = [(end, self.ahead.skip_left(end))]
         while (behind := run[-1][1]) < self.source.size and self._begins(behind):
             try:
                 _, end, _ = self.ahead.strong(behind)
@@ -159,7 +154,7 @@ class Judge:
                 end = touched.pos
             except NoCall:
                 break
-            run.append((end, self.rows.skip_left(end)))
+            run.append((end, self.ahead.skip_left(end)))
         return run
 
     def _begins(self, pos: int) -> bool:

@@ -100,6 +100,8 @@ class CallReader(TagReader):
         self.bare_names = bare_names
         self.broken = self.astray = self.offered = self.in_doubt = False
         self.run_end = 0
+        # Up to here there are leftovers, if more text must tell what follows.
+        self.left = 0
         # Whether Python's one positional argument counts, and whether its strings must be exact.
         self.positional = self.exact = False
         # Strings with tokens as delimiters were read; a row has a call already.
@@ -193,15 +195,23 @@ class CallReader(TagReader):
             self.deep = True
             raise NoCall("a string may end elsewhere")
 
-    def _text_follows(self, pos: int) -> bool:
-        """Return whether text follows that is no leftover and no other call's opener."""
+    def skip_left(self, pos: int, *, after_calls: bool = True) -> int:
+        """Return the position after blanks and end-of-turn tokens; after calls, after orphan closers and commas too."""
         source = self.source
         while (pos := source.blanks(pos)) < source.size:
-            end = self.ends_turn(pos) or self.orphan_end(pos)
+            sign = source.text[pos]
+            end = self.ends_turn(pos) if sign in "<[" else 0
+            if after_calls and not end:
+                end = pos + 1 if sign in ",;" else self.orphan_end(pos)
             if not end:
-                return not (source.match(n.STRONG, pos) or source.match(CALL_TAG, pos))
-            pos = end
-        return False
+                break
+            self.left = pos = end
+        return pos
+
+    def _text_follows(self, pos: int) -> bool:
+        """Return whether text follows that is no leftover and no other call's opener."""
+        source, pos = self.source, self.skip_left(pos)
+        return pos < source.size and not (source.match(n.STRONG, pos) or source.match(CALL_TAG, pos))
 
     def _is_left(self, pos: int) -> bool:
         """Return whether an end-of-turn token or an end tag that closes nothing is here."""
@@ -429,9 +439,7 @@ class CallReader(TagReader):
         named = self.source.match(_JSON_HEAD_NAME, pos)
         if named is None or named["K"] in _CALL_WORDS:
             return
-        try:
-            STRICT.raw_decode(self.source.text, self.source.text.index("{", pos))
-        except (ValueError, RecursionError, NoCall):
+        if json_end(self.source.text, self.source.text.index("{", pos)) < 0:
             self.tool(named["N"] or named["K"])
 
     def _shaped(self, shape: Shape, span: tuple[int, int], literals: Literals) -> Call:
@@ -696,6 +704,14 @@ def _typed(values: JsonObject, tool: Tool | None, bares: set[str]) -> JsonObject
     }
 
 
+def json_end(text: str, pos: int) -> int:
+    """Return the end of the strict JSON at a position; -1 if there is none."""
+    try:
+        return int(STRICT.raw_decode(text, pos)[1])
+    except (ValueError, RecursionError, NoCall):
+        return -1
+
+
 def _item_spans(text: str, pos: int, end: int, count: int, value: Json) -> list[tuple[int, int]]:
     """Return where each of several calls in one value is."""
     whole = [(pos, end)] * count
@@ -705,9 +721,7 @@ def _item_spans(text: str, pos: int, end: int, count: int, value: Json) -> list[
     for _ in value:
         between = _BETWEEN_ITEMS.match(text, at)
         at = between.end() if between else at
-        try:
-            stop = STRICT.raw_decode(text, at)[1]
-        except (ValueError, NoCall):
+        if (stop := json_end(text, at)) < 0:
             return whole
         spans.append((at, stop))
         at = stop

@@ -36,8 +36,6 @@ class Rows:
 
     def __init__(self, reader: CallReader) -> None:
         self.reader, self.source, self.tools = reader, reader.source, reader.tools
-        # Up to here there are leftovers, if more text must tell what follows.
-        self.left = 0
 
     def row(self, calls: list[Call], pos: int) -> tuple[list[Call], int]:
         """Return calls, those that follow them up to the end of the reply, and that end."""
@@ -57,7 +55,7 @@ class Rows:
             pos = source.blanks(pos + len("Action:"))
         new = calls
         while True:
-            pos = self.skip_left(pos, after_calls=bool(calls))
+            pos = self.reader.skip_left(pos, after_calls=bool(calls))
             if pos == source.size:
                 if not source.final:
                     raise NeedMore
@@ -67,7 +65,10 @@ class Rows:
             if any(call.told and not call.closed_itself for call in new):
                 raise NoCall("a string may go on to here")
             text = source.text
-            if said := source.match(_SAID, pos):
+            if text.startswith("TOOL_CALLS", pos):
+                got, end, _ = reader.named(pos + len("TOOL_CALLS"), None)
+                got, pos = _from(got, pos), end
+            elif said := source.match(_SAID, pos):
                 got, pos, _ = reader.arguments(source.blanks(said.end()), said["header"] or said["react"], pos)
             elif source.starts(">>>", pos) or (calls and text[pos].isalpha()):
                 begun = pos
@@ -90,21 +91,6 @@ class Rows:
             if any(call.spoils_row for call in got):
                 raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
 
-    def skip_left(self, pos: int, after_calls: bool = True) -> int:
-        """Return the position after blanks, orphan closers and end-of-turn tokens."""
-        source = self.source
-        while True:
-            pos = source.blanks(pos)
-            if pos == source.size:
-                return pos
-            sign = source.text[pos]
-            end = self.reader.ends_turn(pos) if sign in "<[" else 0
-            if after_calls and not end:
-                end = pos + 1 if sign in ",;" else self.reader.orphan_end(pos)
-            if not end:
-                return pos
-            self.left = pos = end
-
     def behind_broken(self, start: int) -> int:
         """Return the position after a wrapper that cannot be read, and what is left over behind it; -1 if text follows
         that may not belong to it.
@@ -116,9 +102,9 @@ class Rows:
             ends.append(found.end())
         if not ends and source.final and _BEHIND_BRACKET.search(source.text, opener.end if opener else start):
             return -1
-        at = self.skip_left(min(ends)) if ends else source.size
+        at = self.reader.skip_left(min(ends)) if ends else source.size
         while at < source.size and source.text[at] in "]}":
-            at = self.skip_left(at + 1)
+            at = self.reader.skip_left(at + 1)
         return at
 
     def forced(self, start: int, name: str) -> tuple[list[Call], int]:

@@ -82,6 +82,7 @@ _LIST_ITEM = re.compile(r"([ \t]*(?:[-*+]|\d+[.)])[ \t]+)\S")
 _BETWEEN = re.compile(r"(?:\s|\\n|</[\w|:]+>|<\|[^<>|]+\|>)*")
 _END_ELEMENT = re.compile(r"</(pre|code)>", re.I)
 _RUN = re.compile(r"`+")
+_JSON_MARK = re.compile(r"\n[ \t]*\r?\n|\n|\"|\\\\.")
 _BLANK_LINE = re.compile(r"\n[ \t]*\r?\n")
 MAX_PARAGRAPH = MAX_LINE = 4096
 
@@ -258,6 +259,38 @@ class Prose:
     def behind_quote(self) -> bool:
         """Return whether a quotation mark precedes directly."""
         return self.line.rstrip()[-1:] in set("\"'“„«‘「『`") and bool(self.line.strip())
+
+
+class JsonStrings:
+    """The strings of JSON that is not a call and cannot be decoded: what they show does not count.
+
+    The JSON goes on until a blank line, a string until its mark or the end of its line. Positions are those of the
+    reply, of which a text is the part from `base` on.
+    """
+
+    def __init__(self) -> None:
+        self._pos = -1
+        self._inside = False
+
+    def begin(self, pos: int) -> None:
+        """Follow JSON that begins at a position."""
+        self._pos, self._inside = pos, False
+
+    def holds(self, text: str, base: int, at: int) -> bool:
+        """Return whether text[at] is in a string; positions only grow."""
+        if self._pos < 0:
+            return False
+        for found in _JSON_MARK.finditer(text, max(self._pos - base, 0), at):
+            mark = found.group()
+            if mark[-1] == '"' and (mark == '"' or not self._inside):
+                self._inside = not self._inside
+            elif mark[0] == "\n":
+                self._inside = False
+                if len(mark) > 1:
+                    self._pos = -1
+                    return False
+        self._pos = max(self._pos, base + at)
+        return self._inside
 
 
 def _container(found: re.Match[str]) -> Container:

@@ -10,7 +10,6 @@ very end is meant.
 from __future__ import annotations
 
 import functools
-import re
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -110,7 +109,6 @@ class Marks:
     """The openers and the ends of reasoning that are looked for in one reply."""
 
     opener: regex.Pattern[str]
-    opener_whole: re.Pattern[str]
     # Ends that count although nothing began it: the prompt did.
     orphan_end: regex.Pattern[str]
     closers: dict[str, tuple[str, ...]]
@@ -143,7 +141,6 @@ def marks_of(markers: tuple[ReasoningMarkers, ...]) -> Marks:
     opener = alternatives(closers)
     return Marks(
         regex.compile(opener),
-        re.compile(opener),
         regex.compile(alternatives(orphans)),
         closers,
         {row.opener: row for row in markers},
