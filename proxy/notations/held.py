@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from proxy.notations import tables as n
+from proxy.notations.arguments import json_end
 from proxy.notations.calls import Call, closed_calls
 from proxy.notations.judge import Copied, Judge, Listing, StringGoesOn
-from proxy.notations.reader import MAX_WRAPPERS, CallReader, json_end
+from proxy.notations.reader import MAX_WRAPPERS, CallReader
 from proxy.notations.reply import BLANKS, Kind, Reply
 from proxy.notations.rows import Rows
 from proxy.notations.signs import BARE, HEADER, MESSAGE_ENDS, STRONG_WHOLE, row_name

@@ -7,9 +7,10 @@ import re
 import regex
 
 from proxy.notations import tables as n
+from proxy.notations.arguments import FENCE
 from proxy.notations.calls import LOOSE, NO_OPENER, Call, Opener
 from proxy.notations.harmony import read_message
-from proxy.notations.reader import FENCE, CallReader
+from proxy.notations.reader import CallReader
 from proxy.notations.signs import cut_opener
 from proxy.notations.source import NeedMore, NoCall, Rejection
 from proxy.notations.tags import WRAPPER_END
