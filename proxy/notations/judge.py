@@ -52,12 +52,18 @@ class Judge:
 
     def check(self, calls: list[Call], place: Place) -> None:
         """Raise NoCall if the calls do not count, NeedMore if what follows must tell."""
-        offered = [call for call in calls if call.tool is not None]
+        text, offered = self.source.text, [call for call in calls if call.tool is not None]
         if not offered:
             self._check_told(calls, place)
             raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
-        self._check_listing(offered, place)
-        self._check_copies(calls, offered, place)
+        defined = any(call.tool and is_definition(call.arguments, call.tool) for call in offered)
+        if defined or (place.after_listing and not any(call.arguments for call in offered)):
+            # Calls without arguments directly after definitions of tools belong to their listing.
+            raise Listing("tools are listed")
+        whole = text[place.start : place.end]
+        each = ((call, text[call.start : call.end] if len(calls) > 1 else whole) for call in offered)
+        if self.copies.hold(each, whole):
+            raise Copied("copied from the conversation", Rejection.COPIED)
         if place.prose.in_code():
             raise _shown("in code", self._run(place.end))
         if place.weak:
@@ -74,18 +80,6 @@ class Judge:
             if not self.source.at_end(run[-1][1]):
                 raise _shown("indented like code", run)
             self._check_weak(calls, place)
-
-    def _check_listing(self, offered: list[Call], place: Place) -> None:
-        """Refuse definitions of tools, and calls without arguments directly after them."""
-        defined = any(call.tool and is_definition(call.arguments, call.tool) for call in offered)
-        if defined or (place.after_listing and not any(call.arguments for call in offered)):
-            raise Listing("tools are listed")
-
-    def _check_copies(self, calls: list[Call], offered: list[Call], place: Place) -> None:
-        text, whole = self.source.text, self.source.text[place.start : place.end]
-        written = [text[call.start : call.end] if len(calls) > 1 else whole for call in offered]
-        if self.copies.hold(list(zip(offered, written, strict=True)), whole):
-            raise Copied("copied from the conversation", Rejection.COPIED)
 
     def _check_told(self, calls: list[Call], place: Place) -> None:
         """Wait for the end of the reply if what follows told where a string ends: a later mark could be the end."""
@@ -176,20 +170,15 @@ class Judge:
             raise NoCall("quoted", Rejection.QUOTED)
         if place.first and all(call.bare and not call.arguments for call in calls):
             raise NoCall("no argument")
-        for call in (call for call in calls if call.tool):
-            self._check_keys(call, calls, place)
-
-    @staticmethod
-    def _check_keys(call: Call, calls: list[Call], place: Place) -> None:
-        tool = call.tool
-        assert tool is not None
-        if call.clear == LOOSE and (not place.first or not any(each.arguments for each in calls)):
-            raise NoCall("not said clearly enough")
-        meant = {tool.meant(key, call.arguments): value for key, value in call.arguments.items()}
-        if place.first and call.json and len(calls) == 1 and tool.tolerates(meant):
-            return
-        if not tool.accepts(meant):
-            raise NoCall("keys are missing or not declared")
+        for call in calls:
+            if call.tool is None:
+                continue
+            if call.clear is LOOSE and (not place.first or not any(each.arguments for each in calls)):
+                raise NoCall("not said clearly enough")
+            meant = {call.tool.meant(key, call.arguments): value for key, value in call.arguments.items()}
+            tolerated = place.first and call.json and len(calls) == 1 and call.tool.tolerates(meant)
+            if not tolerated and not call.tool.accepts(meant):
+                raise NoCall("keys are missing or not declared")
 
 
 def _shown(why: str, run: list[tuple[int, int]]) -> NoCall:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 import regex
 
 from proxy.notations import tables as n
 from proxy.notations.arguments import FENCE
 from proxy.notations.calls import LOOSE, NO_OPENER, Call, Opener
-from proxy.notations.harmony import read_message
 from proxy.notations.reader import CallReader
 from proxy.notations.signs import cut_opener
 from proxy.notations.source import NeedMore, NoCall, Rejection
@@ -65,25 +65,20 @@ class Rows:
                 return pos
             if any(call.told and not call.closed_itself for call in new):
                 raise NoCall("a string may go on to here")
-            text = source.text
-            if text.startswith("TOOL_CALLS", pos):
-                got, end, _ = reader.named(pos + len("TOOL_CALLS"), None)
-                got, pos = _from(got, pos), end
-            elif said := source.match(_SAID, pos):
+            text, begun = source.text, pos
+            lead = next((each for each in ("TOOL_CALLS", ">>>") if source.starts(each, pos)), "")
+            if said := source.match(_SAID, pos):
                 got, pos, _ = reader.arguments(source.blanks(said.end()), said["header"] or said["react"], pos)
-            elif source.starts(">>>", pos) or (calls and text[pos].isalpha()):
-                begun = pos
+            elif lead or (calls and text[pos].isalpha()):
                 try:
-                    got, pos, _ = reader.named(source.blanks(pos + 3 * text.startswith(">>>", pos)), None)
+                    got, pos, _ = reader.named(source.blanks(pos + len(lead)), None)
                 except NoCall as refusal:
                     if calls and refusal.rejection is Rejection.NOT_OFFERED:
                         raise NoCall("text follows") from None
                     raise
                 got = _from(got, begun)
-            elif text.startswith(("<|start|>", "<|channel|>"), pos):
-                got, pos, _ = read_message(reader, pos)
-            elif text[pos] in "<[" and reader.opener(pos):
-                got, pos, _ = reader.wrapped(pos)
+            elif text.startswith(("<|start|>", "<|channel|>"), pos) or (text[pos] in "<[" and reader.opener(pos)):
+                got, pos, _ = reader.strong(pos)
             else:
                 reader.row_begun = bool(calls)
                 got, pos, _ = reader.body(pos, NO_OPENER, 0)
@@ -125,46 +120,39 @@ class Rows:
         """Return the calls that a reply begins with, and their end; prose may precede them."""
         reader, source, text = self.reader, self.source, self.source.text
         if forced:
-            try:
+            with suppress(NoCall):
                 return self.forced(start, forced)
-            except NoCall:
-                pass
         if text.startswith("to=", start):
-            calls, pos, _ = read_message(reader, start)
+            calls, pos, _ = reader.strong(start)
             return self.row(calls, pos)
         if gemma := source.match(_GEMMA, start):
             calls, pos, _ = reader.named(gemma.end() - 5, _GEMMA_OPENER)
             return self.row(_loose(_from(calls, start)), pos)
-        pos = self._behind_lead(start)
+        # A word may lead to the calls, or the rest of an opener.
+        lead = source.match(_LEADS, start)
+        end = lead.end() if lead else cut_opener(text, start)
+        pos = source.blanks(end) if end > 0 else start
         if said := source.match(_ALL, pos, bounded=False):
             return self.row([], said.end())
-        if text[pos : pos + 1] in ("{", "[", "<", "`", ">") or source.match(_SAID, pos):
-            try:
-                calls, end = self.row([], pos)
-                return _from(calls, start), end
-            except NoCall:
-                if text[pos] != "`" or not (fence := source.match(FENCE, pos)):
-                    raise
-                calls, end = self.code(fence.end())
-                return _from(calls, start), end
         if source.match(_BARE_CALL, pos):
             return self.code(pos)
-        return self._named(pos, start)
-
-    def _behind_lead(self, start: int) -> int:
-        """Return the position after a word that leads to calls, or after the rest of an opener."""
-        source = self.source
-        found = source.match(_LEADS, start)
-        end = found.end() if found else cut_opener(source.text, start)
-        return source.blanks(end) if end > 0 else start
+        if text[pos : pos + 1] not in ("{", "[", "<", "`", ">") and not source.match(_SAID, pos):
+            return self._named(pos, start)
+        try:
+            calls, end = self.row([], pos)
+        except NoCall:
+            if text[pos] != "`" or not (fence := source.match(FENCE, pos)):
+                raise
+            calls, end = self.code(fence.end())
+        return _from(calls, start), end
 
     def _named(self, pos: int, start: int) -> tuple[list[Call], int]:
         """Return the calls of a row that begins with a name."""
         source, reader = self.source, self.reader
-        glued = source.match(_GLUED_FUNCTION, pos)
         name = source.match(n.NAME, pos)
-        if glued and name and not self.tools.resolve(name.group()):
-            pos = glued.end()
+        if name and name.group().startswith("function") and not self.tools.resolve(name.group()):
+            glued = source.match(_GLUED_FUNCTION, pos)
+            pos = glued.end() if glued else pos
         head = source.match(_GLUED_JSON, pos)
         if head and self.tools.resolve(head.group(1)):
             calls, pos, _ = reader.arguments(source.blanks(head.end()), head.group(1), start)
