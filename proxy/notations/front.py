@@ -105,7 +105,7 @@ class Reader(ReasoningReply):
         marks = (
             (not self._json_reply and self._start.match(text, start))
             or text.startswith(STRIPPED, start)
-            or self._marks.opener.match(text, start)
+            or self._marks.openers.pattern.match(text, start)
             or cut_opener(text, start)
         )
         return not marks and not may_begin(text)
@@ -227,13 +227,13 @@ class Reader(ReasoningReply):
         if at == len(text):
             self._begun = final
             return final
-        if opener := self._marks.opener_at(text, at, final):
+        source = Source(text, final)
+        if opener := source.token(self._marks.openers, at):
             stream.see(at)
             self._open_thought(at, opener, first=True)
             return True
-        source = Source(text, final)
         token = source.token(_LEAKED, at)
-        if token and not (self._unknown and self._marks.orphan_end.match(text, at)):
+        if token and not (self._unknown and source.token(self._marks.orphan_ends, at)):
             stream.drop(at + len(token), "leaked_token")
             stream.fed = stream.out
             return True
@@ -299,7 +299,7 @@ class Reader(ReasoningReply):
         near = not stream.final and len(text) - at < ENOUGH
         if text[at] == "<" and not near and not self._any_tag.match(text, at):
             return False
-        if ended := self._end_here(at):
+        if ended := self._end_here(source, at):
             self._end_orphan(at, ended)
             return True
         strong, token = source.match(STRONG, at), self._end_token(source, at)
@@ -310,7 +310,7 @@ class Reader(ReasoningReply):
             if strong is not None:
                 self._note(at, NoCall("in code", Rejection.QUOTED))
             return False
-        if opener := self._opener_of_thought(at, strong.end() if strong else 0, final=not near):
+        if opener := self._opener_of_thought(source, at, strong.end() if strong else 0):
             if prose.in_code():
                 return False
             self._open_thought(at, opener, first=not text[:at].strip() and not stream.base)
@@ -330,18 +330,10 @@ class Reader(ReasoningReply):
         self._hold(at, kind)
         return True
 
-    def _end_here(self, at: int) -> str:
-        """Return the end of reasoning or of marked text at a position; NeedMore if more text must tell."""
-        text, final = self._stream.text, self._stream.final
-        for closer in self._shown:
-            if text.startswith(closer, at):
-                return closer
-            if not final and closer.startswith(text[at:]):
-                raise NeedMore
-        found = self._marks.orphan_end.match(text, at, partial=not final)
-        if found and found.partial:
-            raise NeedMore
-        return str(found.group()) if found else ""
+    def _end_here(self, source: Source, at: int) -> str:
+        """Return the end of reasoning or of marked text at a position."""
+        shown = next((closer for closer in self._shown if source.starts(closer, at)), "")
+        return shown or source.token(self._marks.orphan_ends, at)
 
     def _end_token(self, source: Source, at: int) -> str:
         """Return the end-of-turn token at a position; without `raw_text` one that leaked into a sentence."""
@@ -351,13 +343,13 @@ class Reader(ReasoningReply):
         leaked = token.startswith(("<|", "<｜", "<end_of_turn>"))
         return token if leaked and at and not re.match(r"[\s\"'`]", source.text[at - 1]) else ""
 
-    def _opener_of_thought(self, at: int, strong_end: int, *, final: bool) -> str:
+    def _opener_of_thought(self, source: Source, at: int, strong_end: int) -> str:
         """Return the opener of reasoning that counts at a sign; empty if there is none."""
-        text, line = self._stream.text, self._stream.prose.line.strip()
+        text, line = source.text, self._stream.prose.line.strip()
         header = text.startswith("<|channel|>", at)
         if line and (self._stream.prose.any if not header else not line.endswith("<|start|>assistant")):
             return ""
-        opener = self._marks.opener_at(text, at, final)
+        opener = source.token(self._marks.openers, at)
         return opener if strong_end <= at + len(opener) else ""
 
     def _is_weak(self, source: Source, at: int) -> bool:

@@ -9,7 +9,7 @@ from proxy.notations.held import HeldReply
 from proxy.notations.judge import Judge
 from proxy.notations.reply import BLANKS, Channel, Kind
 from proxy.notations.signs import STRONG, STRONG_WHOLE
-from proxy.notations.source import NeedMore, NoCall, end_of
+from proxy.notations.source import NeedMore, NoCall, Source, end_of
 from proxy.notations.thoughts import SHARED_CLOSERS, Mark, Section, is_shown
 
 # Openers at the end of unfinished reasoning that are tried.
@@ -79,11 +79,11 @@ class ReasoningReply(HeldReply):
             if not stream.final and any(each != end and each.startswith(text[at:]) for each in ends):
                 raise NeedMore
             stream.see(at)
-            in_code, line = bool(stream.prose.in_code()), stream.prose.line
-            shown = is_shown(text, at, at + len(end), in_code=in_code, line_start=not line.strip(), final=stream.final)
-            if shown is None:
+            try:
+                shown = is_shown(Source(text, stream.final), at, at + len(end), stream.prose)
+            except NeedMore:
                 stream.leave(at)
-                raise NeedMore
+                raise
             if not shown:
                 return at, at + len(end)
             stream.pos = at + len(end)

@@ -84,9 +84,8 @@ def weak_tag(names: tuple[str, ...]) -> regex.Pattern[str]:
 @functools.lru_cache(maxsize=64)
 def any_tag(names: tuple[str, ...], marks: Marks) -> re.Pattern[str]:
     """Return what opens or ends anything with an angle bracket."""
-    reasoning = (marks.opener.pattern, marks.orphan_end.pattern, n.alternatives(marks.text_ends))
-    parts = (STRONG.pattern, *reasoning, n.alternatives(n.END_OF_TURN), weak_tag(names).pattern)
-    return re.compile("|".join(f"(?:{part})" for part in parts))
+    literals = (*marks.openers.literals, *marks.orphan_ends.literals, *marks.text_ends, *n.END_OF_TURN)
+    return re.compile(f"{STRONG.pattern}|{n.alternatives(literals)}|{weak_tag(names).pattern}")
 
 
 def may_begin(text: str) -> bool:

@@ -13,10 +13,9 @@ import functools
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-import regex
-
-from proxy.notations.source import NeedMore
-from proxy.notations.tables import THOUGHTS, alternatives
+from proxy.notations.source import NeedMore, Source, Tokens
+from proxy.notations.surroundings import Prose
+from proxy.notations.tables import THOUGHTS
 
 
 class Section(Enum):
@@ -106,28 +105,17 @@ class Mark(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marks:
-    """The openers and the ends of reasoning that are looked for in one reply."""
+    """The openers and the ends of reasoning that are looked for in one reply.
 
-    opener: regex.Pattern[str]
-    # Ends that count although nothing began it: the prompt did.
-    orphan_end: regex.Pattern[str]
+    `orphan_ends` count although nothing in the reply opened it: the prompt did. `separated` are the markers of what is
+    separated from the text, by opener, and `text_ends` the ends of marked text in which calls count.
+    """
+
+    openers: Tokens
+    orphan_ends: Tokens
     closers: dict[str, tuple[str, ...]]
-    # Those that are separated from the text, by opener; and the ends of marked text in which calls count.
     separated: dict[str, ReasoningMarkers]
     text_ends: tuple[str, ...]
-
-    def opener_at(self, text: str, at: int, final: bool) -> str:
-        """Return the opener at a position, empty if none is there; NeedMore if more text must tell."""
-        found = self.opener.match(text, at, partial=not final)
-        if found is None:
-            return ""
-        opener = found.group()
-        if found.partial or (not final and found.end() == len(text) and self._goes_on(opener)):
-            raise NeedMore
-        return str(opener)
-
-    def _goes_on(self, opener: str) -> bool:
-        return any(each != opener and each.startswith(opener) for each in self.closers)
 
 
 _ORPHAN_ENDS = (*(closer for row in REASONING_MARKERS if row.may_begin for closer in row.closers), "</thinking>")
@@ -137,33 +125,32 @@ _ORPHAN_ENDS = (*(closer for row in REASONING_MARKERS if row.may_begin for close
 def marks_of(markers: tuple[ReasoningMarkers, ...]) -> Marks:
     """Return the marks of a reply whose reasoning is separated by these markers; none are if there are no markers."""
     closers = {**THOUGHTS, **{row.opener: row.closers for row in markers}}
-    orphans = {*_ORPHAN_ENDS, *(closer for row in markers if row.may_begin for closer in row.closers)}
-    opener = alternatives(closers)
     return Marks(
-        regex.compile(opener),
-        regex.compile(alternatives(orphans)),
+        Tokens(closers),
+        Tokens((*_ORPHAN_ENDS, *(closer for row in markers if row.may_begin for closer in row.closers))),
         closers,
         {row.opener: row for row in markers},
         tuple(closer for row in markers if row.section is Section.TEXT for closer in row.closers),
     )
 
 
-def is_shown(text: str, at: int, end: int, *, in_code: bool, line_start: bool, final: bool) -> bool | None:
-    """Return whether the closer text[at:end] is only shown in the reasoning; None if more text must tell.
+def is_shown(source: Source, at: int, end: int, prose: Prose) -> bool:
+    """Return whether the closer text[at:end] is only shown in the reasoning, after `prose`.
 
     Markdown is not kept strictly in reasoning, which must end all the same: a closer is shown between quotation marks,
     or as a tag of code in the middle of a line.
     """
-    before, behind = text[at - 1 : at] if at else "", text[end : end + 1]
-    quoted = before in ("'", '"') and before and (at < 2 or text[at - 2] in _QUOTED_AFTER)
+    text, in_code = source.text, prose.in_code()
+    before, behind = text[max(at - 1, 0) : at], text[end : end + 1]
+    quoted = before in ("'", '"') and (at < 2 or text[at - 2] in _QUOTED_AFTER)
     if quoted or (before == "`" and in_code):
-        if not behind and not final:
-            return None
+        if not behind and not source.final:
+            raise NeedMore
         if behind == before:
             return True
-    if not in_code or line_start or not text.startswith("</", at):
+    if not in_code or not prose.line.strip() or not text.startswith("</", at):
         return False
-    line = text[end:].split("\n", 1)
-    if len(line) == 1 and not final and not line[0].strip():
-        return None
-    return bool(line[0].strip())
+    rest, line_end, _ = text[end:].partition("\n")
+    if not rest.strip() and not line_end and not source.final:
+        raise NeedMore
+    return bool(rest.strip())
