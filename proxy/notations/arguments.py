@@ -101,7 +101,7 @@ class ArgumentReader(TagReader):
         for shape, span in zip(found, _item_spans(self.source.text, pos, end, len(found), value), strict=True):
             tool = self.tool(shape.name)
             arguments = without_residue(self.object(shape.arguments, tool))
-            call = Call(tool, shape.name, arguments, *span, clear=shape.clear, id=shape.id, told=literals.is_told)
+            call = Call(tool, shape.name, arguments, *span, loose=shape.loose, id=shape.id, told=literals.is_told)
             call.json, call.in_list, call.completed = shape.says_name, isinstance(value, list), literals.completed
             calls.append(call)
         return calls, end, False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from proxy.notations.calls import LOOSE, Call
+from proxy.notations.calls import Call
 from proxy.notations.copies import Copies
 from proxy.notations.listings import is_definition
 from proxy.notations.reader import CallReader
@@ -173,7 +173,7 @@ class Judge:
         for call in calls:
             if call.tool is None:
                 continue
-            if call.clear is LOOSE and (not place.first or not any(each.arguments for each in calls)):
+            if call.loose and (not place.first or not any(each.arguments for each in calls)):
                 raise NoCall("not said clearly enough")
             meant = {call.tool.meant(key, call.arguments): value for key, value in call.arguments.items()}
             tolerated = place.first and call.json and len(calls) == 1 and call.tool.tolerates(meant)

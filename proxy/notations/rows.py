@@ -9,7 +9,7 @@ import regex
 
 from proxy.notations import tables as n
 from proxy.notations.arguments import FENCE
-from proxy.notations.calls import LOOSE, NO_OPENER, Call, Opener
+from proxy.notations.calls import NO_OPENER, Call, Opener
 from proxy.notations.reader import CallReader
 from proxy.notations.signs import cut_opener
 from proxy.notations.source import NeedMore, NoCall, Rejection
@@ -209,5 +209,5 @@ def _from(calls: list[Call], start: int) -> list[Call]:
 def _loose(calls: list[Call]) -> list[Call]:
     """Return calls that count as the whole reply only."""
     for call in calls:
-        call.clear = LOOSE
+        call.loose = True
     return calls

@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass
 
 from proxy.codec.json_text import Json, JsonObject
-from proxy.notations.calls import CLEAR, LOOSE, Clearness
 from proxy.notations.source import NoCall
 from proxy.notations.tables import ARGUMENT_WORDS, BESIDE_WORDS, LIST_WORDS, NAME_WORDS
 from proxy.tools.toolset import ToolSet
@@ -24,12 +23,13 @@ _USUAL = {"name": _ARGUMENTS, "tool_name": _ARGUMENTS, "function": ("parameters"
 class Shape:
     """A call as a value says it.
 
-    `says_name`: a word says which string is the name; `says_arguments`: a word says which value the arguments are.
+    `loose`: it is not said clearly. `says_name`: a word says which string is the name. `says_arguments`: a word says
+    which value the arguments are.
     """
 
     name: str
     arguments: Json
-    clear: Clearness = CLEAR
+    loose: bool = False
     id: str = ""
     says_name: bool = True
     says_arguments: bool = True
@@ -50,7 +50,7 @@ def shapes(value: Json, tools: ToolSet, depth: int = 0) -> list[Shape]:
         return [_shape(value, tools, depth)]
     found = shapes(inner, tools, depth + 1)
     for shape in found:
-        shape.clear = LOOSE
+        shape.loose = True
     return found
 
 
@@ -86,7 +86,7 @@ def _shape(value: JsonObject, tools: ToolSet, depth: int) -> Shape:
         name, arguments = next(iter(value.items()))
         if len(value) > 1 or not isinstance(arguments, dict) or not (tools.resolve(name) or depth):
             raise NoCall("a name was expected")
-        return Shape(name, arguments, CLEAR if depth else LOOSE, says_name=False)
+        return Shape(name, arguments, not depth, says_name=False)
     name, id_ = str(value[name_word]), str(value.get("id") or "")
     argument_word = next((word for word in ARGUMENT_WORDS if word in value), "")
     more = value.keys() - BESIDE_WORDS - {name_word, argument_word, "tool_name" if name_word == "name" else "name"}
@@ -100,4 +100,4 @@ def _shape(value: JsonObject, tools: ToolSet, depth: int) -> Shape:
     arguments = value[argument_word]
     encoded = isinstance(arguments, str) and bool(arguments.strip())
     usual = argument_word in _USUAL.get(name_word, ()) and not encoded
-    return Shape(name, arguments, CLEAR if usual else LOOSE, id_)
+    return Shape(name, arguments, not usual, id_)

@@ -38,14 +38,14 @@ _CONTAINER = re.compile(
     r"|tool_response|tool_result|function_results|stdout|stderr|output|result|document)\b[^<>]*>"
     r"|\[(?P<forum>code|noparse|quote|pre)(?:=[^\]\n]*)?\]"
     r"|\\begin\{(?P<latex>B?verbatim|lstlisting|minted|alltt|tcblisting|comment)\*?\}|(?P<cdata><!\[CDATA\[)"
-    rf"|^[ \t]*(?P<block>{_COMMENT_OPENERS})"
+    rf"|^[ \t]*(?P<block>{_COMMENT_OPENERS})|^[ \t]*(?P<delimiter>-{{4,}}|\.{{4,}}|={{4,}}|\+{{4,}})[ \t]*\Z"
     r"|^[ \t]*\#\+begin_(?P<org>\w+)|\{%-?[ ]*(?P<template>raw|verbatim|highlight|comment)\b[^%]*%\}"
     r"|(?P<wiki>\{(?:noformat|code|quote))(?::[^}\n]*)?\}|(?P<docstring>\"{3}|'{3})"
     r"|(?<!<)<<<?[-~]?\s*[\"']?(?P<here>[A-Za-z_]\w*)[\"']?(?=[^\n]*$)",
     re.I,
 )
 # Lines without any of these open no container.
-_MAY_OPEN = re.compile(r"<[A-Za-z!<#%]|\[[A-Za-z]|\{[A-Za-z%#{-]|[/(]\*|\\begin|#\+|\"\"\"|'''")
+_MAY_OPEN = re.compile(r"^[ \t]*[-.=+]{4}|<[A-Za-z!<#%]|\[[A-Za-z]|\{[A-Za-z%#{-]|[/(]\*|\\begin|#\+|\"\"\"|'''")
 _ENDS = {
     "element": r"</{}\s*>",
     "forum": r"\[/{}\]",
@@ -55,10 +55,10 @@ _ENDS = {
     "template": r"\{{%-?[ ]*end{}\b",
     "wiki": r"{}\}}",
     "docstring": r"{}",
+    "delimiter": r"^[ \t]*{}[ \t]*$",
     "here": r"^[ \t]*{}\b[;,)]*[ \t]*$",
 }
 _COMMENT = re.compile(r"<!--|-->")
-_DELIMITER = re.compile(r"[ \t]*(-{4,}|\.{4,}|={4,}|\+{4,})[ \t]*\Z")
 # A line of a listing: a sign, the mark of a comment, who wrote it, a number, a file and a number.
 _LISTED = re.compile(
     r"[ \t]*(?:(?P<sign>[+>|#%*-]|//|/\*|--|;|[\w.]{1,20}>)(?=\s|\Z|<)[ \t]*"
@@ -153,16 +153,12 @@ class Prose:
         if "--" in line:
             for mark in _COMMENT.findall(line):
                 self.comment = mark == "<!--"
-        if self.container or _MAY_OPEN.search(line) or _DELIMITER.match(line):
+        if self.container or _MAY_OPEN.search(line):
             self.container = self._container_after(line)
 
     def _container_after(self, line: str) -> Container | None:
         """Return the container that is open after a line."""
         pos, container = 0, self.container
-        delimiter = _DELIMITER.match(line)
-        if delimiter and (container is None or container.name == delimiter.group(1)):
-            end = re.compile(rf"^[ \t]*{re.escape(delimiter.group(1))}[ \t]*$", re.M)
-            return None if container else Container(delimiter.group(1), end)
         while True:
             if container is not None:
                 found = container.end.search(line, pos)

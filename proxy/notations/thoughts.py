@@ -15,7 +15,6 @@ from enum import Enum
 
 from proxy.notations.source import NeedMore, Source, Tokens
 from proxy.notations.surroundings import Prose
-from proxy.notations.tables import THOUGHTS
 
 
 class Section(Enum):
@@ -39,34 +38,49 @@ class ReasoningMarkers:
     section: Section = Section.THOUGHT
 
 
-def _row(opener: str, *, may_begin: bool = False, section: Section = Section.THOUGHT) -> ReasoningMarkers:
-    return ReasoningMarkers(opener, THOUGHTS[opener], may_begin, section)
+def _row(opener: str, *closers: str, may_begin: bool = False, section: Section = Section.THOUGHT) -> ReasoningMarkers:
+    return ReasoningMarkers(opener, closers, may_begin, section)
 
 
-THINK = _row("<think>", may_begin=True)
-MM_THINK = _row("<mm:think>", may_begin=True)  # MiniMax M3
-SEED_THINK = _row("<seed:think>", may_begin=True)
-MISTRAL = _row("[THINK]", may_begin=True)  # Magistral, Ministral 3
-COHERE = _row("<|START_THINKING|>", may_begin=True)
-GEMMA = _row("<|channel>thought\n")  # Gemma 4
-KIMI_K3 = _row("<|open|>think<|sep|>", may_begin=True)
-HY3 = _row("<think:opensource>", may_begin=True)  # Hunyuan 3
-PLAMO = _row("<|plamo:begin_think:plamo|>", may_begin=True)
-APERTUS = _row("<|inner_prefix|>")
-INKLING = (_row("<|message_model|><|content_thinking|>"), _row("<|content_thinking|>"))
-SOLAR = (_row("<|begin|>assistant<|think|>"), _row("<|think|>"))
+THINK = _row("<think>", "</think>", may_begin=True)
+MM_THINK = _row("<mm:think>", "</mm:think>", may_begin=True)  # MiniMax M3
+SEED_THINK = _row("<seed:think>", "</seed:think>", may_begin=True)
+MISTRAL = _row("[THINK]", "[/THINK]", may_begin=True)  # Magistral, Ministral 3
+COHERE = _row("<|START_THINKING|>", "<|END_THINKING|>", may_begin=True)
+GEMMA = _row("<|channel>thought\n", "<channel|>")  # Gemma 4
+KIMI_K3 = _row("<|open|>think<|sep|>", "<|close|>think<|sep|>", may_begin=True)
+HY3 = _row("<think:opensource>", "</think:opensource>", may_begin=True)  # Hunyuan 3
+PLAMO = _row("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>", may_begin=True)
+APERTUS = _row("<|inner_prefix|>", "<|inner_suffix|>")
+INKLING = (
+    _row("<|message_model|><|content_thinking|>", "<|end_message|>"),
+    _row("<|content_thinking|>", "<|end_message|>"),
+)
+SOLAR = (_row("<|begin|>assistant<|think|>", "<|end|>"), _row("<|think|>", "<|end|>"))
+_ENDS = ("<|end|>", "<|return|>")
+_BARE_ENDS = (*_ENDS, "<|start|>")
 HARMONY = (
-    _row("<|channel|>analysis<|message|>"),  # gpt-oss (F11)
+    _row("<|channel|>analysis<|message|>", *_BARE_ENDS),  # gpt-oss (F11)
     # Its last answer shows what it likes: no recipient in it calls anything.
-    _row("<|channel|>final<|message|>", section=Section.ANSWER),
-    _row("<|start|>assistant<|channel|>final<|message|>", section=Section.ANSWER),
-    _row("<|start|>assistant<|channel|>analysis<|message|>"),
-    _row("<|channel|>commentary<|message|>", section=Section.TEXT),
-    _row("<|start|>assistant<|channel|>commentary<|message|>", section=Section.TEXT),
+    _row("<|channel|>final<|message|>", *_BARE_ENDS, section=Section.ANSWER),
+    _row("<|start|>assistant<|channel|>final<|message|>", *_ENDS, section=Section.ANSWER),
+    _row("<|start|>assistant<|channel|>analysis<|message|>", *_ENDS),
+    # Text for the user between two calls.
+    _row("<|channel|>commentary<|message|>", *_ENDS, "<|call|>", section=Section.TEXT),
+    _row("<|start|>assistant<|channel|>commentary<|message|>", *_ENDS, "<|call|>", section=Section.TEXT),
 )
 _OF_MANY = (THINK, MM_THINK, SEED_THINK, MISTRAL, COHERE, GEMMA, *HARMONY)
 _OF_FEW = (KIMI_K3, HY3, PLAMO, APERTUS, *INKLING, *SOLAR)
 ALL_MARKERS = (*_OF_MANY, *_OF_FEW)
+# Reasoning that is never separated from the text.
+_NOT_SEPARATED = (
+    _row("<thinking>", "</thinking>"),
+    _row("<thought>", "</thought>"),
+    _row("<|channel>thought", "<channel|>"),
+    _row("<|channel|> analysis<|message|>", *_BARE_ENDS),
+    _row("[unused16]", "[unused17]"),
+    _row("◁think▷", "◁/think▷"),
+)
 # Looked for in every reply. Where nobody has said that reasoning is in the text, what would end one of the rarer ones
 # is text as long as none began: a server that leaves such a token in the text has its own reasons.
 REASONING_MARKERS = (*_OF_MANY, *(replace(thought, may_begin=False) for thought in _OF_FEW))
@@ -124,7 +138,7 @@ _ORPHAN_ENDS = (*(closer for row in REASONING_MARKERS if row.may_begin for close
 @functools.lru_cache(maxsize=64)
 def marks_of(markers: tuple[ReasoningMarkers, ...]) -> Marks:
     """Return the marks of a reply whose reasoning is separated by these markers; none are if there are no markers."""
-    closers = {**THOUGHTS, **{row.opener: row.closers for row in markers}}
+    closers = {row.opener: row.closers for row in (*ALL_MARKERS, *_NOT_SEPARATED, *markers)}
     return Marks(
         Tokens(closers),
         Tokens((*_ORPHAN_ENDS, *(closer for row in markers if row.may_begin for closer in row.closers))),
