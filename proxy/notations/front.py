@@ -293,9 +293,6 @@ class Reader(ReasoningReply):
         """Begin what a sign begins; return whether it begins anything. NeedMore if more text must tell."""
         stream, text, prose = self._stream, self._stream.text, self._stream.prose
         source = Source(text, stream.final)
-        if text.startswith(("TOOL_CALLS", "assistantcomm"), at):
-            stream.see(at)
-            return not (prose.fence or self._json_reply or self._no_calls) and self._begin_call(at, Kind.WEAK)
         near = not stream.final and len(text) - at < ENOUGH
         if text[at] == "<" and not near and not self._any_tag.match(text, at):
             return False
@@ -357,6 +354,7 @@ class Reader(ReasoningReply):
         if source.match(self._weak_tag, at, ends=True):
             return True
         line = self._stream.prose.line
-        if line.strip() or (source.text[at] == "`" and re.match(r"\t| {4,}", line)):
+        glued = source.text.startswith(("TOOL_CALLS", "assistantcomm"), at)
+        if not glued and (line.strip() or (source.text[at] == "`" and re.match(r"\t| {4,}", line))):
             return False
         return source.match(JSON_HEAD, at, ends=True) is not None

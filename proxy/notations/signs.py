@@ -71,7 +71,7 @@ _FENCE = r"```[ \t]*(?:json\w{0,9}|python|py|tool_\w+|tool|xml|javascript|js|tex
 JSON_HEAD = regex.compile(
     rf"(?:{_FENCE})?(?:[\[{{]\s{{0,200}}){{1,6}}[\"'“](?:{_WORDS}|\w{{1,64}})[\"'”]\s*:"
     r"|```[ \t]*\w{0,20}[ \t]*\n\s*(?:\[?[\w.]+\(|<)|\[\s{0,200}[A-Za-z_][\w.]*\s*\("
-    r"|Action:\s*(?:[`\[]|[\w.-]{1,160}\s*\nAction Input:)|(?:assistant)?commentary to=|>>>\s*[A-Za-z_]"
+    r"|Action:\s*(?:[`\[]|[\w.-]{1,160}\s*\nAction Input:)|(?:assistant)?commentary to=|>>>\s*[A-Za-z_]|TOOL_CALLS"
 )
 
 
