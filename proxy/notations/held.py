@@ -136,7 +136,6 @@ class HeldReply(Reply):
         rows = Rows(reader)
         if self._kind is not Kind.STRONG:
             return *(rows.first(start, self._forced) if self._kind is Kind.FIRST else rows.row([], start)), True
-        self._check_depth(start)
         calls, end, closed = reader.read_strong(start)
         if reader.in_doubt and not self._stopped:
             raise NoCall("the reply was cut off", Rejection.CUT_OFF)
@@ -156,16 +155,6 @@ class HeldReply(Reply):
         given = "name=" in opener.group() or HEADER.match(text, start) if opener else self._forced
         if not given and _NO_HEAD.match(text, opener.end() if opener else start):
             raise NoCall("no call begins like this")
-
-    def _check_depth(self, pos: int) -> None:
-        """Refuse wrappers in wrappers before anything is read."""
-        before, text = "", self._stream.text
-        for _ in range(MAX_WRAPPERS + 2):
-            found = STRONG_WHOLE.match(text, pos)
-            if found is None or found.group() == before or HEADER.match(text, pos):
-                return
-            before, pos = found.group(), end_of(BLANKS, text, found.end())
-        raise NoCall("too many wrappers")
 
     # -- where none counts ------------------------------------------------------------------------------------------
 

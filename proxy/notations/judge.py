@@ -166,7 +166,7 @@ class Judge:
             raise NoCall("the client asked for JSON", Rejection.JSON_REPLY)
         if any(call.spoils_row for call in calls):
             raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
-        if place.prose.behind_quote() and not place.first and place.start:
+        if place.prose.behind_quote():
             raise NoCall("quoted", Rejection.QUOTED)
         if place.first and all(call.bare and not call.arguments for call in calls):
             raise NoCall("no argument")

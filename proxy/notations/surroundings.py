@@ -11,22 +11,9 @@ from dataclasses import dataclass
 from proxy.notations.source import end_of
 
 _FENCE = re.compile(r"^[ \t]*(?:>\s?)*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})[^\n]*$")
-QUOTES = {
-    '"': '"',
-    "'": "'",
-    "“": "”",
-    "„": "“”",
-    "‘": "’",
-    "«": "»",
-    "»": "«",
-    "‹": "›",
-    "「": "」",
-    "『": "』",
-    "”": "”",
-    "’": "’",
-    "‚": "‘",
-    "›": "‹",
-}
+# Marks that begin a quotation, each with those that may end it.
+_QUOTES = ('""', "''", "“”", "„“”", "‘’", "«»", "»«", "‹›", "「」", "『』", "””", "’’", "‚‘", "›‹")
+QUOTES = {marks[0]: marks[1:] for marks in _QUOTES}
 # What shows the text up to its end, which must follow: elements, code blocks of LaTeX, Org, templates and forums,
 # CDATA, here-documents, docstrings.
 _ELEMENTS = "pre|code|textarea|samp|nowiki|xmp|kbd|script|style|syntaxhighlight|source|listing|blockquote|template"

@@ -73,7 +73,7 @@ _OF_MANY = (THINK, MM_THINK, SEED_THINK, MISTRAL, COHERE, GEMMA, *HARMONY)
 _OF_FEW = (KIMI_K3, HY3, PLAMO, APERTUS, *INKLING, *SOLAR)
 ALL_MARKERS = (*_OF_MANY, *_OF_FEW)
 # Reasoning that is never separated from the text.
-_NOT_SEPARATED = (
+NEVER_SEPARATED = (
     _row("<thinking>", "</thinking>"),
     _row("<thought>", "</thought>"),
     _row("<|channel>thought", "<channel|>"),
@@ -138,7 +138,7 @@ _ORPHAN_ENDS = (*(closer for row in REASONING_MARKERS if row.may_begin for close
 @functools.lru_cache(maxsize=64)
 def marks_of(markers: tuple[ReasoningMarkers, ...]) -> Marks:
     """Return the marks of a reply whose reasoning is separated by these markers; none are if there are no markers."""
-    closers = {row.opener: row.closers for row in (*ALL_MARKERS, *_NOT_SEPARATED, *markers)}
+    closers = {row.opener: row.closers for row in (*ALL_MARKERS, *NEVER_SEPARATED, *markers)}
     return Marks(
         Tokens(closers),
         Tokens((*_ORPHAN_ENDS, *(closer for row in markers if row.may_begin for closer in row.closers))),
