@@ -15,6 +15,7 @@ from proxy.notations import tables as n
 from proxy.notations.reasoning import ReasoningReply
 from proxy.notations.reply import BLANKS, Channel, Kind
 from proxy.notations.signs import (
+    CUT_OPENERS,
     END_TOKENS,
     ENOUGH,
     JSON_HEAD,
@@ -26,7 +27,6 @@ from proxy.notations.signs import (
     STRIPPED,
     STRIPPED_SIGNS,
     STRONG,
-    cut_opener,
     may_begin,
 )
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, end_of
@@ -106,7 +106,7 @@ class Reader(ReasoningReply):
             (not self._json_reply and self._start.match(text, start))
             or text.startswith(STRIPPED, start)
             or self._marks.openers.pattern.match(text, start)
-            or cut_opener(text, start)
+            or CUT_OPENERS.pattern.match(text, start)
         )
         return not marks and not may_begin(text)
 
@@ -242,13 +242,9 @@ class Reader(ReasoningReply):
         if strong is None and self._json_reply:
             # Nothing in the JSON that the client asked for is a call.
             self._no_calls = text[at] in "{["
-        elif strong is None:
-            cut = cut_opener(text, at)
-            if cut < 0 and not final:
-                raise NeedMore
-            if source.match(self._start, at, ends=True) or cut > 0:
-                stream.see(at)
-                self._hold(at, Kind.FIRST)
+        elif strong is None and (source.token(CUT_OPENERS, at) or source.match(self._start, at, ends=True)):
+            stream.see(at)
+            self._hold(at, Kind.FIRST)
         self._begun = True
         return True
 

@@ -8,7 +8,7 @@ import regex
 
 from proxy.notations.arguments import ArgumentReader
 from proxy.notations.calls import Call, Opener, ReadCalls
-from proxy.notations.source import NoCall
+from proxy.notations.source import NoCall, Tokens
 
 _HEADER = regex.compile(
     r"(?:<\|start\|>\s*)?(?:assistant)?\s*(?:to=(?P<role>[^\s<]+))?\s*"
@@ -20,7 +20,7 @@ _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 _PEOPLE = frozenset(("self", "user", "all", "assistant"))
 # Brackets and blanks that may be left over behind the arguments.
 MAX_BRACKETS = 3
-_ENDS = ("<|call|>", "<|end|>", "<|eot|>", "<|eom|>", "<|return|>")
+_ENDS = Tokens(("<|call|>", "<|end|>", "<|eot|>", "<|eom|>", "<|return|>"))
 
 
 def read_message(reader: ArgumentReader, pos: int) -> ReadCalls:
@@ -52,9 +52,8 @@ def _end(reader: ArgumentReader, pos: int, *, analysis: bool) -> tuple[int, bool
         if not (end := at + 1 if bracket else reader.orphan_end(at)):
             break
         at = source.blanks(end)
-    for token in _ENDS:
-        if source.starts(token, at):
-            return at + len(token), not analysis or token == "<|call|>"
+    if token := source.token(_ENDS, at):
+        return at + len(token), not analysis or token == "<|call|>"
     if at < source.size and not source.starts("<|start|>", at):
         raise NoCall("more than an object")
     return pos, at < source.size and not analysis

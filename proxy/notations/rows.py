@@ -11,7 +11,7 @@ from proxy.notations import tables as n
 from proxy.notations.arguments import FENCE
 from proxy.notations.calls import NO_OPENER, Call, Opener
 from proxy.notations.reader import CallReader
-from proxy.notations.signs import cut_opener
+from proxy.notations.signs import CUT_OPENERS
 from proxy.notations.source import NeedMore, NoCall, Rejection
 from proxy.notations.tags import WRAPPER_END
 
@@ -130,8 +130,8 @@ class Rows:
             return self.row(_loose(_from(calls, start)), pos)
         # A word may lead to the calls, or the rest of an opener.
         lead = source.match(_LEADS, start)
-        end = lead.end() if lead else cut_opener(text, start)
-        pos = source.blanks(end) if end > 0 else start
+        end = lead.end() if lead else start + len(source.token(CUT_OPENERS, start))
+        pos = source.blanks(end) if end > start else start
         if said := source.match(_ALL, pos, bounded=False):
             return self.row([], said.end())
         if source.match(_BARE_CALL, pos):

@@ -19,9 +19,8 @@ _WHOLE = (
     *("<ifm|tool_calls>", "<ifm|tool_call>"),
     *("<｜DSML｜tool_calls>", "<｜DSML｜function_calls>"),
 )
-# Openers that lost their first characters, and the beginnings of these.
-CUT_OPENERS = frozenset(opener[at:] for opener in _WHOLE for at in range(1, len(opener) - 1))
-_CUT_BEGUN = frozenset(opener[:at] for opener in CUT_OPENERS for at in range(1, len(opener) + 1))
+# Openers that lost their first characters.
+CUT_OPENERS = Tokens(opener[at:] for opener in _WHOLE for at in range(1, len(opener) - 1))
 STRONG_WHOLE = re.compile(STRONG.pattern)
 # No opener is longer.
 ENOUGH = 400
@@ -102,16 +101,6 @@ def reply_start(names: tuple[str, ...]) -> regex.Pattern[str]:
         rf"|function(?:{tools})\s*```|(?:thought\n)?call:|functools\s*\[|TOOL_CALLS|[\[{{`]|;\s*\{{|function call\s*\{{"
         r"|(?:assistant)?commentary to=|to=|Action:|all\n|print\(|default_api"
     )
-
-
-def cut_opener(text: str, pos: int) -> int:
-    """Return the position after an opener that lost its first characters; -1 if the text may become one, 0 if not."""
-    end = pos
-    while end < len(text) and text[pos : end + 1] in _CUT_BEGUN:
-        end += 1
-    if end == len(text):
-        return -1
-    return next((at for at in range(end, pos, -1) if text[pos:at] in CUT_OPENERS), 0)
 
 
 _BY_SIGN = {"{": "json", "[": "list", "`": "fence", ">": "functionary", "A": "Action:", "T": "TOOL_CALLS"}
