@@ -28,7 +28,7 @@ _NAME_WORD = r"[\"'](?:name|tool_name)[\"']"
 _JSON_NAME = re.compile(rf"[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"']([^\"'\n]{{1,200}})[\"']")
 _JSON_HEAD = regex.compile(r"[\[{\s]+[\"'“](?P<K>[^\"'”\n\\]{1,64})[\"'”]\s*:")
 _JSON_NAMED = regex.compile(rf"\{{\s*{_NAME_WORD}\s*:\s*[\"'](?P<N>[^\"'\n\\]{{1,200}})[\"']\s*,")
-# The head of a call in a wrapper, which says its name, maybe behind an id or a type.
+# The head of a call in a wrapper, which says its name, maybe after an id or a type.
 _JSON_HEAD_NAME = regex.compile(
     rf"(?:\[\s*)?\{{\s*(?:(?:[\"'](?:{'|'.join(sorted(n.BESIDE_WORDS))})[\"']\s*:\s*[\"'][^\"'\n\\]{{0,80}}[\"']\s*,\s*)?"
     r"(?:[\"']function[\"']\s*:\s*\{\s*)?"
@@ -147,7 +147,7 @@ class ArgumentReader(TagReader):
         try:
             value, end = literals.whole(at)
             self._read_value = True
-            # A string whose end was told may have taken a call along.
+            # A string whose end was inferred may contain a call.
             shown = (self.tool(found["N"]) for text in literals.told for found in _JSON_NAMED.finditer(text))
             if literals.marks_told and (n.STRONG.search(self.source.text, at, end) or any(shown)):
                 literals.in_string = True

@@ -14,10 +14,10 @@ from proxy.tools.toolset import Tool
 class Call:
     """A call that was read from text[start:end]. `tool` is None if no tool of the name `written` is offered.
 
-    `loose`: it counts as the whole reply only. `completed`: closing brackets were missing. `told`: where a string ends
-    was told by what follows it. `json`: it is an object that says its name. `tagged`: its name is in a tag.
-    `closed_itself`: its own end tag was found. `bare`: it is a name and arguments. `in_list`: it is an item of a list.
-    `unclosed`: its notation closes nothing.
+    `loose`: it counts as the whole reply only. `completed`: closing brackets were missing. `told`: the end of a
+    string was inferred from what follows it. `json`: it is an object that says its name. `tagged`: its name is in a
+    tag. `closed_itself`: its own end tag was found. `bare`: it is a name and arguments. `in_list`: it is an item of a
+    list. `unclosed`: its notation closes nothing.
     """
 
     tool: Tool | None
@@ -64,7 +64,7 @@ class Opener:
 
 
 class JsonArguments(NamedTuple):
-    """Arguments in JSON, their end, whether what follows told where a string ends, and if brackets were missing."""
+    """Arguments in JSON, their end, whether the end of a string was inferred, and whether brackets were missing."""
 
     value: JsonObject
     end: int

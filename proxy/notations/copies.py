@@ -128,7 +128,7 @@ class _Shown:
         return all(word in self._text for word in words)
 
     def shows(self, bare: str, lines: Sequence[tuple[int, str]]) -> bool:
-        """Return whether the source shows a text without its blanks, or its numbered lines behind prefixes."""
+        """Return whether the source shows a text without its blanks, or its numbered lines after prefixes."""
         if any(bare in shown for shown in self._normal):
             return True
         if len(lines) < 2:

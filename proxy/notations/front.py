@@ -1,9 +1,9 @@
-"""The streaming front: prose leaves at once; from the first sign that may begin a call the text is held.
+"""The streaming front: prose is released immediately; from the first sign that may begin a call the text is held.
 
     I read the file. <tool_call>{"name": "read", "arguments": {"path": "a.py"}}</tool_call>
 
-leaves as prose up to the blank, as it arrives, and as a call once the end tag is there. Held text is read again when an
-end tag arrives and when it has grown by an eighth; what was read never depends on the cuts.
+is released as prose up to the blank, as it arrives, and as a call once the end tag is there. Held text is read again
+when an end tag arrives and when it has grown by an eighth. The result never depends on the cuts.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Reader(ReasoningReply):
         return self._run()
 
     def passes(self, text: str) -> bool:
-        """Take more text if all of it is prose that leaves at once; return whether it is."""
+        """Take more text if all of it is prose that can be released immediately; return whether it is."""
         if not self.is_idle or may_begin(text):
             return False
         if self._looks or self._thought:

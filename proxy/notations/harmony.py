@@ -18,7 +18,7 @@ _HEADER = regex.compile(
 _RECIPIENT = re.compile(r"to=([^\s<]+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 _PEOPLE = frozenset(("self", "user", "all", "assistant"))
-# Brackets and blanks that may be left over behind the arguments.
+# Brackets and blanks that may be left over after the arguments.
 MAX_BRACKETS = 3
 _ENDS = Tokens(("<|call|>", "<|end|>", "<|eot|>", "<|eom|>", "<|return|>"))
 

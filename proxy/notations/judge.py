@@ -82,7 +82,7 @@ class Judge:
             self._check_weak(calls, place)
 
     def _check_told(self, calls: list[Call], place: Place) -> None:
-        """Wait for the end of the reply if what follows told where a string ends: a later mark could be the end."""
+        """Wait for the end of the reply if a string end was inferred: a later mark could be the end."""
         if not any(call.told for call in calls):
             return
         if not self.source.final:

@@ -88,7 +88,7 @@ class Rows:
                 raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
 
     def behind_broken(self, start: int) -> int:
-        """Return the position after a wrapper that cannot be read, and what is left over behind it; -1 if text follows
+        """Return the position after a wrapper that cannot be read, and what is left over after it; -1 if text follows
         that may not belong to it.
         """
         source, opener = self.source, self.reader.opener(start)

@@ -36,7 +36,7 @@ class Shape:
 
 
 def shapes(value: Json, tools: ToolSet, depth: int = 0) -> list[Shape]:
-    """Return the calls that a value says, all of it; NoCall if a part of it is none."""
+    """Return the calls that a value says, all of it; NoCall if a part of it is not a call."""
     if depth > MAX_SHAPES:
         raise NoCall("nested too deeply")
     if isinstance(value, list):

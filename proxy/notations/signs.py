@@ -50,7 +50,7 @@ _NO_LINE_SIGN = rb"(?!(?:[ ]|\\t)*(?:[\[{`>]|A(?:c|\Z)|T(?:O|\Z)|t(?:o=|o?\Z)))"
 _ORDINARY = rb"[^\"\\\x00-\x1f<\]\[T\xe2]*"
 _SPECIAL = rb"\[(?![A-Zut/e\\]|\Z)|T(?!O|\Z)|(?<=[\s\w])T|\xe2(?!\x97\x81)|\\[nr]%b|\\[\"\\/tf]" % _NO_LINE_SIGN
 PLAIN = re.compile(rb"(?!\Z)%b%b(?:(?:%b)%b)*" % (_NO_LINE_SIGN, _ORDINARY, _SPECIAL, _ORDINARY))
-# A turn of the client, or the result of a call, which a model that runs on makes up behind its call.
+# A turn of the client, or the result of a call, which a model that runs on invents after its call.
 MADE_UP = regex.compile(
     r"<tool_response>|<\|tool_response\|>|<\|tool_response>|<function_results>|<\|im_start\|>(?:user|tool)\b"
     r"|<\|start_header_id\|>(?:user|ipython|tool)\b|<\|start\|>(?:user|functions\.)|<start_of_turn>user\b|<\|user\|>"

@@ -90,7 +90,7 @@ class Stream:
             self._pending, self.pending_size = [], 0
 
     def pass_by(self, text: str) -> None:
-        """Take text that is prose and leaves at once, where nothing waits."""
+        """Release prose immediately; nothing is held."""
         self.text += text
         self.pos = self.out = len(self.text)
         self.fresh = self.fresh and text.isspace()

@@ -74,7 +74,7 @@ TOKENS = {
     "[TOOL_REQUEST]": ("[END_TOOL_REQUEST]",),
     "[TOOL_CALL]": ("[/TOOL_CALL]",),
 }
-# Of these the opener is a token and the call behind it, whole, is enough.
+# Of these the opener is a token, and a whole call after it is enough.
 NO_CLOSER = frozenset(("[TOOL_CALLS]", "<|python_tag|>", "<|tool_call|>"))
 WEAK_TOKENS = frozenset(("[Tool call:",))
 # Between a wrapper, a name and its arguments; they say nothing.
@@ -198,7 +198,7 @@ STYLES = {
         r"<\|(?P<kind>tool_arg):start\|>(?P<K>[^<>\n]{1,200})<\|tool_arg:value\|>(?P<T>\b\B)?",
         r"<\|(?P<ckind>tool_arg):end\|>",
     ),
-    # MiniMax M3 writes some keys as parameters, behind the same token.
+    # MiniMax M3 writes some keys as parameters, after the same token.
     "element": (
         rf"{_S}<{{ns}}(?P<kind>(?P<K>{{keys}}))(?P<T>\b\B)?>"
         rf"|{re.escape(SEP)}<(?:{_P})\s+name=[\"']?(?P<K2>[\w.-]{{{{1,80}}}})[\"']?\s*>",
@@ -239,7 +239,7 @@ def family(style: str, keys: tuple[str, ...] = (), end: str = "") -> re.Pattern[
     )
 
 
-# What opens a call wherever it stands.
+# What opens a call anywhere.
 STRONG = regex.compile(
     rf"{alternatives(TOKENS)}|{WRAPPER_OPEN}|(?:<\|start\|>\s?assistant\s*(?:to=|<\|channel\|>\s*\w+\s+to=)"
     r"|<\|channel\|>\s*\w+ to=|<\|start\|>\s?assistant<\|channel\|>\s*(?:commentary|final)\b"

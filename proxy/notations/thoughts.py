@@ -81,10 +81,10 @@ NEVER_SEPARATED = (
     _row("[unused16]", "[unused17]"),
     _row("◁think▷", "◁/think▷"),
 )
-# Looked for in every reply. Where nobody has said that reasoning is in the text, what would end one of the rarer ones
-# is text as long as none began: a server that leaves such a token in the text has its own reasons.
+# Looked for in every reply. Unless the rules say that reasoning is in the text, the end of a rare marker is text if its
+# opener is missing: a server that leaves such a token in the text has its own reasons.
 REASONING_MARKERS = (*_OF_MANY, *(replace(thought, may_begin=False) for thought in _OF_FEW))
-# A closer that begins the next message as well: it is read once more as that.
+# A closer that begins the next message as well: it is read again as that.
 SHARED_CLOSERS = frozenset(("<|start|>",))
 _QUOTED_AFTER = frozenset(" \t\r\n([{=,:")
 
