@@ -8,10 +8,10 @@ from proxy.notations import tables as n
 from proxy.notations.arguments import json_end
 from proxy.notations.calls import Call, closed_calls
 from proxy.notations.judge import Copied, Judge, Listing, StringGoesOn
-from proxy.notations.reader import MAX_WRAPPERS, CallReader
+from proxy.notations.reader import CallReader
 from proxy.notations.reply import BLANKS, Kind, Reply
 from proxy.notations.rows import Rows
-from proxy.notations.signs import BARE, HEADER, MESSAGE_ENDS, STRONG_WHOLE, row_name
+from proxy.notations.signs import BARE, BARES, HEADER, MESSAGE_ENDS, STRONG_WHOLE, row_name
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, end_of
 from proxy.notations.stream import Piece
 from proxy.notations.tags import CALL_TAG
@@ -241,12 +241,9 @@ class HeldReply(Reply):
         at_line = not stream.prose.line.strip()
         if at_line and stream.final and HEADER.match(text, start) and "<|message|>" not in text[start:]:
             return "lone_opener"
-        pos = count = 0
-        while pos < len(text) - start and count <= MAX_WRAPPERS and (found := BARE.match(text, start + pos)):
-            pos, count = found.end() - start, count + 1
-        is_token = text.startswith(tuple(n.TOKENS), start)
-        glued = is_token if count > 1 else at_line or not stream.prose.line[-1:].isspace()
-        return "lone_opener" if pos == len(text) - start and glued and count <= MAX_WRAPPERS else ""
+        if BARE.fullmatch(text, start):
+            return "lone_opener" if at_line or not stream.prose.line[-1:].isspace() else ""
+        return "lone_opener" if text.startswith(tuple(n.TOKENS), start) and BARES.fullmatch(text, start) else ""
 
     # -- a call that cannot be read ---------------------------------------------------------------------------------
 

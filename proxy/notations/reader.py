@@ -13,6 +13,7 @@ from proxy.notations.calls import NO_OPENER, Call, Opener, ReadCalls
 from proxy.notations.harmony import read_message
 from proxy.notations.literals import TOKENS as DELIMITERS
 from proxy.notations.raw_values import Level
+from proxy.notations.signs import MAX_WRAPPERS
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, Torn, Touched
 from proxy.notations.tags import (
     CALL_END,
@@ -35,9 +36,8 @@ _WRAPPER_NAME = re.compile(r"name=[\"']?([^\"'>]+)")
 _HEAD_NAME = re.compile(
     r"""(?:["']?(?:name|tool_name|function|tool|action)["']?\s*[:=]\s*["']?|to=|\A\W{0,20}(?!name|tool_name|function|tool|action))([A-Za-z_][\w.-]{0,160})"""
 )
-# Wrappers in wrappers, and closing brackets that are left over in one.
-MAX_WRAPPERS, MAX_BRACKETS = 4, 2
-MAX_HEAD = 300
+# Closing brackets that are left over in a wrapper, and the length of the head of a call.
+MAX_BRACKETS, MAX_HEAD = 2, 300
 
 
 class CallReader(ArgumentReader):

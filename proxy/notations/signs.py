@@ -22,8 +22,8 @@ _WHOLE = (
 # Openers that lost their first characters.
 CUT_OPENERS = Tokens(opener[at:] for opener in _WHOLE for at in range(1, len(opener) - 1))
 STRONG_WHOLE = re.compile(STRONG.pattern)
-# No opener is longer.
-ENOUGH = 400
+# No opener is longer, and no more of them are in each other.
+ENOUGH, MAX_WRAPPERS = 400, 4
 _ANYWHERE = r"(?:(?<=[^\s\w\"'`])|^)TOOL_CALLS(?=[A-Za-z_])|<(?=[|｜‖a-zA-Z/\[\s]|$)|\[(?=[A-Zut/e]|$)|\](?=<|$)|◁"
 _AT_LINE = r"^Action:|^ ?to=(?=[\w.])|^[ \t]{0,40}(?P<line>[\[{`]|>>>(?=[A-Za-z_]|$))"
 SIGNS = re.compile(f"{_ANYWHERE}|{_AT_LINE}", re.M)
@@ -60,7 +60,8 @@ END_TOKENS = Tokens(n.END_OF_TURN)
 # What opens or closes a wrapper, and nothing else.
 _ENDS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}
 _BARE = f"{n.alternatives((*n.TOKENS, *_ENDS))}|{n.WRAPPER_OPEN}|{n.WRAPPER_CLOSE}"
-BARE = re.compile(rf"\s{{0,200}}(?:{_BARE})\s{{0,200}}")
+BARE = re.compile(rf"\s{{0,200}}+(?:{_BARE})\s{{0,200}}+")
+BARES = re.compile(rf"(?:{BARE.pattern}){{1,{MAX_WRAPPERS}}}")
 HEADER = re.compile(r"<\|start\|>|<\|channel\|>| ?to=")
 MESSAGE_ENDS = ("<|end|>", "<|eot|>", "<|eom|>", "<|call|>", "<|return|>", "<|start|>")
 
