@@ -26,10 +26,8 @@ _SAID = regex.compile(
 _ALL = regex.compile(r"all\n.*?\n(?=>>>)", regex.S)
 _BARE_CALL = regex.compile(r"(?:print\(\s*)?(?:default_api\.)?[A-Za-z_][\w.-]{0,128}(?:\(| ?\{\s*[A-Za-z_])")
 _GLUED_JSON = regex.compile(r"(?:functions\.)?([A-Za-z_][\w-]{0,128}?)(?::\d{1,6})? ?json\s*(?=[{`])")
-_GLUED_FUNCTION = regex.compile(r"function(?=[A-Za-z_])")
-_PRINT = regex.compile(r"print\(\s*((?:default_api\.)?)(?=[A-Za-z_])")
 _BEHIND_BRACKET = re.compile(r"[}\]]\s*[^\s}\],]")
-_CALLED = regex.compile(r"([A-Za-z_][\w.-]{0,128})(?=\(|\s?\{)")
+_CALLED = regex.compile(r"(?:(?P<printed>print\(\s*)?default_api\.)?(?P<N>[A-Za-z_][\w.-]{0,128})(?=\(|\s?\{)")
 
 
 class Rows:
@@ -150,9 +148,8 @@ class Rows:
         """Return the calls of a row that begins with a name."""
         source, reader = self.source, self.reader
         name = source.match(n.NAME, pos)
-        if name and name.group().startswith("function") and not self.tools.resolve(name.group()):
-            glued = source.match(_GLUED_FUNCTION, pos)
-            pos = glued.end() if glued else pos
+        if name and not self.tools.resolve(name.group()) and name.group() != "function":
+            pos += len("function") * name.group().startswith("function")
         head = source.match(_GLUED_JSON, pos)
         if head and self.tools.resolve(head.group(1)):
             calls, pos, _ = reader.arguments(source.blanks(head.end()), head.group(1), start)
@@ -181,17 +178,11 @@ class Rows:
 
     def _python_call(self, pos: int) -> tuple[list[Call], int]:
         source = self.source
-        printed = source.match(_PRINT, pos)
-        if printed and not printed.group(1):
-            raise NoCall("a value is printed")
-        start = printed.end() if printed else pos
-        if source.starts("default_api.", start):
-            start += len("default_api.")
-        found = source.match(_CALLED, start)
+        found = source.match(_CALLED, pos)
         if not found:
             raise NoCall("a call was expected")
-        got, at, _ = self.reader.arguments(found.end(), found.group(1), pos, "", NO_OPENER)
-        if printed:
+        got, at, _ = self.reader.arguments(found.end(), found["N"], pos, "", NO_OPENER)
+        if found["printed"]:
             at = source.blanks(at)
             if not source.starts(")", at):
                 raise NoCall("an end of the brackets was expected")
