@@ -110,8 +110,12 @@ class CallReader(ArgumentReader):
     def _read_strong(self, pos: int) -> ReadCalls:
         calls, end, closed = self.strong(pos)
         value, missing = self.last, _missing(calls)
-        if not (value or self.delimited or missing) or not self._text_follows(end):
+        if not (value or self.delimited or missing):
             return calls, end, closed
+        after = self.skip_left(end)
+        if after == self.source.size or self.source.match(n.STRONG, after) or self.source.match(CALL_TAG, after):
+            return calls, end, closed
+        # Text follows that is neither left over nor another call.
         if not self.source.final:
             raise NeedMore
         if value is None:
@@ -148,11 +152,6 @@ class CallReader(ArgumentReader):
                 break
             self.left = pos = end
         return pos
-
-    def _text_follows(self, pos: int) -> bool:
-        """Return whether text follows that is no leftover and no other call's opener."""
-        source, pos = self.source, self.skip_left(pos)
-        return pos < source.size and not (source.match(n.STRONG, pos) or source.match(CALL_TAG, pos))
 
     def strong(self, pos: int) -> ReadCalls:
         """Return the calls of the wrapper or the message at a position."""

@@ -115,7 +115,11 @@ class Prose:
         if found and "`" not in line.strip()[len(found.group(1)) :].replace(found.group(1), "", 1):
             self.fence, self.paragraph, self.last_line = found.group(1), "", line
             return
-        self._follow_marks(line)
+        if "--" in line:
+            for mark in _COMMENT.findall(line):
+                self.comment = mark == "<!--"
+        if self.container or _MAY_OPEN.search(line):
+            self.container = self._container_after(line)
         self.in_diff = line.startswith("@@ -") or (self.in_diff and line.startswith(_DIFF))
         if not line.strip():
             self.paragraph, self.blank_before = "", True
@@ -135,13 +139,6 @@ class Prose:
     def _is_indented(self, line: str) -> bool:
         """Return whether a line is indented as code is."""
         return _indent(line.replace("\t", " " * 4)) >= max(self.list_indent, 0) + 4
-
-    def _follow_marks(self, line: str) -> None:
-        if "--" in line:
-            for mark in _COMMENT.findall(line):
-                self.comment = mark == "<!--"
-        if self.container or _MAY_OPEN.search(line):
-            self.container = self._container_after(line)
 
     def _container_after(self, line: str) -> Container | None:
         """Return the container that is open after a line."""
