@@ -60,8 +60,8 @@ END_TOKENS = Tokens(n.END_OF_TURN)
 # What opens or closes a wrapper, and nothing else.
 _ENDS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}
 _BARE = f"{n.alternatives((*n.TOKENS, *_ENDS))}|{n.WRAPPER_OPEN}|{n.WRAPPER_CLOSE}"
-BARE = re.compile(rf"\s{{0,200}}+(?:{_BARE})\s{{0,200}}+")
-BARES = re.compile(rf"(?:{BARE.pattern}){{1,{MAX_WRAPPERS}}}")
+BARE = re.compile(rf"\s{{0,200}}(?:{_BARE})\s{{0,200}}")
+BARES = re.compile(rf"\s{{0,200}}(?:(?:{_BARE})\s{{0,200}}){{1,{MAX_WRAPPERS}}}")
 HEADER = re.compile(r"<\|start\|>|<\|channel\|>| ?to=")
 MESSAGE_ENDS = ("<|end|>", "<|eot|>", "<|eom|>", "<|call|>", "<|return|>", "<|start|>")
 
