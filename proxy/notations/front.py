@@ -103,7 +103,8 @@ class Reader(ReasoningReply):
             return True
         start = end_of(BLANKS, text, 0)
         marks = (
-            (not self._json_reply and self._start.match(text, start))
+            start == len(text)
+            or (not self._json_reply and self._start.match(text, start))
             or text.startswith(STRIPPED, start)
             or self._marks.openers.pattern.match(text, start)
             or CUT_OPENERS.pattern.match(text, start)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from proxy.notations.source import end_of
 
-_FENCE = re.compile(r"^[ \t]*(?:>\s?)*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})[^\n]*$")
+_FENCE = re.compile(r"^[ \t]{0,3}(?:>\s?)*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})[^\n]*$")
+_FENCE_IN_LIST = re.compile(r"^[ \t]*(?:>\s?)*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})[^\n]*$")
 # Marks that begin a quotation, each with those that may end it.
 _QUOTES = ('""', "''", "“”", "„“”", "‘’", "«»", "»«", "‹›", "「」", "『』", "””", "’’", "‚‘", "›‹")
 QUOTES = {marks[0]: marks[1:] for marks in _QUOTES}
@@ -106,7 +107,7 @@ class Prose:
             self.line = self.line[:80] + self.line[-MAX_LINE // 2 :]
 
     def _end_line(self, line: str) -> None:
-        found = _FENCE.match(line)
+        found = (_FENCE_IN_LIST if self.list_indent >= 0 else _FENCE).match(line)
         if self.fence:
             closes = found and found.group(1)[0] == self.fence[0] and len(found.group(1)) >= len(self.fence)
             if closes and not line.strip().strip("`~> "):
