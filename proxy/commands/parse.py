@@ -92,19 +92,13 @@ def _line(text: str, at: int) -> str:
 
 def _read(file: str) -> str:
     try:
-        data = _read_bytes(file)
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise RulesError(f"{file} cannot be read ({error.strerror}); give a file, or - for standard input") from error
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         raise RulesError(f"{file} is no UTF-8 text, at byte {error.start}; save the reply's text as UTF-8") from error
-
-
-def _read_bytes(file: str) -> bytes:
-    if file == "-":
-        return sys.stdin.buffer.read()
-    return Path(file).read_bytes()
 
 
 def _tools(file: str) -> ToolSet:

@@ -42,7 +42,8 @@ from proxy.engine.thought_tokens import says_usage, with_thought_tokens
 from proxy.errors import UnreadableReply, UpstreamBroken, refusal
 from proxy.limits import MAX_CHOICES
 from proxy.notations.copies import Copies
-from proxy.notations.front import Channel, Reader
+from proxy.notations.front import Reader
+from proxy.notations.reply import Channel
 from proxy.notations.thoughts import Thoughts
 from proxy.repair.repairer import Repairer
 from proxy.tools.toolset import ToolSet

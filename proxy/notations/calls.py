@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
 from proxy.codec.json_text import JsonObject
+from proxy.notations.source import NoCall
 from proxy.tools.toolset import Tool
-
-
-class Clearness(IntEnum):
-    """How clearly a value says that it is a call: LOOSE counts as the whole reply only."""
-
-    LOOSE = 1
-    CLEAR = 2
-
-
-LOOSE, CLEAR = Clearness.LOOSE, Clearness.CLEAR
 
 
 @dataclass(slots=True, eq=False)
 class Call:
     """A call that was read from text[start:end]. `tool` is None if no tool of the name `written` is offered.
 
-    `completed`: closing brackets were missing. `told`: where a string ends was told by what follows it. `json`: it is
-    an object that says its name. `tagged`: its name is in a tag; `closed_itself`: its own end tag was found. `bare`:
-    it is a name and arguments. `in_list`: it is an item of a list. `unclosed`: its notation closes nothing.
+    `loose`: it counts as the whole reply only. `completed`: closing brackets were missing. `told`: the end of a
+    string was inferred from what follows it. `json`: it is an object that says its name. `tagged`: its name is in a
+    tag. `closed_itself`: its own end tag was found. `bare`: it is a name and arguments. `in_list`: it is an item of a
+    list. `unclosed`: its notation closes nothing.
     """
 
     tool: Tool | None
@@ -34,7 +25,7 @@ class Call:
     arguments: JsonObject
     start: int
     end: int
-    clear: Clearness = CLEAR
+    loose: bool = False
     id: str = ""
     completed: bool = False
     told: bool = False
@@ -48,7 +39,7 @@ class Call:
     @property
     def spoils_row(self) -> bool:
         """True for a call of no offered tool beside which no weak call counts: it may be code."""
-        return self.tool is None and (self.in_list or not self.json or self.clear is not CLEAR)
+        return self.tool is None and (self.in_list or not self.json or self.loose)
 
     @property
     def name(self) -> str:
@@ -73,7 +64,7 @@ class Opener:
 
 
 class JsonArguments(NamedTuple):
-    """Arguments in JSON, their end, whether what follows told where a string ends, and if brackets were missing."""
+    """Arguments in JSON, their end, whether the end of a string was inferred, and whether brackets were missing."""
 
     value: JsonObject
     end: int
@@ -84,3 +75,11 @@ class JsonArguments(NamedTuple):
 NO_OPENER = Opener(0, weak=True)
 # Calls, the position after them, and whether what holds them is closed.
 ReadCalls: TypeAlias = tuple[list[Call], int, bool]
+
+
+def closed_calls(calls: list[Call], refusal: NoCall) -> list[Call]:
+    """Return the calls that their own end tags close; raise the refusal if there is none, or one is not offered."""
+    closed = [call for call in calls if call.closed_itself]
+    if not closed or any(call.tool is None for call in closed):
+        raise refusal
+    return closed

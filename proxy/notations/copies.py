@@ -8,6 +8,7 @@ the call numbered, quoted, in a diff, in a string of JSON or Python, or escaped 
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -36,6 +37,8 @@ MAX_STEPS, MORE_STEPS = 2, 5_000
 MAX_WORDS, MAX_ANCHORS = 8, 2_000
 
 _BLANKS = re.compile(r"\s+")
+# Blanks in JSON, and the marks of strings: a notation may write `5` for `"5"`.
+_GAPS = re.compile(r"\s+|\\[nrtf]|(?<!\\)\"")
 _AROUND_SIGNS = re.compile(r"(?<!\w) | (?!\w)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WORD = re.compile(r"[A-Za-z_]{4,}")
@@ -97,12 +100,16 @@ class Copies:
 
     def shows(self, text: str) -> bool:
         """Return whether a source shows a whole text."""
-        text = _without_fence(_LINE_END.sub("\n", text.strip()))
-        bare = _normal(text)
+        lines = _LINE_END.sub("\n", text.strip()).split("\n")
+        if len(lines) > 2 and _FENCE.fullmatch(lines[0]):
+            # A fence around it is not part of it.
+            lines = lines[1 : -1 if _FENCE.fullmatch(lines[-1]) else None]
+        text = "\n".join(lines).strip()
+        bare, words = _normal(text), _words(text)
         if len(bare) < MIN_COPIED:
             return False
-        words, lines = _words(text), _numbered(text)
-        return any(source.has(words) and source.shows(bare, lines) for source in self._sources)
+        numbered = [(number, line) for number, line in enumerate(text.split("\n")) if line.strip()]
+        return any(source.has(words) and source.shows(bare, numbered) for source in self._sources)
 
     @cached_property
     def _made(self) -> list[tuple[str, Json]]:
@@ -121,10 +128,18 @@ class _Shown:
         return all(word in self._text for word in words)
 
     def shows(self, bare: str, lines: Sequence[tuple[int, str]]) -> bool:
-        """Return whether the source shows a text without its blanks, or its numbered lines behind prefixes."""
+        """Return whether the source shows a text without its blanks, or its numbered lines after prefixes."""
         if any(bare in shown for shown in self._normal):
             return True
-        return len(lines) > 1 and any(_shows_lines(shown, lines) for shown in self._lines)
+        if len(lines) < 2:
+            return False
+        anchor = max(range(1, len(lines)), key=lambda at: len(lines[at][1]))
+        longest = lines[anchor][1]
+        for shown in self._lines:
+            places = islice((at for at, line in enumerate(shown) if longest in line), MAX_ANCHORS)
+            if any(_shown_around(shown, lines, anchor, at) for at in places):
+                return True
+        return False
 
     @cached_property
     def _texts(self) -> tuple[str, ...]:
@@ -141,7 +156,8 @@ class _Shown:
     @cached_property
     def calls(self) -> Collection[tuple[str, str]]:
         """The calls that the source holds in wrappers, whatever surrounds them."""
-        shown = dict.fromkeys(each for text in self._texts for each in (text, *_without_prefixes(text)))
+        bare = ("\n".join(line[end_of(_PREFIX, line, 0) :] for line in lines) for lines in self._lines)
+        shown = dict.fromkeys((*self._texts, *bare))
         return {call for text in shown for call in _calls_in(text, self._tools)}
 
 
@@ -171,13 +187,7 @@ def _parsed(arguments: Json) -> Json:
 
 def _bare(value: Json) -> str:
     """Return a value without blanks and line ends: a listing may indent and wrap what it shows."""
-    if isinstance(value, str):
-        return _BLANKS.sub("", value)
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{_bare(each)}" for key, each in sorted(value.items())) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_bare, value)) + "]"
-    return dump(value)
+    return _GAPS.sub("", json.dumps(value, sort_keys=True, ensure_ascii=False))
 
 
 def _calls_in(text: str, tools: ToolSet) -> Iterator[tuple[str, str]]:
@@ -252,14 +262,6 @@ def _normal(text: str) -> str:
     return _SURROGATE.sub("\ufffd", _AROUND_SIGNS.sub("", _BLANKS.sub(" ", text)))
 
 
-def _without_fence(text: str) -> str:
-    """Return a text without the lines of a fence around it."""
-    lines = text.split("\n")
-    if len(lines) > 2 and _FENCE.fullmatch(lines[0]):
-        lines = lines[1:-1] if _FENCE.fullmatch(lines[-1]) else lines[1:]
-    return "\n".join(lines).strip()
-
-
 def _sides(text: str) -> Iterator[list[str]]:
     """Yield the lines of a text that are not blank, and of a diff those of either side."""
     lines = [line for line in text.split("\n") if line.strip()]
@@ -268,25 +270,6 @@ def _sides(text: str) -> Iterator[list[str]]:
         signs = [found.group(1) if (found := pattern.match(line)) else "" for line in lines]
         for gone in {"+", "-"}.intersection(signs):
             yield [line for line, sign in zip(lines, signs, strict=True) if sign != gone]
-
-
-def _without_prefixes(text: str) -> Iterator[str]:
-    """Yield a text without what a listing writes before its lines, and of a diff either side."""
-    for lines in _sides(text):
-        yield "\n".join(line[end_of(_PREFIX, line, 0) :] for line in lines)
-
-
-def _numbered(text: str) -> list[tuple[int, str]]:
-    """Return the lines of a text that are not blank, with their numbers."""
-    return [(number, line) for number, line in enumerate(text.split("\n")) if line.strip()]
-
-
-def _shows_lines(shown: Sequence[str], lines: Sequence[tuple[int, str]]) -> bool:
-    """Return whether lines are shown in order, with the same kind of prefix before each and the same text after it."""
-    anchor = max(range(1, len(lines)), key=lambda at: len(lines[at][1]))
-    longest = lines[anchor][1]
-    places = islice((at for at, line in enumerate(shown) if longest in line), MAX_ANCHORS)
-    return any(_shown_around(shown, lines, anchor, at) for at in places)
 
 
 def _shown_around(shown: Sequence[str], lines: Sequence[tuple[int, str]], anchor: int, at: int) -> bool:

@@ -10,7 +10,6 @@ from proxy.notations.literals import typed
 from proxy.notations.source import NoCall
 from proxy.tools.schema import ALL_TYPES, Schema, or_anything
 
-_BLANKS = re.compile(r"\s*")
 # Elements in elements.
 MAX_NESTED = 64
 
@@ -54,29 +53,18 @@ def element_value(text: str, schema: Schema, prefix: str = "", depth: int = 0) -
 
 def _parts(text: str, tag: re.Pattern[str]) -> list[tuple[str, str]]:
     """Return the elements that a text consists of, with their contents."""
-    parts, pos = [], 0
-    while pos < len(text):
-        found = tag.match(text, pos)
-        if not found or found.group(1):
-            raise NoCall("an element was expected")
-        closing = _closing(text, found, tag)
-        parts.append((found.group(2), text[found.end() : closing.start()]))
-        blanks = _BLANKS.match(text, closing.end())
-        assert blanks is not None
-        pos = blanks.end()
+    parts, name, start, end, depth = list[tuple[str, str]](), "", 0, 0, 0
+    for found in tag.finditer(text):
+        closing, word = found.groups()
+        if not depth:
+            if closing or text[end : found.start()].strip():
+                raise NoCall("an element was expected")
+            name, start, depth = word, found.end(), 1
+        elif word == name:
+            depth += -1 if closing else 1
+            if not depth:
+                parts.append((name, text[start : found.start()]))
+                end = found.end()
+    if depth or text[end:].strip():
+        raise NoCall("an element without its end")
     return parts
-
-
-def _closing(text: str, opened: re.Match[str], tag: re.Pattern[str]) -> re.Match[str]:
-    """Return the end tag of an element."""
-    depth = 0
-    for found in tag.finditer(text, opened.end()):
-        if found.group(2) != opened.group(2):
-            continue
-        if not found.group(1):
-            depth += 1
-        elif depth:
-            depth -= 1
-        else:
-            return found
-    raise NoCall("an element without its end")

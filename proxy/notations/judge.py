@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from proxy.notations.calls import LOOSE, Call
+from proxy.notations.calls import Call
 from proxy.notations.copies import Copies
 from proxy.notations.listings import is_definition
 from proxy.notations.reader import CallReader
-from proxy.notations.rows import Rows
 from proxy.notations.signs import STRONG, STRONG_WHOLE
 from proxy.notations.source import NeedMore, NoCall, Rejection, Touched
 from proxy.notations.surroundings import Prose
@@ -30,7 +29,7 @@ class Place:
     """Where calls were read: text[start:end], the prose before them, and what the reply is known to be.
 
     `weak`: they count at the end of the reply only. `first`: nothing precedes them. `stopped`: the model stopped by
-    itself. `json_reply`: the client asked for JSON. `listed` is where a listing of tools before them ends, or -1.
+    itself. `json_reply`: the client asked for JSON. `after_listing`: a listing of tools ends directly before them.
     """
 
     prose: Prose
@@ -40,26 +39,31 @@ class Place:
     first: bool
     stopped: bool
     json_reply: bool
-    listed: int
-    in_code: bool = False
+    after_listing: bool
 
 
 class Judge:
     """Judges calls of a reader; a call that does not count raises NoCall with the reason."""
 
     def __init__(self, reader: CallReader, copies: Copies) -> None:
-        self.source, self.rows, self.copies = reader.source, Rows(reader), copies
+        self.source, self.copies = reader.source, copies
         # Reads what follows the calls.
         self.ahead = CallReader(reader.source, reader.tools)
 
     def check(self, calls: list[Call], place: Place) -> None:
         """Raise NoCall if the calls do not count, NeedMore if what follows must tell."""
-        offered = [call for call in calls if call.tool is not None]
+        text, offered = self.source.text, [call for call in calls if call.tool is not None]
         if not offered:
             self._check_told(calls, place)
             raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
-        self._check_listing(offered, place)
-        self._check_copies(calls, offered, place)
+        defined = any(call.tool and is_definition(call.arguments, call.tool) for call in offered)
+        if defined or (place.after_listing and not any(call.arguments for call in offered)):
+            # Calls without arguments directly after definitions of tools belong to their listing.
+            raise Listing("tools are listed")
+        whole = text[place.start : place.end]
+        each = ((call, text[call.start : call.end] if len(calls) > 1 else whole) for call in offered)
+        if self.copies.hold(each, whole):
+            raise Copied("copied from the conversation", Rejection.COPIED)
         if place.prose.in_code():
             raise _shown("in code", self._run(place.end))
         if place.weak:
@@ -77,23 +81,8 @@ class Judge:
                 raise _shown("indented like code", run)
             self._check_weak(calls, place)
 
-    def _check_listing(self, offered: list[Call], place: Place) -> None:
-        """Refuse definitions of tools, and calls without arguments directly after them."""
-        behind = place.listed >= 0 and not self.source.text[place.listed : place.start].strip()
-        for call in offered:
-            if call.tool and is_definition(call.arguments, call.tool):
-                raise Listing("tools are listed")
-        if behind and not any(call.arguments for call in offered):
-            raise Listing("tools are listed")
-
-    def _check_copies(self, calls: list[Call], offered: list[Call], place: Place) -> None:
-        text, whole = self.source.text, self.source.text[place.start : place.end]
-        written = [text[call.start : call.end] if len(calls) > 1 else whole for call in offered]
-        if self.copies.hold(list(zip(offered, written, strict=True)), whole):
-            raise Copied("copied from the conversation", Rejection.COPIED)
-
     def _check_told(self, calls: list[Call], place: Place) -> None:
-        """Wait for the end of the reply if what follows told where a string ends: a later mark could be the end."""
+        """Wait for the end of the reply if a string end was inferred: a later mark could be the end."""
         if not any(call.told for call in calls):
             return
         if not self.source.final:
@@ -151,7 +140,7 @@ class Judge:
 
     def _run(self, end: int) -> list[tuple[int, int]]:
         """Return the ends of a call and of those that follow it directly, each with the end of its leftovers."""
-        run = [(end, self.rows.skip_left(end))]
+        run = [(end, self.ahead.skip_left(end))]
         while (behind := run[-1][1]) < self.source.size and self._begins(behind):
             try:
                 _, end, _ = self.ahead.strong(behind)
@@ -159,7 +148,7 @@ class Judge:
                 end = touched.pos
             except NoCall:
                 break
-            run.append((end, self.rows.skip_left(end)))
+            run.append((end, self.ahead.skip_left(end)))
         return run
 
     def _begins(self, pos: int) -> bool:
@@ -177,24 +166,19 @@ class Judge:
             raise NoCall("the client asked for JSON", Rejection.JSON_REPLY)
         if any(call.spoils_row for call in calls):
             raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
-        if place.prose.behind_quote() and not place.first and place.start:
+        if place.prose.behind_quote():
             raise NoCall("quoted", Rejection.QUOTED)
         if place.first and all(call.bare and not call.arguments for call in calls):
             raise NoCall("no argument")
-        for call in (call for call in calls if call.tool):
-            self._check_keys(call, calls, place)
-
-    @staticmethod
-    def _check_keys(call: Call, calls: list[Call], place: Place) -> None:
-        tool = call.tool
-        assert tool is not None
-        if call.clear == LOOSE and (not place.first or not any(each.arguments for each in calls)):
-            raise NoCall("not said clearly enough")
-        meant = {tool.meant(key, call.arguments): value for key, value in call.arguments.items()}
-        if place.first and call.json and len(calls) == 1 and tool.tolerates(meant):
-            return
-        if not tool.accepts(meant):
-            raise NoCall("keys are missing or not declared")
+        for call in calls:
+            if call.tool is None:
+                continue
+            if call.loose and (not place.first or not any(each.arguments for each in calls)):
+                raise NoCall("not said clearly enough")
+            meant = {call.tool.meant(key, call.arguments): value for key, value in call.arguments.items()}
+            tolerated = place.first and call.json and len(calls) == 1 and call.tool.tolerates(meant)
+            if not tolerated and not call.tool.accepts(meant):
+                raise NoCall("keys are missing or not declared")
 
 
 def _shown(why: str, run: list[tuple[int, int]]) -> NoCall:

@@ -22,7 +22,8 @@ _BARE = frozenset(("$schema", "type", "required", "additionalProperties", "descr
 _BESIDE = _BARE | {"$id", "$defs", "definitions", "strict", "default", "examples"}
 # Types by the names that JSON Schema and programming languages have for them.
 _TYPE_NAMES = ALL_TYPES | {"str", "int", "float", "double", "bool", "list", "dict", "map", "any", "none"}
-_ALTERNATIVES = ("enum", "anyOf", "oneOf", "allOf")
+# Keywords that describe a value, with the type of what they say.
+_DESCRIBING = {"$ref": str, "enum": list, "anyOf": list, "oneOf": list, "allOf": list, "properties": dict}
 
 
 def is_definition(arguments: JsonObject, tool: Tool) -> bool:
@@ -31,24 +32,21 @@ def is_definition(arguments: JsonObject, tool: Tool) -> bool:
 
 
 def _is_schema(schema: JsonObject, own: Collection[str]) -> bool:
-    """Whether this is the schema of an object, rather than arguments of a tool with these keys."""
-    keywords = {"type", "properties"} & schema.keys()
-    if keywords <= {*own}:
+    """Return whether this is the schema of an object, rather than arguments of a tool with these keys."""
+    if {"type", "properties"} & schema.keys() <= {*own}:
+        return False
+    if "type" in schema and str(schema["type"]).casefold() != "object":
         return False
     if "properties" not in schema:
-        return _is_object_type(schema["type"]) and not schema.keys() - _BARE
+        return not schema.keys() - _BARE
     properties = schema["properties"]
-    if not isinstance(properties, dict):
+    if not isinstance(properties, dict) or not all(isinstance(each, dict) for each in properties.values()):
         return False
-    if not all(isinstance(each, dict) for each in properties.values()):
-        return False
-    if "type" in schema:
-        return _is_object_type(schema["type"])
-    return schema.keys() - {"properties"} <= _BESIDE
+    return "type" in schema or schema.keys() - {"properties"} <= _BESIDE
 
 
 def _are_schemas(arguments: JsonObject, tool: Tool) -> bool:
-    """Whether each value describes its parameter, and one of them can be nothing else."""
+    """Return whether each value describes its parameter, and one of them can be nothing else."""
     about = _BESIDE - tool.properties.keys()
     described = {key: value for key, value in arguments.items() if key not in about}
     if not all(map(_describes, described.values())):
@@ -57,69 +55,40 @@ def _are_schemas(arguments: JsonObject, tool: Tool) -> bool:
 
 
 def _describes(value: Json) -> bool:
-    """Whether a value says what may be given: `{"type": "string"}`, `{"enum": ["a"]}`, `{}`, `"integer"`."""
+    """Return whether a value says what may be given: `{"type": "string"}`, `{"enum": ["a"]}`, `{}`, `"integer"`."""
     if not isinstance(value, dict):
         return _is_type_name(value)
-    if not value:
-        return True
-    return _is_described(value)
-
-
-def _is_described(value: JsonObject) -> bool:
-    """Whether an object is the schema of a value."""
-    if _is_type_name(value.get("type")):
-        return True
-    if isinstance(value.get("$ref"), str):
-        return True
-    if any(isinstance(value.get(key), list) for key in _ALTERNATIVES):
-        return True
-    if isinstance(value.get("properties"), dict):
-        return True
-    if "const" in value:
-        return True
-    return value.keys() == {"description"}
+    return (
+        value.keys() <= {"description"}
+        or "const" in value
+        or _is_type_name(value.get("type"))
+        or any(isinstance(value.get(key), kind) for key, kind in _DESCRIBING.items())
+    )
 
 
 def _is_type_name(value: Json) -> bool:
-    """Whether this names a type, or several."""
+    """Return whether this names a type, or several."""
     names = value if isinstance(value, list) else [value]
-    if not names:
-        return False
-    return all(isinstance(name, str) and name.casefold() in _TYPE_NAMES for name in names)
-
-
-def _is_object_type(value: Json) -> bool:
-    return isinstance(value, str) and value.casefold() == "object"
+    return bool(names) and all(isinstance(name, str) and name.casefold() in _TYPE_NAMES for name in names)
 
 
 def _cannot_be(tool: Tool, key: str, value: Json) -> bool:
-    """True if a value that describes parameter `key` cannot be given for it."""
-    taken = _taken(tool, key)
+    """Return whether a value that describes parameter `key` cannot be given for it."""
+    types = _types_taken(tool, key)
     if not isinstance(value, dict):
-        return isinstance(value, str) and "string" not in taken
-    if not value:
-        return False
-    if "object" not in taken:
-        return True
-    return not _may_hold(tool.properties.get(key), value)
+        return isinstance(value, str) and "string" not in types
+    if not value or "object" not in types:
+        return bool(value)
+    # An object that declares its own keys and says nothing of others has none.
+    schema = as_object(tool.properties.get(key))
+    own = as_object(schema.get("properties"))
+    return bool(own) and not own.keys() & value.keys() and schema.get("additionalProperties") in (None, False)
 
 
-def _may_hold(schema: Json, value: JsonObject) -> bool:
-    """Whether an object may have one of these keys; one that declares its own and says nothing of others has none."""
-    own = as_object(as_object(schema).get("properties"))
-    if not own:
-        return True
-    if own.keys() & value.keys():
-        return True
-    return as_object(schema).get("additionalProperties") not in (None, False)
-
-
-def _taken(tool: Tool, key: str) -> frozenset[str]:
-    """The types that a tool takes for a parameter. What its schema says nothing of it does not take."""
+def _types_taken(tool: Tool, key: str) -> frozenset[str]:
+    """Return the types that a tool takes for a parameter; it does not take what its schema says nothing of."""
     if key in tool.properties:
         return tool.parameter(key).types
-    if "patternProperties" in tool.schema:
+    if "patternProperties" in tool.schema or tool.schema.get("additionalProperties") is True:
         return ALL_TYPES
-    if tool.compiled.others is not None:
-        return tool.compiled.others.types
-    return ALL_TYPES if tool.schema.get("additionalProperties") is True else frozenset()
+    return tool.compiled.others.types if tool.compiled.others is not None else frozenset()

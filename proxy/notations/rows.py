@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 import regex
 
 from proxy.notations import tables as n
-from proxy.notations.calls import LOOSE, NO_OPENER, Call, Opener
-from proxy.notations.harmony import read_message
-from proxy.notations.reader import FENCE, CallReader
-from proxy.notations.signs import cut_opener
+from proxy.notations.arguments import FENCE
+from proxy.notations.calls import NO_OPENER, Call, Opener
+from proxy.notations.reader import CallReader
+from proxy.notations.signs import CUT_OPENERS
 from proxy.notations.source import NeedMore, NoCall, Rejection
 from proxy.notations.tags import WRAPPER_END
 
@@ -25,10 +26,8 @@ _SAID = regex.compile(
 _ALL = regex.compile(r"all\n.*?\n(?=>>>)", regex.S)
 _BARE_CALL = regex.compile(r"(?:print\(\s*)?(?:default_api\.)?[A-Za-z_][\w.-]{0,128}(?:\(| ?\{\s*[A-Za-z_])")
 _GLUED_JSON = regex.compile(r"(?:functions\.)?([A-Za-z_][\w-]{0,128}?)(?::\d{1,6})? ?json\s*(?=[{`])")
-_GLUED_FUNCTION = regex.compile(r"function(?=[A-Za-z_])")
-_PRINT = regex.compile(r"print\(\s*((?:default_api\.)?)(?=[A-Za-z_])")
 _BEHIND_BRACKET = re.compile(r"[}\]]\s*[^\s}\],]")
-_CALLED = regex.compile(r"([A-Za-z_][\w.-]{0,128})(?=\(|\s?\{)")
+_CALLED = regex.compile(r"(?:(?P<printed>print\(\s*)?default_api\.)?(?P<N>[A-Za-z_][\w.-]{0,128})(?=\(|\s?\{)")
 
 
 class Rows:
@@ -36,8 +35,6 @@ class Rows:
 
     def __init__(self, reader: CallReader) -> None:
         self.reader, self.source, self.tools = reader, reader.source, reader.tools
-        # Up to here there are leftovers, if more text must tell what follows.
-        self.left = 0
 
     def row(self, calls: list[Call], pos: int) -> tuple[list[Call], int]:
         """Return calls, those that follow them up to the end of the reply, and that end."""
@@ -57,7 +54,7 @@ class Rows:
             pos = source.blanks(pos + len("Action:"))
         new = calls
         while True:
-            pos = self.skip_left(pos, after_calls=bool(calls))
+            pos = self.reader.skip_left(pos, after_calls=bool(calls))
             if pos == source.size:
                 if not source.final:
                     raise NeedMore
@@ -66,22 +63,20 @@ class Rows:
                 return pos
             if any(call.told and not call.closed_itself for call in new):
                 raise NoCall("a string may go on to here")
-            text = source.text
+            text, begun = source.text, pos
+            lead = next((each for each in ("TOOL_CALLS", ">>>") if source.starts(each, pos)), "")
             if said := source.match(_SAID, pos):
                 got, pos, _ = reader.arguments(source.blanks(said.end()), said["header"] or said["react"], pos)
-            elif source.starts(">>>", pos) or (calls and text[pos].isalpha()):
-                begun = pos
+            elif lead or (calls and text[pos].isalpha()):
                 try:
-                    got, pos, _ = reader.named(source.blanks(pos + 3 * text.startswith(">>>", pos)), None)
+                    got, pos, _ = reader.named(source.blanks(pos + len(lead)), None)
                 except NoCall as refusal:
                     if calls and refusal.rejection is Rejection.NOT_OFFERED:
                         raise NoCall("text follows") from None
                     raise
                 got = _from(got, begun)
-            elif text.startswith(("<|start|>", "<|channel|>"), pos):
-                got, pos, _ = read_message(reader, pos)
-            elif text[pos] in "<[" and reader.opener(pos):
-                got, pos, _ = reader.wrapped(pos)
+            elif text.startswith(("<|start|>", "<|channel|>"), pos) or (text[pos] in "<[" and reader.opener(pos)):
+                got, pos, _ = reader.strong(pos)
             else:
                 reader.row_begun = bool(calls)
                 got, pos, _ = reader.body(pos, NO_OPENER, 0)
@@ -90,23 +85,8 @@ class Rows:
             if any(call.spoils_row for call in got):
                 raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
 
-    def skip_left(self, pos: int, after_calls: bool = True) -> int:
-        """Return the position after blanks, orphan closers and end-of-turn tokens."""
-        source = self.source
-        while True:
-            pos = source.blanks(pos)
-            if pos == source.size:
-                return pos
-            sign = source.text[pos]
-            end = self.reader.ends_turn(pos) if sign in "<[" else 0
-            if after_calls and not end:
-                end = pos + 1 if sign in ",;" else self.reader.orphan_end(pos)
-            if not end:
-                return pos
-            self.left = pos = end
-
     def behind_broken(self, start: int) -> int:
-        """Return the position after a wrapper that cannot be read, and what is left over behind it; -1 if text follows
+        """Return the position after a wrapper that cannot be read, and what is left over after it; -1 if text follows
         that may not belong to it.
         """
         source, opener = self.source, self.reader.opener(start)
@@ -116,9 +96,9 @@ class Rows:
             ends.append(found.end())
         if not ends and source.final and _BEHIND_BRACKET.search(source.text, opener.end if opener else start):
             return -1
-        at = self.skip_left(min(ends)) if ends else source.size
+        at = self.reader.skip_left(min(ends)) if ends else source.size
         while at < source.size and source.text[at] in "]}":
-            at = self.skip_left(at + 1)
+            at = self.reader.skip_left(at + 1)
         return at
 
     def forced(self, start: int, name: str) -> tuple[list[Call], int]:
@@ -138,46 +118,38 @@ class Rows:
         """Return the calls that a reply begins with, and their end; prose may precede them."""
         reader, source, text = self.reader, self.source, self.source.text
         if forced:
-            try:
+            with suppress(NoCall):
                 return self.forced(start, forced)
-            except NoCall:
-                pass
         if text.startswith("to=", start):
-            calls, pos, _ = read_message(reader, start)
+            calls, pos, _ = reader.strong(start)
             return self.row(calls, pos)
         if gemma := source.match(_GEMMA, start):
             calls, pos, _ = reader.named(gemma.end() - 5, _GEMMA_OPENER)
             return self.row(_loose(_from(calls, start)), pos)
-        pos = self._behind_lead(start)
+        # A word may lead to the calls, or the rest of an opener.
+        lead = source.match(_LEADS, start)
+        end = lead.end() if lead else start + len(source.token(CUT_OPENERS, start))
+        pos = source.blanks(end) if end > start else start
         if said := source.match(_ALL, pos, bounded=False):
             return self.row([], said.end())
-        if text[pos : pos + 1] in ("{", "[", "<", "`", ">") or source.match(_SAID, pos):
-            try:
-                calls, end = self.row([], pos)
-                return _from(calls, start), end
-            except NoCall:
-                if text[pos] != "`" or not (fence := source.match(FENCE, pos)):
-                    raise
-                calls, end = self.code(fence.end())
-                return _from(calls, start), end
         if source.match(_BARE_CALL, pos):
             return self.code(pos)
-        return self._named(pos, start)
-
-    def _behind_lead(self, start: int) -> int:
-        """Return the position after a word that leads to calls, or after the rest of an opener."""
-        source = self.source
-        found = source.match(_LEADS, start)
-        end = found.end() if found else cut_opener(source.text, start)
-        return source.blanks(end) if end > 0 else start
+        if text[pos : pos + 1] not in ("{", "[", "<", "`", ">") and not source.match(_SAID, pos):
+            return self._named(pos, start)
+        try:
+            calls, end = self.row([], pos)
+        except NoCall:
+            if text[pos] != "`" or not (fence := source.match(FENCE, pos)):
+                raise
+            calls, end = self.code(fence.end())
+        return _from(calls, start), end
 
     def _named(self, pos: int, start: int) -> tuple[list[Call], int]:
         """Return the calls of a row that begins with a name."""
         source, reader = self.source, self.reader
-        glued = source.match(_GLUED_FUNCTION, pos)
         name = source.match(n.NAME, pos)
-        if glued and name and not self.tools.resolve(name.group()):
-            pos = glued.end()
+        if name and not self.tools.resolve(name.group()) and name.group() != "function":
+            pos += len("function") * name.group().startswith("function")
         head = source.match(_GLUED_JSON, pos)
         if head and self.tools.resolve(head.group(1)):
             calls, pos, _ = reader.arguments(source.blanks(head.end()), head.group(1), start)
@@ -206,17 +178,11 @@ class Rows:
 
     def _python_call(self, pos: int) -> tuple[list[Call], int]:
         source = self.source
-        printed = source.match(_PRINT, pos)
-        if printed and not printed.group(1):
-            raise NoCall("a value is printed")
-        start = printed.end() if printed else pos
-        if source.starts("default_api.", start):
-            start += len("default_api.")
-        found = source.match(_CALLED, start)
+        found = source.match(_CALLED, pos)
         if not found:
             raise NoCall("a call was expected")
-        got, at, _ = self.reader.arguments(found.end(), found.group(1), pos, "", NO_OPENER)
-        if printed:
+        got, at, _ = self.reader.arguments(found.end(), found["N"], pos, "", NO_OPENER)
+        if found["printed"]:
             at = source.blanks(at)
             if not source.starts(")", at):
                 raise NoCall("an end of the brackets was expected")
@@ -234,5 +200,5 @@ def _from(calls: list[Call], start: int) -> list[Call]:
 def _loose(calls: list[Call]) -> list[Call]:
     """Return calls that count as the whole reply only."""
     for call in calls:
-        call.clear = LOOSE
+        call.loose = True
     return calls

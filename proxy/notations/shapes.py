@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass
 
 from proxy.codec.json_text import Json, JsonObject
-from proxy.notations.calls import CLEAR, LOOSE, Clearness
 from proxy.notations.source import NoCall
 from proxy.notations.tables import ARGUMENT_WORDS, BESIDE_WORDS, LIST_WORDS, NAME_WORDS
 from proxy.tools.toolset import ToolSet
@@ -15,27 +14,29 @@ from proxy.tools.toolset import ToolSet
 MAX_SHAPES = 3
 _ENVELOPES = ("function", "tool_call")
 _TEXT_KEYS = ("response", "tool_call", "content")
-_USUAL_NAMES = ("name", "tool_name", "function")
-_USUAL_ARGUMENTS = ("arguments", "parameters", "args")
+# Words for the arguments that only calls use together with a word for the name.
+_ARGUMENTS = ("arguments", "parameters", "args")
+_USUAL = {"name": _ARGUMENTS, "tool_name": _ARGUMENTS, "function": ("parameters",)}
 
 
 @dataclass(slots=True)
 class Shape:
     """A call as a value says it.
 
-    `says_name`: a word says which string is the name; `says_arguments`: a word says which value the arguments are.
+    `loose`: it is not said clearly. `says_name`: a word says which string is the name. `says_arguments`: a word says
+    which value the arguments are.
     """
 
     name: str
     arguments: Json
-    clear: Clearness = CLEAR
+    loose: bool = False
     id: str = ""
     says_name: bool = True
     says_arguments: bool = True
 
 
 def shapes(value: Json, tools: ToolSet, depth: int = 0) -> list[Shape]:
-    """Return the calls that a value says, all of it; NoCall if a part of it is none."""
+    """Return the calls that a value says, all of it; NoCall if a part of it is not a call."""
     if depth > MAX_SHAPES:
         raise NoCall("nested too deeply")
     if isinstance(value, list):
@@ -49,7 +50,7 @@ def shapes(value: Json, tools: ToolSet, depth: int = 0) -> list[Shape]:
         return [_shape(value, tools, depth)]
     found = shapes(inner, tools, depth + 1)
     for shape in found:
-        shape.clear = LOOSE
+        shape.loose = True
     return found
 
 
@@ -61,33 +62,35 @@ def _enveloped(value: JsonObject) -> Json:
         if isinstance(calls, list) and calls and not keys - {word, "role", "content"} and not value.get("content"):
             return calls
     word = next((each for each in _ENVELOPES if each in value), "")
-    inner: Json = value.get(word)
+    inner = value.get(word)
     if isinstance(inner, dict) and not keys - {*_ENVELOPES, *BESIDE_WORDS}:
         if isinstance(inner.get(word), dict):
             raise NoCall("a call in a call")
         return inner
-    key = next(iter(value))
-    text = value[key]
-    if len(value) == 1 and isinstance(text, str) and key in _TEXT_KEYS:
-        try:
-            inner = json.loads(text)
-        except ValueError:
-            raise NoCall("a text") from None
-        return inner if inner is not None else []
-    return None
+    key, text = next(iter(value.items()))
+    if len(value) > 1 or not isinstance(text, str) or key not in _TEXT_KEYS:
+        return None
+    try:
+        inner = json.loads(text)
+    except ValueError:
+        raise NoCall("a text") from None
+    return inner if inner is not None else []
 
 
 def _shape(value: JsonObject, tools: ToolSet, depth: int) -> Shape:
     """Return the call that an object says by its own keys."""
     words = [word for word in NAME_WORDS if isinstance(value.get(word), str)]
-    name_word = next((word for word in words if tools.resolve(str(value[word]))), next(iter(words), None))
-    if name_word is None:
-        return _named_by_key(value, tools, depth)
+    name_word = next((word for word in words if tools.resolve(str(value[word]))), next(iter(words), ""))
+    if not name_word:
+        # The only key may be the name.
+        name, arguments = next(iter(value.items()))
+        if len(value) > 1 or not isinstance(arguments, dict) or not (tools.resolve(name) or depth):
+            raise NoCall("a name was expected")
+        return Shape(name, arguments, not depth, says_name=False)
     name, id_ = str(value[name_word]), str(value.get("id") or "")
-    argument_word = next((word for word in ARGUMENT_WORDS if word in value), None)
-    about = BESIDE_WORDS | {name_word, argument_word or "", "tool_name" if name_word == "name" else "name"}
-    more = value.keys() - about
-    if argument_word is None:
+    argument_word = next((word for word in ARGUMENT_WORDS if word in value), "")
+    more = value.keys() - BESIDE_WORDS - {name_word, argument_word, "tool_name" if name_word == "name" else "name"}
+    if not argument_word:
         tool = tools.resolve(name)
         if more and (tool is None or not more <= tool.properties.keys()):
             raise NoCall("the arguments are missing")
@@ -96,20 +99,5 @@ def _shape(value: JsonObject, tools: ToolSet, depth: int) -> Shape:
         raise NoCall("another key beside name and arguments")
     arguments = value[argument_word]
     encoded = isinstance(arguments, str) and bool(arguments.strip())
-    clear = CLEAR if not encoded and _is_usual(name_word, argument_word) else LOOSE
-    return Shape(name, arguments, clear, id_)
-
-
-def _named_by_key(value: JsonObject, tools: ToolSet, depth: int) -> Shape:
-    """Return the call of an object whose only key is the name."""
-    name = next(iter(value))
-    if len(value) != 1 or not isinstance(value[name], dict) or not (tools.resolve(name) or depth):
-        raise NoCall("a name was expected")
-    return Shape(name, value[name], CLEAR if depth else LOOSE, says_name=False)
-
-
-def _is_usual(name_word: str, argument_word: str) -> bool:
-    """Return whether name and arguments are said in words that only calls use together."""
-    if name_word not in _USUAL_NAMES or argument_word not in _USUAL_ARGUMENTS:
-        return False
-    return name_word != "function" or argument_word == "parameters"
+    usual = argument_word in _USUAL.get(name_word, ()) and not encoded
+    return Shape(name, arguments, not usual, id_)

@@ -19,12 +19,11 @@ _WHOLE = (
     *("<ifm|tool_calls>", "<ifm|tool_call>"),
     *("<｜DSML｜tool_calls>", "<｜DSML｜function_calls>"),
 )
-# Openers that lost their first characters, and the beginnings of these.
-CUT_OPENERS = frozenset(opener[at:] for opener in _WHOLE for at in range(1, len(opener) - 1))
-_CUT_BEGUN = frozenset(opener[:at] for opener in CUT_OPENERS for at in range(1, len(opener) + 1))
+# Openers that lost their first characters.
+CUT_OPENERS = Tokens(opener[at:] for opener in _WHOLE for at in range(1, len(opener) - 1))
 STRONG_WHOLE = re.compile(STRONG.pattern)
-# No opener is longer.
-ENOUGH = 400
+# No opener is longer, and no more of them are in each other.
+ENOUGH, MAX_WRAPPERS = 400, 4
 _ANYWHERE = r"(?:(?<=[^\s\w\"'`])|^)TOOL_CALLS(?=[A-Za-z_])|<(?=[|｜‖a-zA-Z/\[\s]|$)|\[(?=[A-Zut/e]|$)|\](?=<|$)|◁"
 _AT_LINE = r"^Action:|^ ?to=(?=[\w.])|^[ \t]{0,40}(?P<line>[\[{`]|>>>(?=[A-Za-z_]|$))"
 SIGNS = re.compile(f"{_ANYWHERE}|{_AT_LINE}", re.M)
@@ -51,7 +50,7 @@ _NO_LINE_SIGN = rb"(?!(?:[ ]|\\t)*(?:[\[{`>]|A(?:c|\Z)|T(?:O|\Z)|t(?:o=|o?\Z)))"
 _ORDINARY = rb"[^\"\\\x00-\x1f<\]\[T\xe2]*"
 _SPECIAL = rb"\[(?![A-Zut/e\\]|\Z)|T(?!O|\Z)|(?<=[\s\w])T|\xe2(?!\x97\x81)|\\[nr]%b|\\[\"\\/tf]" % _NO_LINE_SIGN
 PLAIN = re.compile(rb"(?!\Z)%b%b(?:(?:%b)%b)*" % (_NO_LINE_SIGN, _ORDINARY, _SPECIAL, _ORDINARY))
-# A turn of the client, or the result of a call, which a model that runs on makes up behind its call.
+# A turn of the client, or the result of a call, which a model that runs on invents after its call.
 MADE_UP = regex.compile(
     r"<tool_response>|<\|tool_response\|>|<\|tool_response>|<function_results>|<\|im_start\|>(?:user|tool)\b"
     r"|<\|start_header_id\|>(?:user|ipython|tool)\b|<\|start\|>(?:user|functions\.)|<start_of_turn>user\b|<\|user\|>"
@@ -62,6 +61,7 @@ END_TOKENS = Tokens(n.END_OF_TURN)
 _ENDS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}
 _BARE = f"{n.alternatives((*n.TOKENS, *_ENDS))}|{n.WRAPPER_OPEN}|{n.WRAPPER_CLOSE}"
 BARE = re.compile(rf"\s{{0,200}}(?:{_BARE})\s{{0,200}}")
+BARES = re.compile(rf"\s{{0,200}}(?:(?:{_BARE})\s{{0,200}}){{1,{MAX_WRAPPERS}}}")
 HEADER = re.compile(r"<\|start\|>|<\|channel\|>| ?to=")
 MESSAGE_ENDS = ("<|end|>", "<|eot|>", "<|eom|>", "<|call|>", "<|return|>", "<|start|>")
 
@@ -71,7 +71,7 @@ _FENCE = r"```[ \t]*(?:json\w{0,9}|python|py|tool_\w+|tool|xml|javascript|js|tex
 JSON_HEAD = regex.compile(
     rf"(?:{_FENCE})?(?:[\[{{]\s{{0,200}}){{1,6}}[\"'“](?:{_WORDS}|\w{{1,64}})[\"'”]\s*:"
     r"|```[ \t]*\w{0,20}[ \t]*\n\s*(?:\[?[\w.]+\(|<)|\[\s{0,200}[A-Za-z_][\w.]*\s*\("
-    r"|Action:\s*(?:[`\[]|[\w.-]{1,160}\s*\nAction Input:)|(?:assistant)?commentary to=|>>>\s*[A-Za-z_]"
+    r"|Action:\s*(?:[`\[]|[\w.-]{1,160}\s*\nAction Input:)|(?:assistant)?commentary to=|>>>\s*[A-Za-z_]|TOOL_CALLS"
 )
 
 
@@ -84,9 +84,8 @@ def weak_tag(names: tuple[str, ...]) -> regex.Pattern[str]:
 @functools.lru_cache(maxsize=64)
 def any_tag(names: tuple[str, ...], marks: Marks) -> re.Pattern[str]:
     """Return what opens or ends anything with an angle bracket."""
-    reasoning = (marks.opener.pattern, marks.orphan_end.pattern, n.alternatives(marks.text_ends))
-    parts = (STRONG.pattern, *reasoning, n.alternatives(n.END_OF_TURN), weak_tag(names).pattern)
-    return re.compile("|".join(f"(?:{part})" for part in parts))
+    literals = (*marks.openers.literals, *marks.orphan_ends.literals, *marks.text_ends, *n.END_OF_TURN)
+    return re.compile(f"{STRONG.pattern}|{n.alternatives(literals)}|{weak_tag(names).pattern}")
 
 
 def may_begin(text: str) -> bool:
@@ -103,16 +102,6 @@ def reply_start(names: tuple[str, ...]) -> regex.Pattern[str]:
         rf"|function(?:{tools})\s*```|(?:thought\n)?call:|functools\s*\[|TOOL_CALLS|[\[{{`]|;\s*\{{|function call\s*\{{"
         r"|(?:assistant)?commentary to=|to=|Action:|all\n|print\(|default_api"
     )
-
-
-def cut_opener(text: str, pos: int) -> int:
-    """Return the position after an opener that lost its first characters; -1 if the text may become one, 0 if not."""
-    end = pos
-    while end < len(text) and text[pos : end + 1] in _CUT_BEGUN:
-        end += 1
-    if end == len(text):
-        return -1
-    return next((at for at in range(end, pos, -1) if text[pos:at] in CUT_OPENERS), 0)
 
 
 _BY_SIGN = {"{": "json", "[": "list", "`": "fence", ">": "functionary", "A": "Action:", "T": "TOOL_CALLS"}

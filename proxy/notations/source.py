@@ -24,7 +24,7 @@ class NeedMore(Exception):
 
 
 class Rejection(Enum):
-    """Why what looked like a call is none.
+    """Why text that looked like a call is not one.
 
     `label` is what metrics count it by (`refused="not_offered"`), `sentence` what people read of it.
     """
@@ -49,8 +49,9 @@ class Rejection(Enum):
 
 
 class NoCall(Exception):
-    """What is here is no call, whatever follows. `end` is where what was read ends, if that is known, and `first_end`
-    where the first call of a row does.
+    """The text here is not a call, whatever follows.
+
+    `end` is where the text that was read ends, if that is known, and `first_end` where the first call of a row ends.
     """
 
     end = first_end = -1
@@ -61,7 +62,7 @@ class NoCall(Exception):
 
 
 class Torn(NoCall):
-    """A call begins as the template writes it and is none: the one before it may have been cut."""
+    """Text begins like the call of a template and is not one: the call before it may have been cut."""
 
 
 class Touched(NoCall):

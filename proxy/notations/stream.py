@@ -90,7 +90,7 @@ class Stream:
             self._pending, self.pending_size = [], 0
 
     def pass_by(self, text: str) -> None:
-        """Take text that is prose and leaves at once, where nothing waits."""
+        """Release prose immediately; nothing is held."""
         self.text += text
         self.pos = self.out = len(self.text)
         self.fresh = self.fresh and text.isspace()
@@ -105,8 +105,8 @@ class Stream:
         if end > self.out:
             text = self.text[self.out : end]
             self.fresh = self.fresh and text.isspace()
-            self._pieces.append(Piece(text))
-            self.out = end
+            self.emit(Piece(text), end)
+        self.pos = max(self.pos, end)
 
     def drop(self, end: int, row: str) -> None:
         """Drop text up to a position: tokens that are neither prose nor call; `row` is their kind."""
@@ -116,7 +116,7 @@ class Stream:
     def emit(self, piece: Piece, end: int) -> None:
         """Release what is no plain prose, up to a position."""
         self._pieces.append(piece)
-        self.out = end
+        self.out, self.pos = end, max(self.pos, end)
 
     def mark(self, end: int, mark: Mark) -> None:
         """Release a mark around reasoning, up to a position."""

@@ -8,24 +8,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-FENCE_LINE = re.compile(r"^[ \t]{0,3}(?:>\s?)*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})[^\n]*$")
-FENCE_IN_LIST = re.compile(r"^[ \t]*(?:>\s?)*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})[^\n]*$")
-QUOTES = {
-    '"': '"',
-    "'": "'",
-    "“": "”",
-    "„": "“”",
-    "‘": "’",
-    "«": "»",
-    "»": "«",
-    "‹": "›",
-    "「": "」",
-    "『": "』",
-    "”": "”",
-    "’": "’",
-    "‚": "‘",
-    "›": "‹",
-}
+from proxy.notations.source import end_of
+
+_FENCE = re.compile(r"^[ \t]{0,3}(?:>\s?)*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})[^\n]*$")
+_FENCE_IN_LIST = re.compile(r"^[ \t]*(?:>\s?)*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})[^\n]*$")
+# Marks that begin a quotation, each with those that may end it.
+_QUOTES = ('""', "''", "“”", "„“”", "‘’", "«»", "»«", "‹›", "「」", "『』", "””", "’’", "‚‘", "›‹")
+QUOTES = {marks[0]: marks[1:] for marks in _QUOTES}
 # What shows the text up to its end, which must follow: elements, code blocks of LaTeX, Org, templates and forums,
 # CDATA, here-documents, docstrings.
 _ELEMENTS = "pre|code|textarea|samp|nowiki|xmp|kbd|script|style|syntaxhighlight|source|listing|blockquote|template"
@@ -37,24 +26,14 @@ _CONTAINER = re.compile(
     r"|tool_response|tool_result|function_results|stdout|stderr|output|result|document)\b[^<>]*>"
     r"|\[(?P<forum>code|noparse|quote|pre)(?:=[^\]\n]*)?\]"
     r"|\\begin\{(?P<latex>B?verbatim|lstlisting|minted|alltt|tcblisting|comment)\*?\}|(?P<cdata><!\[CDATA\[)"
-    rf"|^[ \t]*(?P<block>{_COMMENT_OPENERS})"
+    rf"|^[ \t]*(?P<block>{_COMMENT_OPENERS})|^[ \t]*(?P<delimiter>-{{4,}}|\.{{4,}}|={{4,}}|\+{{4,}})[ \t]*\Z"
     r"|^[ \t]*\#\+begin_(?P<org>\w+)|\{%-?[ ]*(?P<template>raw|verbatim|highlight|comment)\b[^%]*%\}"
     r"|(?P<wiki>\{(?:noformat|code|quote))(?::[^}\n]*)?\}|(?P<docstring>\"{3}|'{3})"
     r"|(?<!<)<<<?[-~]?\s*[\"']?(?P<here>[A-Za-z_]\w*)[\"']?(?=[^\n]*$)",
     re.I,
 )
 # Lines without any of these open no container.
-_MAY_OPEN = re.compile(r"<[A-Za-z!<#%]|\[[A-Za-z]|\{[A-Za-z%#{-]|[/(]\*|\\begin|#\+|\"\"\"|'''")
-_ENDS = {
-    "/*": "*/",
-    "{-": "-}",
-    "(*": "*)",
-    "<#": "#>",
-    "{#": "#}",
-    "{{!--": "--}}",
-    "<%--": "--%>",
-    "<#--": "-->",
-}
+_MAY_OPEN = re.compile(r"^[ \t]*[-.=+]{4}|<[A-Za-z!<#%]|\[[A-Za-z]|\{[A-Za-z%#{-]|[/(]\*|\\begin|#\+|\"\"\"|'''")
 _ENDS = {
     "element": r"</{}\s*>",
     "forum": r"\[/{}\]",
@@ -64,10 +43,10 @@ _ENDS = {
     "template": r"\{{%-?[ ]*end{}\b",
     "wiki": r"{}\}}",
     "docstring": r"{}",
+    "delimiter": r"^[ \t]*{}[ \t]*$",
     "here": r"^[ \t]*{}\b[;,)]*[ \t]*$",
 }
 _COMMENT = re.compile(r"<!--|-->")
-_DELIMITER = re.compile(r"[ \t]*(-{4,}|\.{4,}|={4,}|\+{4,})[ \t]*\Z")
 # A line of a listing: a sign, the mark of a comment, who wrote it, a number, a file and a number.
 _LISTED = re.compile(
     r"[ \t]*(?:(?P<sign>[+>|#%*-]|//|/\*|--|;|[\w.]{1,20}>)(?=\s|\Z|<)[ \t]*"
@@ -76,12 +55,14 @@ _LISTED = re.compile(
 # What opens a string that holds all that follows: `(` of C++, `[[` of Lua, `$raw$` of SQL.
 _OPENS_STRING = re.compile(r"([(\[{]|\$\w{0,20}\$)\s*\Z")
 _MAY_QUOTE = re.compile(rf"[{''.join(QUOTES)}<|]|{_OPENS_STRING.pattern}")
+_BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _DIFF = (" ", "+", "-", "\\")
 _BLOCK_HEAD = re.compile(r"(?:::|:[ \t]*[|>][+-]?\d?(?:[ \t]+#.*)?|\A[ \t]*\.\. [\w-]+::[ \t]*[\w+-]{1,30})[ \t]*\Z")
 _LIST_ITEM = re.compile(r"([ \t]*(?:[-*+]|\d+[.)])[ \t]+)\S")
 _BETWEEN = re.compile(r"(?:\s|\\n|</[\w|:]+>|<\|[^<>|]+\|>)*")
 _END_ELEMENT = re.compile(r"</(pre|code)>", re.I)
 _RUN = re.compile(r"`+")
+_JSON_MARK = re.compile(r"\n[ \t]*\r?\n|\n|\"|\\\\.")
 _BLANK_LINE = re.compile(r"\n[ \t]*\r?\n")
 MAX_PARAGRAPH = MAX_LINE = 4096
 
@@ -113,11 +94,6 @@ class Prose:
         self.last_line = ""
         self.any = False
 
-    @property
-    def list_item(self) -> bool:
-        """True inside an item of a list."""
-        return self.list_indent >= 0
-
     def feed(self, text: str) -> None:
         """Follow more text."""
         if not text:
@@ -131,7 +107,7 @@ class Prose:
             self.line = self.line[:80] + self.line[-MAX_LINE // 2 :]
 
     def _end_line(self, line: str) -> None:
-        found = (FENCE_IN_LIST if self.list_item else FENCE_LINE).match(line)
+        found = (_FENCE_IN_LIST if self.list_indent >= 0 else _FENCE).match(line)
         if self.fence:
             closes = found and found.group(1)[0] == self.fence[0] and len(found.group(1)) >= len(self.fence)
             if closes and not line.strip().strip("`~> "):
@@ -140,7 +116,11 @@ class Prose:
         if found and "`" not in line.strip()[len(found.group(1)) :].replace(found.group(1), "", 1):
             self.fence, self.paragraph, self.last_line = found.group(1), "", line
             return
-        self._follow_marks(line)
+        if "--" in line:
+            for mark in _COMMENT.findall(line):
+                self.comment = mark == "<!--"
+        if self.container or _MAY_OPEN.search(line):
+            self.container = self._container_after(line)
         self.in_diff = line.startswith("@@ -") or (self.in_diff and line.startswith(_DIFF))
         if not line.strip():
             self.paragraph, self.blank_before = "", True
@@ -150,32 +130,20 @@ class Prose:
         indented = self._is_indented(line)
         if (item := _LIST_ITEM.match(line)) and not indented:
             self.list_indent = item.end(1)
-        elif self.list_item and line[:1] not in " \t":
+        elif line[:1] not in " \t":
             self.list_indent = -1
-        self.in_indented = indented and (self.blank_before or self.in_indented) and bool(self.any)
+        self.in_indented = indented and (self.blank_before or self.in_indented) and self.any
         self.blank_before = False
         self.last_line = line
         self.paragraph = (self.paragraph + line + "\n")[-MAX_PARAGRAPH:]
 
     def _is_indented(self, line: str) -> bool:
         """Return whether a line is indented as code is."""
-        columns = len(line) - len(line.lstrip(" \t")) + 3 * line[: len(line) - len(line.lstrip(" \t"))].count("\t")
-        return columns >= max(self.list_indent, 0) + 4
-
-    def _follow_marks(self, line: str) -> None:
-        if "--" in line:
-            for mark in _COMMENT.findall(line):
-                self.comment = mark == "<!--"
-        if self.container or _MAY_OPEN.search(line) or _DELIMITER.match(line):
-            self.container = self._container_after(line)
+        return _indent(line.replace("\t", " " * 4)) >= max(self.list_indent, 0) + 4
 
     def _container_after(self, line: str) -> Container | None:
         """Return the container that is open after a line."""
         pos, container = 0, self.container
-        delimiter = _DELIMITER.match(line)
-        if delimiter and (container is None or container.name == delimiter.group(1)):
-            end = re.compile(rf"^[ \t]*{re.escape(delimiter.group(1))}[ \t]*$", re.M)
-            return None if container else Container(delimiter.group(1), end)
         while True:
             if container is not None:
                 found = container.end.search(line, pos)
@@ -220,13 +188,11 @@ class Prose:
 
     def listed(self) -> str:
         """Return the mark with which the line begins as a listing's do; empty if it begins with none."""
-        found = _LISTED.match(self.line)
-        return _alike(found) if found else ""
+        return _listing_mark(self.line)
 
     def is_listed_before(self) -> bool:
         """Return whether the line before begins like this one."""
-        found = _LISTED.match(self.last_line) if not self.blank_before else None
-        return bool(found) and _alike(found) == self.listed()
+        return not self.blank_before and _listing_mark(self.last_line) == self.listed()
 
     def may_be_shown(self) -> bool:
         """Return whether what follows a call here could show that it is quoted, in a sentence or in a listing."""
@@ -235,29 +201,59 @@ class Prose:
     def quoted(self, behind: str) -> bool:
         """Return whether a quotation that began before the call ends directly after it."""
         before = self.before
-        gap = _BETWEEN.match(behind)
-        rest = behind[gap.end() :] if gap else behind
         if tail := _END_ELEMENT.match(behind.lstrip()):
-            rest, gap = behind.lstrip(), None
-        if not rest:
-            return False
-        if tail := _END_ELEMENT.match(rest):
             name = tail.group(1)
             opens = re.findall(rf"<{name}\b", before, re.I)
             return len(opens) > len(re.findall(rf"</{name}", before, re.I)) or self.container is not None
-        if gap and _BLANK_LINE.search(gap.group()):
+        rest = behind[end_of(_BETWEEN, behind, 0) :]
+        gap = behind[: len(behind) - len(rest)]
+        if not rest or _BLANK_LINE.search(gap):
             return False
         if rest[0] == "|":
-            return not (gap and "\n" in gap.group()) and "|" in self.line
+            return "\n" not in gap and "|" in self.line
         if rest[0] in "\"'" and rest[1:2].isalnum():
             return False
-        if (string := _OPENS_STRING.search(before)) and rest.startswith(_closes_string(string.group(1))):
+        if (string := _OPENS_STRING.search(before)) and rest.startswith(
+            _BRACKETS.get(string.group(1), string.group(1))
+        ):
             return True
         return any(rest[0] in QUOTES[mark] and _is_open(mark, rest[0], before) for mark in QUOTES)
 
     def behind_quote(self) -> bool:
         """Return whether a quotation mark precedes directly."""
-        return self.line.rstrip()[-1:] in set("\"'“„«‘「『`") and bool(self.line.strip())
+        return self.line.rstrip().endswith(tuple("\"'“„«‘「『`"))
+
+
+class JsonStrings:
+    """The strings of JSON that is not a call and cannot be decoded: what they show does not count.
+
+    The JSON goes on until a blank line, a string until its mark or the end of its line. Positions are those of the
+    reply, of which a text is the part from `base` on.
+    """
+
+    def __init__(self) -> None:
+        self._pos = -1
+        self._inside = False
+
+    def begin(self, pos: int) -> None:
+        """Follow JSON that begins at a position."""
+        self._pos, self._inside = pos, False
+
+    def holds(self, text: str, base: int, at: int) -> bool:
+        """Return whether text[at] is in a string; positions only grow."""
+        if self._pos < 0:
+            return False
+        for found in _JSON_MARK.finditer(text, max(self._pos - base, 0), at):
+            mark = found.group()
+            if mark[-1] == '"' and (mark == '"' or not self._inside):
+                self._inside = not self._inside
+            elif mark[0] == "\n":
+                self._inside = False
+                if len(mark) > 1:
+                    self._pos = -1
+                    return False
+        self._pos = max(self._pos, base + at)
+        return self._inside
 
 
 def _container(found: re.Match[str]) -> Container:
@@ -269,25 +265,21 @@ def _container(found: re.Match[str]) -> Container:
     return Container(name, re.compile(_ENDS[kind].format(re.escape(name)), re.I | re.M))
 
 
-def _closes_string(opens: str) -> str:
-    return {"(": ")", "[": "]", "{": "}"}.get(opens, opens)
-
-
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip(" \t"))
 
 
-def _alike(found: re.Match[str] | None) -> str:
-    """Return what the marks of a listing's lines have in common."""
+def _listing_mark(line: str) -> str:
+    """Return what a line of a listing has in common with the others at its beginning; empty if it is none."""
+    found = _LISTED.match(line)
     if found is None:
         return ""
-    sign = found["sign"]
-    if sign:
-        return "±" if sign in "+-" else sign
-    return re.sub(r"\d+", "0", found["number"])
+    sign = found["sign"] or re.sub(r"\d+", "0", found["number"])
+    return "±" if sign in "+-" else sign
 
 
 def _is_open(mark: str, end: str, text: str) -> bool:
+    """Return whether a quotation that `mark` begins and `end` ends is open after a text."""
     if mark == end:
         if any(mark in ends and other != mark and other in text for other, ends in QUOTES.items()):
             return False  # it ends what the other one began

@@ -74,7 +74,7 @@ TOKENS = {
     "[TOOL_REQUEST]": ("[END_TOOL_REQUEST]",),
     "[TOOL_CALL]": ("[/TOOL_CALL]",),
 }
-# Of these the opener is a token and the call behind it, whole, is enough.
+# Of these the opener is a token, and a whole call after it is enough.
 NO_CLOSER = frozenset(("[TOOL_CALLS]", "<|python_tag|>", "<|tool_call|>"))
 WEAK_TOKENS = frozenset(("[Tool call:",))
 # Between a wrapper, a name and its arguments; they say nothing.
@@ -97,38 +97,54 @@ FILLERS = (
 )
 NAME_FOLLOWS = ("<｜tool▁sep｜>", "<｜tool_sep｜>", "<｜tool sep｜>", "<｜tool\\_sep｜>", "<|tool_call:name|>")
 END_OF_TURN = (
-    *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|eom|>", "<|endoftext|>", "<|end_of_text|>", "<|end|>", "<|return|>"),
-    *("<|call|>", "<end_of_turn>", "<|eot|>", "<|observation|>", "<|assistant_end|>", "<|plamo:tag|>", "</longcat_s>"),
-    *("<eos>", "<EOS>", "</s>", "<end_of_sentence>", "<seed:eos>", "[e~[", "<SPECIAL_12>", "<|END_OF_TURN_TOKEN|>"),
-    *(
-        "<|role_end|>",
-        "<|eos|>",
-        "<|end_of_msg|>",
-        "<|tool_response>",
-        "<turn|>",
-        "<｜hy_eos｜>",
-        "<｜hy_eos:opensource｜>",
-    ),
-    *(
-        "<｜end▁of▁sentence｜>",
-        "[unused10]",
-        "<|message_sep|>",
-        "<|assistant|>",
-        "<｜Assistant｜>",
-        "</assistant>",
-        "<|CHATBOT_TOKEN|>",
-    ),
-    *("<|start_header_id|>assistant<|end_header_id|>", "<|START_OF_TURN_TOKEN|>", "<|START_THINKING|><|END_THINKING|>"),
-    *(
-        "[/TOOL_CALLS]",
-        "[/INST]",
-        "<|close|>message<|sep|>",
-        "<|close|> message <|sep|>",
-        "<|close|>response<|sep|>",
-        "<|end_message|>",
-    ),
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|eom|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<end_of_turn>",
+    "<|eot|>",
+    "<|observation|>",
+    "<|assistant_end|>",
+    "<|plamo:tag|>",
+    "</longcat_s>",
+    "<eos>",
+    "<EOS>",
+    "</s>",
+    "<end_of_sentence>",
+    "<seed:eos>",
+    "[e~[",
+    "<SPECIAL_12>",
+    "<|END_OF_TURN_TOKEN|>",
+    "<|role_end|>",
+    "<|eos|>",
+    "<|end_of_msg|>",
+    "<|tool_response>",
+    "<turn|>",
+    "<｜hy_eos｜>",
+    "<｜hy_eos:opensource｜>",
+    "<｜end▁of▁sentence｜>",
+    "[unused10]",
+    "<|message_sep|>",
+    "<|assistant|>",
+    "<｜Assistant｜>",
+    "</assistant>",
+    "<|CHATBOT_TOKEN|>",
+    "<|start_header_id|>assistant<|end_header_id|>",
+    "<|START_OF_TURN_TOKEN|>",
+    "<|START_THINKING|><|END_THINKING|>",
+    "[/TOOL_CALLS]",
+    "[/INST]",
+    "<|close|>message<|sep|>",
+    "<|close|> message <|sep|>",
+    "<|close|>response<|sep|>",
+    "<|end_message|>",
 )
-# Behind a call it is left over; elsewhere it closes what the model has opened.
+# After a call it is left over; elsewhere it closes what the model has opened.
 BEHIND_CALL = ("</answer>",)
 BEFORE_TEXT = (
     "</think>",
@@ -144,39 +160,6 @@ BEFORE_TEXT = (
     "<｜Assistant｜>",
     "[BEGIN FINAL RESPONSE]",
 )
-# Reasoning, and answers that call nothing, with what ends them: nothing in them is a call.
-_MESSAGE_ENDS = ("<|end|>", "<|start|>", "<|return|>")
-_PREAMBLE_ENDS = ("<|end|>", "<|return|>", "<|call|>")
-THOUGHTS: dict[str, tuple[str, ...]] = {
-    "<think>": ("</think>",),
-    "<mm:think>": ("</mm:think>",),
-    "<seed:think>": ("</seed:think>",),
-    "<think:opensource>": ("</think:opensource>",),
-    "<thinking>": ("</thinking>",),
-    "<thought>": ("</thought>",),
-    "[THINK]": ("[/THINK]",),
-    "<|START_THINKING|>": ("<|END_THINKING|>",),
-    "<|channel>thought\n": ("<channel|>",),
-    "<|channel>thought": ("<channel|>",),
-    "<|open|>think<|sep|>": ("<|close|>think<|sep|>",),
-    "<|plamo:begin_think:plamo|>": ("<|plamo:end_think:plamo|>",),
-    "<|inner_prefix|>": ("<|inner_suffix|>",),
-    "<|message_model|><|content_thinking|>": ("<|end_message|>",),
-    "<|content_thinking|>": ("<|end_message|>",),
-    "<|begin|>assistant<|think|>": ("<|end|>",),
-    "<|think|>": ("<|end|>",),
-    "[unused16]": ("[unused17]",),
-    "◁think▷": ("◁/think▷",),
-    "<|channel|>analysis<|message|>": _MESSAGE_ENDS,
-    "<|channel|> analysis<|message|>": _MESSAGE_ENDS,
-    "<|channel|>final<|message|>": _MESSAGE_ENDS,
-    "<|start|>assistant<|channel|>analysis<|message|>": ("<|end|>", "<|return|>"),
-    "<|start|>assistant<|channel|>final<|message|>": ("<|end|>", "<|return|>"),
-    # Text for the user between two calls.
-    "<|channel|>commentary<|message|>": _PREAMBLE_ENDS,
-    "<|start|>assistant<|channel|>commentary<|message|>": _PREAMBLE_ENDS,
-}
-
 # Tags.
 _NS = r"(?:[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*|[A-Za-z][\w.-]*[:|])"
 NAME = regex.compile(r"(?:(?:default_api|google|mcp|functions):)*[^\s<>{}\[\]()\"'`,;=|:]{1,160}(?::\d{1,6}\b)?")
@@ -217,7 +200,7 @@ STYLES = {
         r"<\|(?P<kind>tool_arg):start\|>(?P<K>[^<>\n]{1,200})<\|tool_arg:value\|>(?P<T>\b\B)?",
         r"<\|(?P<ckind>tool_arg):end\|>",
     ),
-    # MiniMax M3 writes some keys as parameters, behind the same token.
+    # MiniMax M3 writes some keys as parameters, after the same token.
     "element": (
         rf"{_S}<{{ns}}(?P<kind>(?P<K>{{keys}}))(?P<T>\b\B)?>"
         rf"|{re.escape(SEP)}<(?:{_P})\s+name=[\"']?(?P<K2>[\w.-]{{{{1,80}}}})[\"']?\s*>",
@@ -258,7 +241,7 @@ def family(style: str, keys: tuple[str, ...] = (), end: str = "") -> re.Pattern[
     )
 
 
-# What opens a call wherever it stands.
+# What opens a call anywhere.
 STRONG = regex.compile(
     rf"{alternatives(TOKENS)}|{WRAPPER_OPEN}|(?:<\|start\|>\s?assistant\s*(?:to=|<\|channel\|>\s*\w+\s+to=)"
     r"|<\|channel\|>\s*\w+ to=|<\|start\|>\s?assistant<\|channel\|>\s*(?:commentary|final)\b"

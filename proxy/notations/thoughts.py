@@ -10,14 +10,11 @@ very end is meant.
 from __future__ import annotations
 
 import functools
-import re
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-import regex
-
-from proxy.notations.source import NeedMore
-from proxy.notations.tables import THOUGHTS, alternatives
+from proxy.notations.source import NeedMore, Source, Tokens
+from proxy.notations.surroundings import Prose
 
 
 class Section(Enum):
@@ -41,38 +38,53 @@ class ReasoningMarkers:
     section: Section = Section.THOUGHT
 
 
-def _row(opener: str, *, may_begin: bool = False, section: Section = Section.THOUGHT) -> ReasoningMarkers:
-    return ReasoningMarkers(opener, THOUGHTS[opener], may_begin, section)
+def _row(opener: str, *closers: str, may_begin: bool = False, section: Section = Section.THOUGHT) -> ReasoningMarkers:
+    return ReasoningMarkers(opener, closers, may_begin, section)
 
 
-THINK = _row("<think>", may_begin=True)
-MM_THINK = _row("<mm:think>", may_begin=True)  # MiniMax M3
-SEED_THINK = _row("<seed:think>", may_begin=True)
-MISTRAL = _row("[THINK]", may_begin=True)  # Magistral, Ministral 3
-COHERE = _row("<|START_THINKING|>", may_begin=True)
-GEMMA = _row("<|channel>thought\n")  # Gemma 4
-KIMI_K3 = _row("<|open|>think<|sep|>", may_begin=True)
-HY3 = _row("<think:opensource>", may_begin=True)  # Hunyuan 3
-PLAMO = _row("<|plamo:begin_think:plamo|>", may_begin=True)
-APERTUS = _row("<|inner_prefix|>")
-INKLING = (_row("<|message_model|><|content_thinking|>"), _row("<|content_thinking|>"))
-SOLAR = (_row("<|begin|>assistant<|think|>"), _row("<|think|>"))
+THINK = _row("<think>", "</think>", may_begin=True)
+MM_THINK = _row("<mm:think>", "</mm:think>", may_begin=True)  # MiniMax M3
+SEED_THINK = _row("<seed:think>", "</seed:think>", may_begin=True)
+MISTRAL = _row("[THINK]", "[/THINK]", may_begin=True)  # Magistral, Ministral 3
+COHERE = _row("<|START_THINKING|>", "<|END_THINKING|>", may_begin=True)
+GEMMA = _row("<|channel>thought\n", "<channel|>")  # Gemma 4
+KIMI_K3 = _row("<|open|>think<|sep|>", "<|close|>think<|sep|>", may_begin=True)
+HY3 = _row("<think:opensource>", "</think:opensource>", may_begin=True)  # Hunyuan 3
+PLAMO = _row("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>", may_begin=True)
+APERTUS = _row("<|inner_prefix|>", "<|inner_suffix|>")
+INKLING = (
+    _row("<|message_model|><|content_thinking|>", "<|end_message|>"),
+    _row("<|content_thinking|>", "<|end_message|>"),
+)
+SOLAR = (_row("<|begin|>assistant<|think|>", "<|end|>"), _row("<|think|>", "<|end|>"))
+_ENDS = ("<|end|>", "<|return|>")
+_BARE_ENDS = (*_ENDS, "<|start|>")
 HARMONY = (
-    _row("<|channel|>analysis<|message|>"),  # gpt-oss (F11)
+    _row("<|channel|>analysis<|message|>", *_BARE_ENDS),  # gpt-oss (F11)
     # Its last answer shows what it likes: no recipient in it calls anything.
-    _row("<|channel|>final<|message|>", section=Section.ANSWER),
-    _row("<|start|>assistant<|channel|>final<|message|>", section=Section.ANSWER),
-    _row("<|start|>assistant<|channel|>analysis<|message|>"),
-    _row("<|channel|>commentary<|message|>", section=Section.TEXT),
-    _row("<|start|>assistant<|channel|>commentary<|message|>", section=Section.TEXT),
+    _row("<|channel|>final<|message|>", *_BARE_ENDS, section=Section.ANSWER),
+    _row("<|start|>assistant<|channel|>final<|message|>", *_ENDS, section=Section.ANSWER),
+    _row("<|start|>assistant<|channel|>analysis<|message|>", *_ENDS),
+    # Text for the user between two calls.
+    _row("<|channel|>commentary<|message|>", *_ENDS, "<|call|>", section=Section.TEXT),
+    _row("<|start|>assistant<|channel|>commentary<|message|>", *_ENDS, "<|call|>", section=Section.TEXT),
 )
 _OF_MANY = (THINK, MM_THINK, SEED_THINK, MISTRAL, COHERE, GEMMA, *HARMONY)
 _OF_FEW = (KIMI_K3, HY3, PLAMO, APERTUS, *INKLING, *SOLAR)
 ALL_MARKERS = (*_OF_MANY, *_OF_FEW)
-# Looked for in every reply. Where nobody has said that reasoning is in the text, what would end one of the rarer ones
-# is text as long as none began: a server that leaves such a token in the text has its own reasons.
+# Reasoning that is never separated from the text.
+NEVER_SEPARATED = (
+    _row("<thinking>", "</thinking>"),
+    _row("<thought>", "</thought>"),
+    _row("<|channel>thought", "<channel|>"),
+    _row("<|channel|> analysis<|message|>", *_BARE_ENDS),
+    _row("[unused16]", "[unused17]"),
+    _row("◁think▷", "◁/think▷"),
+)
+# Looked for in every reply. Unless the rules say that reasoning is in the text, the end of a rare marker is text if its
+# opener is missing: a server that leaves such a token in the text has its own reasons.
 REASONING_MARKERS = (*_OF_MANY, *(replace(thought, may_begin=False) for thought in _OF_FEW))
-# A closer that begins the next message as well: it is read once more as that.
+# A closer that begins the next message as well: it is read again as that.
 SHARED_CLOSERS = frozenset(("<|start|>",))
 _QUOTED_AFTER = frozenset(" \t\r\n([{=,:")
 
@@ -107,29 +119,17 @@ class Mark(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marks:
-    """The openers and the ends of reasoning that are looked for in one reply."""
+    """The openers and the ends of reasoning that are looked for in one reply.
 
-    opener: regex.Pattern[str]
-    opener_whole: re.Pattern[str]
-    # Ends that count although nothing began it: the prompt did.
-    orphan_end: regex.Pattern[str]
+    `orphan_ends` count although nothing in the reply opened it: the prompt did. `separated` are the markers of what is
+    separated from the text, by opener, and `text_ends` the ends of marked text in which calls count.
+    """
+
+    openers: Tokens
+    orphan_ends: Tokens
     closers: dict[str, tuple[str, ...]]
-    # Those that are separated from the text, by opener; and the ends of marked text in which calls count.
     separated: dict[str, ReasoningMarkers]
     text_ends: tuple[str, ...]
-
-    def opener_at(self, text: str, at: int, final: bool) -> str:
-        """Return the opener at a position, empty if none is there; NeedMore if more text must tell."""
-        found = self.opener.match(text, at, partial=not final)
-        if found is None:
-            return ""
-        opener = found.group()
-        if found.partial or (not final and found.end() == len(text) and self._goes_on(opener)):
-            raise NeedMore
-        return str(opener)
-
-    def _goes_on(self, opener: str) -> bool:
-        return any(each != opener and each.startswith(opener) for each in self.closers)
 
 
 _ORPHAN_ENDS = (*(closer for row in REASONING_MARKERS if row.may_begin for closer in row.closers), "</thinking>")
@@ -138,35 +138,33 @@ _ORPHAN_ENDS = (*(closer for row in REASONING_MARKERS if row.may_begin for close
 @functools.lru_cache(maxsize=64)
 def marks_of(markers: tuple[ReasoningMarkers, ...]) -> Marks:
     """Return the marks of a reply whose reasoning is separated by these markers; none are if there are no markers."""
-    closers = {**THOUGHTS, **{row.opener: row.closers for row in markers}}
-    orphans = {*_ORPHAN_ENDS, *(closer for row in markers if row.may_begin for closer in row.closers)}
-    opener = alternatives(closers)
+    closers = {row.opener: row.closers for row in (*ALL_MARKERS, *NEVER_SEPARATED, *markers)}
     return Marks(
-        regex.compile(opener),
-        re.compile(opener),
-        regex.compile(alternatives(orphans)),
+        Tokens(closers),
+        Tokens((*_ORPHAN_ENDS, *(closer for row in markers if row.may_begin for closer in row.closers))),
         closers,
         {row.opener: row for row in markers},
         tuple(closer for row in markers if row.section is Section.TEXT for closer in row.closers),
     )
 
 
-def is_shown(text: str, at: int, end: int, *, in_code: bool, line_start: bool, final: bool) -> bool | None:
-    """Return whether the closer text[at:end] is only shown in the reasoning; None if more text must tell.
+def is_shown(source: Source, at: int, end: int, prose: Prose) -> bool:
+    """Return whether the closer text[at:end] is only shown in the reasoning, after `prose`.
 
     Markdown is not kept strictly in reasoning, which must end all the same: a closer is shown between quotation marks,
     or as a tag of code in the middle of a line.
     """
-    before, behind = text[at - 1 : at] if at else "", text[end : end + 1]
-    quoted = before in ("'", '"') and before and (at < 2 or text[at - 2] in _QUOTED_AFTER)
+    text, in_code = source.text, prose.in_code()
+    before, behind = text[max(at - 1, 0) : at], text[end : end + 1]
+    quoted = before in ("'", '"') and (at < 2 or text[at - 2] in _QUOTED_AFTER)
     if quoted or (before == "`" and in_code):
-        if not behind and not final:
-            return None
+        if not behind and not source.final:
+            raise NeedMore
         if behind == before:
             return True
-    if not in_code or line_start or not text.startswith("</", at):
+    if not in_code or not prose.line.strip() or not text.startswith("</", at):
         return False
-    line = text[end:].split("\n", 1)
-    if len(line) == 1 and not final and not line[0].strip():
-        return None
-    return bool(line[0].strip())
+    rest, line_end, _ = text[end:].partition("\n")
+    if not rest.strip() and not line_end and not source.final:
+        raise NeedMore
+    return bool(rest.strip())

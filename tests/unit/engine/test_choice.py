@@ -8,7 +8,7 @@ from proxy.engine.choice import Choice
 from proxy.engine.choice_delta import read_choice
 from proxy.engine.events import CallOpened, Event, Failed, Finished, Reasoning, Text, Unchanged
 from proxy.engine.pending_call import CallLimits
-from proxy.notations.front import Channel
+from proxy.notations.reply import Channel
 from proxy.repair.policy import Policy
 from proxy.repair.repairer import Repairer
 from tests.support.helpers import call_json, chunk, delta, new_scanner, offered, piece, view

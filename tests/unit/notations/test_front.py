@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.notations.front import Channel, Reader
+from proxy.notations.front import Reader
+from proxy.notations.reply import Channel
 from proxy.notations.stream import Piece
 from tests.support.helpers import call_json, function, offered
 from tests.support.notations_reading import SIZES, read

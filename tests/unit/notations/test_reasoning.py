@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from proxy.notations.front import Channel
+from proxy.notations.reply import Channel
 from proxy.notations.thoughts import (
     ALL_MARKERS,
     HY3,

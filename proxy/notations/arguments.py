@@ -1,0 +1,374 @@
+"""Calls without tags: JSON that says a name and arguments, a name before its arguments, and calls of Python."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import regex
+
+from proxy.codec.json_text import Json, JsonObject
+from proxy.notations import tables as n
+from proxy.notations.bare_literals import BareLiterals, PythonLiterals
+from proxy.notations.calls import NO_OPENER, Call, JsonArguments, Opener, ReadCalls
+from proxy.notations.literals import CLOSING, STRICT, Literals, typed
+from proxy.notations.shapes import shapes
+from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens
+from proxy.notations.tags import CALL_TAG, VALUE_END, TagReader
+from proxy.tools.schema import ALL_TYPES, ANYTHING, Schema
+from proxy.tools.toolset import Tool, ToolSet
+
+# What may follow a value of JSON: an end tag, a token, the end of a fence.
+FENCE = regex.compile(r"```[ \t]*[\w+-]{0,20}[ \t]*\n?")
+FILLERS, NAME_FOLLOWS = Tokens(n.FILLERS), Tokens(n.NAME_FOLLOWS)
+_NAME_WORD = r"[\"'](?:name|tool_name)[\"']"
+_JSON_NAME = re.compile(rf"[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"']([^\"'\n]{{1,200}})[\"']")
+_JSON_HEAD = regex.compile(r"[\[{\s]+[\"'“](?P<K>[^\"'”\n\\]{1,64})[\"'”]\s*:")
+_JSON_NAMED = regex.compile(rf"\{{\s*{_NAME_WORD}\s*:\s*[\"'](?P<N>[^\"'\n\\]{{1,200}})[\"']\s*,")
+# The head of a call in a wrapper, which says its name, maybe after an id or a type.
+_JSON_HEAD_NAME = regex.compile(
+    rf"(?:\[\s*)?\{{\s*(?:(?:[\"'](?:{'|'.join(sorted(n.BESIDE_WORDS))})[\"']\s*:\s*[\"'][^\"'\n\\]{{0,80}}[\"']\s*,\s*)?"
+    r"(?:[\"']function[\"']\s*:\s*\{\s*)?"
+    rf"{_NAME_WORD}\s*:\s*[\"'](?P<N>[^\"'\n\\]{{1,200}})[\"']\s*,|[\"'](?P<K>[\w.-]{{1,200}})[\"']\s*:\s*\{{)"
+)
+# A name that goes on after its closing quotation mark.
+_BROKEN_NAME = regex.compile(rf"\{{\s*[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"'][\w.-]{{1,200}}[\"']\w")
+_CALL_WORDS = frozenset(
+    (*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, *n.BESIDE_WORDS, "role", "content", "response")
+)
+_NAMESPACED = re.compile(r"(?:(?:functions|default_api|google|mcp|tools?|api)[.:/])*(?P<N>[\w-]+?)(?:[.!:]\d{1,6})?")
+_KEY_TAG = regex.compile(r"</[^<>\s]*arg_key[^<>\s]*>")
+_NAME_GOES_ON = re.compile(r":\w*")
+_CALL_ID = regex.compile(r"\[CALL_ID\]([\w.:-]+)")
+_KIMI_ID = re.compile(r"functions\.[^\s:]+:[0-9]{1,6}")
+_PYTHON_NAME = regex.compile(r"([A-Za-z_][\w.-]*)(?::\d{1,6})?\s*\(")
+_TOOL_SEP = regex.compile(r"<(?:[\w.-]+[:|])?tool_sep(?::\w+)?>")
+_BETWEEN_ITEMS = re.compile(r"[\s,]*")
+_RESIDUE = re.compile(
+    r"\s*</(?:parameter|arg_value)>\s*<(?:parameter=|arg_key>)([\w-]+)(?:>|</arg_key>)\s*(?:<arg_value>)?\s*\Z"
+)
+_GEMMA_ENDS = (("<tool_call|>",), ("<end_function_call>",))
+_INKLING = "<|content_invoke_tool_json|>"
+# Words before the name of a call that are names themselves: `function`.
+MAX_NAMES = 4
+# A name is looked for so far in a call whose JSON cannot be read.
+MAX_TO_NAME = 2_000
+# A list of calls in an object, each with its function in an object, are three.
+MAX_ENVELOPES = 5
+
+
+class ArgumentReader(TagReader):
+    """Reads names and arguments.
+
+    After a reading, `astray` says that the call which is not complete is of a tool that is not offered, and `offered`
+    that an offered one was named.
+    """
+
+    def __init__(self, source: Source, tools: ToolSet) -> None:
+        super().__init__(source, tools)
+        self.astray = self.offered = False
+        # Whether Python's one positional argument counts, and whether its strings must be exact.
+        self.positional = self.exact = False
+        # Strings with tokens as delimiters were read; a row has a call already.
+        self.delimited = self.row_begun = False
+        # Strict JSON is read as such; a value was read.
+        self._strict, self._read_value = True, False
+
+    def tool(self, name: str) -> Tool | None:
+        """Return the offered tool that a name means, with the namespaces and counters that models write around it."""
+        tool = self.tools.resolve(name)
+        if tool is None and (bare := _NAMESPACED.fullmatch(name)):
+            tool = self.tools.resolve(bare["N"])
+        self.astray, self.offered = tool is None, self.offered or tool is not None
+        return tool
+
+    # -- JSON -------------------------------------------------------------------------------------------------------
+
+    def json(self, pos: int, *, alone: bool) -> ReadCalls:
+        """Return the calls that a value of JSON says; `alone`: no wrapper holds it."""
+        self._check_head(pos, alone=alone)
+        literals = Literals(self.source, None, CLOSING)
+        literals.schema_later = lambda: self._envelope(pos)
+        value, end = self.whole(literals, pos)
+        self.deep |= literals.completed
+        found = shapes(value, self.tools)
+        if literals.completed and not all(shape.says_arguments for shape in found):
+            raise NoCall("the arguments are missing")
+        calls = []
+        for shape, span in zip(found, _item_spans(self.source.text, pos, end, len(found), value), strict=True):
+            tool = self.tool(shape.name)
+            arguments = without_residue(self.object(shape.arguments, tool))
+            call = Call(tool, shape.name, arguments, *span, loose=shape.loose, id=shape.id, told=literals.is_told)
+            call.json, call.in_list, call.completed = shape.says_name, isinstance(value, list), literals.completed
+            calls.append(call)
+        return calls, end, False
+
+    def _check_head(self, pos: int, *, alone: bool) -> None:
+        """Refuse JSON that begins as no call does; in a wrapper, note the tool that it names while it is written."""
+        source = self.source
+        if not alone:
+            named = source.match(_JSON_HEAD_NAME, pos)
+            if named and named["K"] not in _CALL_WORDS and json_end(source.text, source.text.index("{", pos)) < 0:
+                self.tool(named["N"] or named["K"])
+            return
+        head = source.match(_JSON_HEAD, pos)
+        if head is None or (head["K"] not in _CALL_WORDS and self.tools.resolve(head["K"]) is None):
+            raise NoCall("no call begins like this, or with this key")
+        if source.match(_BROKEN_NAME, pos):
+            raise NoCall("the name goes on after its quotation mark")
+        name = None if self.row_begun else source.match(_JSON_HEAD_NAME, pos)
+        if name and name["N"] and self.tool(name["N"]) is None:
+            raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
+
+    def _envelope(self, pos: int) -> Schema:
+        """Return what a call in JSON is: a name, and arguments of the tool that is named near, or of any."""
+        found = _JSON_NAME.search(self.source.text, pos, pos + MAX_TO_NAME)
+        tool = self.tools.resolve(found.group(1)) if found else None
+        tools = [tool] if tool else [*self.tools]
+        arguments = Schema(properties={key: each.parameter(key) for each in tools for key in each.properties})
+        envelope = Schema(own_types=ALL_TYPES)
+        for _ in range(MAX_ENVELOPES):
+            inner, envelope = envelope, Schema(own_types=ALL_TYPES)
+            envelope.items = inner
+            envelope.properties = {
+                **{each.name: each.compiled for each in tools},
+                **dict.fromkeys((*n.BESIDE_WORDS, "role", "content"), ANYTHING),
+                **dict.fromkeys((*n.NAME_WORDS, *n.LIST_WORDS), inner),
+                **dict.fromkeys(n.ARGUMENT_WORDS, arguments),
+            }
+        return envelope
+
+    def whole(self, literals: Literals, at: int) -> tuple[Json, int]:
+        """Return a value and its end; where a string cannot be read, what follows may all be in it."""
+        literals.strict = self._strict
+        try:
+            value, end = literals.whole(at)
+            self._read_value = True
+            # A string whose end was inferred may contain a call.
+            shown = (self.tool(found["N"]) for text in literals.told for found in _JSON_NAMED.finditer(text))
+            if literals.marks_told and (n.STRONG.search(self.source.text, at, end) or any(shown)):
+                literals.in_string = True
+                raise NoCall("a string may end elsewhere")
+        except NoCall:
+            self.deep |= literals.in_string
+            raise
+        return value, end
+
+    def json_arguments(self, at: int, tool: Tool | None) -> JsonArguments:
+        """Return the object that a call's arguments are, and where it ends."""
+        return self._arguments_of(Literals(self.source, schema_of(tool), CLOSING), at, tool)
+
+    def _arguments_of(self, literals: Literals, at: int, tool: Tool | None) -> JsonArguments:
+        value, end = self.whole(literals, at)
+        arguments = without_residue(self.object(value, tool))
+        return JsonArguments(arguments, end, literals.is_told, literals.completed)
+
+    def object(self, arguments: Json, tool: Tool | None) -> JsonObject:
+        """Return arguments as an object: what a string of JSON says, the one item of a list."""
+        for _ in range(2):
+            if isinstance(arguments, str) and arguments.strip():
+                inner = Source(arguments, True)
+                arguments, end = Literals(inner, schema_of(tool)).whole(inner.blanks(0))
+                if not inner.at_end(end):
+                    raise NoCall("more than an object")
+        if isinstance(arguments, str) and not arguments.strip():
+            return {}
+        if isinstance(arguments, list) and len(arguments) == 1:
+            arguments = arguments[0]
+        if arguments is None:
+            return {}
+        if not isinstance(arguments, dict):
+            raise NoCall("the arguments are no object")
+        return arguments
+
+    # -- a name, then arguments -------------------------------------------------------------------------------------
+
+    def named(self, pos: int, opener: Opener | None, names: int = 0) -> ReadCalls:
+        """Return the call that a name and its arguments are; `names` precede it."""
+        source, start = self.source, pos
+        if names > MAX_NAMES:
+            raise NoCall("names behind names")
+        if source.starts("call:", pos):
+            pos = source.blanks(pos + 5)
+        elif source.text.startswith(":", pos):
+            pos += 1
+        found = source.match(n.NAME, pos)
+        if not found:
+            raise NoCall("the name of a tool was expected")
+        if not source.final and _NAME_GOES_ON.fullmatch(source.text, found.end()):
+            raise NeedMore
+        name, at, call_id = found.group(), source.blanks(found.end()), ""
+        if source.starts(_INKLING, at):
+            return self.wrapped(at, 1)
+        cut = source.text.startswith("<", at) and self.tools.resolve(name) is None and source.match(_KEY_TAG, at)
+        if cut and (split := self.tools.split(name)):  # the opening tag of the first key is missing
+            name, at = split[0].name, found.end() - len(split[1])
+        if name == "function" and at < source.size and source.text[at] not in "{(":
+            at = source.blanks(at + len(source.token(NAME_FOLLOWS, at)))
+            return self._call_or_name(at, opener, names + 1)
+        # What may be written between a name and its arguments.
+        while True:
+            if source.starts("[CALL_ID]", at) and (written := source.match(_CALL_ID, at)):
+                call_id, end = written.group(1), written.end()
+            elif follows := source.token(NAME_FOLLOWS, at):
+                end = source.blanks(at + len(follows))
+                if not source.text.startswith(("{", "`", '"'), end):
+                    return self._call_or_name(end, opener, names + 1)
+            else:
+                end = self._filler_end(at)
+            if not end:
+                return self.arguments(at, name, start, call_id, opener)
+            at = source.blanks(end)
+
+    def _call_or_name(self, at: int, opener: Opener | None, names: int) -> ReadCalls:
+        if self.source.text.startswith("<", at) and self.source.match(CALL_TAG, at):
+            return self.tag_call(at, opener)
+        return self.named(at, opener, names)
+
+    def _filler_end(self, at: int) -> int:
+        """Return the position after something that says nothing; 0 if nothing of the kind is here."""
+        source = self.source
+        if filler := source.token(FILLERS, at):
+            return at + len(filler)
+        if not source.text.startswith("<", at):
+            return 0
+        found = source.match(_TOOL_SEP, at) or source.match(VALUE_END, at)
+        return found.end() if found and "arg_key" not in found.group() else 0
+
+    def arguments(self, at: int, name: str, start: int, call_id: str = "", opener: Opener | None = None) -> ReadCalls:
+        """Return the call of a name whose arguments begin at a position."""
+        sign, tool = self.source.text[at : at + 1], self.tool(name)
+        if tool is None and sign == "(":
+            tool = self.tool(name.removesuffix(".call"))
+        if tool is None and (opener is None or opener is NO_OPENER):
+            raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
+        if not call_id and _KIMI_ID.fullmatch(name):
+            call_id = name
+        read = self._read_arguments(at, tool, opener)
+        if not read.value and (not sign or sign not in '{(`"') and (tool is None or tool.required or not opener):
+            raise NoCall("the arguments are missing")
+        call = Call(tool, name, read.value, start, read.end, id=call_id, completed=read.completed, told=read.told)
+        call.bare = True
+        return [call], read.end, False
+
+    def _read_arguments(self, at: int, tool: Tool | None, opener: Opener | None) -> JsonArguments:
+        """Return the arguments at a position; the first character tells how they are written."""
+        source, alone = self.source, opener is None or opener is NO_OPENER
+        sign = source.text[at : at + 1]
+        gemma = opener is not None and opener.closers[:1] in _GEMMA_ENDS
+        if sign == "{" and gemma:
+            literals, self.delimited = BareLiterals(source, schema_of(tool), CLOSING), True
+            read = self._arguments_of(literals, at, tool)
+            return read if literals.plain else read._replace(value=_typed(read.value, tool, literals.bares))
+        if sign == "{" or (sign == '"' and tool and not alone):
+            return self.json_arguments(at, tool)
+        if sign == "`" and (fence := source.match(FENCE, at)):
+            read = self.json_arguments(source.blanks(fence.end()), tool)
+            end = source.blanks(read.end)
+            return read._replace(end=end + 3 if source.starts("```", end) else end)
+        if sign == "(":
+            if opener is NO_OPENER and not self.exact:
+                raise NoCall("code")
+            return JsonArguments(*self.parenthesised(at, tool, python=not gemma), False, False)
+        pair = opener and opener.tag and tool and sign and sign != "`" and self.key_style(at, tool) == "pair"
+        if sign in ("<", "]") or pair:
+            value, end, _ = self.tag_values(at, tool)
+            return JsonArguments(value, end, False, False)
+        if sign == "" or (opener and self.closer(at, opener) >= 0):
+            return JsonArguments({}, at, False, False)
+        raise NoCall("the arguments were expected")
+
+    # -- Python -----------------------------------------------------------------------------------------------------
+
+    def parenthesised(self, at: int, tool: Tool | None, *, python: bool = True) -> tuple[JsonObject, int]:
+        """Return Python's arguments, or an object in round brackets, and their end."""
+        source, schema = self.source, schema_of(tool)
+        literals = PythonLiterals(source, schema, None, python=python)
+        after = literals.skip(at + 1)
+        sign = source.text[after : after + 1]
+        only = next(iter(tool.required)) if self.positional and tool and len(tool.required) == 1 else ""
+        arguments: JsonObject
+        if sign == "{" or (only and sign and sign in "\"'"):
+            (value, *more), end = literals.items(at + 1, ")", Schema(items=schema))
+            if more:
+                raise NoCall("an end of the brackets was expected")
+            arguments = self.object(value, tool) if sign == "{" else {only: value}
+        else:
+            arguments, end = literals.members(at + 1, ")", schema, ("=", ":"))
+        literals.check()
+        if literals.completed:
+            raise NoCall("brackets without their end")
+        if literals.marks_told and self.exact:
+            raise NoCall("a string may end elsewhere")
+        return _typed(arguments, tool, literals.bares), end
+
+    def python_list(self, pos: int) -> ReadCalls:
+        """Return the calls of `[NAME(…), NAME(…)]`."""
+        source, calls, at = self.source, list[Call](), self.source.blanks(pos + 1)
+        while not source.starts("]", at):
+            if calls and source.starts(",", at):
+                at = source.blanks(at + 1)
+                continue
+            if calls and (at == source.size or self.is_left(at)):
+                return calls, at, False
+            found = source.match(_PYTHON_NAME, at)
+            if not found:
+                raise NoCall("the call of a function was expected")
+            tool = self.tool(found.group(1))
+            value, end = self.parenthesised(found.end() - 1, tool)
+            calls.append(Call(tool, found.group(1), value, at, end))
+            self.astray, at = False, source.blanks(end)
+        if not calls:
+            raise NoCall("an empty list")
+        return calls, at + 1, False
+
+    def is_left(self, pos: int) -> bool:
+        """Return whether an end-of-turn token or an end tag that closes nothing is here."""
+        return bool(self.ends_turn(pos) or self.orphan_end(pos))
+
+
+def schema_of(tool: Tool | None) -> Schema:
+    """Return what a tool's arguments should be."""
+    return tool.compiled if tool else ANYTHING
+
+
+def _typed(values: JsonObject, tool: Tool | None, bares: set[str]) -> JsonObject:
+    """Return values with those that had no quotation marks as the schema types them."""
+    if tool is None:
+        return values
+    return {
+        key: typed(tool.parameter(key), value) if isinstance(value, str) and value in bares else value
+        for key, value in values.items()
+    }
+
+
+def json_end(text: str, pos: int) -> int:
+    """Return the end of the strict JSON at a position; -1 if there is none."""
+    try:
+        return int(STRICT.raw_decode(text, pos)[1])
+    except (ValueError, RecursionError, NoCall):
+        return -1
+
+
+def _item_spans(text: str, pos: int, end: int, count: int, value: Json) -> list[tuple[int, int]]:
+    """Return where each of several calls in one value is."""
+    spans, at = list[tuple[int, int]](), pos + 1
+    if isinstance(value, list) and len(value) == count > 1:
+        for _ in value:
+            between = _BETWEEN_ITEMS.match(text, at)
+            at = between.end() if between else at
+            spans.append((at, json_end(text, at)))
+            at = spans[-1][1]
+            if at < 0:
+                break
+    return spans if spans and at >= 0 else [(pos, end)] * count
+
+
+def without_residue(values: JsonObject) -> JsonObject:
+    """Return values without tags at their ends that name the next key (F17)."""
+    for key, following in pairwise([*values]):
+        value = values[key]
+        found = _RESIDUE.search(value) if isinstance(value, str) else None
+        if found and found.group(1) == following:
+            values[key] = found.string[: found.start()]
+    return values
