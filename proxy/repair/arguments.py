@@ -9,14 +9,18 @@ Strict JSON stays as it is, byte for byte. Everything else is read by the reader
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import regex
 
 from proxy.codec.json_text import JsonObject, dump, is_deep, load_json, load_prefix, read_json
 from proxy.notations.literals import Literals, Oddity
+from proxy.notations.reader import CallReader
 from proxy.notations.source import NoCall, Source
+from proxy.notations.tables import ARGUMENT_WORDS, NAME_WORDS
+from proxy.tools.key_spelling import is_torn
 from proxy.tools.schema import ANYTHING, Schema
+from proxy.tools.toolset import Tool, ToolSet
 
 # A string of JSON in a string of JSON is opened so often.
 MAX_ENCODED = 3
@@ -24,8 +28,11 @@ MAX_ENCODED = 3
 MAX_STEPS, MORE_STEPS = 8, 5_000
 # What may stand before and behind the arguments (F31).
 _BEFORE = re.compile(r"[^{}\[\]\"'“”„,]{1,96}(?=\{)")
-_MARKUP = r"<(?:/[\w:|｜-]|[\w:-])[\w:|｜-]{0,40}>|<[|｜][^<>]{1,40}[|｜]>|\[/?\w{1,40}\]|```"
-_BEHIND = regex.compile(rf"(?:[^{{}}\"']{{0,3}}|\}}{{1,3}}|(?:\s*(?:{_MARKUP}))+\s*)\Z")
+_TAGS = r"<(?:/[\w:|｜-]|[\w:-])[\w:|｜-]{0,40}>|<[|｜][^<>]{1,40}[|｜]>|\[/?\w{1,40}\]|```"
+_BEHIND = regex.compile(rf"(?:[^{{}}\"']{{0,3}}|\}}{{0,3}}(?:\s*(?:{_TAGS}))*\s*)\Z")
+# What goes on behind a tool's name and is no part of a name.
+_NOT_NAME = re.compile(r"[^\w.-]")
+_ONLY_TAGS = re.compile(rf"(?:\s*(?:{_TAGS}))+\s*")
 _BLANKS = re.compile(r"\s*")
 # A key with a bracket in front is none: `"{path": 1}`.
 _MEMBER = re.compile(r'\s*"(?!\s*[{\[])(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
@@ -36,19 +43,19 @@ _KEYS = re.compile(r"""(["'])[^"'\\]*\1\s*:""")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A way in which arguments are not strict JSON; `example` is such a text, as arguments of `EXAMPLE_SCHEMA`."""
+    """A way in which arguments are not strict JSON; `example` is such a text, for a tool whose only key is `a`."""
 
     id: str
     why: str
     example: str
 
 
-EXAMPLE_SCHEMA: JsonObject = {"type": "object", "properties": {"a": {}}}
 EMPTY = Form("empty_arguments", "nothing, or null, stands for no arguments", "null")
 ENCODED = Form("double_encoded", "the object was written as a JSON string", '"{\\"a\\": 1}"')
 UNOPENED = Form("opening_brace", "the opening brace was missing", '"a": 1}')
 DOUBLED = Form("doubled", "the same object was sent twice", '{"a": 1}{"a": 1}')
 JUNK = Form("junk", "something stood before or behind the object", 'json\n{"a": 1}</tool_call>')
+MARKUP = Form("call_markup", "markup of the call stood in its name or its arguments", "<parameter=a>b</parameter>")
 LITERALS = Form("literals", "it was not written as JSON is", "{'a': True,}")
 _ODD = {
     Oddity.DUPLICATE_KEY: Form("duplicate_key", "a key is there twice, with the same value", '{"a": 1, "a": 1}'),
@@ -63,24 +70,21 @@ _ODD = {
         '{"a": "b "c" d"}',
     ),
 }
-FORMS: tuple[Form, ...] = (EMPTY, ENCODED, UNOPENED, DOUBLED, JUNK, LITERALS, *_ODD.values())
+FORMS: tuple[Form, ...] = (EMPTY, ENCODED, UNOPENED, DOUBLED, JUNK, MARKUP, LITERALS, *_ODD.values())
 
 
 @dataclass(frozen=True, slots=True)
 class ReadArguments:
     """An object, its strict JSON text, and the ways in which it was not written as one; none for strict JSON.
 
-    `told`: what follows a string told where it ends, so the object is to be taken only if the schema accepts it.
+    `told`: it is to be taken only if the schema accepts it, which told where its values end, or because something stood
+    before it.
     """
 
     values: JsonObject
     text: str
     forms: tuple[Form, ...] = ()
-
-    @property
-    def told(self) -> bool:
-        """True if the schema told where strings end."""
-        return _ODD[Oddity.INNER_QUOTES] in self.forms
+    told: bool = False
 
     @property
     def completed(self) -> bool:
@@ -115,7 +119,71 @@ def read_arguments(text: str, schema: Schema | None = None, *, stopped: bool = T
         return None
     if not stopped and (found.completed or found.told):
         return None
-    return ReadArguments(found.values, found.text, (*forms, *found.forms))
+    return ReadArguments(found.values, found.text, (*forms, *found.forms), found.told)
+
+
+def read_call(name: str, text: str, tools: ToolSet, *, stopped: bool = True) -> tuple[str, ReadArguments | None]:
+    """Return the name and the arguments of a structured call, also where the model's markup has got into them.
+
+    {"name": "bash<arg_key>command</arg_key><arg_value>ls</arg_value>", "arguments": "{}"}
+    {"name": "bash", "arguments": "<parameter=command>\\nls\\n</parameter>"}
+    """
+    tool = tools.resolve(name)
+    if tool is None and (begun := tools.begun(name)):
+        rest = name[len(begun.name) :]
+        written = text if _ONLY_TAGS.fullmatch(rest) else rest.removeprefix(">")
+        empty = text.strip() in ("", "{}", "null")
+        if _NOT_NAME.match(rest) and (empty or written is text):
+            found = _read_any(written, begun, tools, stopped=stopped)
+            if found is not None:
+                return begun.name, replace(found, forms=tuple(dict.fromkeys((MARKUP, *found.forms))))
+    if tool is None:
+        return name, read_arguments(text, stopped=stopped)
+    return name, _read_any(text, tool, tools, stopped=stopped)
+
+
+def _read_any(text: str, tool: Tool, tools: ToolSet, *, stopped: bool) -> ReadArguments | None:
+    """Return the arguments that a text says as an object, or else in the tags of a notation or as Python does."""
+    found = read_arguments(text, tool.compiled, stopped=stopped)
+    if found is None:
+        return _read_tags(text, tool, tools)
+    if (whole := _whole_call(found.values, tool)) is not None:
+        return ReadArguments(whole, dump(whole), (*found.forms, MARKUP), told=True)
+    if len(found.values) == 1:
+        ((key, value),) = found.values.items()
+        if value == "" and key not in tool.properties and ("=" in key or "<" in key):  # {"command=ls": ""}
+            return _read_tags(key, tool, tools)
+        if is_torn(key, value):
+            return None
+    return found
+
+
+def _whole_call(values: JsonObject, tool: Tool) -> JsonObject | None:
+    """Return the arguments of a call that stands whole in its own arguments; None if it does not.
+
+    {"name": "bash", "arguments": {"command": "ls"}}
+    """
+    if len(values) != 2 or values.keys() & tool.properties.keys():
+        return None
+    named = any(values.get(word) == tool.name for word in NAME_WORDS)
+    arguments = next((values[word] for word in ARGUMENT_WORDS if word in values), None)
+    return arguments if named and isinstance(arguments, dict) else None
+
+
+def _read_tags(text: str, tool: Tool, tools: ToolSet) -> ReadArguments | None:
+    """Return the arguments that all of a text says in tags, or as Python does: `command="ls"`."""
+    written = text.strip()
+    steps = MAX_STEPS * len(text) + MORE_STEPS
+    try:
+        values, end, _ = CallReader(Source(written, True, steps), tools).tag_values(0, tool)
+        if not values and "=" in written:
+            values, end = CallReader(Source(f"({written})", True, steps), tools).parenthesised(0, tool)
+            end -= 2
+        if not values or not _BEHIND.match(written, end):
+            return None
+        return ReadArguments(values, dump(values), (MARKUP,), told=True)
+    except (NoCall, ValueError, RecursionError):
+        return None
 
 
 def _encoded(text: str) -> str | None:
@@ -147,12 +215,14 @@ def _read_object(text: str, schema: Schema) -> ReadArguments:
     value, end = literals.whole(start)
     if not isinstance(value, dict) or is_deep(value) or not _BEHIND.match(text, end):
         raise NoCall("no object, or more than one")
+    told = literals.marks_told or bool(text[:start].strip())
     forms = [JUNK] if text[:start].strip() or text[end:].strip() else []
     forms += [form for oddity, form in _ODD.items() if oddity in literals.odd]
     written = text[start:end]
     if _strict(written) is not None:
-        return ReadArguments(value, written, tuple(forms))
-    return ReadArguments(value, dump(value), tuple(forms if literals.odd else (*forms, LITERALS)))
+        return ReadArguments(value, written, tuple(forms), told)
+    forms = forms if literals.odd else [*forms, LITERALS]
+    return ReadArguments(value, dump(value), tuple(forms), told)
 
 
 def _once(text: str) -> str:

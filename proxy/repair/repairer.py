@@ -13,7 +13,7 @@ from typing import get_args
 
 from proxy.audit_record import Repair
 from proxy.codec.json_text import JsonObject, dump
-from proxy.repair.arguments import ReadArguments, read_arguments
+from proxy.repair.arguments import ReadArguments, read_call
 from proxy.repair.name_inference import inferred
 from proxy.repair.policy import Condition, Policy, ToolRule
 from proxy.repair.rule_actions import apply_rule, rules_for
@@ -51,12 +51,12 @@ class Repairer:
 
         `name` is empty where the server gave none. `stopped` if the model ended by itself.
         """
-        tool = self.tools.resolve(name)
-        reading = read_arguments(text, tool.compiled if tool else None, stopped=stopped)
+        written = name
+        name, reading = read_call(name, text, self.tools, stopped=stopped)
         if reading is None:
             return None
         try:
-            return self._repaired(name, text, reading)
+            return self._repaired(name, text if name == written else written + text, reading)
         except ValueError:  # nested too deeply to be written anew
             return None
 

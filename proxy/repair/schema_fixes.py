@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from proxy.codec.json_text import Json, JsonObject, dump
 from proxy.notations.literals import literal
 from proxy.notations.tables import ARGUMENT_WORDS
-from proxy.tools.key_spelling import fold, without_markup
+from proxy.tools.key_spelling import fold, is_torn, without_markup
 from proxy.tools.schema import Schema
 from proxy.tools.validator import Score, Validator, children, inner_schemas, members, type_fits
 
@@ -180,7 +180,7 @@ def clean_keys(values: Json, schema: Schema, validator: Validator) -> Json:
 
     def new_key(key: str) -> str | None:
         bare = without_markup(key)
-        if bare in free:
+        if bare in free and not is_torn(key, values[key]):
             return bare
         return None
 

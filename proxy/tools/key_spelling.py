@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 _TAG = re.compile(r"</?[\w:.-]{1,40}(?:=|\s+name=)?\"?>?|[<\[][|｜][^<>]{0,40}[|｜][>\]]")
+_PIECE = re.compile(r"</?[|｜\w]*(?:arg_key|arg_value|parameter)\b")
 _SEPARATORS = str.maketrans("", "", "-_")
 
 
@@ -13,6 +14,14 @@ def without_markup(key: str) -> str:
     """The key without the markup and the quotation marks that stuck to it."""
     bare = _TAG.sub("", key).strip(" \t\r\n\"'\\<>")
     return bare.removeprefix("parameter=").removeprefix("parameter name=").strip("\"'")
+
+
+def is_torn(key: str, value: object) -> bool:
+    """True if a server cut a key and its value in the wrong place: pieces of their tags stand in both.
+
+    {"path<arg_key": "limit</arg_key><arg_value>5"}
+    """
+    return ("<" in key or ">" in key) and isinstance(value, str) and bool(_PIECE.search(value))
 
 
 def fold(name: str) -> str:

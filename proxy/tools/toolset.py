@@ -127,6 +127,10 @@ class ToolSet:
                 return self._exact[name], rest
         return None
 
+    def begun(self, text: str) -> Tool | None:
+        """The offered tool whose name a text begins with, the longest."""
+        return max((tool for tool in self if text.startswith(tool.name)), key=lambda tool: len(tool.name), default=None)
+
     def resolve(self, name: str) -> Tool | None:
         """The offered tool that `name` means, or None if there is none or more than one."""
         tool = self._exact.get(name)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from proxy.codec.json_text import JsonObject, dump
 from proxy.limits import MAX_DEPTH
-from proxy.repair.arguments import EXAMPLE_SCHEMA, FORMS, Form, may_go_on, objects_in, read_arguments
+from proxy.repair.arguments import FORMS, Form, may_go_on, objects_in, read_arguments, read_call
 from proxy.tools.schema import compile_schema
+from tests.support.helpers import function, offered
 from tests.support.random_schemas import KEYS, VALUES
 from tests.support.work import over_soon
 
@@ -30,7 +31,7 @@ def first(text: str, *, stopped: bool = True, lists: tuple[str, ...] = ()) -> tu
 def test_each_form_has_an_example(form: Form) -> None:
     with pytest.raises(ValueError):
         _strict(form.example)
-    found = read_arguments(form.example, compile_schema(EXAMPLE_SCHEMA))
+    (_, found) = read_call("f", form.example, offered(function("f", {"a": {}})))
     assert found is not None
     assert found.forms == (form,)
     assert isinstance(_strict(found.text), dict)
