@@ -15,7 +15,7 @@ from pathlib import Path
 
 from proxy.commands.parse import printable
 from proxy.commands.parsers import Parser, add_rules, command_parser, rules_flag
-from proxy.commands.terminal import progress
+from proxy.commands.progress import Progress
 from proxy.config.load import environment, key_files, load, user_rules, working_folder
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
@@ -64,8 +64,7 @@ def doctor_command(name: str, argv: Sequence[str]) -> int:
         rules = rules_in(entry_path)
     ask = _asker(options, settings, rules, env)
     try:
-        with progress("doctor", len(PROBES)) as bar:
-            report = examine(ask, options.model, rules, bar.step)
+        report = examine(ask, options.model, rules, Progress("doctor", len(PROBES)).step)
     except NoServerError as error:
         print(f"{name}: error: {printable(' '.join(str(error).split()))}", file=sys.stderr, flush=True)
         return NO_SERVER

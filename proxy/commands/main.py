@@ -43,7 +43,7 @@ from proxy.config.settings import SPECS, Settings
 from proxy.errors import RulesError
 from proxy.server import log_stream
 
-COMMANDS = ("serve", "check", "parse", "replay", "doctor", "setup", "launch", "top")
+COMMANDS = ("serve", "check", "parse", "replay", "doctor", "setup", "launch")
 # Those that read their own words, and where they are: what only they need is not loaded before the proxy serves.
 _COMMANDS = {
     "parse": ("proxy.commands.parse", "parse_command"),
@@ -51,7 +51,6 @@ _COMMANDS = {
     "doctor": ("proxy.commands.doctor", "doctor_command"),
     "setup": ("proxy.commands.setup", "setup_command"),
     "launch": ("proxy.commands.setup", "launch_command"),
-    "top": ("proxy.commands.top", "top_command"),
 }
 CONNECT_SECONDS = 1.0
 # The flags whose relative paths are taken from where the command was given.
@@ -93,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say("error", error.message)
         return 2
     except KeyboardInterrupt:
-        # `top`, and the agent of a `launch`, take it as their end.
+        # The agent of a `launch` takes it as its end.
         _say("interrupted", "this did not come to its end")
         return Status.INTERRUPTED
 

@@ -29,7 +29,6 @@ commands:
   doctor      probe a live model server: what it does to tool calls, and what mends it; see doctor --help
   setup       tell a coding agent of the proxy: print its configuration, or write it; see setup --help
   launch      start a coding agent with the proxy as its model server; see launch --help
-  top         show what the live page shows, on a terminal; see top --help
 """
 _ORDER = f"""\
 Each option's variable and default are in brackets. A flag wins over the variable, the variable over the line of the
@@ -80,7 +79,7 @@ def settings_parser() -> Parser:
     """The parser of `serve` and `check`: each setting is a flag, and what is not given is not in what it returns."""
     parser = Parser(
         prog=NAME,
-        usage="%(prog)s [serve | check | parse | replay | doctor | setup | launch | top] [options]",
+        usage="%(prog)s [serve | check | parse | replay | doctor | setup | launch] [options]",
         description=_ABOUT,
         epilog=_ORDER,
         formatter_class=argparse.RawDescriptionHelpFormatter,

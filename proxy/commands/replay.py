@@ -19,7 +19,7 @@ from proxy.codec.json_text import JsonObject
 from proxy.commands.capture_files import Total, files_of, is_folder, read_file
 from proxy.commands.parse import printable
 from proxy.commands.parsers import add_rules, command_parser, rules_flag
-from proxy.commands.terminal import each
+from proxy.commands.progress import Progress
 from proxy.config.load import load
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
@@ -92,7 +92,9 @@ def replay_command(name: str, argv: Sequence[str]) -> int:
 def _replay_many(name: str, files: Sequence[str], again: Callable[[Captured], Replayed]) -> int:
     """Replay captures one after the other; tell of those that have changed, and how many there are of each kind."""
     total = Total()
-    for file in each(files, "replay"):
+    progress = Progress("replay", len(files))
+    for file in files:
+        progress.step(file)
         try:
             captured = read_file(file)
             result = again(captured)
@@ -155,9 +157,7 @@ def replay(captured: Captured, settings: Settings, rules: Rules, *, raw_text: bo
     """The captured answer through engine and dialect; `raw_text` also where the capture does not say so."""
     chat = captured.chat
     profile = rules.profile(chat.model, captured.client or settings.client)
-    options = ChatOptions(
-        chat.model, True, profile.clean, parsed=chat.tools is not None, reasoning=profile.reasoning
-    )
+    options = ChatOptions(chat.model, True, profile.clean, parsed=chat.tools is not None, reasoning=profile.reasoning)
     raw_text = raw_text or captured.raw_text
     parse = "proxy" if raw_text else profile.parse
     family = family_of(chat.model, profile.family or captured.family)
@@ -328,4 +328,3 @@ def _block(title: str, text: str) -> Iterator[str]:
     if text:
         yield f"  {title}:"
         yield from (f"    {printable(line)}" for line in text.split("\n"))
-

@@ -27,9 +27,7 @@ from tests.walkthrough.commands import unmarked, walks
 from tests.walkthrough.newcomer import Newcomer
 
 README, AGENTS_PAGE, SERVERS = ROOT / "README.md", ROOT / "docs" / "agents.md", ROOT / "docs" / "servers.md"
-DOCTOR, OPERATIONS, LIVE_PAGE, RULES = (
-    ROOT / "docs" / f"{name}.md" for name in ("doctor", "operations", "live-page", "rules")
-)
+DOCTOR, OPERATIONS, RULES = (ROOT / "docs" / f"{name}.md" for name in ("doctor", "operations", "rules"))
 # The first line of each block that is no walk.
 NOT_WALKED = {
     "README.md": ["make demo"],
@@ -164,12 +162,8 @@ def test_a_proxy_that_stays_serves_more_than_one_agent(reader: Newcomer) -> None
         assert reader.types(write).status == 0
         assert (reader.home / ".claude" / "settings.json").exists()
         assert reader.types(launch).out == f"claude -p Fix the tests {CALLED}\n"
-        (reload,), (top, with_key) = walks(OPERATIONS)["reload"], walks(LIVE_PAGE)["top"]
+        (reload,) = walks(OPERATIONS)["reload"]
         assert json.loads(reader.types(reload).out) == {"status": "success", "message": "Configuration reloaded"}
-        (reader.sources / "admin-key").write_text("0123456789abcdef0123456789abcdef")
-        for command in (top, with_key):
-            shown = reader.types(command)
-            assert shown.status == 0 and "parrot" in shown.out, shown
         undone = reader.types(show + " --undo")
         assert undone.status == 0 and not (reader.home / ".claude" / "settings.json").exists()
 
@@ -219,7 +213,7 @@ def test_every_block_of_commands_is_walked_or_it_is_said_why_not() -> None:
     pages = [README, *sorted((ROOT / "docs").glob("*.md"))]
     assert {page.name: found for page in pages if (found := unmarked(page))} == NOT_WALKED
     walked = {page for page in pages if walks(page)}
-    assert walked == {README, AGENTS_PAGE, SERVERS, DOCTOR, OPERATIONS, LIVE_PAGE, RULES}
+    assert walked == {README, AGENTS_PAGE, SERVERS, DOCTOR, OPERATIONS, RULES}
 
 
 @pytest.mark.parametrize("text", ["<!-- walk: a -->\n\n```sh\nls\n```\n", "<!-- walk: a -->\n```sh\nls\n```\n" * 2])
