@@ -12,7 +12,6 @@ from typing import NoReturn
 
 from proxy import __version__
 from proxy.config.load import RULES_VARIABLE
-from proxy.config.server_url import ONE_SERVER
 from proxy.config.settings import SPECS, Spec
 from proxy.errors import RulesError
 
@@ -66,15 +65,6 @@ def rules_flag(options: argparse.Namespace) -> dict[str, str]:
     return {} if options.rules is None else {"rules": options.rules}
 
 
-class _OneServer(argparse.Action):
-    """The flag of the model server: given twice it named a pool of servers, up to release 0.1."""
-
-    def __call__(self, parser: object, namespace: argparse.Namespace, value: object, option: object = None) -> None:
-        if hasattr(namespace, self.dest):
-            raise RulesError(f"{option}: given twice, and a list of servers is taken no more; give {ONE_SERVER}")
-        setattr(namespace, self.dest, value)
-
-
 def settings_parser() -> Parser:
     """The parser of `serve` and `check`: each setting is a flag, and what is not given is not in what it returns."""
     parser = Parser(
@@ -88,8 +78,6 @@ def settings_parser() -> Parser:
     )
     parser.add_argument("command", nargs="?", default="serve", help=argparse.SUPPRESS)
     parser.add_argument("--rules", metavar="FILE", help=f"the rules file ({RULES_VARIABLE})")
-    about = "with check: print the rules file in the form of this release, and do nothing else"
-    parser.add_argument("--migrate", action="store_const", const="true", help=about)
     parser.add_argument("--version", action="version", version=f"{NAME} {__version__}")
     groups: dict[str, argparse._ArgumentGroup] = {}
     for spec in SPECS:
@@ -102,13 +90,12 @@ def settings_parser() -> Parser:
 def _add(group: argparse._ArgumentGroup, spec: Spec) -> None:
     own, *aliases = spec.flags
     about = f"{spec.help} {_in_brackets(spec)}"
-    action: type[argparse.Action] | str = _OneServer if spec.name == "upstream" else "store"
     if isinstance(spec.default, bool):
         group.add_argument(own, dest=spec.name, action="store_const", const="true", help=about)
     else:
-        group.add_argument(own, dest=spec.name, metavar=spec.metavar, help=about, action=action)
+        group.add_argument(own, dest=spec.name, metavar=spec.metavar, help=about)
     for alias in aliases:
-        group.add_argument(alias, dest=spec.name, help=argparse.SUPPRESS, action=action)
+        group.add_argument(alias, dest=spec.name, help=argparse.SUPPRESS)
 
 
 def _in_brackets(spec: Spec) -> str:

@@ -17,7 +17,6 @@ from yaml.nodes import Node, ScalarNode, SequenceNode
 
 from proxy.config.heal_rules import BrokenCallsAs, Family, RequestRules, parse_families, parse_request_rules
 from proxy.config.known_names import first_match, keep
-from proxy.config.migrations import refuse_removed
 from proxy.config.server_url import ONE_SERVER, server_url
 from proxy.config.tool_rules_parser import parse_tools
 from proxy.config.yaml_nodes import choice, compose, is_null, mapping, node_error, scalar, sequence, shown, text_of
@@ -384,7 +383,6 @@ def _section(sections: Mapping[str, Node], name: str, read: Callable[[Node], _It
 
 
 def _settings(node: Node) -> Mapping[str, Setting]:
-    refuse_removed(node, "settings", ())
     pairs = mapping(node, "settings")
     return MappingProxyType({name: _setting(value, f"setting {name}") for name, value in pairs.items()})
 
@@ -408,7 +406,6 @@ def _models(node: Node, formats: Collection[str] | None) -> tuple[Model, ...]:
 
 
 def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
-    refuse_removed(node, "models[]", _MODEL_KEYS)
     keys = mapping(node, what, _MODEL_KEYS)
     if "match" not in keys:
         raise node_error(node, f'{what} has no match; give a name or a glob, as match: "Qwen*"')
@@ -486,7 +483,6 @@ def _clients(node: Node) -> Mapping[str, Client]:
 
 
 def _client(node: Node, what: str) -> Client:
-    refuse_removed(node, "clients.*", _CLIENT_KEYS)
     keys = mapping(node, what, _CLIENT_KEYS)
     return Client(
         parse=_option(keys, "parse", what, _PARSES),

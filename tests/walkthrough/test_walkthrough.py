@@ -27,7 +27,7 @@ from tests.walkthrough.commands import unmarked, walks
 from tests.walkthrough.newcomer import Newcomer
 
 README, AGENTS_PAGE, SERVERS = ROOT / "README.md", ROOT / "docs" / "agents.md", ROOT / "docs" / "servers.md"
-DOCTOR, OPERATIONS, RULES = (ROOT / "docs" / f"{name}.md" for name in ("doctor", "operations", "rules"))
+DOCTOR, OPERATIONS = (ROOT / "docs" / f"{name}.md" for name in ("doctor", "operations"))
 # The first line of each block that is no walk.
 NOT_WALKED = {
     "README.md": ["make demo"],
@@ -132,17 +132,6 @@ def test_the_page_of_the_doctor_begins_with_that_very_command() -> None:
 
 
 @pytest.mark.slow
-def test_the_rules_are_migrated(reader: Newcomer) -> None:
-    (migrate,) = walks(RULES)["migrate"]
-    try:
-        migrated = reader.types(migrate)
-        assert migrated.status == 0 and "rules new.yaml" in migrated.out.replace(f"{reader.sources}/", ""), migrated
-        assert (reader.sources / "new.yaml").read_bytes() == (reader.sources / "rules.yaml").read_bytes()
-    finally:
-        (reader.sources / "new.yaml").unlink(missing_ok=True)
-
-
-@pytest.mark.slow
 def test_the_launched_agent_has_its_model_call_a_tool(reader: Newcomer) -> None:
     """Through a proxy that is gone when the agent is."""
     launched = reader.types(walks(README)["commands"][2])
@@ -213,7 +202,7 @@ def test_every_block_of_commands_is_walked_or_it_is_said_why_not() -> None:
     pages = [README, *sorted((ROOT / "docs").glob("*.md"))]
     assert {page.name: found for page in pages if (found := unmarked(page))} == NOT_WALKED
     walked = {page for page in pages if walks(page)}
-    assert walked == {README, AGENTS_PAGE, SERVERS, DOCTOR, OPERATIONS, RULES}
+    assert walked == {README, AGENTS_PAGE, SERVERS, DOCTOR, OPERATIONS}
 
 
 @pytest.mark.parametrize("text", ["<!-- walk: a -->\n\n```sh\nls\n```\n", "<!-- walk: a -->\n```sh\nls\n```\n" * 2])

@@ -362,12 +362,6 @@ def test_the_settings_say_how_rules_name_tools_and_what_else_is_repaired() -> No
     assert policy == Policy(case_sensitive=True, typos=True)
 
 
-def test_keys_of_clients_are_refused_with_their_new_place_and_never_shown() -> None:
-    message = refused("clients:\n  x:\n    key_sha256: [sk-secret]\n")
-    assert message.startswith("r.yaml:3: clients.*.key_sha256 went in 0.2.0; ")
-    assert "client_keys" in message and "check --migrate" in message and "sk-secret" not in message
-
-
 def test_a_deep_file_at_the_size_limit_is_refused_at_once() -> None:
     assert "nested over" in refused("[" * 200_000)
     assert "nested over" in refused("- " * 100_000)
