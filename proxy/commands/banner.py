@@ -26,7 +26,7 @@ NAME = "vllm-tool-proxy"
 _ON_ONE_LINE = (
     ("listens on", "paths", "model servers"),
     ("rules", "keys", "no key for"),
-    ("writes", "limits", "observes"),
+    ("writes", "limits"),
 )
 
 
@@ -57,8 +57,6 @@ def facts(settings: Settings, rules: Rules, keys: KeysThere) -> dict[str, str]:
     }
     if without := [*keyless_entries(settings, rules)]:
         texts["no key for"] = ", ".join(without)
-    if settings.observe:
-        texts["observes"] = "nothing is changed; the log says what would be done"
     return {name: printable(text, " ") for name, text in texts.items()}
 
 

@@ -364,12 +364,6 @@ class Settings:
     store_days: int = _setting(
         30, checks.int_between(1, 3650), "days for which a response is kept", group=_CLIENTS, metavar="DAYS"
     )
-    observe: bool = _setting(
-        False,
-        checks.boolean,
-        "change nothing: requests and answers pass as they are; log what would be done",
-        group=_CLIENTS,
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from typing import ParamSpec
 from proxy.activity.recording import begin_try, listened, not_recorded
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_json
-from proxy.codec.redaction import redact_error
 from proxy.dialects.base import Writer
 from proxy.dialects.chat.answer import read_answer, read_whole, says_nothing
 from proxy.dialects.chat.request import ChatRequest
@@ -25,7 +24,6 @@ from proxy.exchange.exchange import Exchange, log_crash
 from proxy.exchange.guided import answer_instead, guided_call
 from proxy.exchange.healing_record import Healing
 from proxy.exchange.lane import ReplyLane, notes_of
-from proxy.exchange.observe import ObservedReply, observed
 from proxy.exchange.outcome import ReplyFacts
 from proxy.exchange.plan import Plan, UpstreamRequest, upstream_request
 from proxy.exchange.repetition import RepetitionWatch
@@ -34,7 +32,7 @@ from proxy.exchange.reply_record import recorded
 from proxy.exchange.reply_stream import StreamReply, never_enough
 from proxy.exchange.second_try import EarlierTry, Why, record, summed, why_again
 from proxy.exchange.slices import new_slice
-from proxy.exchange.whole_answer import Listener, answer_as_answer, answer_as_stream, thoughts_to_count, unrepaired
+from proxy.exchange.whole_answer import Listener, answer_as_answer, answer_as_stream, thoughts_to_count
 from proxy.healing.heal import NO_HEALING
 from proxy.limits import MAX_ERROR_BODY
 from proxy.upstream.answer_wait import NEVER, rest_after
@@ -76,8 +74,6 @@ class Attempt:
         self._exchange = exchange
         self._plan = plan
         self._up = _on_its_way(exchange.request, plan)
-        if exchange.observe:
-            self._up = replace(self._up, body=exchange.request.raw)
         self._engine = exchange.engine(self._up.raw_text, plan.guided)
         self._earlier = earlier
         self._keep_back = self._followed()
@@ -100,8 +96,6 @@ class Attempt:
         """The silences that another try may follow: each behind the first one. Behind a second one, of which the client
         has seen nothing yet, only a call that was swallowed: a stream tells its tokens when it is asked for them.
         """
-        if self._exchange.observe:
-            return frozenset()
         if self._earlier is None:
             return self._exchange.ask_again
         if self._earlier.spoke or self._plan.again is not Why.EMPTY:
@@ -114,21 +108,17 @@ class Attempt:
             return self._earlier._writer
         return self._exchange.dialect.writer(expand=False)
 
-    def _new_reply(self) -> StreamReply | ObservedReply:
-        exchange = self._exchange
-        reply = StreamReply(
+    def _new_reply(self) -> StreamReply:
+        return StreamReply(
             self._engine,
             self._writer,
             log_crash,
-            max_event=exchange.max_event,
+            max_event=self._exchange.max_event,
             keep_back=self._keep_back,
             earlier=None if self._earlier is None else self._earlier.handover_of_all,
             watch=self._watch,
             record=self._record,
         )
-        if not exchange.observe:
-            return reply
-        return observed(reply, exchange.dialect, log_crash, max_event=exchange.max_event)
 
     @property
     def begun(self) -> bool:
@@ -157,8 +147,7 @@ class Attempt:
             if streamed and not self._takes_a_stream:
                 raise UpstreamBroken("the model server answered with a stream that was not asked for")
             if streamed and request.stream:
-                if isinstance(self._reply, StreamReply):  # what is only observed is read all the same
-                    self._lane = ReplyLane(call, exchange.wait, self._reply, notes_of(tape, seen))
+                self._lane = ReplyLane(call, exchange.wait, self._reply, notes_of(tape, seen))
                 yield from self._live(parts)
                 return
             if self._must_be_a_stream:
@@ -169,7 +158,7 @@ class Attempt:
             return
         # All of it is repaired at once, its thoughts may be counted by the server, and it may be kept.
         yield from self._exchange.wait.on_a_thread()
-        answered = self._measured(self._observed if exchange.observe else self._complete_answer, whole)
+        answered = self._measured(self._complete_answer, whole)
         if self.withheld:
             self._unsent = answered
             return
@@ -190,7 +179,7 @@ class Attempt:
         """True if the answer may be a stream."""
         if self._plan.guided:
             return False
-        return self._exchange.request.stream or self._exchange.observe
+        return self._exchange.request.stream
 
     @property
     def _must_be_a_stream(self) -> bool:
@@ -216,14 +205,14 @@ class Attempt:
     def end_after_all(self) -> bytes:
         """The end of a reply that says nothing, and after which no other one came."""
         rest = b""
-        if isinstance(self._reply, StreamReply) and self._reply.withheld:
+        if self._reply.withheld:
             rest = self._reply.end_after_all()
         return self._unsent + rest
 
     def end_with(self, call: Call, usage: JsonObject) -> bytes:
         """The end of a reply with a call in the place of the broken one; `usage` is what the second try took."""
         counts = summed(self.handover.usage, usage)
-        if isinstance(self._reply, StreamReply) and self._reply.withheld:
+        if self._reply.withheld:
             return self._unsent + self._reply.end_with(call, counts)
         broken = self.broken
         assert broken is not None, "for that it was asked for again"
@@ -235,7 +224,7 @@ class Attempt:
         exchange, plan = self._exchange, self._plan
         if exchange.capture is None and exchange.recording is None:
             return None
-        if plan.guided or exchange.observe:
+        if plan.guided:
             return None
         learnt = exchange.upstream.learnt_healings() | {*plan.learnt}
         return Healing(exchange.request.body, plan.heal, learnt, self._up.healed)
@@ -275,8 +264,6 @@ class Attempt:
                 swallowed=self._swallowed or self._reply.swallowed,
             )
         )
-        if isinstance(self._reply, ObservedReply) and self._reply.would_fail is not None:
-            self._would_fail(self._reply.would_fail)
 
     def _head(self, parts: Iterator[bytes | None], call: UpstreamCall) -> Generator[bytes, None, bytes]:
         """Wait for the head, with heartbeats, and give the first part of the body; what is no success is raised."""
@@ -293,9 +280,7 @@ class Attempt:
             # Another worker may hold the lock of what they share.
             yield from self._exchange.wait.on_a_thread()
             self._exchange.upstream.remember_healings(self._plan.learnt)
-        as_it_came = self._exchange.observe and self._exchange.dialect.verbatim
-        content_type = call.header("Content-Type") if as_it_came else ""
-        self._exchange.outcome.receive_head(response_headers(call, REPLY), content_type)
+        self._exchange.outcome.receive_head(response_headers(call, REPLY))
         return first
 
     def _live(self, parts: Iterator[bytes | None]) -> Iterator[bytes]:
@@ -340,7 +325,7 @@ class Attempt:
 
     def _count_thoughts(self) -> Iterator[bytes]:
         """Have the tokens of the thoughts counted, if the usage is to say how many they were."""
-        if self._exchange.observe or not self._engine.wants_count:
+        if not self._engine.wants_count:
             return
         yield from self._exchange.wait.on_a_thread()
         self._engine.counted(self._exchange.count(self._thoughts_before + self._engine.thoughts))
@@ -464,26 +449,6 @@ class Attempt:
         tokens = self._exchange.count(self._thoughts_before + thoughts) if thoughts else 0
         usage = as_object(answer.get("usage"))
         return {**answer, "usage": with_thought_tokens(usage, tokens)} if tokens else None
-
-    def _observed(self, body: bytes) -> bytes:
-        """A whole answer that leaves as it came, whatever it is; what would be made of it is only noted."""
-        answer: JsonObject = {}
-        try:
-            answer = read_whole(body)
-            self._swallowed = says_nothing(answer)
-            self.handover = EarlierTry(as_object(answer.get("usage")))
-            self._repaired_answer(body, answer, self._engine)
-        except ProxyError as error:
-            self._would_fail(error)
-        except Exception as error:  # the outermost boundary of the engine
-            log_crash(error)
-        if self._exchange.dialect.verbatim:
-            return body
-        return self._repaired_answer(body, answer or read_whole(body), unrepaired())
-
-    def _would_fail(self, error: ProxyError) -> None:
-        redact_error(error, self._exchange.secrets)
-        self._exchange.outcome.would_fail(error)
 
     def _repaired_answer(self, body: bytes, answer: JsonObject, engine: Engine) -> bytes:
         dialect, content = self._exchange.dialect, ReplyContent()

@@ -64,7 +64,7 @@ class Exchange:
     `upstream` is where it goes. `auto`: the profile lets the server show that it cannot parse. `engine` makes one for a
     try, for raw text if that is what comes back, and for the tool that is forced, if one is. `retry_tokens` must be
     left of the context for a try with fewer tokens. `capture` is where the answers are recorded, if they are,
-    `recording` what the live page shows of them; `observe` leaves the request and its answer as they are. `count` gives
+    `recording` what the live page shows of them. `count` gives
     the number of tokens of a text, 0 if nobody knows. `ask_again`: for what a reply is asked for once more;
     `any_guides`: for a call that cannot be read whatever the server is.
     `repetition`: a stream that repeats so ends there.
@@ -84,7 +84,6 @@ class Exchange:
     retry_tokens: int = RETRY_TOKENS
     capture: Capture | None = None
     recording: Recording | None = None
-    observe: bool = False
     count: Callable[[str], int] = no_count
     ask_again: frozenset[Why] = frozenset()
     any_guides: bool = False
@@ -105,7 +104,7 @@ class Exchange:
 
         The server may have to be asked what it is, and the try begins with a connection: from here on it may block.
         """
-        if self.observe or not isinstance(error, UpstreamError):
+        if not isinstance(error, UpstreamError):
             return None
         yield from self.wait.on_a_thread()
         again = None
@@ -135,9 +134,6 @@ class Exchange:
         may follow: the end of the second was `withheld`.
         """
         if silence not in self.ask_again:
-            return None
-        if self.observe:
-            self.outcome.ask_again(silence)
             return None
         yield from self.wait.on_a_thread()
         again = replace(plan, again=silence)

@@ -119,7 +119,6 @@ class PageState:
         return {
             "version": __version__,
             "values": snapshot.settings.audit_values,
-            "observe": snapshot.settings.observe,
             "signed_in": bool(snapshot.keys.admin),
             "shared": bool(self.activity.ring.path),
             "lost": activity_lost(self.worker.memory.counters),

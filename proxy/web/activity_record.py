@@ -110,7 +110,6 @@ def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
         "calls": outcome.calls,
         "tries": outcome.tries,
         "parse": outcome.plan.parse,
-        "observed": outcome.observe,
         "gone": outcome.gone,
         "error": _clean(ctx, outcome.error),
         "upstream": upstream_kind(outcome.failure),

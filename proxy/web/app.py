@@ -160,7 +160,7 @@ def _models() -> Response:
     if ctx.in_messages:
         return messages_views.models()
     snapshot = ctx.snapshot
-    if snapshot.rules.aliases and not snapshot.settings.observe:
+    if snapshot.rules.aliases:
         return messages_views.openai_models()
     return views.passed(routes.MODELS.path)
 

@@ -91,9 +91,7 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
     """A Chat Completions request; it is the internal one. An alias of the rules gives it another model."""
     body, raw = parse_body(ctx.body, ctx.snapshot.settings.max_depth), ctx.body
     model = body.get("model")
-    served = model
-    if isinstance(model, str) and not ctx.snapshot.settings.observe:
-        served = ctx.snapshot.rules.alias(model)
+    served = ctx.snapshot.rules.alias(model) if isinstance(model, str) else model
     headers = conversation_headers(ctx, environ, body, as_text(served))
     if served != model:
         body["model"] = served
@@ -102,8 +100,6 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
     ctx.check_model(chat.model)
     profile = ctx.snapshot.profile(chat.model, ctx.client)
     dialect, server = ChatDialect(_chat_options(chat, profile)), model_server(ctx, chat.model)
-    if ctx.snapshot.settings.observe:
-        return PreparedRequest(chat, profile, dialect, server, headers)
     family = ctx.snapshot.family(chat.model, profile, headers, server)
     chat, thoughts = _thinking(ctx, chat, profile, family, as_text(model))
     return PreparedRequest(chat, profile, dialect, server, headers, thoughts)
@@ -275,8 +271,6 @@ def _reasoning_history(ctx: RequestContext, model: str, profile: Profile, family
 
 def healed_conversation(ctx: RequestContext, chat: JsonObject) -> Healed:
     """A conversation of which a client wants the tokens, as the healings make it: what is counted is what goes up."""
-    if ctx.snapshot.settings.observe:
-        return Healed(chat)
     plan = replace(ctx.heal_plan(as_text(chat.get("model"))), sampling=Sampling())
     with contextlib.suppress(Exception):  # a defect of the healing leaves the request as it came (contract C6)
         return heal_request(chat, plan)

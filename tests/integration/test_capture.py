@@ -302,7 +302,7 @@ def test_a_relative_folder_is_taken_from_where_the_command_was_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def become(_: str, __: object, env: dict[str, str]) -> None:
-        raise Became(env["TOOL_PROXY_CAPTURE"], env["TOOL_PROXY_OBSERVE"])
+        raise Became(env["TOOL_PROXY_CAPTURE"])
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "execve", become)
@@ -310,20 +310,17 @@ def test_a_relative_folder_is_taken_from_where_the_command_was_given(
     monkeypatch.setenv("PWD", str(tmp_path))
     (tmp_path / "rules.yaml").write_text("")
     with Upstream() as server, pytest.raises(Became) as became:
-        words = ["--capture", "new/folder", "--observe", "--port", str(free_port()), "--upstream", server.url]
+        words = ["--capture", "new/folder", "--port", str(free_port()), "--upstream", server.url]
         cli.main(["serve", *words])
-    assert became.value.args == (str(tmp_path / "new" / "folder"), "true")
+    assert became.value.args == (str(tmp_path / "new" / "folder"),)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("observe", [False, True], ids=["repairing", "observing"])
-def test_a_client_that_vanishes_frees_the_model_server_and_leaves_its_capture(
-    observe: bool, proxy: Start, tmp_path: Path
-) -> None:
+def test_a_client_that_vanishes_frees_the_model_server_and_leaves_its_capture(proxy: Start, tmp_path: Path) -> None:
     """Under gunicorn; it closes, or resets, its connection."""
     folder = tmp_path / "captures"
     with Upstream() as server:
-        running = proxy(server.url, "--capture", str(folder), *(["--observe"] if observe else []))
+        running = proxy(server.url, "--capture", str(folder))
         for reset in (False, True):
             gate = server.gate()
             server.play([SSE + chunked(ROLE), chunked(text("word ")), gate])
@@ -340,6 +337,5 @@ def test_a_client_that_vanishes_frees_the_model_server_and_leaves_its_capture(
             assert (body, about["complete"]) == (ROLE + text("word "), False)
             for kept in folder.iterdir():
                 kept.unlink()
-        log = running.logged("client gone")
+        running.logged("client gone")
         assert running.log.read_text().count("client gone") == 2
-    assert ("observe=true" in log) is observe

@@ -237,12 +237,12 @@ def test_so_many_pages_are_open_at_once(server: Upstream, monkeypatch: pytest.Mo
 
 def test_rules_servers_and_settings_are_told(server: Upstream, tmp_path: Path) -> None:
     server.paths["/health"] = [answer({})]
-    with live_page(server.url, "models:\n  - match: tiny\n    parse: proxy\n", observe=True) as page:
+    with live_page(server.url, "models:\n  - match: tiny\n    parse: proxy\n") as page:
         page.worker.memory.publish(b"models:\n  - match: tiny\n    parse: proxy\n", "rules.yaml")
         page.worker.generation = page.worker.memory.generation()
         status = page.state()["status"]
     assert status["servers"] == [{"url": server.url, "ready": True}]
-    assert (status["observe"], status["values"], status["lost"], status["doctor"]) == (True, False, 0, None)
+    assert (status["values"], status["lost"], status["doctor"]) == (False, 0, None)
     (model,) = [entry for entry in status["rules"]["entries"] if entry["section"] == "models"]
     assert model == {"section": "models", "text": "models tiny: parse proxy", "place": "rules.yaml:2"}
 

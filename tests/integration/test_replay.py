@@ -15,8 +15,8 @@ from proxy.dialects.chat.client_view import ReplyView, view_reply
 from proxy.exchange.capture import read_capture
 from tests.conftest import Inside
 from tests.failures.test_recordings import AGENTS
-from tests.integration.test_observe import served
 from tests.support.helpers import RECORDINGS, ends, says
+from tests.support.recorded_answers import served
 from tests.support.scripted import PATIENCE, WRITE_FILE, Upstream, chat
 from tests.support.worker_state import read_rules
 from tests.unit.commands.test_replay import wire, written
@@ -27,9 +27,7 @@ FILES = sorted(RECORDINGS.glob("*/*.txt"))
 
 @pytest.mark.parametrize("transport", ["live", "whole"])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_replayed_recording_says_what_was_served(
-    path: Path, transport: str, inside: Inside, tmp_path: Path
-) -> None:
+def test_a_replayed_recording_says_what_was_served(path: Path, transport: str, inside: Inside, tmp_path: Path) -> None:
     """Acceptance (e): captured and replayed it is what the client got; only the ids of found calls differ."""
     raw = "-none-" in path.name and path.parent.name == "llama-server-agents"
     parse = "proxy" if raw else "server"

@@ -162,7 +162,7 @@ def test_a_function_of_a_namespace_is_called_by_its_joined_name(inside: Inside, 
 @MODES
 @pytest.mark.parametrize("form", ["structured", "hermes", "another key"])
 def test_a_custom_tool_gets_its_text(inside: Inside, form: str, streamed: bool) -> None:
-    patch = "*** Begin Patch\n*** Add File: a\n+\"hi\"\n*** End Patch"
+    patch = '*** Begin Patch\n*** Add File: a\n+"hi"\n*** End Patch'
     tool = {"type": "custom", "name": "apply_patch", "format": {"type": "text"}}
     given = {"patch" if form == "another key" else "input": patch}
     script = reply(streamed, "", call("c1", json.dumps(given), "apply_patch"), end="tool_calls")
@@ -349,12 +349,10 @@ def test_a_reply_that_breaks_off_failed(front: Front) -> None:
 
 
 @MODES
-@pytest.mark.parametrize("observe", [False, True])
-def test_an_observed_reply_goes_unrepaired(inside: Inside, observe: bool, streamed: bool) -> None:
+def test_a_call_in_the_text_is_made(inside: Inside, streamed: bool) -> None:
     with serving(reply(streamed, HERMES)) as server:
-        client = inside(server.url, observe=observe)
-        made = response_of(client.post(RESPONSES, json=ask(tools=[TOOL], stream=streamed)))
-    assert calls_of(made) == ([] if observe else [("write_file", INPUT)])
+        made = response_of(inside(server.url).post(RESPONSES, json=ask(tools=[TOOL], stream=streamed)))
+    assert calls_of(made) == [("write_file", INPUT)]
 
 
 @MODES

@@ -503,15 +503,6 @@ def test_where_nobody_counts_the_usage_stays(inside: Inside, streamed: bool, scr
     assert (received(data).usage[-1] if streamed else json.loads(data)["usage"]) == USED
 
 
-def test_observed_replies_stay_as_they_are(inside: Inside) -> None:
-    sent = [ROLE, text("<think>a</think>b"), finish(), DONE]
-    body = chat(reasoning_effort="none", messages=[{"role": "user", "content": "Hi"}])
-    with Upstream(stream(*sent)) as server:
-        response = inside(server.url, SPLIT, observe=True).post(CHAT, json=body)
-        assert json.loads(server.seen[0].body) == body
-    assert response.data == b"".join(sent)
-
-
 SCRIPTS = {
     "opened": [REPLY, "Done."],
     "prompted": [REPLY.removeprefix("<think>\n"), "Done."],

@@ -84,8 +84,7 @@ function showRequests() {
 function showRepairs(list, empty, side) {
   const found = requests.flatMap((one) => one.repairs.filter((repair) => repair.side === side).map((repair) => [one, repair]));
   const cards = found.slice(0, MOST_REPAIRS).map(([one, repair]) => {
-    const word = one.observed ? "would be done" : "done";
-    const about = element("p", { class: "soft" }, `${clock(one.at)}, ${word} for ${one.model}, `, opener(one, `request ${one.number}`));
+    const about = element("p", { class: "soft" }, `${clock(one.at)}, done for ${one.model}, `, opener(one, `request ${one.number}`));
     return repairCard(repair, [about]);
   });
   redrawn(list, () => fill(list, cards, empty));
@@ -125,9 +124,6 @@ function notes(status) {
   const said = [];
   if (!status.values) {
     said.push("What clients and models said is not kept here; --audit-values does that.");
-  }
-  if (status.observe) {
-    said.push("Nothing is changed (observe): repairs are what would be done.");
   }
   if (status.lost > 0) {
     said.push(`${status.lost} requests are not shown, for too many came at once or their file could not be written.`);

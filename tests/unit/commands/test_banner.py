@@ -34,7 +34,6 @@ ALL = Settings(
     store="/s.db",
     verbose=True,
     audit_values=True,
-    observe=True,
 )
 
 
@@ -66,7 +65,7 @@ def test_everything_that_is_on() -> None:
         "captures (error, healed) to /c[red]; repairs with their values to /a.jsonl; "
         "repairs with their values to the log; what clients and models say to the live page; responses to /s.db"
     )
-    assert found["limits"].startswith("3 workers, each with ") and "observes" in found
+    assert found["limits"].startswith("3 workers, each with ")
 
 
 def test_of_the_keys_only_which_there_are() -> None:

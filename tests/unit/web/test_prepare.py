@@ -62,13 +62,10 @@ def test_a_chat_request_is_the_internal_one_to_its_bytes() -> None:
     assert made.ends_loops and made.later is None and ctx.outcome.request_audit == ()
 
 
-def test_an_alias_gives_a_chat_request_another_model_unless_it_is_only_observed() -> None:
+def test_an_alias_gives_a_chat_request_another_model() -> None:
     asked: JsonObject = {**CHAT, "model": "mine"}
     made = prepare_chat(context(asked, ALIAS), {})
     assert made.chat.model == "tiny" and json.loads(made.chat.raw) == CHAT
-    ctx = context(asked, ALIAS, observe=True)
-    observed = prepare_chat(ctx, {})
-    assert observed.chat.raw == ctx.body and observed.chat.model == "mine"
 
 
 def test_a_messages_request_is_translated_and_keeps_its_name() -> None:
@@ -140,7 +137,6 @@ def test_each_key_has_a_store_of_its_own(tmp_path: Path) -> None:
     assert response_store(ctx, {}) == first, "a file of client keys does not hide what was kept before"
 
 
-
 @pytest.mark.parametrize(("model", "url"), [(None, URL), ("tiny", URL), ("large-1", OTHER)])
 def test_the_rules_say_where_a_model_is(model: str | None, url: str) -> None:
     assert model_server(context(CHAT, URLS), model).target.url == url
@@ -156,13 +152,10 @@ def test_a_conversation_has_a_header_that_its_turns_share() -> None:
     assert key(first, conversation_header="") is None
 
 
-def test_what_is_counted_is_healed_but_for_the_sampling_and_never_if_it_is_only_observed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_counted_is_healed_but_for_the_sampling(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = 'models: [{match: "*", sampling: {set: {top_p: 0.5}}}]'
     healed = healed_conversation(context(CHAT, rules), UNTIDY).body
     assert healed["tools"] != UNTIDY["tools"] and "top_p" not in healed
-    assert healed_conversation(context(CHAT, observe=True), UNTIDY).body is UNTIDY
 
     def fails(*_: object) -> None:
         raise ZeroDivisionError("a defect")
