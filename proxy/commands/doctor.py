@@ -13,9 +13,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from proxy.commands.parse import printable
 from proxy.commands.parsers import Parser, add_rules, command_parser, rules_flag
 from proxy.commands.progress import Progress
+from proxy.commands.text_report import printable
 from proxy.config.load import environment, key_files, load, user_rules, working_folder
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings

@@ -41,11 +41,10 @@ from proxy.config.settings import SPECS, Settings
 from proxy.errors import RulesError
 from proxy.server import log_stream
 
-COMMANDS = ("serve", "check", "parse", "replay", "doctor", "setup", "launch")
+COMMANDS = ("serve", "check", "parse", "doctor", "setup", "launch")
 # Those that read their own words, and where they are: what only they need is not loaded before the proxy serves.
 _COMMANDS = {
     "parse": ("proxy.commands.parse", "parse_command"),
-    "replay": ("proxy.commands.replay", "replay_command"),
     "doctor": ("proxy.commands.doctor", "doctor_command"),
     "setup": ("proxy.commands.setup", "setup_command"),
     "launch": ("proxy.commands.setup", "launch_command"),

@@ -23,8 +23,7 @@ The proxy between coding agents and their own model server that makes tool calls
 commands:
   serve       check options, rules and port, then serve (also meant without a command)
   check       check options, rules and that the code loads; print what the rules mean and exit
-  parse       print which calls are found in a text, and why the rest is none; see parse --help
-  replay      print what was said in a capture, before and after the proxy; of a folder, what has changed
+  parse       print the calls in a text or a capture, and why the rest is not a call; see parse --help
   doctor      probe a live model server: what it does to tool calls, and what mends it; see doctor --help
   setup       tell a coding agent of the proxy: print its configuration, or write it; see setup --help
   launch      start a coding agent with the proxy as its model server; see launch --help
@@ -69,7 +68,7 @@ def settings_parser() -> Parser:
     """The parser of `serve` and `check`: each setting is a flag, and what is not given is not in what it returns."""
     parser = Parser(
         prog=NAME,
-        usage="%(prog)s [serve | check | parse | replay | doctor | setup | launch] [options]",
+        usage="%(prog)s [serve | check | parse | doctor | setup | launch] [options]",
         description=_ABOUT,
         epilog=_ORDER,
         formatter_class=argparse.RawDescriptionHelpFormatter,

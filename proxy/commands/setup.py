@@ -23,10 +23,10 @@ from proxy.agents.web_proxy import past_web_proxy
 from proxy.commands.agent_files import AgentFiles
 from proxy.commands.exit_status import CommandError, Status
 from proxy.commands.own_proxy import run_agent, running_proxy
-from proxy.commands.parse import printable
 from proxy.commands.parsers import Parser, add_rules, command_parser, rules_flag
 from proxy.commands.private_folder import PrivateFolder
 from proxy.commands.proxy_facts import ProxyFacts, plain_url
+from proxy.commands.text_report import printable
 from proxy.config.load import environment, load, own_url
 from proxy.limits import MAX_AGENT_FILE
 from proxy.server import log_stream

@@ -325,7 +325,7 @@ class Settings:
     capture: str = _setting(
         "",
         checks.folder,
-        "folder to which each chat answer of the model server is written for replay; an absolute path",
+        "folder to which each chat answer of the model server is written, for parse --capture; an absolute path",
         group=_CLIENTS,
         metavar="DIR",
     )

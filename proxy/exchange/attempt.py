@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import ParamSpec
 
-from proxy.activity.recording import begin_try, listened, not_recorded
+from proxy.activity.recording import begin_try, listened
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_json
 from proxy.dialects.base import Writer
@@ -22,17 +22,15 @@ from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.capture import Recorder, is_stream
 from proxy.exchange.exchange import Exchange, log_crash
 from proxy.exchange.guided import answer_instead, guided_call
-from proxy.exchange.healing_record import Healing
 from proxy.exchange.lane import ReplyLane, notes_of
 from proxy.exchange.outcome import ReplyFacts
 from proxy.exchange.plan import Plan, UpstreamRequest, upstream_request
 from proxy.exchange.repetition import RepetitionWatch
 from proxy.exchange.reply_content import ReplyContent
-from proxy.exchange.reply_record import recorded
 from proxy.exchange.reply_stream import StreamReply, never_enough
 from proxy.exchange.second_try import EarlierTry, Why, record, summed, why_again
 from proxy.exchange.slices import new_slice
-from proxy.exchange.whole_answer import Listener, answer_as_answer, answer_as_stream, thoughts_to_count
+from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream, thoughts_to_count
 from proxy.healing.heal import NO_HEALING
 from proxy.limits import MAX_ERROR_BODY
 from proxy.upstream.answer_wait import NEVER, rest_after
@@ -66,7 +64,7 @@ class Attempt:
 
     __slots__ = (
         *("handover", "silence", "spoke", "_answer", "_call", "_earlier", "_engine", "_exchange", "_held_since"),
-        *("_keep_back", "_lane", "_plan", "_record", "_reply", "_swallowed", "_times", "_unsent", "_up"),
+        *("_keep_back", "_lane", "_plan", "_reply", "_swallowed", "_times", "_unsent", "_up"),
         *("_watch", "_writer"),
     )
 
@@ -78,7 +76,6 @@ class Attempt:
         self._earlier = earlier
         self._keep_back = self._followed()
         self._watch = None if exchange.repetition is None else RepetitionWatch(exchange.repetition)
-        self._record = None if earlier is not None else exchange.new_record()
         self._writer = self._new_writer()
         self._reply = self._new_reply()
         self._unsent = b""
@@ -117,7 +114,6 @@ class Attempt:
             keep_back=self._keep_back,
             earlier=None if self._earlier is None else self._earlier.handover_of_all,
             watch=self._watch,
-            record=self._record,
         )
 
     @property
@@ -130,11 +126,8 @@ class Attempt:
         exchange, request = self._exchange, self._exchange.request
         exchange.wait.start_over()
         raw_text = self._up.raw_text
-        made = partial(recorded, self._record, self._engine, exchange.outcome)
-        healing = self._healing()
-        healed = not_recorded if healing is None else partial(healing.as_record, values=True)
-        seen = begin_try(exchange.recording, self._up.body, raw_text=raw_text, made=made, healed=healed)
-        tape = Recorder(exchange.capture, request, exchange.outcome, raw_text=raw_text, made=made, healing=healing)
+        seen = begin_try(exchange.recording, self._up.body, raw_text=raw_text)
+        tape = Recorder(exchange.capture, request, exchange.outcome, raw_text=raw_text)
         server, waiting = exchange.upstream.server, exchange.wait.connecting()
         with tape, server.open("POST", exchange.path, exchange.headers, self._up.body, waiting) as call:
             parts = tape.listen(call, decoded(call, exchange.wait.receive(call), lambda: self._reply.done))
@@ -219,16 +212,6 @@ class Attempt:
         answer = answer_instead(self._answer, broken, call, counts)
         return self._repaired_answer(dump_json(answer), answer, self._exchange.engine(self._up.raw_text, ""))
 
-    def _healing(self) -> Healing | None:
-        """What was done to the request, if somebody asks; None if it is another one than came, or went up as it was."""
-        exchange, plan = self._exchange, self._plan
-        if exchange.capture is None and exchange.recording is None:
-            return None
-        if plan.guided:
-            return None
-        learnt = exchange.upstream.learnt_healings() | {*plan.learnt}
-        return Healing(exchange.request.body, plan.heal, learnt, self._up.healed)
-
     @property
     def broken(self) -> Text | None:
         """The call that cannot be read with which the reply has ended, if that is why it is worth one more try."""
@@ -304,7 +287,6 @@ class Attempt:
             wait.lane = self._open_lane()
             yield beat + ready
             if reply.cut:
-                self._give_up_record()
                 # Leaving closes the upstream, by which the model server stops.
                 break
         yield from self._count_thoughts()
@@ -400,18 +382,12 @@ class Attempt:
             bound = min(bound, PROSE_HOLD_SECONDS)
         elif now >= self._held_since + bound:
             self._unsent += reply.release()
-            self._give_up_record()
             self._end_hold(now)
         elif now >= self._held_since + PROSE_HOLD_SECONDS:
             self._unsent += reply.flush_prose()
         else:
             bound = PROSE_HOLD_SECONDS
         self._exchange.wait.alarm(self._held_since + bound)
-
-    def _give_up_record(self) -> None:
-        """Drop the record: no replay can repeat what happened to the reply."""
-        if self._record is not None:
-            self._record.give_up()
 
     def _end_hold(self, now: float) -> None:
         """Nothing is held any more."""
@@ -453,13 +429,10 @@ class Attempt:
     def _repaired_answer(self, body: bytes, answer: JsonObject, engine: Engine) -> bytes:
         dialect, content = self._exchange.dialect, ReplyContent()
         content.observe_body(answer)
-        listeners: list[Listener] = [content]
-        if self._record is not None and engine is self._engine:
-            listeners.append(self._record)
         if self._exchange.request.stream:
-            reply = answer_as_stream(answer, engine, dialect.writer(expand=True), *listeners)
+            reply = answer_as_stream(answer, engine, dialect.writer(expand=True), content)
         else:
-            reply = answer_as_answer(body, answer, engine, dialect, *listeners)
+            reply = answer_as_answer(body, answer, engine, dialect, content)
         tokens, in_thought = self.handover.tokens, engine.ends_in_thought
         self.silence = why_again(content, tokens, engine.broken_call, in_thought=in_thought)
         return reply

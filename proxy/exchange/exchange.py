@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from proxy.activity.recording import MAX_KEPT, Recording
+from proxy.activity.recording import Recording
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
@@ -17,7 +17,6 @@ from proxy.exchange.capture import Capture
 from proxy.exchange.outcome import Outcome
 from proxy.exchange.plan import GUIDES, Plan, proxy_parses
 from proxy.exchange.repetition import Period
-from proxy.exchange.reply_record import ReplyRecord
 from proxy.exchange.retry import asks_for_proxy, healed_plan, second_plan
 from proxy.exchange.second_try import Why
 from proxy.limits import RETRY_TOKENS
@@ -39,9 +38,6 @@ class Upstream(Protocol):
 
     def remember_parser_failure(self) -> None:
         """The server cannot find the calls of the request's model: from now on the proxy does."""
-
-    def learnt_healings(self) -> frozenset[str]:
-        """The healings that refusals for this model have asked for before."""
 
     def remember_healings(self, ids: tuple[str, ...]) -> None:
         """The requests for this model need these healings, without which the server refused one."""
@@ -90,14 +86,6 @@ class Exchange:
     repetition: Period | None = None
     outcome: Outcome = field(default_factory=Outcome)
     secrets: tuple[str, ...] = field(default=(), repr=False)
-
-    def new_record(self) -> ReplyRecord | None:
-        """Listens to what becomes of a reply, where that is kept beside the answer; no longer than that itself is."""
-        if self.capture is not None:
-            return ReplyRecord()
-        if self.recording is not None:
-            return ReplyRecord(MAX_KEPT)
-        return None
 
     def second(self, plan: Plan, error: ProxyError) -> Generator[bytes, None, Plan | None]:
         """The plan for one more try, or None (docs/configuration.md: who parses).

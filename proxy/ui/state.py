@@ -12,8 +12,8 @@ from proxy.activity.activity import Activity
 from proxy.activity.ring import MINUTES
 from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import Json, JsonObject
+from proxy.commands.text_report import reasons
 from proxy.config.load import environment
-from proxy.notations.source import Rejection
 from proxy.ui.doctor_report import last_report
 from proxy.ui.rules_view import rules_in_force
 from proxy.worker.metrics import activity_lost
@@ -25,19 +25,6 @@ MAX_SHOWN = 200
 # How often, in seconds, it is looked how the servers do, and what rules and settings are in force.
 STATUS_SECONDS = 10.0
 _NUMBER = re.compile(r"[0-9]{1,15}")
-# The reasons that no text has, in the words of docs/operations.md.
-_STRUCTURED = {
-    "no_name": "a structured call that can be told by nothing; it went out as text",
-    "unreadable_arguments": "a structured call whose arguments are no object; it went out as text",
-    "half_call": "a structured call that had begun at the client and could not be finished",
-}
-
-
-def reasons() -> dict[str, str]:
-    """Why something was no call, by the names under which that is counted."""
-    return {**{rejection.label: rejection.sentence for rejection in Rejection}, **_STRUCTURED}
-
-
 def without_values(summary: JsonObject) -> JsonObject:
     """The record of a request without its values, which may be shown no more: they were kept before a reload."""
     repairs: list[Json] = [

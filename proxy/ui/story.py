@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from proxy.activity.ring import Story
 from proxy.codec.json_text import Json, JsonObject
-from proxy.commands.parse import explained
-from proxy.commands.replay import lines, replay
+from proxy.commands.capture_report import lines, reread
+from proxy.commands.text_report import explained
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
 from proxy.dialects.chat.client_view import view_reply
@@ -85,8 +85,8 @@ def _captured(story: Story) -> Captured | None:
 
 
 def replayed(story: Story, settings: Settings, rules: Rules) -> list[str] | None:
-    """The lines of the command `replay` under these rules; None where nothing was kept of the answer."""
+    """Return the lines of `parse --capture` under these rules; None if nothing was kept of the answer."""
     captured = _captured(story)
     if captured is None:
         return None
-    return [*lines(captured, replay(captured, settings, rules))]
+    return [*lines(captured, reread(captured, settings, rules))]

@@ -287,7 +287,6 @@ def _capture(ctx: RequestContext, prepared: PreparedRequest) -> Capture | None:
         client=ctx.client,
         ordered=not prepared.dialect.verbatim,
         thoughts=prepared.thoughts,
-        values=settings.audit_values,
     )
 
 
@@ -313,9 +312,6 @@ class _ServerOfRequest:
 
     def remember_parser_failure(self) -> None:
         self.snapshot.remember(self.prepared.chat.model)
-
-    def learnt_healings(self) -> frozenset[str]:
-        return self.lessons.of(self.prepared.chat.model)
 
     def remember_healings(self, ids: tuple[str, ...]) -> None:
         model = self.prepared.chat.model

@@ -276,7 +276,6 @@ COMMANDS = {
     "doctor": ("--upstream", "http://127.0.0.1:9"),
     "setup": ("claude",),
     "launch": ("claude",),
-    "replay": ("reply.txt",),
 }
 
 

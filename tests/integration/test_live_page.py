@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.activity.activity import Activity
-from proxy.commands.main import main
-from proxy.commands.replay import lines, replay
+from proxy.commands.capture_report import lines, reread
 from proxy.config import load as config
 from proxy.config.settings import Settings
 from proxy.exchange.capture import read_capture
@@ -344,35 +343,11 @@ def test_a_request_can_be_saved_as_a_capture_and_replayed(server: Upstream) -> N
     assert name.startswith('attachment; filename="2') and name.endswith(f'Z-{one["id"]}.capture"')
     captured = read_capture(saved.data, "saved")
     assert captured.body == b"".join((ROLE, text(CALL), finish(), DONE)) and captured.complete
-    assert told == [*lines(captured, replay(captured, Settings(), read_rules(None)))]
-    assert any("repair 1: text_call" in line for line in told)
+    assert told == [*lines(captured, reread(captured, Settings(), read_rules(None)))]
+    assert any("repair text_call" in line for line in told)
 
 
-def test_a_saved_capture_is_a_regression_test(server: Upstream, tmp_path: Path, page_rules: Path) -> None:
-    script(server, IN_TEXT, [answer(completion("a"))])
-    with live_page(server.url, audit_values=True) as page:
-        ask(page)
-        ask(page, chat(tools=[WRITE_FILE]))
-        page.requests(2)
-        for number in (1, 2):
-            saved = get(page, f"/_ui/requests/{number}/capture")
-            (tmp_path / f"{number}.capture").write_bytes(saved.data)
-    files = [str(tmp_path / f"{number}.capture") for number in (1, 2)]
-    assert [main(["replay", file]) for file in (*files, str(tmp_path))] == [0, 0, 0]
-    assert [main(["replay", file, "--rules", str(page_rules)]) for file in files] == [1, 0]
-
-
-def test_what_becomes_of_an_answer_that_is_cut_is_not_kept(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.activity.recording.MAX_KEPT", 400)
-    script(server, IN_TEXT)
-    with live_page(server.url, audit_values=True) as page:
-        ask(page)
-        page.requests()
-        captured = read_capture(get(page, "/_ui/requests/1/capture").data, "saved")
-    assert (captured.truncated, captured.made) == (True, None)
-
-
-@pytest.mark.parametrize(("values", "least"), [(False, 0), (True, 3 * 100_000)])
+@pytest.mark.parametrize(("values", "least"), [(False, 0), (True, 2 * 100_000)])
 def test_what_waits_to_be_written_counts_with_all_that_is_kept(
     server: Upstream, monkeypatch: pytest.MonkeyPatch, values: bool, least: int
 ) -> None:
@@ -395,7 +370,7 @@ def test_a_replay_goes_by_the_rules_that_are_in_force_now(server: Upstream) -> N
         off = b"settings: {audit_values: true}\nmodels: [{match: '*', formats: {off: ['<tool_call>']}}]"
         page.worker.memory.publish(off, "rules.yaml")
         told = get(page, "/_ui/requests/1/replay").get_json()["lines"]
-    assert "refused: format_off (1)" in told
+    assert any(line.startswith("refused: format_off") for line in told)
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/v1/responses"])

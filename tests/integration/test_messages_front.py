@@ -610,7 +610,7 @@ def test_the_line_of_a_message(inside: Inside, logged: pytest.LogCaptureFixture,
 
 
 @MODES
-def test_a_captured_message_can_be_replayed(
+def test_a_captured_message_can_be_parsed(
     inside: Inside, tmp_path: Path, capsys: pytest.CaptureFixture[str], streamed: bool
 ) -> None:
     script = reply(streamed, HERMES)
@@ -624,9 +624,9 @@ def test_a_captured_message_can_be_replayed(
     assert (captured.chat.model, captured.streamed, captured.complete) == ("tiny", streamed, True)
     assert captured.chat.tools is not None and captured.chat.tools.names == ("write_file",)
     assert b"key-12345" not in data
-    assert cli.main(["replay", str(file)]) == 0
+    assert cli.main(["parse", "--capture", str(file)]) == 0
     told = capsys.readouterr().out
-    assert "repair 1: text_call" in told and "write_file" in told
+    assert "repair text_call" in told and "write_file" in told
 
 
 # The loop guard.

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from proxy.activity.recording import Recording
 from proxy.engine.events import Text
 from proxy.errors import ClientGone, ProxyError, UpstreamRefused
 from proxy.exchange.exchange import log_crash, no_count
@@ -128,12 +127,6 @@ def test_calls_that_only_the_proxy_finds_show_that_the_server_cannot(plan: Plan,
     made = answered(auto=True)
     made.exchange.note_calls(plan, calls)
     assert made.known.parser_failures == failures
-
-
-def test_a_record_is_made_where_somebody_reads_it() -> None:
-    assert answered().exchange.new_record() is None
-    shown = answered(recording=Recording(b"{}")).exchange.new_record()
-    assert shown is not None
 
 
 def test_nobody_counts_and_a_defect_is_logged(logged: pytest.LogCaptureFixture) -> None:
