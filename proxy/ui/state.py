@@ -13,8 +13,6 @@ from proxy.activity.ring import MINUTES
 from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import Json, JsonObject
 from proxy.commands.text_report import reasons
-from proxy.config.load import environment
-from proxy.ui.doctor_report import last_report
 from proxy.ui.rules_view import rules_in_force
 from proxy.worker.metrics import activity_lost
 from proxy.worker.snapshot import is_ready
@@ -25,6 +23,8 @@ MAX_SHOWN = 200
 # How often, in seconds, it is looked how the servers do, and what rules and settings are in force.
 STATUS_SECONDS = 10.0
 _NUMBER = re.compile(r"[0-9]{1,15}")
+
+
 def without_values(summary: JsonObject) -> JsonObject:
     """The record of a request without its values, which may be shown no more: they were kept before a reload."""
     repairs: list[Json] = [
@@ -112,7 +112,6 @@ class PageState:
             "reasons": {**reasons()},
             "servers": servers,
             "rules": rules_in_force(self.worker),
-            "doctor": last_report(environment(), snapshot.rules.source),
         }
 
 

@@ -38,7 +38,7 @@ SECRET = "my-own-credential-1"
 CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "content": "hi"}}\n</tool_call>'
 IN_TEXT = stream(ROLE, text(CALL), finish(), DONE)
 NO_CALL = stream(ROLE, text('<tool_call>{"name": "nothing", "arguments": {}}</tool_call>'), finish(), DONE)
-PATHS = ["/_ui", "/_ui/state", "/_ui/events", "/_ui/requests/1", "/_ui/requests/1/capture", "/_ui/requests/1/replay"]
+PATHS = ["/_ui", "/_ui/state", "/_ui/events", "/_ui/requests/1", "/_ui/requests/1/capture"]
 
 
 @pytest.fixture
@@ -241,7 +241,7 @@ def test_rules_servers_and_settings_are_told(server: Upstream, tmp_path: Path) -
         page.worker.generation = page.worker.memory.generation()
         status = page.state()["status"]
     assert status["servers"] == [{"url": server.url, "ready": True}]
-    assert (status["values"], status["lost"], status["doctor"]) == (False, 0, None)
+    assert (status["values"], status["lost"]) == (False, 0)
     (model,) = [entry for entry in status["rules"]["entries"] if entry["section"] == "models"]
     assert model == {"section": "models", "text": "models tiny: parse proxy", "place": "rules.yaml:2"}
 
@@ -262,11 +262,11 @@ def test_without_audit_values_nothing_that_was_said_is_kept(server: Upstream) ->
         (one,) = page.requests()
         story = page.story(1)
         kept = page.activity.ring.story(1)
-        answers = [get(page, f"/_ui/requests/1/{what}").status_code for what in ("capture", "replay")]
+        answer_status = get(page, "/_ui/requests/1/capture").status_code
     assert said not in json.dumps([one, story])
     assert {key for repair in one["repairs"] for key in repair} == {"fix", "tool", "why", "side"}
     assert kept is not None and kept.parts == {}
-    assert (story["steps"], story["values"], answers) == ([], False, [404, 404])
+    assert (story["steps"], story["values"], answer_status) == ([], False, 404)
 
 
 def test_what_was_kept_is_not_shown_once_audit_values_is_off(server: Upstream) -> None:
@@ -281,10 +281,10 @@ def test_what_was_kept_is_not_shown_once_audit_values_is_off(server: Upstream) -
         )
         (one,) = page.requests()
         story = page.story(1)
-        answers = [get(page, f"/_ui/requests/1/{what}").status_code for what in ("capture", "replay")]
+        answer_status = get(page, "/_ui/requests/1/capture").status_code
     assert said not in json.dumps([one, story])
     assert {key for repair in one["repairs"] for key in repair} == {"fix", "tool", "why", "side"}
-    assert (story["steps"], story["reading"], story["values"], answers) == ([], [], False, [404, 404])
+    assert (story["steps"], story["reading"], story["values"], answer_status) == ([], [], False, 404)
 
 
 def test_with_audit_values_a_request_has_its_whole_story(server: Upstream) -> None:
@@ -332,18 +332,17 @@ def test_each_try_is_in_the_story(server: Upstream) -> None:
     ]
 
 
-def test_a_request_can_be_saved_as_a_capture_and_replayed(server: Upstream) -> None:
+def test_a_request_can_be_saved_as_a_capture_that_parse_reads(server: Upstream) -> None:
     script(server, IN_TEXT)
     with live_page(server.url, audit_values=True) as page:
         ask(page)
         (one,) = page.requests()
         saved = get(page, "/_ui/requests/1/capture")
-        told = get(page, "/_ui/requests/1/replay").get_json()["lines"]
     name = saved.headers["Content-Disposition"]
     assert name.startswith('attachment; filename="2') and name.endswith(f'Z-{one["id"]}.capture"')
     captured = read_capture(saved.data, "saved")
     assert captured.body == b"".join((ROLE, text(CALL), finish(), DONE)) and captured.complete
-    assert told == [*lines(captured, reread(captured, Settings(), read_rules(None)))]
+    told = [*lines(captured, reread(captured, Settings(), read_rules(None)))]
     assert any("repair text_call" in line for line in told)
 
 
@@ -360,17 +359,6 @@ def test_what_waits_to_be_written_counts_with_all_that_is_kept(
     (size,) = sizes
     asked = len(json.dumps(body))
     assert least <= size - asked <= least + least // 10
-
-
-def test_a_replay_goes_by_the_rules_that_are_in_force_now(server: Upstream) -> None:
-    script(server, stream(ROLE, text(CALL), finish(), DONE))
-    with live_page(server.url, audit_values=True) as page:
-        ask(page)
-        page.requests()
-        off = b"settings: {audit_values: true}\nmodels: [{match: '*', formats: {off: ['<tool_call>']}}]"
-        page.worker.memory.publish(off, "rules.yaml")
-        told = get(page, "/_ui/requests/1/replay").get_json()["lines"]
-    assert any(line.startswith("refused: format_off") for line in told)
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/v1/responses"])

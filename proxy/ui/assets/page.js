@@ -117,7 +117,6 @@ function showStatus(status) {
   );
   fill("server-list", servers);
   showRules(status.rules);
-  showDoctor(status.doctor);
 }
 
 function notes(status) {
@@ -136,37 +135,6 @@ function showRules(rules) {
   byId("rules-error").hidden = !rules.error;
   byId("rules-error").textContent = rules.error ? `A newer file is not in force: ${visible(rules.error)}` : "";
   fill("rule-rows", rules.entries.map((entry) => element("tr", {}, element("td", {}, entry.text), element("td", { class: "place" }, entry.place))));
-}
-
-function showDoctor(report) {
-  const shown = report === null ? [] : reportParts(report);
-  fill("doctor-report", shown, "doctor-empty");
-}
-
-// What was found, the harm first; the rest of the report as it is.
-function reportParts(report) {
-  if (!Array.isArray(report.findings)) {
-    return [tree(report)];
-  }
-  const { findings, ...rest } = report;
-  const listed = findings.map((finding) => {
-    const { level, what, ...more } = finding;
-    const head = element("p", {}, element("strong", { class: level === "harm" ? "bad" : "" }, level), `: ${what}`);
-    return element("article", { class: "card" }, head, tree(more));
-  });
-  return [tree(rest), ...listed];
-}
-
-// A report as nested lists, whatever is in it.
-function tree(value) {
-  if (Array.isArray(value)) {
-    return element("ul", {}, ...value.map((entry) => element("li", {}, tree(entry))));
-  }
-  if (value !== null && typeof value === "object") {
-    const pairs = Object.entries(value).flatMap(([name, inner]) => [element("dt", {}, name), element("dd", {}, tree(inner))]);
-    return element("dl", {}, ...pairs);
-  }
-  return document.createTextNode(visible(value));
 }
 
 function say(word, kind) {
