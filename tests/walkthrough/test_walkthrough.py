@@ -45,7 +45,7 @@ NOT_WALKED = {
         "vllm-tool-proxy serve --upstream http://haproxy:8000",
         "echo 'set server proxies/proxy1 state drain; set server alive/proxy1 state drain' "
         "| socat - /run/haproxy/admin.sock",
-        "docker build -f deploy/kubernetes/Dockerfile -t vllm-tool-proxy:0.2.0 .",
+        "docker build -f deploy/Dockerfile -t vllm-tool-proxy:0.2.0 .",
     ],
     "security.md": ['key=$(openssl rand -hex 32); echo "$key"; printf %s "$key" | sha256sum'],
     "servers.md": [
