@@ -22,7 +22,7 @@ from proxy.dialects.model_options import ModelOptions
 from proxy.dialects.responses import output
 from proxy.dialects.responses import request as responses
 from proxy.dialects.responses.echo import echo
-from proxy.dialects.responses.kept import Pending, Resumed, resume
+from proxy.dialects.responses.kept import Resumed, resume
 from proxy.dialects.responses.writer import CompactDialect, ResponsesDialect
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
@@ -44,8 +44,6 @@ from proxy.worker.response_store import ResponseStore
 # How Claude Code calls itself.
 _CLAUDE_CODE = "claude-cli/"
 _DAY = 86400.0
-# Under this name the environment of a request that is made in the background has its response (web/background.py).
-RUN = "tool_proxy.run"
 
 
 class _Translation(Protocol):
@@ -150,9 +148,6 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
 
     It may ask the model server which models it has.
     """
-    run: Pending | None = environ.get(RUN)
-    if run is not None:
-        return _prepared_response(ctx, environ, run.resumed, ResponsesDialect)
     body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
     return _prepared_response(ctx, environ, resumed(ctx, environ, body), ResponsesDialect)
 
@@ -173,9 +168,8 @@ def _prepared_response(
     ctx.outcome.translate_request(outgoing.audit)
     chat = _read_translation(outgoing)
     limit = outgoing.body.get("max_tokens")
-    run: Pending | None = environ.get(RUN)
     options = output.ReplyOptions(
-        fresh_id(12) if run is None else run.id.removeprefix("resp_"),
+        fresh_id(12),
         echo(body) | request.echo,
         translation.tools,
         limit if isinstance(limit, int) else None,
@@ -186,12 +180,9 @@ def _prepared_response(
     )
     compacts = translation.compacts
     dialect = dialect_type(options, compacts, translation.written)
-    prepared = PreparedRequest(
+    return PreparedRequest(
         chat, outgoing.profile, dialect, outgoing.server, outgoing.headers, outgoing.thoughts, ends_loops=not compacts
     )
-    if not request.background or chat.stream or run is not None:
-        return prepared
-    return replace(prepared, later=Pending(output.begun_response(options, "queued"), request))
 
 
 def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseStore | None:
@@ -219,8 +210,7 @@ def _keeper(ctx: RequestContext, environ: Mapping[str, Any], request: Resumed) -
     store = response_store(ctx, environ)
     if store is None or not request.keep:
         return None
-    keep = store.end if RUN in environ else store.keep
-    return lambda response: keep(response, request.items, request.conversation)
+    return lambda response: store.keep(response, request.items)
 
 
 def translated(

@@ -72,7 +72,9 @@ RESPONSE = Route("/v1/responses/{response}", ("GET", "DELETE"), "responses")
 CANCEL = Route("/v1/responses/{response}/cancel", ("POST",), "responses")
 INPUT_ITEMS = Route("/v1/responses/{response}/input_items", ("GET",), "responses")
 # Without `store` nothing is kept: these are refused then, in words that say what to do instead.
-STORED_RESPONSES = (RESPONSE, CANCEL, INPUT_ITEMS)
+STORED_RESPONSES = (RESPONSE, INPUT_ITEMS)
+# Paths of the API that are always refused, in words that say what to do instead.
+UNSUPPORTED = (CANCEL,)
 MODELS = Route(MODELS_PATH, ("GET",), "passed")
 MODEL = Route(f"{MODELS_PATH}/{{id}}", ("GET",), "passed")
 # What the model server answers itself.
@@ -83,7 +85,10 @@ PASSED = (
     _passed("/detokenize", keeps_model_busy=False),
 )
 # For clients: each also under /for/NAME, for the client of the rules that says so.
-API = (CHAT, MESSAGES, COUNT_TOKENS, RESPONSES, INPUT_TOKENS, COMPACT, *STORED_RESPONSES, MODELS, *PASSED, MODEL)
+API = (
+    *(CHAT, MESSAGES, COUNT_TOKENS, RESPONSES, INPUT_TOKENS, COMPACT, *STORED_RESPONSES, *UNSUPPORTED),
+    *(MODELS, *PASSED, MODEL),
+)
 
 HEALTH = (_own("/health"), _own("/_health"))
 READY = _own("/_ready")
@@ -148,5 +153,5 @@ def asks_in_responses(path: str) -> bool:
 def shown_paths(listed: tuple[str, ...]) -> list[str]:
     """All paths that are answered, those of settings.pass_through among them, for people."""
     own = [route.path for route in (*HEALTH, READY, RELOAD, METRICS, UI, ROOT)]
-    served = (route.path for route in API if route not in STORED_RESPONSES)
+    served = (route.path for route in API if route not in (*STORED_RESPONSES, *UNSUPPORTED))
     return [*served, *listed, "/for/{client}/v1/…", *own]

@@ -47,7 +47,7 @@ MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "who
 NOWHERE = "http://127.0.0.1:1"
 MINE = "clients:\n  mine: {}\n"
 STORED = [
-    *(("GET", f"{RESPONSES}/resp_1"), ("DELETE", f"{RESPONSES}/resp_1"), ("POST", f"{RESPONSES}/resp_1/cancel")),
+    *(("GET", f"{RESPONSES}/resp_1"), ("DELETE", f"{RESPONSES}/resp_1")),
     ("GET", f"{RESPONSES}/resp_1/input_items"),
 ]
 

@@ -50,10 +50,9 @@ BODY_ROWS: Rows = MappingProxyType(
         "store": "without the setting `store` nothing is kept: true is dropped, and the response says `store: false`; "
         "with it all but false are kept",
         "truncation": "`disabled` is what happens; `auto` is dropped: the client is told by an error to compact",
-        "background": "refused if true: nothing is kept here that could be asked for later; with `store` the response "
-        "is made in the background, unless it streams",
+        "background": "refused if true: nothing runs in the background; send the request with `stream: true`",
         "previous_response_id": _NO_STATE,
-        "conversation": _NO_STATE,
+        "conversation": "refused: no conversations are kept here; send the whole conversation as `input`",
         "prompt": "refused: no prompts are kept here; send `instructions` and `input`",
         "include": f"{DROPPED}reasoning comes in clear, as `content` of its item; nothing else of it is there",
         "safety_identifier": f"{DROPPED}the model server knows no such field",

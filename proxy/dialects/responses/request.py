@@ -51,15 +51,17 @@ class Translation:
     json_reply: bool = False
 
 
-# What needs a store, and what to do instead.
+# Fields that need a state at the server, and what to do instead.
 _NO_STORE = {
     "previous_response_id": "this server keeps no responses; configure the client to send the whole conversation as "
     "`input` each time (`store: false`)",
-    "conversation": "this server keeps no conversations; configure the client to send the whole conversation as "
-    "`input` each time",
+    "conversation": "this server keeps no conversations; send the whole conversation as `input` each time",
     "prompt": "this server keeps no prompts; send `instructions` and `input`",
 }
-_NO_BACKGROUND = "this server keeps no responses that could be asked for later; ask without it, with `stream: true`"
+_NO_BACKGROUND = (
+    "this server makes no responses in the background; send the request without it, "
+    "with `stream: true` if the answer takes long"
+)
 # What the prompt is made of.
 _COUNTED = ("model", "tools", "chat_template_kwargs", "messages")
 # reasoning_effort by reasoning.effort; models that have it cannot be switched off.
@@ -145,7 +147,7 @@ def compacting(body: JsonObject) -> JsonObject:
     items: list[Json] = [item for item, _ in items_before]
     if not asks_for_summary(items_before):
         items.append({"type": TRIGGER})
-    return {**body, "input": items, "stream": None, "background": None}
+    return {**body, "input": items, "stream": None}
 
 
 def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
@@ -162,7 +164,7 @@ def _wants_json(body: JsonObject) -> bool:
 
 
 def _check_state(body: JsonObject, losses: DroppedFields) -> None:
-    """Fields that need a store, without which the answer would be another one."""
+    """Check the fields that need a state at the server, without which the answer would be another one."""
     for name, words in _NO_STORE.items():
         if body.get(name) not in (None, ""):
             raise BODY.field(name).bad(words)

@@ -59,7 +59,7 @@ def test_a_chat_request_is_the_internal_one_to_its_bytes() -> None:
     ctx = context(CHAT)
     made = prepare_chat(ctx, {})
     assert made.chat.raw == ctx.body and (made.chat.model, made.server.target.url) == ("tiny", URL)
-    assert made.ends_loops and made.later is None and ctx.outcome.request_audit == ()
+    assert made.ends_loops and ctx.outcome.request_audit == ()
 
 
 def test_an_alias_gives_a_chat_request_another_model() -> None:
@@ -111,14 +111,6 @@ def test_a_response_goes_on_from_a_kept_one_where_there_is_a_store(tmp_path: Pat
     assert resumed(context(asked), {}, asked).body is asked
     with pytest.raises(ResponseNotFound, match="resp_1"):
         prepare_responses(context(asked, store=str(tmp_path / "kept.db")), {})
-
-
-def test_what_is_asked_for_in_the_background_is_for_later(tmp_path: Path) -> None:
-    asked: JsonObject = {**RESPONSES, "background": True, "store": True}
-    made = prepare_responses(context(asked, store=str(tmp_path / "kept.db")), {})
-    assert made.later is not None and made.dialect.keeps
-    streamed = prepare_responses(context({**asked, "stream": True}, store=str(tmp_path / "kept.db")), {})
-    assert streamed.later is None
 
 
 def test_a_compaction_is_no_loop_and_is_not_kept(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_the_rules_may_refuse_it_and_what_was_written_can_still_be_read() -> Non
 
 @pytest.mark.parametrize("given", ["hello", [user("hello")]])
 def test_a_request_of_compact_is_one_that_ends_with_the_wish(given: Any) -> None:
-    found = sent(compacting({"model": "asked", "input": given, "stream": True, "background": True}))
+    found = sent(compacting({"model": "asked", "input": given, "stream": True}))
     assert found.compacts and "stream" not in found.body
     assert found.body["messages"] == [{"role": "user", "content": f"hello\n\n{INSTRUCTION}"}]
 
@@ -131,11 +131,7 @@ class Kept:
     def input_of(self, id_: str) -> list[Any]:
         return [developer("rules"), user("a long story"), call(), output(), TRIGGER]
 
-    def newest(self, conversation: str) -> str:
-        return "resp_1"
 
-
-@pytest.mark.parametrize("by", [{"previous_response_id": "resp_1"}, {"conversation": "c"}])
-def test_a_kept_conversation_goes_on_from_its_summary(by: dict[str, str]) -> None:
-    found = resume(ask(user("go on"), **by), Kept())
+def test_a_kept_conversation_goes_on_from_its_summary() -> None:
+    found = resume(ask(user("go on"), previous_response_id="resp_1"), Kept())
     assert found.items == [developer("rules"), compacted(), user("go on")]
