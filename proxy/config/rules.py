@@ -36,7 +36,6 @@ Thinking = Literal["none", "enable_thinking", "thinking", "reasoning_effort"]
 Telling = Literal["auto", "split", "server"]
 ReasoningHistory = Literal["auto", "drop", "reasoning", "reasoning_content", "thinking"]
 ServerTools = Literal["refuse", "drop"]
-Compaction = Literal["summary", "refuse"]
 Grammars = Literal["description", "structured_outputs"]
 Setting: TypeAlias = bool | int | float | str | tuple[str, ...]
 
@@ -52,14 +51,13 @@ _TELLINGS: tuple[Telling, ...] = get_args(Telling)
 _THINKINGS: tuple[Thinking, ...] = get_args(Thinking)
 _REASONING_HISTORIES: tuple[ReasoningHistory, ...] = get_args(ReasoningHistory)
 _SERVER_TOOLS: tuple[ServerTools, ...] = get_args(ServerTools)
-_COMPACTIONS: tuple[Compaction, ...] = get_args(Compaction)
 _GRAMMARS: tuple[Grammars, ...] = get_args(Grammars)
 _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
 _SECTIONS = ("settings", "tools", "models", "families", "aliases", "clients")
 _MODEL_KEYS = (
     *("match", "parse", "upstream", "server", "url", "key", "key_env", "key_file"),
     *("formats", "ids", "arguments", "reasoning"),
-    *("thinking", "reasoning_history", "server_tools", "compaction", "grammars", "family"),
+    *("thinking", "reasoning_history", "server_tools", "grammars", "family"),
     *("heal", "sampling", "tools", "retry", "broken_calls", "repetition"),
 )
 _CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "reasoning", "calls")
@@ -112,10 +110,10 @@ class Profile:
     model's reasoning, `telling` who tells it from the text, `reasoning_history` in which field earlier reasoning goes
     back to the server, and `family` which family of thinking models it is, if the name does not say so. Two are for
     Messages and Responses clients (F94): the switch by which what they say of thinking reaches the model, and what
-    becomes of tools that only Anthropic's or OpenAI's servers have, None where each dialect does as it does. Two are
-    for Responses clients: what becomes of a request to compact, and of a custom tool's grammar. `retry` is how often a
-    reply that says nothing is asked for once more, `broken_calls` what becomes of one that ends with a call that cannot
-    be read; `repetition` the longest piece, and how often it may be repeated, at which a stream is ended.
+    becomes of tools that only Anthropic's or OpenAI's servers have, None where each dialect does as it does.
+    `grammars` is for Responses clients: what becomes of a custom tool's grammar. `retry` is how often a reply that says
+    nothing is asked for once more, `broken_calls` what becomes of one that ends with a call that cannot be read;
+    `repetition` the longest piece, and how often it may be repeated, at which a stream is ended.
     """
 
     parse: Parse = "auto"
@@ -128,7 +126,6 @@ class Profile:
     thinking: Thinking = "none"
     reasoning_history: ReasoningHistory = "auto"
     server_tools: ServerTools | None = None
-    compaction: Compaction = "summary"
     grammars: Grammars = "description"
     family: str = ""
     retry: int = 1
@@ -157,7 +154,6 @@ class Model:
     thinking: Thinking | None = None
     reasoning_history: ReasoningHistory | None = None
     server_tools: ServerTools | None = None
-    compaction: Compaction | None = None
     grammars: Grammars | None = None
     url: str = ""
     key: str = ""
@@ -248,7 +244,6 @@ class Rules:
             thinking=_first(its.thinking, "none"),
             reasoning_history=_first(its.reasoning_history, "auto"),
             server_tools=its.server_tools,
-            compaction=_first(its.compaction, "summary"),
             grammars=_first(its.grammars, "description"),
             family=its.family,
             retry=its.requests.retry,
@@ -425,7 +420,6 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
         thinking=_option(keys, "thinking", what, _THINKINGS),
         reasoning_history=_option(keys, "reasoning_history", what, _REASONING_HISTORIES),
         server_tools=_option(keys, "server_tools", what, _SERVER_TOOLS),
-        compaction=_option(keys, "compaction", what, _COMPACTIONS),
         grammars=_option(keys, "grammars", what, _GRAMMARS),
         family=_option(keys, "family", what, NAMES) or "",
         requests=parse_request_rules(keys, what),

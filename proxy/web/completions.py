@@ -80,7 +80,7 @@ def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[st
     """The reply to a request that was read."""
     chat = prepared.chat
     heal_plan = ctx.heal_plan(chat.model)
-    ending = _ending(ctx, chat, heal_plan) if prepared.ends_loops else None
+    ending = _ending(ctx, chat, heal_plan)
     if ending is not None:
         ctx.outcome.stop_loop()
         data = render_limit_answer(ending, prepared.dialect, stream=chat.stream)

@@ -37,7 +37,7 @@ class PreparedRequest:
     """A client's request in chat completions, and the way of its reply.
 
     `server` is where it goes, chosen once, and `headers` are all that it goes up with. `thoughts` are those of the
-    model's family, in the text of the reply. `ends_loops`: a conversation that turns in a circle is ended.
+    model's family, in the text of the reply.
     """
 
     chat: ChatRequest
@@ -46,7 +46,6 @@ class PreparedRequest:
     server: ModelServer
     headers: Mapping[str, str]
     thoughts: Thoughts = _UNKNOWN
-    ends_loops: bool = True
 
 
 class HeldThread:

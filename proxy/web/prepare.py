@@ -23,7 +23,7 @@ from proxy.dialects.responses import output
 from proxy.dialects.responses import request as responses
 from proxy.dialects.responses.echo import echo
 from proxy.dialects.responses.kept import Resumed, resume
-from proxy.dialects.responses.writer import CompactDialect, ResponsesDialect
+from proxy.dialects.responses.writer import ResponsesDialect
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
 from proxy.healing.heal import Healed, heal_request
@@ -149,28 +149,15 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
     It may ask the model server which models it has.
     """
     body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
-    return _prepared_response(ctx, environ, resumed(ctx, environ, body), ResponsesDialect)
-
-
-def prepare_compact(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
-    """`POST /v1/responses/compact`: the same for a conversation of which a summary is wanted; it is not kept."""
-    body = responses.compacting(parse_body(ctx.body, ctx.snapshot.settings.max_depth))
-    request = replace(resumed(ctx, environ, body), keep=False)
-    return _prepared_response(ctx, environ, request, CompactDialect)
-
-
-def _prepared_response(
-    ctx: RequestContext, environ: Mapping[str, Any], request: Resumed, dialect_type: type[ResponsesDialect]
-) -> PreparedRequest:
-    body = request.body
-    outgoing = translated(ctx, environ, body, responses.translate)
+    request = resumed(ctx, environ, body)
+    outgoing = translated(ctx, environ, request.body, responses.translate)
     translation = outgoing.translation
     ctx.outcome.translate_request(outgoing.audit)
     chat = _read_translation(outgoing)
     limit = outgoing.body.get("max_tokens")
     options = output.ReplyOptions(
         fresh_id(12),
-        echo(body) | request.echo,
+        echo(request.body) | request.echo,
         translation.tools,
         limit if isinstance(limit, int) else None,
         outgoing.context,
@@ -178,11 +165,8 @@ def _prepared_response(
         lambda: int(time.time()),
         _keeper(ctx, environ, request),
     )
-    compacts = translation.compacts
-    dialect = dialect_type(options, compacts, translation.written)
-    return PreparedRequest(
-        chat, outgoing.profile, dialect, outgoing.server, outgoing.headers, outgoing.thoughts, ends_loops=not compacts
-    )
+    dialect = ResponsesDialect(options, translation.written)
+    return PreparedRequest(chat, outgoing.profile, dialect, outgoing.server, outgoing.headers, outgoing.thoughts)
 
 
 def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseStore | None:
@@ -241,7 +225,6 @@ def translated(
         thinking=switch_of(snapshot.rules, profile, served, family),
         reasoning_history=_reasoning_history(ctx, served, profile, family),
         server_tools=profile.server_tools or "",
-        compaction=profile.compaction,
         grammars=profile.grammars,
     )
     context = next((card.max_len for card in cards if card.id == served), None)

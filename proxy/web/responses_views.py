@@ -5,6 +5,7 @@ from __future__ import annotations
 from flask import Response, request
 
 from proxy.codec.json_text import JsonObject, dump_json
+from proxy.dialects.responses.fields import NO_COMPACTION
 from proxy.dialects.responses.kept import listed, page
 from proxy.dialects.responses.request import translate_count
 from proxy.dialects.token_count import HEADER, count
@@ -51,6 +52,11 @@ def one_response(name: str) -> Response:
     if request.args.get("stream") == "true":
         raise BadRequest("stream: a kept response comes whole; leave it out")
     return json_response(dump_json(_response_of(store, name)))
+
+
+def compact() -> Response:
+    """Refuse `POST /v1/responses/compact`."""
+    raise BadRequest(NO_COMPACTION.removeprefix("refused: "))
 
 
 def cancel(name: str) -> Response:

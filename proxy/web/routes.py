@@ -67,14 +67,14 @@ MESSAGES = Route("/v1/messages", ("POST",), "messages", keeps_model_busy=True)
 COUNT_TOKENS = Route(MESSAGES_COUNT_TOKENS, ("POST",), "messages")
 RESPONSES = Route("/v1/responses", ("POST",), "responses", keeps_model_busy=True)
 INPUT_TOKENS = Route("/v1/responses/input_tokens", ("POST",), "responses")
-COMPACT = Route("/v1/responses/compact", ("POST",), "responses", keeps_model_busy=True)
+COMPACT = Route("/v1/responses/compact", ("POST",), "responses")
 RESPONSE = Route("/v1/responses/{response}", ("GET", "DELETE"), "responses")
 CANCEL = Route("/v1/responses/{response}/cancel", ("POST",), "responses")
 INPUT_ITEMS = Route("/v1/responses/{response}/input_items", ("GET",), "responses")
 # Without `store` nothing is kept: these are refused then, in words that say what to do instead.
 STORED_RESPONSES = (RESPONSE, INPUT_ITEMS)
 # Paths of the API that are always refused, in words that say what to do instead.
-UNSUPPORTED = (CANCEL,)
+UNSUPPORTED = (CANCEL, COMPACT)
 MODELS = Route(MODELS_PATH, ("GET",), "passed")
 MODEL = Route(f"{MODELS_PATH}/{{id}}", ("GET",), "passed")
 # What the model server answers itself.
@@ -86,7 +86,7 @@ PASSED = (
 )
 # For clients: each also under /for/NAME, for the client of the rules that says so.
 API = (
-    *(CHAT, MESSAGES, COUNT_TOKENS, RESPONSES, INPUT_TOKENS, COMPACT, *STORED_RESPONSES, *UNSUPPORTED),
+    *(CHAT, MESSAGES, COUNT_TOKENS, RESPONSES, INPUT_TOKENS, *STORED_RESPONSES, *UNSUPPORTED),
     *(MODELS, *PASSED, MODEL),
 )
 

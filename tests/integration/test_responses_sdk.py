@@ -270,17 +270,6 @@ def test_what_needs_a_store_is_a_bad_request(scripted: Scripted, what: str) -> N
         assert upstream.seen == []
 
 
-def test_a_conversation_is_compacted_and_goes_on_from_its_summary(scripted: Scripted) -> None:
-    with scripted(reply(False, "The user said a."), reply(False, "b")) as (client, upstream):
-        made = client.responses.compact(model="tiny", input="a")
-        assert [item.type for item in made.output] == ["compaction"]
-        items: Any = [*(item.to_dict() for item in made.output), {"role": "user", "content": "and?"}]
-        assert client.responses.create(model="tiny", input=items).output_text == "b"
-        (first,), (second,) = (seen.json["messages"] for seen in upstream.seen)
-    assert first["content"].startswith("a\n\nThe conversation so far is about to be replaced by a summary")
-    assert second["content"].endswith("The user said a.\n\nand?")
-
-
 def test_a_reply_that_breaks_off_is_a_response_that_failed(scripted: Scripted) -> None:
     script = [SSE + chunked(opened(0, "c1", "write_file")) + chunked(fragment(0, '{"path": "a')), 0.05, Act.RST]
     with scripted(script) as (client, _), client.responses.stream(**simply(tools=[TOOL])) as stream:

@@ -16,9 +16,7 @@ from proxy.errors import ResponseNotFound
 
 # The fields that say what is kept, and from where it goes on.
 _STATE = ("store", "previous_response_id")
-_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc", "compaction": "cmp"}
-# What of a conversation stays in force beside a summary of it.
-_STAYS = ("system", "developer")
+_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 _MAX_PAGE = 100
 _PAGE = 20
 # Digits of a number that could be one.
@@ -63,15 +61,9 @@ def resume(body: JsonObject, kept: Kept) -> Resumed:
 
 
 def _up_to(id_: str, kept: Kept) -> list[Json]:
-    """All items up to the end of a response; a summary stands for those before it."""
+    """Return all items up to the end of a response."""
     response = kept.response(id_) if id_ else None
-    if response is None:
-        return []
-    output = as_list(response.get("output"))
-    items = kept.input_of(id_)
-    if any(item.get("type") == "compaction" for item in objects_in(output)):
-        items = [item for item in objects_in(items) if item.get("role") in _STAYS]
-    return [*items, *output]
+    return [] if response is None else [*kept.input_of(id_), *as_list(response.get("output"))]
 
 
 def _own_items(body: JsonObject, kept: Kept) -> list[Json]:

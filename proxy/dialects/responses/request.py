@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from proxy.audit_record import Repair
 from proxy.codec.json_access import as_object, as_text
-from proxy.codec.json_text import Json, JsonObject
+from proxy.codec.json_text import JsonObject
 from proxy.dialects.model_options import OWN_WORDS, ModelOptions
-from proxy.dialects.responses.compaction import TRIGGER, asks_for_summary, check_allowed
 from proxy.dialects.responses.fields import BODY_FIELDS, REASONING_FIELDS
 from proxy.dialects.responses.items import History, input_items
 from proxy.dialects.responses.tools import OfferedTools, choice_fields, forced_tool, offered_tools
@@ -38,7 +37,7 @@ class Translation:
     """The chat-completions request. `messages` is the body's last key, so that turn n+1 starts with turn n (C8).
 
     `dropped`: one audit record for each kind of field that could not be carried. `tools`: those that are offered, by
-    the names under which the server knows them. `compacts`: the model is asked for a summary of the conversation.
+    the names under which the server knows them.
     `written`: the tool whose input the model writes as its text, "" if it calls as it will. `json_reply`: the client
     asked for JSON; it did so also where the server is not told (C3).
     """
@@ -46,7 +45,6 @@ class Translation:
     body: JsonObject
     dropped: tuple[Repair, ...]
     tools: OfferedTools
-    compacts: bool
     written: str = ""
     json_reply: bool = False
 
@@ -69,7 +67,6 @@ _EFFORTS = {
     **{"none": "low", "minimal": "low", "low": "low", "medium": "medium"},
     **{"high": "high", "xhigh": "high", "max": "high"},
 }
-_NOT_FOR_SUMMARY = ("text", "tools", "tool_choice", "parallel_tool_calls")
 _NO_SWITCH = "the rules name no switch for the model's thinking"
 _TRUNCATIONS = ("", "auto", "disabled")
 _VERBOSITIES = ("low", "medium", "high")
@@ -88,15 +85,8 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
     tools = offered_tools(body, items, losses)
     history = History(tools, losses, options.reasoning_history)
     history.instruct(optional(body, "instructions", BODY))
-    compacts = asks_for_summary(items)
-    if compacts:
-        trigger, where = items.pop()
-        check_allowed(options.compaction, where)
-        body = _without_choice(body, losses)
     for item, path in items:
         history.add(item, path)
-    if compacts:
-        history.summarise(trigger, where)
     conversation = history.conversation()
     translated: JsonObject = {
         "model": options.model,
@@ -104,15 +94,14 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
         **_stream(body),
         **_reasoning(body, options.thinking, losses),
         **_text(body, losses),
+        **choice_fields(body, tools, losses),
     }
-    if not compacts:
-        translated |= choice_fields(body, tools, losses)
     _let_call(translated, options.server_kind, losses)
     written = ""
     if options.grammars == "structured_outputs" and options.server_kind == "vllm":
         written = _write_by_grammar(translated, tools, losses)
     translated["messages"] = [*conversation.messages]
-    return Translation(translated, losses.records(), tools, compacts, written, json_reply=json_reply)
+    return Translation(translated, losses.records(), tools, written, json_reply=json_reply)
 
 
 def _write_by_grammar(fields: JsonObject, tools: OfferedTools, losses: DroppedFields) -> str:
@@ -130,31 +119,11 @@ def _write_by_grammar(fields: JsonObject, tools: OfferedTools, losses: DroppedFi
     return name
 
 
-def _without_choice(body: JsonObject, losses: DroppedFields) -> JsonObject:
-    """The request without what would make of a summary something else: a form, a call."""
-    for name in _NOT_FOR_SUMMARY:
-        if body.get(name):
-            losses.lost(name, "a summary is plain text")
-    return {name: value for name, value in body.items() if name not in _NOT_FOR_SUMMARY}
-
-
-def compacting(body: JsonObject) -> JsonObject:
-    """A request of `compact` as one that ends with the wish to compact."""
-    with_input = body
-    if body.get("input") is None:
-        with_input = {**body, "input": []}
-    items_before = input_items(with_input)
-    items: list[Json] = [item for item, _ in items_before]
-    if not asks_for_summary(items_before):
-        items.append({"type": TRIGGER})
-    return {**body, "input": items, "stream": None}
-
-
 def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
     """The same for `input_tokens`: only what the prompt is made of."""
     whole = translate({**body, "stream": None}, options)
     counted = {key: whole.body[key] for key in _COUNTED if key in whole.body}
-    return Translation(counted, whole.dropped, whole.tools, whole.compacts)
+    return Translation(counted, whole.dropped, whole.tools)
 
 
 def _wants_json(body: JsonObject) -> bool:

@@ -13,7 +13,6 @@ from proxy.codec.json_text import JsonObject
 from proxy.config.api_keys import ClientKey
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
-from proxy.dialects.responses.writer import CompactDialect
 from proxy.errors import BadRequest, NotFound, ResponseNotFound
 from proxy.web.context import RequestContext
 from proxy.web.prepare import (
@@ -21,7 +20,6 @@ from proxy.web.prepare import (
     healed_conversation,
     model_server,
     prepare_chat,
-    prepare_compact,
     prepare_messages,
     prepare_responses,
     response_store,
@@ -59,7 +57,7 @@ def test_a_chat_request_is_the_internal_one_to_its_bytes() -> None:
     ctx = context(CHAT)
     made = prepare_chat(ctx, {})
     assert made.chat.raw == ctx.body and (made.chat.model, made.server.target.url) == ("tiny", URL)
-    assert made.ends_loops and ctx.outcome.request_audit == ()
+    assert ctx.outcome.request_audit == ()
 
 
 def test_an_alias_gives_a_chat_request_another_model() -> None:
@@ -99,7 +97,7 @@ def test_which_model_is_meant_must_be_known(prepare: Any, model: object, error: 
         prepare(context(body), {})
 
 
-@pytest.mark.parametrize("prepare", [prepare_chat, prepare_messages, prepare_responses, prepare_compact])
+@pytest.mark.parametrize("prepare", [prepare_chat, prepare_messages, prepare_responses])
 @pytest.mark.parametrize("body", [b"", b"[]", b"no JSON", b'{"model": "tiny"', b'"a"'])
 def test_a_body_that_is_no_object_is_refused(prepare: Any, body: bytes) -> None:
     with pytest.raises(BadRequest):
@@ -111,11 +109,6 @@ def test_a_response_goes_on_from_a_kept_one_where_there_is_a_store(tmp_path: Pat
     assert resumed(context(asked), {}, asked).body is asked
     with pytest.raises(ResponseNotFound, match="resp_1"):
         prepare_responses(context(asked, store=str(tmp_path / "kept.db")), {})
-
-
-def test_a_compaction_is_no_loop_and_is_not_kept(tmp_path: Path) -> None:
-    made = prepare_compact(context(RESPONSES, store=str(tmp_path / "kept.db")), {})
-    assert isinstance(made.dialect, CompactDialect) and not made.ends_loops and not made.dialect.keeps
 
 
 def test_each_key_has_a_store_of_its_own(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.dialects.model_options import ModelOptions
-from proxy.dialects.responses.request import compacting, translate_count
+from proxy.dialects.responses.request import translate_count
 from tests.support.responses_ask import (
     CUSTOM,
     FUNCTION,
@@ -155,20 +155,6 @@ def test_the_input_of_a_forced_tool_with_a_grammar_is_the_text_of_vllms_reply(
 def test_a_tool_with_a_grammar_that_need_not_be_called_is_called_as_any_other() -> None:
     found = sent(ask(tools=[GRAMMAR]), server_kind="vllm", grammars="structured_outputs")
     assert found.written == "" and "structured_outputs" not in found.body
-
-
-def test_a_request_of_compact_ends_with_the_wish_to_compact() -> None:
-    made: Any = compacting(ask(user("a"), stream=True))
-    assert made["input"][-1] == {"type": "compaction_trigger"}
-    assert made["stream"] is None
-    assert compacting(made) == made
-    assert sent(made).compacts
-
-
-@pytest.mark.parametrize("given", [None, [], "a"])
-def test_what_is_compacted_may_be_a_text_or_nothing(given: Any) -> None:
-    made: Any = compacting({"model": "m", "input": given})
-    assert made["input"][-1] == {"type": "compaction_trigger"} and len(made["input"]) == (2 if given == "a" else 1)
 
 
 @pytest.mark.parametrize(
