@@ -36,7 +36,6 @@ Thinking = Literal["none", "enable_thinking", "thinking", "reasoning_effort"]
 Telling = Literal["auto", "split", "server"]
 ReasoningHistory = Literal["auto", "drop", "reasoning", "reasoning_content", "thinking"]
 ServerTools = Literal["refuse", "drop"]
-Grammars = Literal["description", "structured_outputs"]
 Setting: TypeAlias = bool | int | float | str | tuple[str, ...]
 
 CLIENT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -51,13 +50,12 @@ _TELLINGS: tuple[Telling, ...] = get_args(Telling)
 _THINKINGS: tuple[Thinking, ...] = get_args(Thinking)
 _REASONING_HISTORIES: tuple[ReasoningHistory, ...] = get_args(ReasoningHistory)
 _SERVER_TOOLS: tuple[ServerTools, ...] = get_args(ServerTools)
-_GRAMMARS: tuple[Grammars, ...] = get_args(Grammars)
 _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
 _SECTIONS = ("settings", "tools", "models", "families", "aliases", "clients")
 _MODEL_KEYS = (
     *("match", "parse", "upstream", "server", "url", "key", "key_env", "key_file"),
     *("formats", "ids", "arguments", "reasoning"),
-    *("thinking", "reasoning_history", "server_tools", "grammars", "family"),
+    *("thinking", "reasoning_history", "server_tools", "family"),
     *("heal", "sampling", "tools", "retry", "broken_calls", "repetition"),
 )
 _CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "reasoning", "calls")
@@ -111,9 +109,9 @@ class Profile:
     back to the server, and `family` which family of thinking models it is, if the name does not say so. Two are for
     Messages and Responses clients (F94): the switch by which what they say of thinking reaches the model, and what
     becomes of tools that only Anthropic's or OpenAI's servers have, None where each dialect does as it does.
-    `grammars` is for Responses clients: what becomes of a custom tool's grammar. `retry` is how often a reply that says
-    nothing is asked for once more, `broken_calls` what becomes of one that ends with a call that cannot be read;
-    `repetition` the longest piece, and how often it may be repeated, at which a stream is ended.
+    `retry` is how often a reply that says nothing is asked for once more, `broken_calls` what becomes of one that ends
+    with a call that cannot be read; `repetition` the longest piece, and how often it may be repeated, at which a stream
+    is ended.
     """
 
     parse: Parse = "auto"
@@ -126,7 +124,6 @@ class Profile:
     thinking: Thinking = "none"
     reasoning_history: ReasoningHistory = "auto"
     server_tools: ServerTools | None = None
-    grammars: Grammars = "description"
     family: str = ""
     retry: int = 1
     broken_calls: BrokenCallsAs = "auto"
@@ -154,7 +151,6 @@ class Model:
     thinking: Thinking | None = None
     reasoning_history: ReasoningHistory | None = None
     server_tools: ServerTools | None = None
-    grammars: Grammars | None = None
     url: str = ""
     key: str = ""
     family: str = ""
@@ -244,7 +240,6 @@ class Rules:
             thinking=_first(its.thinking, "none"),
             reasoning_history=_first(its.reasoning_history, "auto"),
             server_tools=its.server_tools,
-            grammars=_first(its.grammars, "description"),
             family=its.family,
             retry=its.requests.retry,
             broken_calls=its.requests.broken_calls,
@@ -260,8 +255,7 @@ class Rules:
         return name if at is None else self.aliases[at][1]
 
     def thinking_suffix(self, name: str) -> str:
-        """The word of `name` for thinking behind its last colon, `qwen3:nothink`, where an alias with a colon takes it.
-        """
+        """Return the word for thinking after the last colon of `name` (`qwen3:nothink`), if an alias has that colon."""
         at = first_match(name, self._alias_globs)
         glob = "" if at is None else self.aliases[at][0]
         word = name.rpartition(":")[2]
@@ -420,7 +414,6 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
         thinking=_option(keys, "thinking", what, _THINKINGS),
         reasoning_history=_option(keys, "reasoning_history", what, _REASONING_HISTORIES),
         server_tools=_option(keys, "server_tools", what, _SERVER_TOOLS),
-        grammars=_option(keys, "grammars", what, _GRAMMARS),
         family=_option(keys, "family", what, NAMES) or "",
         requests=parse_request_rules(keys, what),
     )

@@ -19,7 +19,6 @@ class ModelOptions:
     which earlier thinking goes back (reasoning, reasoning_content, thinking); "" is that which a thought brings itself,
     and with `drop` none goes back. `server_tools`: what becomes of tools that only the servers of the dialect's maker
     have (refuse, drop); "" is as the dialect has it.
-    `grammars`: where those of custom tools go (description, structured_outputs).
     """
 
     model: str
@@ -27,4 +26,3 @@ class ModelOptions:
     thinking: str = ""
     reasoning_history: str = "drop"
     server_tools: str = ""
-    grammars: str = "description"

@@ -165,7 +165,7 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
         lambda: int(time.time()),
         _keeper(ctx, environ, request),
     )
-    dialect = ResponsesDialect(options, translation.written)
+    dialect = ResponsesDialect(options)
     return PreparedRequest(chat, outgoing.profile, dialect, outgoing.server, outgoing.headers, outgoing.thoughts)
 
 
@@ -225,7 +225,6 @@ def translated(
         thinking=switch_of(snapshot.rules, profile, served, family),
         reasoning_history=_reasoning_history(ctx, served, profile, family),
         server_tools=profile.server_tools or "",
-        grammars=profile.grammars,
     )
     context = next((card.max_len for card in cards if card.id == served), None)
     translation = translate_body(body, options)

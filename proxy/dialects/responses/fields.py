@@ -266,7 +266,7 @@ TOOL_ROWS: Mapping[str, Rows] = MappingProxyType(
         "custom": {
             **_TOOL,
             "type": "a function with one string, `input`",
-            "format": "a grammar goes into the description, and by `grammars` to vLLM; see the grammars",
+            "format": "a grammar goes into the description; the model server does not enforce it",
         },
         "namespace": {
             "type": "its functions, each under the joined name `NAMESPACE__NAME`",

@@ -16,7 +16,7 @@ from proxy.codec.json_text import JsonObject
 from proxy.dialects.model_options import OWN_WORDS, ModelOptions
 from proxy.dialects.responses.fields import BODY_FIELDS, REASONING_FIELDS
 from proxy.dialects.responses.items import History, input_items
-from proxy.dialects.responses.tools import OfferedTools, choice_fields, forced_tool, offered_tools
+from proxy.dialects.responses.tools import OfferedTools, choice_fields, offered_tools
 from proxy.dialects.validation import (
     BODY,
     DroppedFields,
@@ -37,15 +37,13 @@ class Translation:
     """The chat-completions request. `messages` is the body's last key, so that turn n+1 starts with turn n (C8).
 
     `dropped`: one audit record for each kind of field that could not be carried. `tools`: those that are offered, by
-    the names under which the server knows them.
-    `written`: the tool whose input the model writes as its text, "" if it calls as it will. `json_reply`: the client
-    asked for JSON; it did so also where the server is not told (C3).
+    the names under which the server knows them. `json_reply`: the client asked for JSON; it did so also where the
+    server is not told (C3).
     """
 
     body: JsonObject
     dropped: tuple[Repair, ...]
     tools: OfferedTools
-    written: str = ""
     json_reply: bool = False
 
 
@@ -97,26 +95,8 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
         **choice_fields(body, tools, losses),
     }
     _let_call(translated, options.server_kind, losses)
-    written = ""
-    if options.grammars == "structured_outputs" and options.server_kind == "vllm":
-        written = _write_by_grammar(translated, tools, losses)
     translated["messages"] = [*conversation.messages]
-    return Translation(translated, losses.records(), tools, written, json_reply=json_reply)
-
-
-def _write_by_grammar(fields: JsonObject, tools: OfferedTools, losses: DroppedFields) -> str:
-    """Let vLLM keep the reply to the grammar of the custom tool that must be called, if one must; give its name.
-
-    In a call the text would stand in a string of JSON, to which its grammar does not fit: so the text is the reply, and
-    what the client gets is the call. The tools stay in the prompt.
-    """
-    name = forced_tool(fields)
-    if name not in tools.grammars:
-        return ""
-    if fields.pop("response_format", None) is not None:
-        losses.lost("text.format", "the answer has to keep to the grammar of the tool that is called")
-    fields |= {"tool_choice": "none", "structured_outputs": tools.grammars[name]}
-    return name
+    return Translation(translated, losses.records(), tools, json_reply=json_reply)
 
 
 def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
@@ -226,6 +206,10 @@ def _format(form: JsonObject, path: FieldPath, losses: DroppedFields) -> JsonObj
         return {}
     if kind == "json_object":
         return {"response_format": {"type": "json_object"}}
+    if kind in ("grammar", "python"):
+        raise path.field("type").bad(
+            f"{shown(kind)} is not supported; use json_schema, or describe the form of the answer in `instructions`"
+        )
     if kind != "json_schema":
         raise path.field("type").bad(f"{shown(kind)} is none of text, json_object, json_schema")
     losses.leave(form, dict.fromkeys(("type", "name", "schema", "strict", "description"), ""), path)

@@ -13,7 +13,6 @@ from proxy.codec.json_access import as_object
 from proxy.codec.json_text import Json, JsonObject, dump_strict
 from proxy.dialects.responses.open_items import CallItem, TextItem
 from proxy.dialects.responses.output import Output, ReplyOptions, call_delta_event, delta_event
-from proxy.dialects.responses.written_input import WrittenInputOutput
 from proxy.dialects.surrogates import may_hold_halves
 from proxy.engine.events import CallArguments, Chunk, Event, Reasoning, Text
 from proxy.engine.fast_path import CallTemplate
@@ -34,10 +33,9 @@ _NAMES = _Names()
 
 @dataclass(frozen=True, slots=True)
 class ResponsesDialect:
-    """Responses for one request; where an input is `written`, the text is that of the tool with this name."""
+    """Responses for one request."""
 
     options: ReplyOptions
-    written: str = ""
     verbatim: ClassVar[bool] = False
 
     @property
@@ -47,11 +45,11 @@ class ResponsesDialect:
 
     def writer(self, *, expand: bool) -> ResponsesWriter:
         """A writer for one stream; `expand` makes no difference, for everything is said anew."""
-        return ResponsesWriter(self.options, self._output())
+        return ResponsesWriter(self.options)
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """A whole answer as a response; raises the error of a `Failed` event, and NotKept."""
-        output = self._output()
+        output = Output(self.options)
         output.observe_body(answer)
         for event in events:
             output.take(event)
@@ -60,21 +58,16 @@ class ResponsesDialect:
             raise output.not_kept
         return dump_strict(as_object(response))
 
-    def _output(self) -> Output:
-        if self.written:
-            return WrittenInputOutput(self.options, self.written)
-        return Output(self.options)
-
 
 class ResponsesWriter:
     """Internal events to the events of a Responses stream (dialects.Writer)."""
 
     verbatim = False
 
-    def __init__(self, options: ReplyOptions, output: Output | None = None) -> None:
+    def __init__(self, options: ReplyOptions) -> None:
         self._progress = options.progress
         self._sequence = 0
-        self._output = Output(options) if output is None else output
+        self._output = Output(options)
 
     def observe_chunk(self, chunk: Chunk) -> None:
         """Keep the newest token counts."""

@@ -161,7 +161,6 @@ def test_what_came_out_cannot_be_changed() -> None:
         ("models: [{match: a, family: qwen9}]", "family of an item of models cannot be 'qwen9'; use gpt-oss, "),
         ("clients: {a: {reasoning: split}}", "'split'; use as_is, reasoning, reasoning_content, both"),
         ("models:\n- match: a\n  server_tools: run\n", "r.yaml:3: server_tools of an item of models cannot be 'run'"),
-        ("models: [{match: a, grammars: both}]", "cannot be 'both'; use description, structured_outputs"),
         ("aliases: [a]", "r.yaml:1: aliases must be a mapping; write lines of the form 'key: value'"),
         ("aliases:\n  a: b\n  claude-*: [m]\n", "r.yaml:3: alias 'claude-*' must be a text of 1 to 200 characters"),
         ("aliases:\n  claude-*:\n", "r.yaml:2: alias 'claude-*' must be a text"),
@@ -213,8 +212,7 @@ def test_a_model_says_how_a_messages_clients_thinking_and_tools_reach_its_server
     found = parsed(
         """
 models:
-  - {match: a, thinking: thinking, reasoning_history: reasoning_content, server_tools: drop,
-     grammars: structured_outputs}
+  - {match: a, thinking: thinking, reasoning_history: reasoning_content, server_tools: drop}
   - {match: "*"}
 clients: {x: {parse: proxy}}
 """
@@ -223,13 +221,11 @@ clients: {x: {parse: proxy}}
         thinking="thinking",
         reasoning_history="reasoning_content",
         server_tools="drop",
-        grammars="structured_outputs",
     )
     assert found.profile("a", "") == said
     assert found.profile("a", "x") == dataclasses.replace(said, parse="proxy")
     silent = found.profile("b", "")
     assert (silent.thinking, silent.reasoning_history, silent.server_tools) == ("none", "auto", None)
-    assert silent.grammars == "description"
 
 
 def test_a_model_says_who_tells_its_thoughts_from_the_text_or_in_which_field_they_are() -> None:
