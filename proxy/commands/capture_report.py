@@ -165,7 +165,7 @@ def lines(captured: Captured, result: Reread) -> Iterator[str]:
     yield "before:"
     yield from _view_lines(before)
     if result.data == captured.body:
-        yield "after: the very same bytes"
+        yield "after: unchanged"
     else:
         yield "after:"
         yield from _view_lines(view_reply(result.data, streamed=result.streamed))
@@ -176,7 +176,7 @@ def lines(captured: Captured, result: Reread) -> Iterator[str]:
     if result.swallowed:
         yield "tokens were used and nothing was said: the server's tool parser may have swallowed a call (parse: proxy)"
     if not (result.audit or result.refusals or result.crashes):
-        yield "no repair, nothing refused"
+        yield "nothing repaired, nothing rejected"
 
 
 def _title(captured: Captured) -> str:
@@ -233,7 +233,7 @@ def _rejected(captured: Captured, result: Reread, before: ReplyView) -> Iterator
     """Yield why text was not recognised as a call: the engine's reasons, then the places in the text."""
     sentences = reasons()
     for reason, count in sorted(result.refusals.items()):
-        yield f"refused: {printable(reason)}, {sentences.get(reason, 'not a call')} ({count})"
+        yield f"not a call ({printable(reason)}, {count}): {sentences.get(reason, 'see the log')}"
     tools = captured.chat.tools
     if not result.refusals or tools is None:
         return

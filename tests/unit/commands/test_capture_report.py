@@ -64,7 +64,7 @@ def test_before_and_after_of_a_call_in_the_text() -> None:
 
 def test_what_needs_no_repair_is_the_very_same() -> None:
     said = told(capture(wire(says("Hi"), ends())))
-    assert said[-2:] == ["after: the very same bytes", "no repair, nothing refused"]
+    assert said[-2:] == ["after: unchanged", "nothing repaired, nothing rejected"]
 
 
 def test_a_whole_answer_and_one_for_a_client_that_wants_a_stream() -> None:
@@ -78,13 +78,13 @@ def test_a_whole_answer_and_one_for_a_client_that_wants_a_stream() -> None:
 
 def test_without_tools_nothing_is_looked_for() -> None:
     said = told(capture(wire(says(STRONG), ends()), tools=None))
-    assert "after: the very same bytes" in said
+    assert "after: unchanged" in said
 
 
 def test_raw_text_is_read_where_the_capture_says_so() -> None:
     """An end-of-turn token that is also a tag of HTML goes from raw text only."""
     body = wire(says("Hi</s>"), ends())
-    assert "after: the very same bytes" in told(capture(body))
+    assert "after: unchanged" in told(capture(body))
     said = told(capture(body, raw_text=True))
     assert said[said.index("after:") + 1 :][:2] == ["  text:", "    Hi"]
 
@@ -106,7 +106,7 @@ def test_an_error_status_passes() -> None:
     body = b'{"error": {"message": "no parser", "code": 400}}'
     said = told(capture(body, status=400, content_type="application/json"))
     assert said[1:4] == ["before:", "  error:", "    no parser"]
-    assert "after: the very same bytes" in said
+    assert "after: unchanged" in said
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +144,7 @@ def test_a_defect_of_the_engine_is_told(whole: bool, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Engine, "feed", fail)
     body = json.dumps(completion("a")).encode() if whole else wire(says("a"), ends())
     said = told(capture(body, stream=not whole, content_type="application/json" if whole else "text/event-stream"))
-    assert said[-2:] == ["after: the very same bytes", "the engine failed: RuntimeError: a defect"]
+    assert said[-2:] == ["after: unchanged", "the engine failed: RuntimeError: a defect"]
 
 
 def test_reasoning_choices_and_odd_calls_are_shown_before() -> None:
@@ -182,8 +182,8 @@ def test_a_reply_that_a_parser_may_have_swallowed_is_told(captured: Captured, sw
 
 def test_what_began_like_a_call_and_was_none_is_told_with_its_reason() -> None:
     said = told(capture(wire(says(f"<tool_call>{call_json('nope', x=1)}</tool_call>"), ends())))
-    assert "no repair, nothing refused" not in said
-    at = said.index("refused: not_offered, no such tool is offered (1)")
+    assert "nothing repaired, nothing rejected" not in said
+    at = said.index("not a call (not_offered, 1): no such tool is offered")
     assert said[at + 1].startswith("  refused at line 1: '<tool_call>") and "no tool of this name" in said[at + 1]
 
 
@@ -191,7 +191,7 @@ HOSTILE = "\x1b[2J\x07\r\u202e\u200b\x9b\ud83d\x00\trepair forged"
 
 
 def test_nothing_in_it_can_act_on_the_terminal_or_forge_a_line() -> None:
-    body = wire(says(HOSTILE + "\nafter: the very same bytes\n"), calls(piece(0, HOSTILE, HOSTILE, HOSTILE)))
+    body = wire(says(HOSTILE + "\nafter: unchanged\n"), calls(piece(0, HOSTILE, HOSTILE, HOSTILE)))
     error = chunk(error={"message": HOSTILE})
     captured = capture(body + error.raw, model=HOSTILE)
     said = told(captured)
@@ -205,6 +205,6 @@ def test_the_command_reads_a_capture_under_the_given_rules(tmp_path: Path, capsy
     (tmp_path / "a.capture").write_bytes(written(wire(chunk(delta(reasoning="so")), says("a"), ends())))
     (tmp_path / "mine.yaml").write_text('models:\n  - {match: "*", reasoning: both}\n')
     assert main(["parse", "--capture", "a.capture"]) == 0
-    assert "after: the very same bytes" in capsys.readouterr().out
+    assert "after: unchanged" in capsys.readouterr().out
     assert main(["parse", "--capture", str(tmp_path / "a.capture"), "--rules", "mine.yaml"]) == 0
     assert "after:\n  reasoning:\n    so\n" in capsys.readouterr().out
