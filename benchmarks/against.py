@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks import measure, others, report, targets
 from benchmarks.measure import Figures, Sizes
 from benchmarks.targets import ROOT, Starter, Target
-from proxy.commands.terminal import Progress, progress
+from proxy.commands.progress import Progress
 
 ROUNDS = 3
 # A round takes a third of this where all is well.
@@ -63,8 +63,8 @@ def compare(commit: str, sizes: Sizes, extra: Sequence[str], lifetime: float, nu
                 "proxy": targets.proxy(extra),
             }
             running = dict(_started(stack, starters, port))
-            with progress("benchmarks", number * len(running)) as bar:
-                rows = [_round(each, running, sizes, bar) for each in range(1, number + 1)]
+            progress = Progress("benchmarks", number * len(running))
+            rows = [_round(each, running, sizes, progress) for each in range(1, number + 1)]
     except (targets.Unavailable, measure.Failed) as error:
         print(f"a measurement failed: {error}", file=sys.stderr)
         return False
@@ -90,11 +90,11 @@ def rounds(text: str) -> int:
     return number
 
 
-def _round(number: int, running: Mapping[str, Target], sizes: Sizes, bar: Progress) -> dict[str, Figures]:
+def _round(number: int, running: Mapping[str, Target], sizes: Sizes, progress: Progress) -> dict[str, Figures]:
     """Measure each of them once."""
     row: dict[str, Figures] = {}
     for name, target in running.items():
-        bar.step(f"round {number}, {name}")
+        progress.step(f"round {number}, {name}")
         row[name] = _measure(target, sizes)
     _add_ratios(row)
     return row

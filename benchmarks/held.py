@@ -23,7 +23,7 @@ from benchmarks.against import SPREAD
 from benchmarks.measure import Asking, Figures, Sizes
 from benchmarks.report import Bound, Row
 from benchmarks.targets import Starter, Target, Unavailable
-from proxy.commands.terminal import Progress, progress
+from proxy.commands.progress import Progress
 
 # A round, and the memory at the end, take a third of this where all is well.
 ROUND_SECONDS = 600
@@ -197,14 +197,14 @@ def _measured(
     """Return the figures of each target in each round; memory, which is taken from fresh processes, is in the first."""
     ours = [column for column in columns if column.plan.finds]
     in_rounds = not only or bool(only - _MEMORY_ROWS)
-    with ExitStack() as stack, ExitStack() as running_stack:
+    with ExitStack() as running_stack:
         running = [*_started(running_stack, columns, port)] if in_rounds else []
         steps = rounds * len(asked(running, only)) + len(ours)
-        bar = stack.enter_context(progress("benchmarks", steps))
-        rows = [_row(number, running, sizes, bar, only) for number in range(1, rounds + 1)]
+        progress = Progress("benchmarks", steps)
+        rows = [_row(number, running, sizes, progress, only) for number in range(1, rounds + 1)]
         running_stack.close()
         for column in ours:
-            bar.step(f"memory, {column.name}")
+            progress.step(f"memory, {column.name}")
             rows[0].setdefault(column.name, {}).update(_memory(column, port, sizes, only))
     return rows
 
@@ -240,7 +240,7 @@ def _warmth(asking: Asking) -> Measurement:
 
 
 def _row(
-    number: int, running: Sequence[tuple[Column, Target]], sizes: Sizes, bar: Progress, only: frozenset[str]
+    number: int, running: Sequence[tuple[Column, Target]], sizes: Sizes, progress: Progress, only: frozenset[str]
 ) -> report.Results:
     """Measure each of them once, and hold them against each other.
 
@@ -249,7 +249,7 @@ def _row(
     """
     row: report.Results = {column.name: {} for column, _ in running}
     for what in asked(running, only):
-        bar.step(f"round {number}, {what}")
+        progress.step(f"round {number}, {what}")
         for column, target in running:
             row[column.name] |= one_figure(column, target, sizes, what)
     compare(row)

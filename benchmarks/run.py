@@ -15,7 +15,7 @@ from types import FrameType
 from benchmarks import against, measure, report, targets
 from benchmarks.measure import Figures, Sizes
 from benchmarks.targets import Starter, Target
-from proxy.commands.terminal import Progress, progress
+from proxy.commands.progress import Progress
 
 FILES = 16_384
 LIMIT_SECONDS = 240
@@ -62,14 +62,15 @@ def main() -> int:
         return 0 if against.compare(options.against, sizes, extra, limit, options.rounds) else 1
     began = time.monotonic()
     steps = len(names) * sum(map(len, _RUNS))
-    with targets.upstream(LIMIT_SECONDS) as port, progress("benchmarks", steps) as bar:
-        seen = {name: _measure(name, known[name], port, sizes, bar) for name in names}
+    progress = Progress("benchmarks", steps)
+    with targets.upstream(LIMIT_SECONDS) as port:
+        seen = {name: _measure(name, known[name], port, sizes, progress) for name in names}
     _print({name: figures for name, (figures, _) in seen.items()})
     print(f"\n{time.monotonic() - began:.0f} s{', quick: the figures are coarse' if options.quick else ''}")
     return 0 if all(good for _, good in seen.values()) else 1
 
 
-def _measure(name: str, start: Starter, port: int, sizes: Sizes, bar: Progress) -> tuple[Figures, bool]:
+def _measure(name: str, start: Starter, port: int, sizes: Sizes, progress: Progress) -> tuple[Figures, bool]:
     """Return the figures of one target, and whether all measurements of it could be made."""
     figures: Figures = {}
     good = True
@@ -78,7 +79,7 @@ def _measure(name: str, start: Starter, port: int, sizes: Sizes, bar: Progress) 
             with start(port) as target:
                 measure.warm(target)
                 for one in measurements:
-                    bar.step(f"{name}, {one.__name__}")
+                    progress.step(f"{name}, {one.__name__}")
                     good &= _one(one, target, sizes, figures)
         except (targets.Unavailable, measure.Failed) as error:
             print(f"{name}: {error}", file=sys.stderr)

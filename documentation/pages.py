@@ -84,7 +84,7 @@ def _agent(agent: Agent) -> Iterator[str]:
 
 def command_for(agent: Agent, configuration: Configuration) -> str:
     """Return the command that points the agent at the proxy: `launch`, if it can be started for one run."""
-    if configuration.command and agent.launch:
+    if configuration.command:
         return f"vllm-tool-proxy launch {agent.name} --upstream http://127.0.0.1:8000"
     return f"vllm-tool-proxy setup {agent.name}"
 

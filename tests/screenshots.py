@@ -50,8 +50,7 @@ def _draw(chromium: Browser, url: str) -> None:
     with opened(chromium, url, width=1100, height=850, dark=True) as page:
         _await(page)
         page.locator("#request-rows button").last.click()
-        page.get_by_role("button", name="Replay under the present rules").click()
-        expect(page.get_by_role("region", name="Replay")).to_be_visible()
+        expect(page.get_by_role("region", name="Reading")).to_be_visible()
         page.screenshot(path=FOLDER / "live-page-request.png")
     with opened(chromium, url, width=360, height=720) as page:
         _await(page)

@@ -5,23 +5,14 @@ A recording is made only where values may be shown. It copies nothing: the parts
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from proxy.codec.json_text import JsonObject
 from proxy.upstream.client import UpstreamCall
 
 # Bytes that are kept of what one side said.
 MAX_KEPT = 256 * 1024
 # Tries of one request that are kept.
 MAX_TRIES = 4
-
-Made = Callable[[], JsonObject | None]
-
-
-def not_recorded() -> JsonObject | None:
-    """Nobody records what becomes of it."""
-    return None
-
 
 class Excerpt:
     """The first bytes of what comes in parts; `size` is how many there were in all."""
@@ -59,16 +50,13 @@ class Excerpt:
 
 class TryRecording:
     """One try: the body that went up, and what the model server answered. `raw_text`: the proxy alone looked for calls.
-    `made` gives what became of the answer, once the request has ended, and `healed` what was healed in the request.
     """
 
-    def __init__(self, body: bytes, *, raw_text: bool, made: Made, healed: Made) -> None:
+    def __init__(self, body: bytes, *, raw_text: bool) -> None:
         self.up = Excerpt(body)
         self.answer = Excerpt()
         self.raw_text = raw_text
         self.complete = False
-        self._made = made
-        self._healed = healed
         self._call: UpstreamCall | None = None
 
     @property
@@ -80,16 +68,6 @@ class TryRecording:
     def content_type(self) -> str:
         """The type of the answer."""
         return "" if self._call is None else self._call.header("Content-Type")
-
-    @property
-    def made(self) -> JsonObject | None:
-        """The record of the answer (`exchange/reply_record.py`); None where that is not recorded."""
-        return self._made()
-
-    @property
-    def healed(self) -> JsonObject | None:
-        """What was healed in the request (`exchange/healing_record.py`); None where that is not recorded."""
-        return self._healed()
 
     def listen(self, call: UpstreamCall, parts: Iterator[bytes | None]) -> Iterator[bytes | None]:
         """The parts of the answer, unchanged."""
@@ -115,31 +93,22 @@ class Recording:
 
     @property
     def size(self) -> int:
-        """The bytes that it takes beside the client's body: an answer is in the record of what became of it, too."""
-        return self.sent.kept + sum(one.up.kept + 2 * one.answer.kept for one in self.tries)
+        """Return the number of bytes kept in addition to the client's body."""
+        return self.sent.kept + sum(one.up.kept + one.answer.kept for one in self.tries)
 
-    def begin_try(
-        self, body: bytes, *, raw_text: bool, made: Made = not_recorded, healed: Made = not_recorded
-    ) -> TryRecording:
+    def begin_try(self, body: bytes, *, raw_text: bool) -> TryRecording:
         """The recording of the next try, which is kept if there are not too many."""
-        recording = TryRecording(body, raw_text=raw_text, made=made, healed=healed)
+        recording = TryRecording(body, raw_text=raw_text)
         if len(self.tries) < MAX_TRIES:
             self.tries.append(recording)
         return recording
 
 
-def begin_try(
-    recording: Recording | None,
-    body: bytes,
-    *,
-    raw_text: bool,
-    made: Made = not_recorded,
-    healed: Made = not_recorded,
-) -> TryRecording | None:
+def begin_try(recording: Recording | None, body: bytes, *, raw_text: bool) -> TryRecording | None:
     """The recording of the next try of a request, if that is recorded."""
     if recording is None:
         return None
-    return recording.begin_try(body, raw_text=raw_text, made=made, healed=healed)
+    return recording.begin_try(body, raw_text=raw_text)
 
 
 def listened(

@@ -35,7 +35,6 @@ class Format(Enum):
 
     JSON = "JSON"
     TOML = "TOML"
-    YAML = "YAML"
 
 
 def _nothing(path: str) -> str:
@@ -118,19 +117,15 @@ class Values:
 class File:
     """A file of an agent's configuration: what of it must say this, whatever else it says.
 
-    `own`: it is written for the proxy alone, and nothing else stands in it. `listed` is the key of a list of the
-    file's top level whose items have names, of which only those of the same name are replaced; any other list is
-    replaced as a whole. `usual` is said only where the file does not say it. `optional`: the environment says it too.
+    `own`: it is written for the proxy alone, and holds nothing else. `optional`: the environment says it too.
     `without` are the paths of keys that would win over it, and are taken out. `rivals` are the paths of models that a
-    person chose for a part of the agent (`*`: any key, any item): they win over it there, stay, and are told.
+    person chose for a part of the agent (`*`: any key, any item): they win over it there, stay, and are reported.
     """
 
     path: str
     format: Format
     content: JsonObject
     own: bool = False
-    listed: str = ""
-    usual: JsonObject = field(default_factory=dict)
     optional: bool = False
     without: tuple[tuple[str, ...], ...] = ()
     rivals: tuple[tuple[str, ...], ...] = ()
@@ -162,22 +157,19 @@ class Agent:
 
     `configure` returns what the agent needs permanently, in the user's files. `launch` returns what it needs for one
     run: a command line, an environment and private files, which win over the files of the user and of the project.
-    None: the agent cannot be configured without changing a file of the user.
 
-    `version` is the one that was run here with this very configuration (`make agents`); empty: it was not. `source` is
-    its documentation, as of `date`. `package` is its name on npm, empty if it is not there. `tested`: it is no program,
-    and the tests run it.
+    `version` is the one that `make agents` runs with this configuration; empty for the SDKs, which the tests run.
+    `source` is its documentation, as of `date`. `package` is its name on npm, empty if it is not there.
     """
 
     name: str
     title: str
     configure: Callable[[Values], Configuration]
-    launch: Callable[[Values], Configuration] | None
+    launch: Callable[[Values], Configuration]
     source: str
     date: str
     version: str = ""
     package: str = ""
-    tested: bool = False
 
     @property
     def run_here(self) -> bool:
@@ -187,6 +179,5 @@ class Agent:
     @property
     def origin(self) -> str:
         """Where its configuration comes from, in words."""
-        run = f"run here with version {self.version}" if self.run_here else "not run here"
-        run = "run in the tests" if self.tested else run
+        run = f"run here with version {self.version}" if self.run_here else "run in the tests"
         return f"{run}; from its documentation ({self.source}), as of {self.date}"

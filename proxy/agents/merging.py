@@ -9,9 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Iterator
 
-import yaml
-
-from proxy.agents import jsonc_text, toml_text, yaml_text
+from proxy.agents import jsonc_text, toml_text
 from proxy.agents.configuration import PROVIDER, File, Format
 from proxy.agents.spans import NotMergeableError
 from proxy.codec.json_text import Json, JsonObject
@@ -28,11 +26,10 @@ def merged(text: str, file: File) -> str:
         return jsonc_text.written(file.content)
     text = _cleared(text, file)
     before = read(text, file.format)
-    content = {**{key: value for key, value in file.usual.items() if key not in before}, **file.content}
-    wanted = expected(before, content, file.listed)
+    wanted = expected(before, file.content)
     if repr(wanted) == repr(before) and text.strip():  # for 1 == True
         return text
-    after = _edited(text, file, content)
+    after = _edited(text, file)
     if not _says(after, file.format, wanted):
         raise NotMergeableError("its form is one that cannot be edited safely")
     return after
@@ -124,15 +121,13 @@ def _without(text: str, path: tuple[str, ...], format: Format) -> str:
             return jsonc_text.without(text, path)
         case Format.TOML:
             return toml_text.without(text, path)
-        case Format.YAML:
-            return text  # no agent's needs it
 
 
 def read(text: str, format: Format) -> JsonObject:
     """The mapping that a text holds; an empty one if the text is empty. Raises NotMergeableError."""
     try:
         value = _parsed(text, format)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError) as error:
         raise NotMergeableError(f"it is no {format.value} that can be read: {_first_line(error)}") from error
     if value is None:
         return {}
@@ -149,45 +144,26 @@ def _parsed(text: str, format: Format) -> Json:
             return jsonc_text.parse(text).value
         case Format.TOML:
             return tomllib.loads(text)
-        case Format.YAML:
-            value: Json = yaml.safe_load(text)
-            return value
 
 
-def _edited(text: str, file: File, content: JsonObject) -> str:
+def _edited(text: str, file: File) -> str:
     match file.format:
         case Format.JSON:
-            return jsonc_text.edited(text, content)
+            return jsonc_text.edited(text, file.content)
         case Format.TOML:
-            return toml_text.edited(text, content)
-        case Format.YAML:
-            return yaml_text.edited(text, content, file.listed)
+            return toml_text.edited(text, file.content)
 
 
-def expected(before: JsonObject, content: JsonObject, listed: str = "") -> JsonObject:
+def expected(before: JsonObject, content: JsonObject) -> JsonObject:
     """The content of a file that says `before` now, once it is merged: mappings are merged, all else is replaced."""
     after = dict(before)
     for key, value in content.items():
         old = before.get(key)
         if isinstance(value, dict) and isinstance(old, dict):
             after[key] = expected(old, value)
-        elif key == listed and isinstance(value, list) and isinstance(old, list):
-            after[key] = with_items(old, value)
         else:
             after[key] = value
     return after
-
-
-def with_items(old: list[Json], items: list[Json]) -> list[Json]:
-    """A list with these items in the places of those of the same names, the others behind it."""
-    ours = {name_of(item): item for item in items}
-    kept = [ours.pop(name_of(item), item) for item in old]
-    return [*kept, *ours.values()]
-
-
-def name_of(item: Json) -> str:
-    """The name of an item of a list; empty if it has none."""
-    return str(item.get("name", "")) if isinstance(item, dict) else ""
 
 
 def _first_line(error: Exception) -> str:

@@ -1,1 +1,1 @@
-"""The command line: serve, check, parse, replay, setup, launch."""
+"""The command line: serve, check, parse, doctor, setup, launch."""

@@ -1,6 +1,6 @@
-"""The banner of `serve`, shown once at its start: on a terminal a small table, else a few lines of the log.
+"""The startup lines of `serve`: three log lines with addresses, model servers, rules, keys, files and limits.
 
-No key is ever in it, only whether there are some: `facts` is given nothing else of them.
+They never contain a key: `facts` receives only which keys exist.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from proxy import __version__
-from proxy.commands.terminal import plain
+from proxy.codec.display import printable
 from proxy.config.api_keys import Keys
 from proxy.config.load import bind
 from proxy.config.rules import Rules
@@ -26,7 +26,7 @@ NAME = "vllm-tool-proxy"
 _ON_ONE_LINE = (
     ("listens on", "paths", "model servers"),
     ("rules", "keys", "no key for"),
-    ("writes", "limits", "observes"),
+    ("writes", "limits"),
 )
 
 
@@ -45,7 +45,7 @@ def keys_there(keys: Keys) -> KeysThere:
 
 
 def facts(settings: Settings, rules: Rules, keys: KeysThere) -> dict[str, str]:
-    """The banner's texts by name, such as `listens on`; each is safe to print."""
+    """Return the startup facts by name, such as `listens on`; each text is safe to print."""
     texts = {
         "listens on": f"http://{bind(settings)}",
         "paths": _paths(settings),
@@ -57,15 +57,13 @@ def facts(settings: Settings, rules: Rules, keys: KeysThere) -> dict[str, str]:
     }
     if without := [*keyless_entries(settings, rules)]:
         texts["no key for"] = ", ".join(without)
-    if settings.observe:
-        texts["observes"] = "nothing is changed; the log says what would be done"
-    return {name: plain(text) for name, text in texts.items()}
+    return {name: printable(text, " ") for name, text in texts.items()}
 
 
 def show(settings: Settings, rules: Rules, keys: KeysThere, stream: TextIO | None = None) -> None:
-    """Say it on standard error, if there is one, or on another stream.
+    """Write the lines to `stream` (default: standard error, if open).
 
-    What cannot be written is no reason not to serve: the disk of the log may be full.
+    A write error is ignored: a full disk must not keep the proxy from serving.
     """
     stream = sys.stderr if stream is None else stream
     if stream is None:  # it was closed when the process began
@@ -75,31 +73,8 @@ def show(settings: Settings, rules: Rules, keys: KeysThere, stream: TextIO | Non
 
 
 def _write(settings: Settings, texts: Mapping[str, str], stream: TextIO) -> None:
-    if not stream.isatty():
-        for line in _lines(texts):
-            print(log_line(line, json_lines=settings.log_format == "json"), file=stream, flush=True)
-        return
-    try:
-        _table(texts, stream)
-    except ImportError:
-        for name, text in texts.items():
-            print(f"{name:>14}  {text}", file=stream, flush=True)
-
-
-def _table(texts: Mapping[str, str], stream: TextIO) -> None:
-    from rich.console import Console  # noqa: PLC0415 (only a start on a terminal pays for it)
-    from rich.panel import Panel  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    table = Table.grid(padding=(0, 2))
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, text in texts.items():
-        # As texts, not as markup: a path may hold what rich takes for that.
-        table.add_row(Text(name, style="bold"), Text(text))
-    panel = Panel(table, title=Text(f"{NAME} {__version__}"), title_align="left", expand=False)
-    Console(file=stream).print(panel)
+    for line in _lines(texts):
+        print(log_line(line, json_lines=settings.log_format == "json"), file=stream, flush=True)
 
 
 def _lines(texts: Mapping[str, str]) -> Iterator[str]:
@@ -136,7 +111,7 @@ def _entries(rules: Rules) -> str:
 def keyless_entries(settings: Settings, rules: Rules) -> Iterator[str]:
     """Yield each entry of `models` whose server gets no key, with its URL; each is safe to print."""
     for entry in keyless(rules, settings):
-        yield plain(f"models {entry.match} at {entry.url}")
+        yield printable(f"models {entry.match} at {entry.url}", " ")
 
 
 def _keys(keys: KeysThere) -> str:

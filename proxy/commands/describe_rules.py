@@ -108,8 +108,6 @@ def _model(model: Model) -> Iterator[str]:
         "thinking": model.thinking,
         "reasoning_history": model.reasoning_history,
         "server_tools": model.server_tools,
-        "compaction": model.compaction,
-        "grammars": model.grammars,
     }
     yield from (f"{key} {word}" for key, word in words.items() if word)
     if model.url:

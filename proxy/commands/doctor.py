@@ -13,15 +13,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from proxy.commands.parse import printable
 from proxy.commands.parsers import Parser, add_rules, command_parser, rules_flag
-from proxy.commands.terminal import progress
+from proxy.commands.progress import Progress
+from proxy.commands.text_report import printable
 from proxy.config.load import environment, key_files, load, user_rules, working_folder
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
 from proxy.doctor.ask import Asker
 from proxy.doctor.doctor import examine
-from proxy.doctor.kept import keep, kept_beside
 from proxy.doctor.report import Report, as_json, lines
 from proxy.doctor.rules_file import rules_in, write_entry
 from proxy.doctor.server import NoServerError
@@ -56,22 +55,16 @@ def doctor_command(name: str, argv: Sequence[str]) -> int:
         flags["upstream"] = options.upstream
     settings, rules = load(flags, env)
     entry_path = _written_at(options, rules, folder, user_rules(env))
-    report_path = _kept_at(options, rules, folder, entry_path)
-    # The rules file is written where its name leads to; a report takes the place of its name.
-    written_file = None if entry_path is None else Path(os.path.realpath(entry_path))
-    _check_places([written_file, report_path if options.keep is not None else None])
     if entry_path is not None:
+        _check_place(Path(os.path.realpath(entry_path)))
         rules = rules_in(entry_path)
     ask = _asker(options, settings, rules, env)
     try:
-        with progress("doctor", len(PROBES)) as bar:
-            report = examine(ask, options.model, rules, bar.step)
+        report = examine(ask, options.model, rules, Progress("doctor", len(PROBES)).step)
     except NoServerError as error:
         print(f"{name}: error: {printable(' '.join(str(error).split()))}", file=sys.stderr, flush=True)
         return NO_SERVER
-    notes = _written(entry_path, report)
-    notes += _keep_report(report_path, report, is_named=options.keep is not None)
-    _print(report, notes, as_text=not options.json)
+    _print(report, _written(entry_path, report), as_text=not options.json)
     return HARM if report.does_harm else 0
 
 
@@ -88,7 +81,6 @@ def _parser(name: str) -> Parser:
         help="put the model's entry into this rules file and back the file up; without a name into the rules file in "
         "force, or the user's: ~/.config/vllm-tool-proxy/rules.yaml",
     )
-    parser.add_argument("--keep", metavar="PATH", help="keep the report there; without it beside the rules file")
     parser.add_argument("--key-env", metavar="NAME", help="the variable that holds the server's key")
     parser.add_argument("--timeout", metavar="S", default=str(_SECONDS), help="seconds for one answer (60)")
     about = "minutes for all of it (5): what is not examined then is told as that"
@@ -147,22 +139,12 @@ def _written_at(options: argparse.Namespace, rules: Rules, folder: Path, own: Pa
     return own
 
 
-def _kept_at(options: argparse.Namespace, rules: Rules, folder: Path, written: Path | None) -> Path | None:
-    """Where the report is kept: where it was asked for, else beside the file that is written, or the rules in force."""
-    if options.keep is not None:
-        return folder / str(options.keep)
-    if written is not None:
-        return kept_beside(str(written.absolute()))
-    return kept_beside(rules.source)
-
-
-def _check_places(places: Sequence[Path | None]) -> None:
+def _check_place(place: Path) -> None:
     """Raise RulesError for a place that cannot be written, before the server is asked anything."""
-    for place in filter(None, places):
-        if place.is_dir():
-            raise RulesError(f"{place}: it is a folder; name a file in it")
-        if not os.access(place.parent, os.W_OK):
-            raise RulesError(f"{place}: nothing can be written there; name another place, or make its folder")
+    if place.is_dir():
+        raise RulesError(f"{place}: it is a folder; name a file in it")
+    if not os.access(place.parent, os.W_OK):
+        raise RulesError(f"{place}: nothing can be written there; name another place, or make its folder")
 
 
 def _written(file: Path | None, report: Report) -> list[str]:
@@ -180,16 +162,6 @@ def _written(file: Path | None, report: Report) -> list[str]:
             "set it to table if calls without a name are to be told by their usual arguments"
         )
     return notes
-
-
-def _keep_report(path: Path | None, report: Report, *, is_named: bool) -> list[str]:
-    """Keep the report; where nobody asked for it, a folder that cannot be written is no failure."""
-    if path is None:
-        return []
-    if not is_named and not os.access(path.parent, os.W_OK):
-        return []
-    keep(as_json(report), path)
-    return [f"the report is kept in {path}"]
 
 
 def _print(report: Report, notes: Sequence[str], *, as_text: bool) -> None:

@@ -33,25 +33,21 @@ from proxy.config.load import (
     key_files,
     load,
     open_to_all,
-    rules_text,
     unread_rules,
     working_folder,
 )
-from proxy.config.migrations import migrate, removed_setting
 from proxy.config.rules import Rules
 from proxy.config.settings import SPECS, Settings
 from proxy.errors import RulesError
 from proxy.server import log_stream
 
-COMMANDS = ("serve", "check", "parse", "replay", "doctor", "setup", "launch", "top")
+COMMANDS = ("serve", "check", "parse", "doctor", "setup", "launch")
 # Those that read their own words, and where they are: what only they need is not loaded before the proxy serves.
 _COMMANDS = {
     "parse": ("proxy.commands.parse", "parse_command"),
-    "replay": ("proxy.commands.replay", "replay_command"),
     "doctor": ("proxy.commands.doctor", "doctor_command"),
     "setup": ("proxy.commands.setup", "setup_command"),
     "launch": ("proxy.commands.setup", "launch_command"),
-    "top": ("proxy.commands.top", "top_command"),
 }
 CONNECT_SECONDS = 1.0
 # The flags whose relative paths are taken from where the command was given.
@@ -83,8 +79,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         command, flags = _arguments(words)
         cwd = working_folder(env)
         flags |= {name: str(cwd / flags[name]) for name in _PATHS if flags.get(name)}
-        if flags.pop("migrate", ""):
-            return _migrate(command, flags, env)
         settings, rules = load(flags, env)
         refuse_own_address(settings, (settings.upstream, *rules.urls), env)
         handed_on = _handed_on(settings, rules, flags, env)
@@ -93,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say("error", error.message)
         return 2
     except KeyboardInterrupt:
-        # `top`, and the agent of a `launch`, take it as their end.
+        # The agent of a `launch` takes it as its end.
         _say("interrupted", "this did not come to its end")
         return Status.INTERRUPTED
 
@@ -134,9 +128,7 @@ def _arguments(argv: Sequence[str]) -> tuple[str, dict[str, str]]:
     parsed, rest = parser.parse_known_args(argv)
     options = [word.partition("=")[0] for word in rest if word.startswith("-")]
     if options:
-        if instead := removed_setting(options[0].lstrip("-").replace("-", "_")):
-            raise RulesError(f"{options[0]}: {instead}")
-        names = ["--rules", "--migrate", "--help", "--version", *(flag for spec in SPECS for flag in spec.flags)]
+        names = ["--rules", "--help", "--version", *(flag for spec in SPECS for flag in spec.flags)]
         near = ", ".join(difflib.get_close_matches(options[0], names)) or f"what {NAME} --help shows"
         raise RulesError(f"there is no option {options[0]}; use {near}")
     flags: dict[str, str] = vars(parsed)
@@ -146,18 +138,6 @@ def _arguments(argv: Sequence[str]) -> tuple[str, dict[str, str]]:
     if rest:
         raise RulesError(f"{rest[0]!r} is one word too many; give one command, {' or '.join(COMMANDS)}, and options")
     return command, flags
-
-
-def _migrate(command: str, flags: Mapping[str, str], env: Mapping[str, str]) -> int:
-    """Print the rules file as it must be written for this release; what changes in it is told on stderr."""
-    if command != "check":
-        raise RulesError(f"--migrate is for the command check; write {NAME} check --migrate")
-    rules = rules_text(flags, env)
-    data, changed = migrate(rules.data, rules.source)
-    for line in changed:
-        _say("migrated", line)
-    print(data.decode("utf-8"), end="")
-    return 0
 
 
 def _check(settings: Settings, rules: Rules) -> int:

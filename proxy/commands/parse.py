@@ -1,104 +1,94 @@
-"""`vllm-tool-proxy parse`: what the engine finds in a text, and why it takes the rest for no call."""
+"""`vllm-tool-proxy parse`: the calls in a text or a capture, and why the rest is not a call."""
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from proxy.codec.json_access import as_list
-from proxy.codec.json_text import Json, dump, load_json
+from proxy.codec.json_text import Json, load_json
+from proxy.commands.capture_report import lines, reread
 from proxy.commands.parsers import add_rules, command_parser, rules_flag
+from proxy.commands.text_report import explained, printable
 from proxy.config.load import load
 from proxy.errors import RulesError
-from proxy.notations.front import Reader
+from proxy.exchange.capture import read_capture
 from proxy.tools.toolset import ToolSet, read_tools
 
 _ABOUT = """\
-Prints the calls that are found in the text of a reply, with their evidence: strong calls count wherever they stand,
-weak ones because the reply ends with them. Then what began like a call and was refused, and why; then the content
-that is left.
+Prints the calls in the text of a reply with their evidence: strong calls count anywhere, weak ones only at the end of
+the reply. Then what looked like a call and was rejected, with the reason; then the content that is left.
+
+With --capture, prints what the model server sent, what the client gets, each repair with its reason, and why other
+text was not recognised as a tool call.
 """
-_SHOWN = 60
 
 
 def parse_command(name: str, argv: Sequence[str]) -> int:
-    """Run `parse` with the words behind it; raises RulesError for bad input."""
+    """Run `parse` with its arguments; raises RulesError for bad input."""
     parser = command_parser(name, "parse", _ABOUT)
-    parser.add_argument("file", metavar="FILE", help="the text of one reply, UTF-8; - reads standard input")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="the text of one reply, UTF-8; - reads standard input")
     about = "JSON: the request's tools, as Chat Completions, Responses or Messages has them, or a whole request body"
-    parser.add_argument("--tools", metavar="TOOLS.json", required=True, help=about)
+    parser.add_argument("--tools", metavar="TOOLS.json", help=about)
     parser.add_argument(
         "--finish",
         choices=("stop", "length"),
         default="stop",
-        help="why the reply ended (stop): what was cut off by its length is not completed",
+        help="why the reply ended (stop): a call that was cut off by its length is not completed",
     )
     parser.add_argument("--model", default="", metavar="NAME", help="apply the rules for this model")
+    parser.add_argument("--capture", metavar="FILE", help="a file that serve --capture DIR wrote, instead of a text")
     add_rules(parser)
     options = parser.parse_args(argv)
-    _, rules = load(rules_flag(options))
-    off = rules.policy(options.model).disabled_formats
-    tools = _tools(options.tools)
-    try:
-        lines = explained(_read(options.file), tools, stopped=options.finish == "stop", off=off)
-        print("\n".join(printable(line, "\n\t") for line in lines), flush=True)
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read the lines has seen enough
+    listed = _of_text(options) if options.capture is None else _of_capture(options)
+    _print(listed)
     return 0
 
 
-def printable(text: str, keep: str = "") -> str:
-    """Text without what a terminal would act on or hide: control, format and lone surrogate characters are escaped,
-    but for those that are `keep`.
-    """
-    return "".join(
-        sign if sign.isprintable() or sign in keep else sign.encode("unicode_escape").decode("ascii") for sign in text
-    )
+def _of_text(options: argparse.Namespace) -> Iterator[str]:
+    if options.file is None or options.tools is None:
+        raise RulesError("give FILE and --tools TOOLS.json, or --capture FILE")
+    _, rules = load(rules_flag(options))
+    off = rules.policy(options.model).disabled_formats
+    tools = _tools(options.tools)
+    listed = explained(_read(options.file), tools, stopped=options.finish == "stop", off=off)
+    return (printable(line, "\n\t") for line in listed)
 
 
-def explained(text: str, tools: ToolSet, *, stopped: bool, off: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield lines about a text: its calls and the rows that read them, rejected text, and the content that is left.
-
-    `off` names the rows that read nothing.
-    """
-    reader = Reader(tools, off=off)
-    pieces = (*reader.feed(text), *reader.finish(stopped=stopped))
-    number, start, content = 0, 0, ""
-    for piece in pieces:
-        for call in piece.calls or ():
-            number += 1
-            written = "" if call.written == call.name else f", written {call.written!r}"
-            evidence = "weak" if call.weak else "strong"
-            yield f"call {number}: {call.name}{written} ({evidence} evidence, {piece.row}, {_line(text, start)})"
-            yield f"  {dump(call.arguments)}"
-        content += piece.text if piece.is_prose else ""
-        start += len(piece.text)
-    if not number:
-        yield "no call"
-    for refused in sorted(set(reader.refused), key=lambda each: each.start):
-        shown = text[refused.start : refused.start + _SHOWN].split("\n", maxsplit=1)[0]
-        yield f"refused at {_line(text, refused.start)}: {shown!r}, read by {refused.row}: {refused.why}"
-    if not content:
-        yield "no content"
-        return
-    yield "content:"
-    yield content
+def _of_capture(options: argparse.Namespace) -> Iterator[str]:
+    if options.file is not None or options.tools is not None or options.model:
+        raise RulesError("--capture takes no FILE, --tools or --model: the capture has them")
+    settings, rules = load(rules_flag(options))
+    captured = read_capture(_read_bytes(options.capture), options.capture)
+    return lines(captured, reread(captured, settings, rules))
 
 
-def _line(text: str, at: int) -> str:
-    return f"line {text.count(chr(10), 0, at) + 1}"
+def _print(listed: Iterable[str]) -> None:
+    """Print lines, escaping what the terminal cannot show."""
+    encoding = sys.stdout.encoding or "utf-8"
+    text = "\n".join(listed).encode(encoding, "backslashreplace").decode(encoding)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has seen enough
 
 
 def _read(file: str) -> str:
-    try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise RulesError(f"{file} cannot be read ({error.strerror}); give a file, or - for standard input") from error
+    data = _read_bytes(file)
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         raise RulesError(f"{file} is no UTF-8 text, at byte {error.start}; save the reply's text as UTF-8") from error
+
+
+def _read_bytes(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RulesError(f"{file} cannot be read ({reason}); give a file, or - for standard input") from error
 
 
 def _tools(file: str) -> ToolSet:
@@ -115,7 +105,7 @@ def _tools(file: str) -> ToolSet:
 
 
 def _as_chat(entry: Json) -> Json:
-    """A tool as Chat Completions has it, from what Messages or Responses has."""
+    """Return a tool in the form of Chat Completions, given that of Messages or Responses."""
     if not isinstance(entry, dict) or isinstance(entry.get("function"), dict):
         return entry
     schema = entry.get("input_schema", entry.get("parameters"))

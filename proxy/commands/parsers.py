@@ -12,7 +12,6 @@ from typing import NoReturn
 
 from proxy import __version__
 from proxy.config.load import RULES_VARIABLE
-from proxy.config.server_url import ONE_SERVER
 from proxy.config.settings import SPECS, Spec
 from proxy.errors import RulesError
 
@@ -24,12 +23,10 @@ The proxy between coding agents and their own model server that makes tool calls
 commands:
   serve       check options, rules and port, then serve (also meant without a command)
   check       check options, rules and that the code loads; print what the rules mean and exit
-  parse       print which calls are found in a text, and why the rest is none; see parse --help
-  replay      print what was said in a capture, before and after the proxy; of a folder, what has changed
+  parse       print the calls in a text or a capture, and why the rest is not a call; see parse --help
   doctor      probe a live model server: what it does to tool calls, and what mends it; see doctor --help
   setup       tell a coding agent of the proxy: print its configuration, or write it; see setup --help
   launch      start a coding agent with the proxy as its model server; see launch --help
-  top         show what the live page shows, on a terminal; see top --help
 """
 _ORDER = f"""\
 Each option's variable and default are in brackets. A flag wins over the variable, the variable over the line of the
@@ -67,20 +64,11 @@ def rules_flag(options: argparse.Namespace) -> dict[str, str]:
     return {} if options.rules is None else {"rules": options.rules}
 
 
-class _OneServer(argparse.Action):
-    """The flag of the model server: given twice it named a pool of servers, up to release 0.1."""
-
-    def __call__(self, parser: object, namespace: argparse.Namespace, value: object, option: object = None) -> None:
-        if hasattr(namespace, self.dest):
-            raise RulesError(f"{option}: given twice, and a list of servers is taken no more; give {ONE_SERVER}")
-        setattr(namespace, self.dest, value)
-
-
 def settings_parser() -> Parser:
     """The parser of `serve` and `check`: each setting is a flag, and what is not given is not in what it returns."""
     parser = Parser(
         prog=NAME,
-        usage="%(prog)s [serve | check | parse | replay | doctor | setup | launch | top] [options]",
+        usage="%(prog)s [serve | check | parse | doctor | setup | launch] [options]",
         description=_ABOUT,
         epilog=_ORDER,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -89,8 +77,6 @@ def settings_parser() -> Parser:
     )
     parser.add_argument("command", nargs="?", default="serve", help=argparse.SUPPRESS)
     parser.add_argument("--rules", metavar="FILE", help=f"the rules file ({RULES_VARIABLE})")
-    about = "with check: print the rules file in the form of this release, and do nothing else"
-    parser.add_argument("--migrate", action="store_const", const="true", help=about)
     parser.add_argument("--version", action="version", version=f"{NAME} {__version__}")
     groups: dict[str, argparse._ArgumentGroup] = {}
     for spec in SPECS:
@@ -103,13 +89,12 @@ def settings_parser() -> Parser:
 def _add(group: argparse._ArgumentGroup, spec: Spec) -> None:
     own, *aliases = spec.flags
     about = f"{spec.help} {_in_brackets(spec)}"
-    action: type[argparse.Action] | str = _OneServer if spec.name == "upstream" else "store"
     if isinstance(spec.default, bool):
         group.add_argument(own, dest=spec.name, action="store_const", const="true", help=about)
     else:
-        group.add_argument(own, dest=spec.name, metavar=spec.metavar, help=about, action=action)
+        group.add_argument(own, dest=spec.name, metavar=spec.metavar, help=about)
     for alias in aliases:
-        group.add_argument(alias, dest=spec.name, help=argparse.SUPPRESS, action=action)
+        group.add_argument(alias, dest=spec.name, help=argparse.SUPPRESS)
 
 
 def _in_brackets(spec: Spec) -> str:

@@ -23,10 +23,10 @@ from proxy.agents.web_proxy import past_web_proxy
 from proxy.commands.agent_files import AgentFiles
 from proxy.commands.exit_status import CommandError, Status
 from proxy.commands.own_proxy import run_agent, running_proxy
-from proxy.commands.parse import printable
 from proxy.commands.parsers import Parser, add_rules, command_parser, rules_flag
 from proxy.commands.private_folder import PrivateFolder
 from proxy.commands.proxy_facts import ProxyFacts, plain_url
+from proxy.commands.text_report import printable
 from proxy.config.load import environment, load, own_url
 from proxy.limits import MAX_AGENT_FILE
 from proxy.server import log_stream
@@ -301,7 +301,6 @@ def _launch(command_line: _CommandLine, words: Sequence[str]) -> None:
 
 def _launch_both(command_line: _CommandLine, upstream: str, words: Sequence[str]) -> int:
     """Run the agent to its end, and a proxy for this model server beside it; return the agent's exit status."""
-    _for_one_run(command_line.agent)
     url = plain_url(command_line.url)
     with running_proxy(url, upstream, command_line.rules, command_line.variables, command_line.state) as running:
         notice = f"a proxy for {upstream} listens at {url} already, and is used as it is"
@@ -312,17 +311,6 @@ def _launch_both(command_line: _CommandLine, upstream: str, words: Sequence[str]
         start = _prepared(replace(command_line, url=running.url), words)
         with start.folder.written(start.private) as held:
             return run_agent(start.program, start.command, start.variables, held)
-
-
-def _for_one_run(agent: Agent) -> Callable[[Values], Configuration]:
-    """Return the function that configures the agent for one run. Raises CommandError if the agent has none."""
-    if agent.launch is None:
-        error_message = (
-            f"{agent.title} cannot be configured for one run only; `setup {agent.name} --write` configures it "
-            "permanently, and --undo restores its files"
-        )
-        raise CommandError(Status.USAGE, error_message)
-    return agent.launch
 
 
 class _Start(NamedTuple):
@@ -337,10 +325,10 @@ class _Start(NamedTuple):
 
 def _prepared(command_line: _CommandLine, words: Sequence[str]) -> _Start:
     """Ask the proxy, and configure the agent for this run. Raises CommandError."""
-    launch, folder = _for_one_run(command_line.agent), PrivateFolder()
+    folder = PrivateFolder()
     values = replace(_asked(command_line), folder=str(folder.path), read=_text)
     try:
-        configuration = launch(values)
+        configuration = command_line.agent.launch(values)
     except NotMergeableError as error:
         error_message = f"{command_line.agent.title}'s settings for all users of this machine cannot be merged: {error}"
         raise CommandError(Status.NOT_WRITTEN, error_message) from error
@@ -381,8 +369,7 @@ def _program(name: str, command_line: _CommandLine) -> str:
     program = shutil.which(name, path=command_line.variables.get("PATH"))
     if program is None:
         agent = command_line.agent
-        advice = f"npm install -g {agent.package}@{agent.version}" if agent.package else f"see {agent.source}"
-        # The SDKs' is any program.
-        words = "" if agent.tested else f"; install it: {advice}"
+        # With the SDKs it is any program.
+        words = f"; install it: npm install -g {agent.package}@{agent.version}" if agent.package else ""
         raise CommandError(Status.NOT_INSTALLED, f"{name} is not on PATH{words}")
     return program

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from proxy.config.api_keys import KeyFile, KeyFiles, Keys
-from proxy.config.migrations import removed_setting
 from proxy.config.rules import Rules, Setting, parse_rules
 from proxy.config.server_url import origin
 from proxy.config.settings import PREFIX, SPECS, Settings, Spec
@@ -36,8 +35,6 @@ MEMORY_VARIABLE = f"{PREFIX}MEMORY"
 # Set by gunicorn's master for its workers: the pseudonym by which they know a request of their own (`Via`). Without the
 # prefix, a release that does not know it starts under a master that sets it.
 VIA_VARIABLE = "VLLM_TOOL_PROXY_VIA"
-# Set by masters of earlier commits, under which a reload starts workers of this one.
-_FORMER_VARIABLES = {f"{PREFIX}FOLDER"}
 # The key for the model server. It is no setting: a flag shows in the list of processes, a rules file is handed around.
 KEY_VARIABLE = f"{PREFIX}UPSTREAM_KEY"
 # Where systemd puts a unit's credentials.
@@ -350,11 +347,9 @@ def _checked_file(rules: Rules) -> dict[str, Setting]:
 
 
 def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
-    inner = {MEMORY_VARIABLE, DRAIN_VARIABLE, STOP_VARIABLE, *_FORMER_VARIABLES}
+    inner = {MEMORY_VARIABLE, DRAIN_VARIABLE, STOP_VARIABLE}
     known_variables = {RULES_VARIABLE, KEY_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
     for name in env:
         if name.startswith(PREFIX) and name not in known_variables:
-            if instead := removed_setting(name.removeprefix(PREFIX).lower()):
-                raise RulesError(f"{name}: {instead}")
             names = nearest(name, known_variables - inner)
             raise RulesError(f"{name}: there is no such variable; use {names}")

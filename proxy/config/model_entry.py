@@ -14,7 +14,7 @@ _ATTRIBUTES = {"upstream": "transport", "server": "server_kind"}
 _GLOB = re.compile(r"([*?\[])")
 _WORDS = (
     *("parse", "upstream", "server", "url", "ids", "arguments", "reasoning"),
-    *("thinking", "reasoning_history", "server_tools", "compaction", "grammars", "family"),
+    *("thinking", "reasoning_history", "server_tools", "family"),
 )
 
 

@@ -17,7 +17,6 @@ from yaml.nodes import Node, ScalarNode, SequenceNode
 
 from proxy.config.heal_rules import BrokenCallsAs, Family, RequestRules, parse_families, parse_request_rules
 from proxy.config.known_names import first_match, keep
-from proxy.config.migrations import refuse_removed
 from proxy.config.server_url import ONE_SERVER, server_url
 from proxy.config.tool_rules_parser import parse_tools
 from proxy.config.yaml_nodes import choice, compose, is_null, mapping, node_error, scalar, sequence, shown, text_of
@@ -37,8 +36,6 @@ Thinking = Literal["none", "enable_thinking", "thinking", "reasoning_effort"]
 Telling = Literal["auto", "split", "server"]
 ReasoningHistory = Literal["auto", "drop", "reasoning", "reasoning_content", "thinking"]
 ServerTools = Literal["refuse", "drop"]
-Compaction = Literal["summary", "refuse"]
-Grammars = Literal["description", "structured_outputs"]
 Setting: TypeAlias = bool | int | float | str | tuple[str, ...]
 
 CLIENT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -53,14 +50,12 @@ _TELLINGS: tuple[Telling, ...] = get_args(Telling)
 _THINKINGS: tuple[Thinking, ...] = get_args(Thinking)
 _REASONING_HISTORIES: tuple[ReasoningHistory, ...] = get_args(ReasoningHistory)
 _SERVER_TOOLS: tuple[ServerTools, ...] = get_args(ServerTools)
-_COMPACTIONS: tuple[Compaction, ...] = get_args(Compaction)
-_GRAMMARS: tuple[Grammars, ...] = get_args(Grammars)
 _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
 _SECTIONS = ("settings", "tools", "models", "families", "aliases", "clients")
 _MODEL_KEYS = (
     *("match", "parse", "upstream", "server", "url", "key", "key_env", "key_file"),
     *("formats", "ids", "arguments", "reasoning"),
-    *("thinking", "reasoning_history", "server_tools", "compaction", "grammars", "family"),
+    *("thinking", "reasoning_history", "server_tools", "family"),
     *("heal", "sampling", "tools", "retry", "broken_calls", "repetition"),
 )
 _CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "reasoning", "calls")
@@ -113,10 +108,10 @@ class Profile:
     model's reasoning, `telling` who tells it from the text, `reasoning_history` in which field earlier reasoning goes
     back to the server, and `family` which family of thinking models it is, if the name does not say so. Two are for
     Messages and Responses clients (F94): the switch by which what they say of thinking reaches the model, and what
-    becomes of tools that only Anthropic's or OpenAI's servers have, None where each dialect does as it does. Two are
-    for Responses clients: what becomes of a request to compact, and of a custom tool's grammar. `retry` is how often a
-    reply that says nothing is asked for once more, `broken_calls` what becomes of one that ends with a call that cannot
-    be read; `repetition` the longest piece, and how often it may be repeated, at which a stream is ended.
+    becomes of tools that only Anthropic's or OpenAI's servers have, None where each dialect does as it does.
+    `retry` is how often a reply that says nothing is asked for once more, `broken_calls` what becomes of one that ends
+    with a call that cannot be read; `repetition` the longest piece, and how often it may be repeated, at which a stream
+    is ended.
     """
 
     parse: Parse = "auto"
@@ -129,8 +124,6 @@ class Profile:
     thinking: Thinking = "none"
     reasoning_history: ReasoningHistory = "auto"
     server_tools: ServerTools | None = None
-    compaction: Compaction = "summary"
-    grammars: Grammars = "description"
     family: str = ""
     retry: int = 1
     broken_calls: BrokenCallsAs = "auto"
@@ -158,8 +151,6 @@ class Model:
     thinking: Thinking | None = None
     reasoning_history: ReasoningHistory | None = None
     server_tools: ServerTools | None = None
-    compaction: Compaction | None = None
-    grammars: Grammars | None = None
     url: str = ""
     key: str = ""
     family: str = ""
@@ -249,8 +240,6 @@ class Rules:
             thinking=_first(its.thinking, "none"),
             reasoning_history=_first(its.reasoning_history, "auto"),
             server_tools=its.server_tools,
-            compaction=_first(its.compaction, "summary"),
-            grammars=_first(its.grammars, "description"),
             family=its.family,
             retry=its.requests.retry,
             broken_calls=its.requests.broken_calls,
@@ -266,8 +255,7 @@ class Rules:
         return name if at is None else self.aliases[at][1]
 
     def thinking_suffix(self, name: str) -> str:
-        """The word of `name` for thinking behind its last colon, `qwen3:nothink`, where an alias with a colon takes it.
-        """
+        """Return the word for thinking after the last colon of `name` (`qwen3:nothink`), if an alias has that colon."""
         at = first_match(name, self._alias_globs)
         glob = "" if at is None else self.aliases[at][0]
         word = name.rpartition(":")[2]
@@ -384,7 +372,6 @@ def _section(sections: Mapping[str, Node], name: str, read: Callable[[Node], _It
 
 
 def _settings(node: Node) -> Mapping[str, Setting]:
-    refuse_removed(node, "settings", ())
     pairs = mapping(node, "settings")
     return MappingProxyType({name: _setting(value, f"setting {name}") for name, value in pairs.items()})
 
@@ -408,7 +395,6 @@ def _models(node: Node, formats: Collection[str] | None) -> tuple[Model, ...]:
 
 
 def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
-    refuse_removed(node, "models[]", _MODEL_KEYS)
     keys = mapping(node, what, _MODEL_KEYS)
     if "match" not in keys:
         raise node_error(node, f'{what} has no match; give a name or a glob, as match: "Qwen*"')
@@ -428,8 +414,6 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
         thinking=_option(keys, "thinking", what, _THINKINGS),
         reasoning_history=_option(keys, "reasoning_history", what, _REASONING_HISTORIES),
         server_tools=_option(keys, "server_tools", what, _SERVER_TOOLS),
-        compaction=_option(keys, "compaction", what, _COMPACTIONS),
-        grammars=_option(keys, "grammars", what, _GRAMMARS),
         family=_option(keys, "family", what, NAMES) or "",
         requests=parse_request_rules(keys, what),
     )
@@ -486,7 +470,6 @@ def _clients(node: Node) -> Mapping[str, Client]:
 
 
 def _client(node: Node, what: str) -> Client:
-    refuse_removed(node, "clients.*", _CLIENT_KEYS)
     keys = mapping(node, what, _CLIENT_KEYS)
     return Client(
         parse=_option(keys, "parse", what, _PARSES),

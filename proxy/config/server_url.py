@@ -1,14 +1,13 @@
-"""Where a model server is: its base URL, as a setting or the rules say it."""
+"""Base URL of a model server."""
 
 from __future__ import annotations
 
 import re
 from urllib.parse import urlsplit
 
-# What stands behind a place where several model servers were named.
 ONE_SERVER = (
-    "the URL of one model server; servers that are equal stand behind HAProxy or vLLM's router, "
-    "whose URL goes here (docs/scale.md)"
+    "the URL of one model server; put several equal servers behind HAProxy or vLLM's router "
+    "and give its URL (docs/scale.md)"
 )
 _URL = re.compile(r"[!-~]+")
 

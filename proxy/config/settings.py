@@ -325,7 +325,7 @@ class Settings:
     capture: str = _setting(
         "",
         checks.folder,
-        "folder to which each chat answer of the model server is written for replay; an absolute path",
+        "folder to which each chat answer of the model server is written, for parse --capture; an absolute path",
         group=_CLIENTS,
         metavar="DIR",
     )
@@ -363,12 +363,6 @@ class Settings:
     )
     store_days: int = _setting(
         30, checks.int_between(1, 3650), "days for which a response is kept", group=_CLIENTS, metavar="DAYS"
-    )
-    observe: bool = _setting(
-        False,
-        checks.boolean,
-        "change nothing: requests and answers pass as they are; log what would be done",
-        group=_CLIENTS,
     )
 
 

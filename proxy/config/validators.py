@@ -71,12 +71,8 @@ def one_of(*words: str) -> Check:
 
 
 def upstream_url(value: Setting) -> Setting:
-    """The URL of the model server, without `/v1`. Several were a pool of servers up to release 0.1: in a file they are
-    refused by `migrations`.
-    """
-    if not isinstance(value, str):
-        return server_url("")
-    if "," in value:
+    """Return the URL of the model server without `/v1`. Raises ValueError for a list of URLs."""
+    if not isinstance(value, str) or "," in value:
         raise ValueError(ONE_SERVER)
     return server_url(value)
 

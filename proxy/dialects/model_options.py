@@ -18,8 +18,7 @@ class ModelOptions:
     (enable_thinking, thinking), reasoning_effort, or OWN_WORDS. `reasoning_history`: the field of assistant messages in
     which earlier thinking goes back (reasoning, reasoning_content, thinking); "" is that which a thought brings itself,
     and with `drop` none goes back. `server_tools`: what becomes of tools that only the servers of the dialect's maker
-    have (refuse, drop); "" is as the dialect has it. `compaction`: whether the model writes a summary where a client
-    asks for one (summary, refuse). `grammars`: where those of custom tools go (description, structured_outputs).
+    have (refuse, drop); "" is as the dialect has it.
     """
 
     model: str
@@ -27,5 +26,3 @@ class ModelOptions:
     thinking: str = ""
     reasoning_history: str = "drop"
     server_tools: str = ""
-    compaction: str = "summary"
-    grammars: str = "description"

@@ -11,9 +11,10 @@ from proxy import __version__
 from proxy.codec.json_text import JsonObject
 from proxy.doctor.examination import Examination
 from proxy.doctor.findings import NOT_EXAMINED, Finding, Level
-from proxy.doctor.kept import FORMAT
 from proxy.doctor.syntaxes import TRIALS, Trial
 
+# Incremented when a reader of the JSON report must change.
+FORMAT = 1
 # The order in which people want to read it.
 _LEVELS = (Level.HARM, Level.NOTE, Level.UNTOLD, Level.GOOD)
 _TITLES = {

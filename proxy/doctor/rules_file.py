@@ -21,11 +21,11 @@ from pathlib import Path
 from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
 from proxy.agents.spans import line_end
-from proxy.agents.yaml_comments import comments_in, dash_before
 from proxy.config.load import RulesText, builtin_text, rules_of
 from proxy.config.model_entry import literal
 from proxy.config.rules import Model, Rules
 from proxy.config.yaml_nodes import compose
+from proxy.doctor.yaml_comments import comments_in, dash_before
 from proxy.errors import RulesError
 
 _BACKUPS = 1000

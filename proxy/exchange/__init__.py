@@ -1,1 +1,1 @@
-"""One request's way to the model server and back: plan, retry, stream, observe, capture."""
+"""One request's way to the model server and back: plan, retry, stream, capture."""

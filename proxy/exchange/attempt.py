@@ -9,10 +9,9 @@ from functools import partial
 from itertools import chain
 from typing import ParamSpec
 
-from proxy.activity.recording import begin_try, listened, not_recorded
+from proxy.activity.recording import begin_try, listened
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_json
-from proxy.codec.redaction import redact_error
 from proxy.dialects.base import Writer
 from proxy.dialects.chat.answer import read_answer, read_whole, says_nothing
 from proxy.dialects.chat.request import ChatRequest
@@ -23,18 +22,15 @@ from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.capture import Recorder, is_stream
 from proxy.exchange.exchange import Exchange, log_crash
 from proxy.exchange.guided import answer_instead, guided_call
-from proxy.exchange.healing_record import Healing
 from proxy.exchange.lane import ReplyLane, notes_of
-from proxy.exchange.observe import ObservedReply, observed
 from proxy.exchange.outcome import ReplyFacts
 from proxy.exchange.plan import Plan, UpstreamRequest, upstream_request
 from proxy.exchange.repetition import RepetitionWatch
 from proxy.exchange.reply_content import ReplyContent
-from proxy.exchange.reply_record import recorded
 from proxy.exchange.reply_stream import StreamReply, never_enough
 from proxy.exchange.second_try import EarlierTry, Why, record, summed, why_again
 from proxy.exchange.slices import new_slice
-from proxy.exchange.whole_answer import Listener, answer_as_answer, answer_as_stream, thoughts_to_count, unrepaired
+from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream, thoughts_to_count
 from proxy.healing.heal import NO_HEALING
 from proxy.limits import MAX_ERROR_BODY
 from proxy.upstream.answer_wait import NEVER, rest_after
@@ -68,7 +64,7 @@ class Attempt:
 
     __slots__ = (
         *("handover", "silence", "spoke", "_answer", "_call", "_earlier", "_engine", "_exchange", "_held_since"),
-        *("_keep_back", "_lane", "_plan", "_record", "_reply", "_swallowed", "_times", "_unsent", "_up"),
+        *("_keep_back", "_lane", "_plan", "_reply", "_swallowed", "_times", "_unsent", "_up"),
         *("_watch", "_writer"),
     )
 
@@ -76,13 +72,10 @@ class Attempt:
         self._exchange = exchange
         self._plan = plan
         self._up = _on_its_way(exchange.request, plan)
-        if exchange.observe:
-            self._up = replace(self._up, body=exchange.request.raw)
         self._engine = exchange.engine(self._up.raw_text, plan.guided)
         self._earlier = earlier
         self._keep_back = self._followed()
         self._watch = None if exchange.repetition is None else RepetitionWatch(exchange.repetition)
-        self._record = None if earlier is not None else exchange.new_record()
         self._writer = self._new_writer()
         self._reply = self._new_reply()
         self._unsent = b""
@@ -100,8 +93,6 @@ class Attempt:
         """The silences that another try may follow: each behind the first one. Behind a second one, of which the client
         has seen nothing yet, only a call that was swallowed: a stream tells its tokens when it is asked for them.
         """
-        if self._exchange.observe:
-            return frozenset()
         if self._earlier is None:
             return self._exchange.ask_again
         if self._earlier.spoke or self._plan.again is not Why.EMPTY:
@@ -114,21 +105,16 @@ class Attempt:
             return self._earlier._writer
         return self._exchange.dialect.writer(expand=False)
 
-    def _new_reply(self) -> StreamReply | ObservedReply:
-        exchange = self._exchange
-        reply = StreamReply(
+    def _new_reply(self) -> StreamReply:
+        return StreamReply(
             self._engine,
             self._writer,
             log_crash,
-            max_event=exchange.max_event,
+            max_event=self._exchange.max_event,
             keep_back=self._keep_back,
             earlier=None if self._earlier is None else self._earlier.handover_of_all,
             watch=self._watch,
-            record=self._record,
         )
-        if not exchange.observe:
-            return reply
-        return observed(reply, exchange.dialect, log_crash, max_event=exchange.max_event)
 
     @property
     def begun(self) -> bool:
@@ -140,11 +126,8 @@ class Attempt:
         exchange, request = self._exchange, self._exchange.request
         exchange.wait.start_over()
         raw_text = self._up.raw_text
-        made = partial(recorded, self._record, self._engine, exchange.outcome)
-        healing = self._healing()
-        healed = not_recorded if healing is None else partial(healing.as_record, values=True)
-        seen = begin_try(exchange.recording, self._up.body, raw_text=raw_text, made=made, healed=healed)
-        tape = Recorder(exchange.capture, request, exchange.outcome, raw_text=raw_text, made=made, healing=healing)
+        seen = begin_try(exchange.recording, self._up.body, raw_text=raw_text)
+        tape = Recorder(exchange.capture, request, exchange.outcome, raw_text=raw_text)
         server, waiting = exchange.upstream.server, exchange.wait.connecting()
         with tape, server.open("POST", exchange.path, exchange.headers, self._up.body, waiting) as call:
             parts = tape.listen(call, decoded(call, exchange.wait.receive(call), lambda: self._reply.done))
@@ -157,8 +140,7 @@ class Attempt:
             if streamed and not self._takes_a_stream:
                 raise UpstreamBroken("the model server answered with a stream that was not asked for")
             if streamed and request.stream:
-                if isinstance(self._reply, StreamReply):  # what is only observed is read all the same
-                    self._lane = ReplyLane(call, exchange.wait, self._reply, notes_of(tape, seen))
+                self._lane = ReplyLane(call, exchange.wait, self._reply, notes_of(tape, seen))
                 yield from self._live(parts)
                 return
             if self._must_be_a_stream:
@@ -169,7 +151,7 @@ class Attempt:
             return
         # All of it is repaired at once, its thoughts may be counted by the server, and it may be kept.
         yield from self._exchange.wait.on_a_thread()
-        answered = self._measured(self._observed if exchange.observe else self._complete_answer, whole)
+        answered = self._measured(self._complete_answer, whole)
         if self.withheld:
             self._unsent = answered
             return
@@ -190,7 +172,7 @@ class Attempt:
         """True if the answer may be a stream."""
         if self._plan.guided:
             return False
-        return self._exchange.request.stream or self._exchange.observe
+        return self._exchange.request.stream
 
     @property
     def _must_be_a_stream(self) -> bool:
@@ -216,29 +198,19 @@ class Attempt:
     def end_after_all(self) -> bytes:
         """The end of a reply that says nothing, and after which no other one came."""
         rest = b""
-        if isinstance(self._reply, StreamReply) and self._reply.withheld:
+        if self._reply.withheld:
             rest = self._reply.end_after_all()
         return self._unsent + rest
 
     def end_with(self, call: Call, usage: JsonObject) -> bytes:
         """The end of a reply with a call in the place of the broken one; `usage` is what the second try took."""
         counts = summed(self.handover.usage, usage)
-        if isinstance(self._reply, StreamReply) and self._reply.withheld:
+        if self._reply.withheld:
             return self._unsent + self._reply.end_with(call, counts)
         broken = self.broken
         assert broken is not None, "for that it was asked for again"
         answer = answer_instead(self._answer, broken, call, counts)
         return self._repaired_answer(dump_json(answer), answer, self._exchange.engine(self._up.raw_text, ""))
-
-    def _healing(self) -> Healing | None:
-        """What was done to the request, if somebody asks; None if it is another one than came, or went up as it was."""
-        exchange, plan = self._exchange, self._plan
-        if exchange.capture is None and exchange.recording is None:
-            return None
-        if plan.guided or exchange.observe:
-            return None
-        learnt = exchange.upstream.learnt_healings() | {*plan.learnt}
-        return Healing(exchange.request.body, plan.heal, learnt, self._up.healed)
 
     @property
     def broken(self) -> Text | None:
@@ -275,8 +247,6 @@ class Attempt:
                 swallowed=self._swallowed or self._reply.swallowed,
             )
         )
-        if isinstance(self._reply, ObservedReply) and self._reply.would_fail is not None:
-            self._would_fail(self._reply.would_fail)
 
     def _head(self, parts: Iterator[bytes | None], call: UpstreamCall) -> Generator[bytes, None, bytes]:
         """Wait for the head, with heartbeats, and give the first part of the body; what is no success is raised."""
@@ -293,9 +263,7 @@ class Attempt:
             # Another worker may hold the lock of what they share.
             yield from self._exchange.wait.on_a_thread()
             self._exchange.upstream.remember_healings(self._plan.learnt)
-        as_it_came = self._exchange.observe and self._exchange.dialect.verbatim
-        content_type = call.header("Content-Type") if as_it_came else ""
-        self._exchange.outcome.receive_head(response_headers(call, REPLY), content_type)
+        self._exchange.outcome.receive_head(response_headers(call, REPLY))
         return first
 
     def _live(self, parts: Iterator[bytes | None]) -> Iterator[bytes]:
@@ -319,7 +287,6 @@ class Attempt:
             wait.lane = self._open_lane()
             yield beat + ready
             if reply.cut:
-                self._give_up_record()
                 # Leaving closes the upstream, by which the model server stops.
                 break
         yield from self._count_thoughts()
@@ -340,7 +307,7 @@ class Attempt:
 
     def _count_thoughts(self) -> Iterator[bytes]:
         """Have the tokens of the thoughts counted, if the usage is to say how many they were."""
-        if self._exchange.observe or not self._engine.wants_count:
+        if not self._engine.wants_count:
             return
         yield from self._exchange.wait.on_a_thread()
         self._engine.counted(self._exchange.count(self._thoughts_before + self._engine.thoughts))
@@ -415,18 +382,12 @@ class Attempt:
             bound = min(bound, PROSE_HOLD_SECONDS)
         elif now >= self._held_since + bound:
             self._unsent += reply.release()
-            self._give_up_record()
             self._end_hold(now)
         elif now >= self._held_since + PROSE_HOLD_SECONDS:
             self._unsent += reply.flush_prose()
         else:
             bound = PROSE_HOLD_SECONDS
         self._exchange.wait.alarm(self._held_since + bound)
-
-    def _give_up_record(self) -> None:
-        """Drop the record: no replay can repeat what happened to the reply."""
-        if self._record is not None:
-            self._record.give_up()
 
     def _end_hold(self, now: float) -> None:
         """Nothing is held any more."""
@@ -465,36 +426,13 @@ class Attempt:
         usage = as_object(answer.get("usage"))
         return {**answer, "usage": with_thought_tokens(usage, tokens)} if tokens else None
 
-    def _observed(self, body: bytes) -> bytes:
-        """A whole answer that leaves as it came, whatever it is; what would be made of it is only noted."""
-        answer: JsonObject = {}
-        try:
-            answer = read_whole(body)
-            self._swallowed = says_nothing(answer)
-            self.handover = EarlierTry(as_object(answer.get("usage")))
-            self._repaired_answer(body, answer, self._engine)
-        except ProxyError as error:
-            self._would_fail(error)
-        except Exception as error:  # the outermost boundary of the engine
-            log_crash(error)
-        if self._exchange.dialect.verbatim:
-            return body
-        return self._repaired_answer(body, answer or read_whole(body), unrepaired())
-
-    def _would_fail(self, error: ProxyError) -> None:
-        redact_error(error, self._exchange.secrets)
-        self._exchange.outcome.would_fail(error)
-
     def _repaired_answer(self, body: bytes, answer: JsonObject, engine: Engine) -> bytes:
         dialect, content = self._exchange.dialect, ReplyContent()
         content.observe_body(answer)
-        listeners: list[Listener] = [content]
-        if self._record is not None and engine is self._engine:
-            listeners.append(self._record)
         if self._exchange.request.stream:
-            reply = answer_as_stream(answer, engine, dialect.writer(expand=True), *listeners)
+            reply = answer_as_stream(answer, engine, dialect.writer(expand=True), content)
         else:
-            reply = answer_as_answer(body, answer, engine, dialect, *listeners)
+            reply = answer_as_answer(body, answer, engine, dialect, content)
         tokens, in_thought = self.handover.tokens, engine.ends_in_thought
         self.silence = why_again(content, tokens, engine.broken_call, in_thought=in_thought)
         return reply

@@ -1,14 +1,14 @@
-"""Captures: what the model server said to one request, in a file from which `replay` can tell what the proxy did.
+"""Captures: one answer of the model server in a file, with what `parse --capture` needs to read it again.
 
-A capture is one line, a JSON object (`capture` is the version of this form), then the very bytes of the answer's body.
-Of the request it holds only what the engine uses, and what was healed (`healing_record.py`); of headers only the
-content type. Secrets are starred (`codec/redaction.py`).
+A capture is one line, a JSON object (`capture` is the version of the form), then the answer's body verbatim. Of the
+request it holds only what the engine uses; of the headers only the content type. Secrets are starred
+(`codec/redaction.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from proxy import __version__
 from proxy.codec.json_access import as_list, as_object, as_text
@@ -19,7 +19,6 @@ from proxy.config.settings import Occasion
 from proxy.dialects.chat.request import ChatRequest, KnownFields, read_chat
 from proxy.errors import RulesError
 from proxy.exchange.capture_folder import CaptureFolder
-from proxy.exchange.healing_record import Healing, without_values
 from proxy.exchange.outcome import Outcome
 from proxy.limits import MAX_CAPTURE
 from proxy.notations.thoughts import Thoughts
@@ -41,8 +40,7 @@ class Capture:
     `on` which occasions.
 
     `client`, `ordered` and `thoughts` are what the engine was told beside the request: the client's name in the rules,
-    that text and reasoning have one order, the thoughts of the model's family. With `values` a request that was healed
-    is kept too.
+    that text and reasoning have one order, the thoughts of the model's family.
     """
 
     folder: CaptureFolder
@@ -52,7 +50,6 @@ class Capture:
     client: str = ""
     ordered: bool = False
     thoughts: Thoughts = _UNKNOWN
-    values: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +57,8 @@ class Captured:
     """One capture, read back.
 
     `raw_text`: the proxy alone parsed; `complete`: the body ended properly; `truncated`: it was too long to be kept.
-    `made` is what became of it (`exchange/reply_record.py`), None where that is not recorded; `client`, `ordered`,
-    `begun`, `unknown` and `family` are as in `Capture` and its thoughts; `begun` and `unknown` are None where they are
-    not recorded.
-    `healing` is what was healed in the request (`exchange/healing_record.py`), None where that is not recorded.
+    `client`, `ordered`, `begun`, `unknown` and `family` are as in `Capture` and its thoughts; `begun` and `unknown` are
+    None where they are not recorded.
     """
 
     chat: ChatRequest
@@ -73,13 +68,11 @@ class Captured:
     complete: bool
     truncated: bool
     body: bytes
-    made: JsonObject | None = None
     client: str = ""
     ordered: bool = False
     begun: str | None = None
     unknown: bool | None = None
     family: str = ""
-    healing: JsonObject | None = None
 
     @property
     def streamed(self) -> bool:
@@ -91,31 +84,16 @@ class Recorder:
     """Listens to one answer, however it ends; leaving it puts the writing of its capture on the list of what is done
     later, when the client has its answer.
 
-    Without a `capture` it does nothing. `made` gives what became of the answer, once that has ended; `healing` is what
-    was done to the request, None where no replay can do it again.
+    Without a `capture` it does nothing.
     """
 
-    __slots__ = (
-        *("_call", "_capture", "_complete", "_healing", "_made", "_outcome", "_parts", "_raw_text", "_request"),
-        *("_size",),
-    )
+    __slots__ = (*("_call", "_capture", "_complete", "_outcome", "_parts", "_raw_text", "_request", "_size"),)
 
-    def __init__(
-        self,
-        capture: Capture | None,
-        request: ChatRequest,
-        outcome: Outcome,
-        *,
-        raw_text: bool,
-        made: Callable[[], JsonObject | None],
-        healing: Healing | None = None,
-    ) -> None:
+    def __init__(self, capture: Capture | None, request: ChatRequest, outcome: Outcome, *, raw_text: bool) -> None:
         self._capture = capture
-        self._healing = healing
         self._outcome = outcome
         self._request = request
         self._raw_text = raw_text
-        self._made = made
         self._call: UpstreamCall | None = None
         self._parts: list[bytes] = []
         self._size = 0
@@ -175,16 +153,13 @@ class Recorder:
             thoughts=capture.thoughts,
         )
         answer = Answer(status, content_type, b"".join(self._parts), MAX_CAPTURE, complete=self._complete)
-        healing = None
-        if self._healing is not None:
-            healing = self._healing.as_record(values=capture.values)
-        return capture_bytes(about, replace(answer, made=self._made()), capture.credential, healing)
+        return capture_bytes(about, answer, capture.credential)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """An answer of the model server, as a capture has it. `most` are the bytes that the capture may have; `cut`: there
-    was more of the body. `made` is what became of it, if that is recorded.
+    was more of the body.
     """
 
     status: int
@@ -193,24 +168,18 @@ class Answer:
     most: int
     complete: bool
     cut: bool = False
-    made: JsonObject | None = None
 
 
-def capture_bytes(request: JsonObject, answer: Answer, credential: Secrets, healing: JsonObject | None = None) -> bytes:
-    """The capture of an answer to a request of which `request_facts` tells, without secrets; without the values of
-    `healing` where there is no room for them.
-    """
+def capture_bytes(request: JsonObject, answer: Answer, credential: Secrets) -> bytes:
+    """Return the capture of an answer, without secrets; `request` is what `request_facts` returned."""
     about: JsonObject = {
         **{"capture": _FORM, "version": __version__, "truncated": answer.cut, "status": answer.status},
         **{"content_type": answer.content_type, "complete": answer.complete},
     }
     body, most = answer.body, answer.most
-    whole: JsonObject = {**about, **request, "made": answer.made}
-    head = redact(dump_json({**whole, "healing": healing}), credential)
-    if healing is not None and len(head) + len(body) >= most:
-        head = redact(dump_json({**whole, "healing": without_values(healing)}), credential)
+    head = redact(dump_json({**about, **request}), credential)
     if len(head) + len(body) >= most:
-        request = request if len(head) <= most // 2 else {}  # such a request cannot be replayed
+        request = request if len(head) <= most // 2 else {}  # without it the answer cannot be read again
         head = redact(dump_json({**about, "truncated": True, **request}), credential)
         body = _cut(body, most - len(head) - 1)
     # What looks complete may be cut off: a body whose end is that of the connection.
@@ -255,7 +224,6 @@ def read_capture(data: bytes, source: str) -> Captured:
     status, content_type = about.get("status"), about.get("content_type")
     thoughts = as_object(about.get("thoughts"))
     begun, unknown = thoughts.get("begun"), thoughts.get("unknown")
-    healing = about.get("healing")
     return Captured(
         chat=chat,
         raw_text=about.get("raw_text") is True,
@@ -264,22 +232,12 @@ def read_capture(data: bytes, source: str) -> Captured:
         complete=about.get("complete") is not False,
         truncated=about.get("truncated") is True,
         body=body,
-        made=_read_made(about),
         client=as_text(about.get("client")),
         ordered=about.get("ordered") is True,
         begun=begun if isinstance(begun, str) else None,
         unknown=unknown if isinstance(unknown, bool) else None,
         family=as_text(thoughts.get("family")),
-        healing=healing if isinstance(healing, dict) else None,
     )
-
-
-def _read_made(about: JsonObject) -> JsonObject | None:
-    """The record of an answer; None where that is not recorded, or not all of the answer is there."""
-    made = about.get("made")
-    if about.get("truncated") is True or not isinstance(made, dict):
-        return None
-    return made
 
 
 def _read_about(line: bytes) -> JsonObject:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from proxy.activity.recording import MAX_KEPT, Recording
+from proxy.activity.recording import Recording
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
@@ -17,7 +17,6 @@ from proxy.exchange.capture import Capture
 from proxy.exchange.outcome import Outcome
 from proxy.exchange.plan import GUIDES, Plan, proxy_parses
 from proxy.exchange.repetition import Period
-from proxy.exchange.reply_record import ReplyRecord
 from proxy.exchange.retry import asks_for_proxy, healed_plan, second_plan
 from proxy.exchange.second_try import Why
 from proxy.limits import RETRY_TOKENS
@@ -40,9 +39,6 @@ class Upstream(Protocol):
     def remember_parser_failure(self) -> None:
         """The server cannot find the calls of the request's model: from now on the proxy does."""
 
-    def learnt_healings(self) -> frozenset[str]:
-        """The healings that refusals for this model have asked for before."""
-
     def remember_healings(self, ids: tuple[str, ...]) -> None:
         """The requests for this model need these healings, without which the server refused one."""
 
@@ -64,7 +60,7 @@ class Exchange:
     `upstream` is where it goes. `auto`: the profile lets the server show that it cannot parse. `engine` makes one for a
     try, for raw text if that is what comes back, and for the tool that is forced, if one is. `retry_tokens` must be
     left of the context for a try with fewer tokens. `capture` is where the answers are recorded, if they are,
-    `recording` what the live page shows of them; `observe` leaves the request and its answer as they are. `count` gives
+    `recording` what the live page shows of them. `count` gives
     the number of tokens of a text, 0 if nobody knows. `ask_again`: for what a reply is asked for once more;
     `any_guides`: for a call that cannot be read whatever the server is.
     `repetition`: a stream that repeats so ends there.
@@ -84,7 +80,6 @@ class Exchange:
     retry_tokens: int = RETRY_TOKENS
     capture: Capture | None = None
     recording: Recording | None = None
-    observe: bool = False
     count: Callable[[str], int] = no_count
     ask_again: frozenset[Why] = frozenset()
     any_guides: bool = False
@@ -92,20 +87,12 @@ class Exchange:
     outcome: Outcome = field(default_factory=Outcome)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
-    def new_record(self) -> ReplyRecord | None:
-        """Listens to what becomes of a reply, where that is kept beside the answer; no longer than that itself is."""
-        if self.capture is not None:
-            return ReplyRecord()
-        if self.recording is not None:
-            return ReplyRecord(MAX_KEPT)
-        return None
-
     def second(self, plan: Plan, error: ProxyError) -> Generator[bytes, None, Plan | None]:
         """The plan for one more try, or None (docs/configuration.md: who parses).
 
         The server may have to be asked what it is, and the try begins with a connection: from here on it may block.
         """
-        if self.observe or not isinstance(error, UpstreamError):
+        if not isinstance(error, UpstreamError):
             return None
         yield from self.wait.on_a_thread()
         again = None
@@ -135,9 +122,6 @@ class Exchange:
         may follow: the end of the second was `withheld`.
         """
         if silence not in self.ask_again:
-            return None
-        if self.observe:
-            self.outcome.ask_again(silence)
             return None
         yield from self.wait.on_a_thread()
         again = replace(plan, again=silence)

@@ -29,8 +29,7 @@ class Outcome:
     """The outcome of a request. Whoever learns how it ended says so here, by a method, and nowhere else.
 
     `request_audit` is what a translation changed in the request, `healed` what was healed in it, `audit` all that was
-    changed. `observe`: nothing was changed, `audit` and `calls` are what would have been; then `content_type` is the
-    upstream's. `error` are the words of the log line, `failure` the exception behind them, and `gone` that the client
+    changed. `error` are the words of the log line, `failure` the exception behind them, and `gone` that the client
     did not wait for its end. `later` is what is done once the client has its answer, `again` why a reply that said
     nothing was asked for once more. `times` says how long its events took.
     """
@@ -50,8 +49,6 @@ class Outcome:
     gone: bool = False
     heartbeats: int = 0
     again: Why | None = None
-    observe: bool = False
-    content_type: str = ""
     later: list[Callable[[], None]] = field(default_factory=list)
     times: EventTimes = field(default_factory=EventTimes)
 
@@ -60,27 +57,22 @@ class Outcome:
         """True if something of the answer was changed."""
         return len(self.audit) > len(self.request_audit) + len(self.healed)
 
-    def observe_only(self) -> None:
-        """Nothing of the request or of its answer is changed; the record says what would have been."""
-        self.observe = True
-
     def begin_try(self, plan: Plan) -> None:
         """The request goes up by this plan, for the first time or once more."""
         self.tries += 1
         self.plan = plan
 
     def ask_again(self, why: Why) -> None:
-        """The reply is asked for once more; under `observe` it would have been."""
+        """Record that the request is retried, and why."""
         self.again = why
 
     def translate_request(self, audit: tuple[Repair, ...]) -> None:
         """The request was translated, which made these changes in it."""
         self.request_audit = audit
 
-    def receive_head(self, headers: tuple[tuple[str, str], ...], content_type: str) -> None:
-        """The server's answer has begun; `content_type` is empty unless the answer leaves as it came."""
+    def receive_head(self, headers: tuple[tuple[str, str], ...]) -> None:
+        """Record the headers of the server's answer."""
         self.headers = headers
-        self.content_type = content_type
 
     def count_heartbeat(self) -> None:
         """The client got a heartbeat."""
@@ -119,11 +111,6 @@ class Outcome:
     def break_off(self, error: Exception) -> None:
         """The body cannot be finished."""
         self.error, self.failure = str(error), error
-
-    def would_fail(self, error: ProxyError) -> None:
-        """Under `observe` the client sees the server's own answer; the log says what would have become of it."""
-        if not self.error:
-            self.error = f"would fail: {error.logged}"
 
     def release_failure(self) -> None:
         """The request was told of: let go of the exception, whose traceback refers to all of the request's way."""

@@ -82,7 +82,7 @@ TRANSITIONS: dict[ReplyState, dict[ReplyStep, ReplyState]] = {
     ReplyState.ENDED_EARLY: {
         ReplyStep.FAIL: ReplyState.FAILED,
     },
-    # A reply that is only observed is given all that comes, whatever became of it.
+    # Chunks after the failure change nothing.
     ReplyState.BROKEN_OFF: {
         ReplyStep.DONE: ReplyState.BROKEN_OFF,
         ReplyStep.CRASH: ReplyState.FAILED,

@@ -26,11 +26,11 @@ from proxy.errors import InternalError, ProxyError, UnreadableReply, UpstreamBro
 from proxy.exchange.guided import events_instead
 from proxy.exchange.repetition import RepetitionWatch
 from proxy.exchange.reply_content import ContentLevel, ReplyContent
-from proxy.exchange.reply_record import ReplyRecord
 from proxy.exchange.reply_state import DONE as UPSTREAM_DONE
 from proxy.exchange.reply_state import IN_ENGINE, MAY_END, OVER, PASSES, TRANSITIONS, ReplyState, ReplyStep
 from proxy.exchange.second_try import EarlierTry, Why, envelope_of, why_again
 from proxy.exchange.unsent_events import UnsentEvents
+from proxy.exchange.whole_answer import Listener
 from proxy.limits import MAX_EVENT
 from proxy.transitions import next_state
 
@@ -89,12 +89,12 @@ class StreamReply:
     `on_crash` is told of an exception that the engine should never raise (contract C6). `silence` says, once
     the reply has ended, why it is worth one more try, if it is; if that is one of `keep_back` its end is `withheld`.
     `earlier` is the try before, which goes on in this one. `watch` tells whether the model repeats itself: then the
-    reply is `cut`, and ends as one that grew too long. `record` is told what the reply says.
+    reply is `cut`, and ends as one that grew too long. `listener` has the events, without text that took the lane.
     """
 
     __slots__ = (
         *("failure", "silence", "started", "_content", "_decoder", "_earlier", "_ending", "_engine", "_envelope"),
-        *("_events", "_held_lane", "_keep_back", "_lane", "_on_crash", "_passed", "_passed_size", "_record"),
+        *("_events", "_held_lane", "_keep_back", "_lane", "_listener", "_on_crash", "_passed", "_passed_size"),
         *("_state", "_teller", "_unsent", "_usage", "_watch", "_writer"),
     )
 
@@ -108,7 +108,7 @@ class StreamReply:
         keep_back: Collection[Why] = (),
         earlier: EarlierTry | None = None,
         watch: RepetitionWatch | None = None,
-        record: ReplyRecord | None = None,
+        listener: Listener | None = None,
     ) -> None:
         self._engine = engine
         self._writer = writer
@@ -132,7 +132,7 @@ class StreamReply:
         self._keep_back = keep_back
         self._earlier = earlier
         self._watch = watch
-        self._record = record
+        self._listener = listener
         self._ending: tuple[Event, ...] = ()
         self.silence: Why | None = None
         self.started = False
@@ -260,8 +260,6 @@ class StreamReply:
                 self._content.observe(lane.events(text))
             if self._teller is not None:
                 self._teller.record(lane.events(text))
-            if self._record is not None:
-                self._record.observe(lane.events(text))
             self._written(self._guarded(lambda: self._engine.catch_up(lane, text)))
 
     def _leave_lane(self) -> None:
@@ -476,8 +474,6 @@ class StreamReply:
     def _crash(self, error: Exception) -> Iterable[Event]:
         """The events that follow an exception which the engine should never raise."""
         self._on_crash(error)
-        if self._record is not None:
-            self._record.give_up()
         if self._unsent.changed:
             return (Failed(InternalError("the proxy failed while it read the reply; its log says why")),)
         self._move(ReplyStep.CRASH)
@@ -505,8 +501,8 @@ class StreamReply:
                 self._content.observe((event,))
             if self._watch is not None:
                 self._watch.observe(event)
-            if self._record is not None:
-                self._record.observe((event,))
+            if self._listener is not None:
+                self._listener.observe((event,))
             out.append(data)
         return b"".join(out)
 

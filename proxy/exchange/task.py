@@ -1,4 +1,4 @@
-"""The engine's task for one request, made from the request and the rules: the same for serving and for `replay`."""
+"""The engine's task for one request, built from the request and the rules."""
 
 from __future__ import annotations
 

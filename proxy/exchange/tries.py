@@ -2,8 +2,7 @@
 
 The 200 is held back until the upstream has said something or the first heartbeat is due: an error before that is
 raised, and becomes a real status; one after it ends the stream with the dialect's error event. Whatever ends the
-generator closes the upstream, by which the model server stops. A request that is only observed goes up and comes back
-as the very bytes, while the engine reads along; its errors, heartbeats and times are those of any other.
+generator closes the upstream, by which the model server stops.
 """
 
 from __future__ import annotations

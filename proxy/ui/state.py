@@ -12,9 +12,7 @@ from proxy.activity.activity import Activity
 from proxy.activity.ring import MINUTES
 from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import Json, JsonObject
-from proxy.config.load import environment
-from proxy.notations.source import Rejection
-from proxy.ui.doctor_report import last_report
+from proxy.commands.text_report import reasons
 from proxy.ui.rules_view import rules_in_force
 from proxy.worker.metrics import activity_lost
 from proxy.worker.snapshot import is_ready
@@ -25,17 +23,6 @@ MAX_SHOWN = 200
 # How often, in seconds, it is looked how the servers do, and what rules and settings are in force.
 STATUS_SECONDS = 10.0
 _NUMBER = re.compile(r"[0-9]{1,15}")
-# The reasons that no text has, in the words of docs/operations.md.
-_STRUCTURED = {
-    "no_name": "a structured call that can be told by nothing; it went out as text",
-    "unreadable_arguments": "a structured call whose arguments are no object; it went out as text",
-    "half_call": "a structured call that had begun at the client and could not be finished",
-}
-
-
-def reasons() -> dict[str, str]:
-    """Why something was no call, by the names under which that is counted."""
-    return {**{rejection.label: rejection.sentence for rejection in Rejection}, **_STRUCTURED}
 
 
 def without_values(summary: JsonObject) -> JsonObject:
@@ -119,14 +106,12 @@ class PageState:
         return {
             "version": __version__,
             "values": snapshot.settings.audit_values,
-            "observe": snapshot.settings.observe,
             "signed_in": bool(snapshot.keys.admin),
             "shared": bool(self.activity.ring.path),
             "lost": activity_lost(self.worker.memory.counters),
             "reasons": {**reasons()},
             "servers": servers,
             "rules": rules_in_force(self.worker),
-            "doctor": last_report(environment(), snapshot.rules.source),
         }
 
 

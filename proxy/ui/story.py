@@ -1,4 +1,4 @@
-"""One request's whole story, as the page shows it, and what the present rules would make of it."""
+"""The story of one request, as the page shows it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from collections.abc import Iterator
 
 from proxy.activity.ring import Story
 from proxy.codec.json_text import Json, JsonObject
-from proxy.commands.parse import explained
-from proxy.commands.replay import lines, replay
-from proxy.config.rules import Rules
-from proxy.config.settings import Settings
+from proxy.commands.text_report import explained
 from proxy.dialects.chat.client_view import view_reply
 from proxy.errors import RulesError
 from proxy.exchange.capture import Captured, read_capture
@@ -82,11 +79,3 @@ def _captured(story: Story) -> Captured | None:
         return read_capture(data, "this request")
     except RulesError:
         return None
-
-
-def replayed(story: Story, settings: Settings, rules: Rules) -> list[str] | None:
-    """The lines of the command `replay` under these rules; None where nothing was kept of the answer."""
-    captured = _captured(story)
-    if captured is None:
-        return None
-    return [*lines(captured, replay(captured, settings, rules))]

@@ -187,7 +187,7 @@ def _has_left(ctx: RequestContext) -> bool:
 
 def one_request(name: str) -> Response:
     """`GET /_ui/requests/{request}`: its whole story."""
-    from proxy.ui.story import story_json  # noqa: PLC0415 (whoever opens no request pays for no replay)
+    from proxy.ui.story import story_json  # noqa: PLC0415 (loaded only when a request is opened)
 
     number, story = _story(name)
     return _secured(json_response(dump_json(story_json(number, story))))
@@ -213,18 +213,6 @@ def _file_name(story: Story) -> str:
     return f"{time.strftime('%Y%m%dT%H%M%S', moment)}.000000Z-{story.summary['id']}.capture"
 
 
-def replay(name: str) -> Response:
-    """`GET /_ui/requests/{request}/replay`: what the present rules make of its last answer."""
-    from proxy.ui.story import replayed  # noqa: PLC0415
-
-    _, story = _story(name)
-    snapshot = request_context().snapshot
-    lines = replayed(story, snapshot.settings, snapshot.rules)
-    if lines is None:
-        raise NotFound("nothing was kept of this request's answer; that is done under audit_values")
-    return _secured(json_response(dump_json({"lines": [*lines]})))
-
-
 def _story(name: str) -> tuple[int, Story]:
     number = _number(name)
     story = _activity().ring.story(number)
@@ -248,5 +236,4 @@ VIEWS: dict[routes.Route, Callable[..., Response]] = {
     routes.UI_EVENTS: events,
     routes.UI_REQUEST: one_request,
     routes.UI_CAPTURE: capture,
-    routes.UI_REPLAY: replay,
 }

@@ -102,8 +102,7 @@ def _gone(ctx: RequestContext) -> str:
 
 
 def _upstream(ctx: RequestContext, status: int) -> str:
-    """The model server's result: ok, or the kind of failure; "" where it was not asked, or nobody waited for the end.
-    """
+    """Return `ok` or the kind of failure; "" if the server was not asked or the client left early."""
     kind = upstream_kind(ctx.outcome.failure)
     if kind:
         return kind
@@ -118,20 +117,19 @@ def _upstream(ctx: RequestContext, status: int) -> str:
 def _audit(ctx: RequestContext, chat: ChatRequest) -> None:
     """Tell what was done to a reply: without values in the log, with them in the audit file."""
     outcome = ctx.outcome
-    word = "would repair" if outcome.observe else "repair"
     # What of a request could not be carried is the same at every turn: the audit file has it, the log only if asked.
     repairs = outcome.audit if log.isEnabledFor(logging.DEBUG) else outcome.audit[len(outcome.request_audit) :]
     for repair in repairs[:MAX_LINES]:
         about = {"id": ctx.id, "model": chat.model, "tool": repair.tool, "fix": repair.id, "why": repair.why}
-        _log(ctx, logging.INFO, word, about)
+        _log(ctx, logging.INFO, "repair", about)
         if log.isEnabledFor(logging.DEBUG):
-            _log(ctx, logging.DEBUG, word, {"id": ctx.id, "before": repair.before, "after": repair.after})
+            _log(ctx, logging.DEBUG, "repair", {"id": ctx.id, "before": repair.before, "after": repair.after})
     if len(repairs) > MAX_LINES:
-        _log(ctx, logging.INFO, word, {"id": ctx.id, "more": len(repairs) - MAX_LINES})
+        _log(ctx, logging.INFO, "repair", {"id": ctx.id, "more": len(repairs) - MAX_LINES})
     audit_log = ctx.snapshot.audit
     if audit_log is None or not outcome.audit:
         return
-    audited = Audited(ctx.id, chat.model, ctx.client, outcome.audit, observed=outcome.observe)
+    audited = Audited(ctx.id, chat.model, ctx.client, outcome.audit)
     if not audit_log.write(lines(audited, time.time(), lambda text: clean(text, ctx.secrets))):
         count_audit_lost(ctx.worker.memory.counters)
 
@@ -171,8 +169,6 @@ def _line(facts: Mapping[str, object]) -> str:
 def _chat_facts(ctx: RequestContext, chat: ChatRequest) -> dict[str, object]:
     outcome = ctx.outcome
     facts: dict[str, object] = {"model": chat.model, "stream": chat.stream, "calls": outcome.calls}
-    if outcome.observe:
-        facts["observe"] = True
     fixes = total(outcome.audit)
     if fixes:
         facts["fixes"] = fixes

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 from proxy.activity.record import REFUSALS, REPAIRS, REQUESTS, Record
@@ -110,7 +109,6 @@ def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
         "calls": outcome.calls,
         "tries": outcome.tries,
         "parse": outcome.plan.parse,
-        "observed": outcome.observe,
         "gone": outcome.gone,
         "error": _clean(ctx, outcome.error),
         "upstream": upstream_kind(outcome.failure),
@@ -193,4 +191,4 @@ def _capture(ctx: RequestContext, prepared: PreparedRequest, one: TryRecording) 
     )
     whole = one.complete and not one.answer.cut
     answer = Answer(one.status, one.content_type, one.answer.data, _MAX_CAPTURE, complete=whole, cut=one.answer.cut)
-    return capture_bytes(about, replace(answer, made=one.made), ctx.secrets, one.healed)
+    return capture_bytes(about, answer, ctx.secrets)

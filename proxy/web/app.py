@@ -32,7 +32,7 @@ from proxy.web.access_log import log_request, measure
 from proxy.web.activity_record import end_activity
 from proxy.web.context import ClientRequest, RequestContext, current_request, json_response, request_context
 from proxy.web.headers import add_id, error_headers
-from proxy.web.prepare import RUN, prepare_chat, prepare_compact, prepare_messages
+from proxy.web.prepare import prepare_chat, prepare_messages
 from proxy.web.web_origins import check_web_page, cors
 from proxy.worker.logging_setup import keep_secret, set_up_logging
 from proxy.worker.state import WorkerState, announce, start_worker, tidy_captures
@@ -116,7 +116,7 @@ def _views() -> dict[routes.Route, _View]:
         routes.COUNT_TOKENS: messages_views.count_tokens,
         routes.RESPONSES: responses_views.create,
         routes.INPUT_TOKENS: responses_views.input_tokens,
-        routes.COMPACT: partial(views.reply, prepare_compact),
+        routes.COMPACT: responses_views.compact,
         routes.RESPONSE: responses_views.one_response,
         routes.CANCEL: responses_views.cancel,
         routes.INPUT_ITEMS: responses_views.input_items,
@@ -160,7 +160,7 @@ def _models() -> Response:
     if ctx.in_messages:
         return messages_views.models()
     snapshot = ctx.snapshot
-    if snapshot.rules.aliases and not snapshot.settings.observe:
+    if snapshot.rules.aliases:
         return messages_views.openai_models()
     return views.passed(routes.MODELS.path)
 
@@ -209,7 +209,7 @@ def _before_request(worker: WorkerState, page: LivePage | None) -> Response | No
 
 def _let_in(context: RequestContext, route: routes.Route, environ: Mapping[str, Any], client: str | None) -> None:
     """The steps of a request of which is known who asks; `client` is the one in its path."""
-    thread = steps.admit(context, route, background=RUN in environ)
+    thread = steps.admit(context, route)
     if thread is not None:
         context.hold_thread(thread)
     context.client = steps.client_name(context.key, context.snapshot, client)
@@ -263,8 +263,6 @@ def _ended(ctx: RequestContext, status: int, length: int) -> None:
             step()
     finally:
         ctx.give_back()
-    for step in ctx.afterwards:
-        step()
     ctx.outcome.release_failure()
 
 

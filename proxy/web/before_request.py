@@ -138,13 +138,12 @@ def authenticate(route: Route, environ: Mapping[str, Any], context: RequestConte
     return Identity(key, upstream_key, request_secrets)
 
 
-def admit(context: RequestContext, route: Route, *, background: bool = False) -> HeldThread | None:
-    """Count the request of a key, and take a thread where the route may keep it for long. One that is made in the
-    `background` was counted when it came.
+def admit(context: RequestContext, route: Route) -> HeldThread | None:
+    """Count the request of a key, and take a thread where the route may keep it for long.
 
     Raises TooMany or Unavailable.
     """
-    if context.key is not None and not background:
+    if context.key is not None:
         access.count_request(context.key, context.worker.memory.counters)
     return HeldThread(context.worker) if route.takes_thread else None
 

@@ -78,14 +78,10 @@ def reply(prepare: Prepare) -> Response:
 
 def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[str, Any]) -> Response:
     """The reply to a request that was read."""
-    chat, settings = prepared.chat, ctx.snapshot.settings
-    if settings.observe:
-        ctx.outcome.observe_only()
-        # It goes up as it came, and once.
-        prepared = replace(prepared, profile=replace(prepared.profile, parse="server", transport="live"))
+    chat = prepared.chat
     heal_plan = ctx.heal_plan(chat.model)
-    ending = _ending(ctx, chat, heal_plan) if prepared.ends_loops else None
-    if ending is not None and not settings.observe:
+    ending = _ending(ctx, chat, heal_plan)
+    if ending is not None:
         ctx.outcome.stop_loop()
         data = render_limit_answer(ending, prepared.dialect, stream=chat.stream)
         return Response(data, 200, list(STREAM_HEADERS)) if chat.stream else json_response(data)
@@ -99,9 +95,8 @@ def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[st
     first = next(filter(None, parts), b"")
     ctx.first_byte = time.monotonic()
     headers = [*STREAM_HEADERS, *ctx.outcome.headers]
-    content_type = ctx.outcome.content_type or STREAM_TYPE
-    masking = body_masking(mask_of(ctx.secrets), 200, content_type)
-    response = Response(_sent(ctx, chain((first,), parts), masking), 200, headers, content_type=content_type)
+    masking = body_masking(mask_of(ctx.secrets), 200, STREAM_TYPE)
+    response = Response(_sent(ctx, chain((first,), parts), masking), 200, headers, content_type=STREAM_TYPE)
     response.call_on_close(parts.close)
     hand_over = environ.get(HAND_OVER)
     if hand_over is not None:
@@ -127,8 +122,8 @@ def _complete_answer(ctx: RequestContext, parts: Iterator[bytes]) -> Response:
     body = b"".join(parts)
     ctx.first_byte = time.monotonic()
     note_sent(ctx, body)
-    response = Response(body, 200, [("Content-Type", ctx.outcome.content_type or JSON_TYPE), *ctx.outcome.headers])
-    if ctx.outcome.audit and not ctx.outcome.observe:
+    response = Response(body, 200, [("Content-Type", JSON_TYPE), *ctx.outcome.headers])
+    if ctx.outcome.audit:
         response.headers["X-Tool-Proxy-Fixes"] = as_header(ctx.outcome.audit)
     return response
 
@@ -271,7 +266,6 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         retry_tokens=settings.retry_tokens,
         capture=_capture(ctx, prepared),
         recording=ctx.recording,
-        observe=ctx.outcome.observe,
         count=server.count_tokens,
         ask_again=ask_again,
         any_guides=profile.broken_calls == "retry",
@@ -293,7 +287,6 @@ def _capture(ctx: RequestContext, prepared: PreparedRequest) -> Capture | None:
         client=ctx.client,
         ordered=not prepared.dialect.verbatim,
         thoughts=prepared.thoughts,
-        values=settings.audit_values,
     )
 
 
@@ -319,9 +312,6 @@ class _ServerOfRequest:
 
     def remember_parser_failure(self) -> None:
         self.snapshot.remember(self.prepared.chat.model)
-
-    def learnt_healings(self) -> frozenset[str]:
-        return self.lessons.of(self.prepared.chat.model)
 
     def remember_healings(self, ids: tuple[str, ...]) -> None:
         model = self.prepared.chat.model

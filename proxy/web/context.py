@@ -16,7 +16,6 @@ from proxy.config.api_keys import ClientKey
 from proxy.config.rules import Profile
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.request import ChatRequest
-from proxy.dialects.responses.kept import Pending
 from proxy.exchange.outcome import Outcome
 from proxy.healing.heal import HealPlan
 from proxy.notations.thoughts import Thoughts
@@ -38,8 +37,7 @@ class PreparedRequest:
     """A client's request in chat completions, and the way of its reply.
 
     `server` is where it goes, chosen once, and `headers` are all that it goes up with. `thoughts` are those of the
-    model's family, in the text of the reply. `ends_loops`: a conversation that turns in a circle is ended. `later`: the
-    response for a client that will ask for it later.
+    model's family, in the text of the reply.
     """
 
     chat: ChatRequest
@@ -48,8 +46,6 @@ class PreparedRequest:
     server: ModelServer
     headers: Mapping[str, str]
     thoughts: Thoughts = _UNKNOWN
-    ends_loops: bool = True
-    later: Pending | None = None
 
 
 class HeldThread:
@@ -82,8 +78,7 @@ class RequestContext:
     `route` is None until one is found, `prepared` where no model is asked through a dialect. `key` is the client key
     that let it in, `denied` why it was not let in, `upstream_key` goes up with it; no log may show its `secrets`.
     `seed` is for the ids of its calls, `cors` are the headers for the web page that asks. `events` have been sent of a
-    stream; `recording` has what was said, where the live page may show that. How it ended says its `outcome`;
-    `afterwards` is done once it has given all back.
+    stream; `recording` has what was said, where the live page may show that. How it ended says its `outcome`.
     """
 
     id: str
@@ -112,7 +107,6 @@ class RequestContext:
     outcome: Outcome = field(default_factory=Outcome)
     held: list[Callable[[], object]] = field(default_factory=list)
     thread: HeldThread | None = None
-    afterwards: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def dialect(self) -> str:

@@ -22,8 +22,8 @@ from proxy.dialects.model_options import ModelOptions
 from proxy.dialects.responses import output
 from proxy.dialects.responses import request as responses
 from proxy.dialects.responses.echo import echo
-from proxy.dialects.responses.kept import Pending, Resumed, resume
-from proxy.dialects.responses.writer import CompactDialect, ResponsesDialect
+from proxy.dialects.responses.kept import Resumed, resume
+from proxy.dialects.responses.writer import ResponsesDialect
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
 from proxy.healing.heal import Healed, heal_request
@@ -44,8 +44,6 @@ from proxy.worker.response_store import ResponseStore
 # How Claude Code calls itself.
 _CLAUDE_CODE = "claude-cli/"
 _DAY = 86400.0
-# Under this name the environment of a request that is made in the background has its response (web/background.py).
-RUN = "tool_proxy.run"
 
 
 class _Translation(Protocol):
@@ -91,9 +89,7 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
     """A Chat Completions request; it is the internal one. An alias of the rules gives it another model."""
     body, raw = parse_body(ctx.body, ctx.snapshot.settings.max_depth), ctx.body
     model = body.get("model")
-    served = model
-    if isinstance(model, str) and not ctx.snapshot.settings.observe:
-        served = ctx.snapshot.rules.alias(model)
+    served = ctx.snapshot.rules.alias(model) if isinstance(model, str) else model
     headers = conversation_headers(ctx, environ, body, as_text(served))
     if served != model:
         body["model"] = served
@@ -102,8 +98,6 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
     ctx.check_model(chat.model)
     profile = ctx.snapshot.profile(chat.model, ctx.client)
     dialect, server = ChatDialect(_chat_options(chat, profile)), model_server(ctx, chat.model)
-    if ctx.snapshot.settings.observe:
-        return PreparedRequest(chat, profile, dialect, server, headers)
     family = ctx.snapshot.family(chat.model, profile, headers, server)
     chat, thoughts = _thinking(ctx, chat, profile, family, as_text(model))
     return PreparedRequest(chat, profile, dialect, server, headers, thoughts)
@@ -154,33 +148,16 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
 
     It may ask the model server which models it has.
     """
-    run: Pending | None = environ.get(RUN)
-    if run is not None:
-        return _prepared_response(ctx, environ, run.resumed, ResponsesDialect)
     body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
-    return _prepared_response(ctx, environ, resumed(ctx, environ, body), ResponsesDialect)
-
-
-def prepare_compact(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
-    """`POST /v1/responses/compact`: the same for a conversation of which a summary is wanted; it is not kept."""
-    body = responses.compacting(parse_body(ctx.body, ctx.snapshot.settings.max_depth))
-    request = replace(resumed(ctx, environ, body), keep=False)
-    return _prepared_response(ctx, environ, request, CompactDialect)
-
-
-def _prepared_response(
-    ctx: RequestContext, environ: Mapping[str, Any], request: Resumed, dialect_type: type[ResponsesDialect]
-) -> PreparedRequest:
-    body = request.body
-    outgoing = translated(ctx, environ, body, responses.translate)
+    request = resumed(ctx, environ, body)
+    outgoing = translated(ctx, environ, request.body, responses.translate)
     translation = outgoing.translation
     ctx.outcome.translate_request(outgoing.audit)
     chat = _read_translation(outgoing)
     limit = outgoing.body.get("max_tokens")
-    run: Pending | None = environ.get(RUN)
     options = output.ReplyOptions(
-        fresh_id(12) if run is None else run.id.removeprefix("resp_"),
-        echo(body) | request.echo,
+        fresh_id(12),
+        echo(request.body) | request.echo,
         translation.tools,
         limit if isinstance(limit, int) else None,
         outgoing.context,
@@ -188,14 +165,8 @@ def _prepared_response(
         lambda: int(time.time()),
         _keeper(ctx, environ, request),
     )
-    compacts = translation.compacts
-    dialect = dialect_type(options, compacts, translation.written)
-    prepared = PreparedRequest(
-        chat, outgoing.profile, dialect, outgoing.server, outgoing.headers, outgoing.thoughts, ends_loops=not compacts
-    )
-    if not request.background or chat.stream or run is not None:
-        return prepared
-    return replace(prepared, later=Pending(output.begun_response(options, "queued"), request))
+    dialect = ResponsesDialect(options)
+    return PreparedRequest(chat, outgoing.profile, dialect, outgoing.server, outgoing.headers, outgoing.thoughts)
 
 
 def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseStore | None:
@@ -223,8 +194,7 @@ def _keeper(ctx: RequestContext, environ: Mapping[str, Any], request: Resumed) -
     store = response_store(ctx, environ)
     if store is None or not request.keep:
         return None
-    keep = store.end if RUN in environ else store.keep
-    return lambda response: keep(response, request.items, request.conversation)
+    return lambda response: store.keep(response, request.items)
 
 
 def translated(
@@ -255,8 +225,6 @@ def translated(
         thinking=switch_of(snapshot.rules, profile, served, family),
         reasoning_history=_reasoning_history(ctx, served, profile, family),
         server_tools=profile.server_tools or "",
-        compaction=profile.compaction,
-        grammars=profile.grammars,
     )
     context = next((card.max_len for card in cards if card.id == served), None)
     translation = translate_body(body, options)
@@ -275,8 +243,6 @@ def _reasoning_history(ctx: RequestContext, model: str, profile: Profile, family
 
 def healed_conversation(ctx: RequestContext, chat: JsonObject) -> Healed:
     """A conversation of which a client wants the tokens, as the healings make it: what is counted is what goes up."""
-    if ctx.snapshot.settings.observe:
-        return Healed(chat)
     plan = replace(ctx.heal_plan(as_text(chat.get("model"))), sampling=Sampling())
     with contextlib.suppress(Exception):  # a defect of the healing leaves the request as it came (contract C6)
         return heal_request(chat, plan)

@@ -1,15 +1,15 @@
-"""The views of the Responses dialect beside the response itself: its tokens counted, and what would need a store."""
+"""The views of the Responses dialect: responses, token counts, and kept responses."""
 
 from __future__ import annotations
 
 from flask import Response, request
 
 from proxy.codec.json_text import JsonObject, dump_json
+from proxy.dialects.responses.fields import NO_COMPACTION
 from proxy.dialects.responses.kept import listed, page
 from proxy.dialects.responses.request import translate_count
 from proxy.dialects.token_count import HEADER, count
 from proxy.errors import BadRequest, NotFound
-from proxy.web.background import begin
 from proxy.web.completions import answered
 from proxy.web.context import current_request, json_response, request_context
 from proxy.web.messages_views import ask
@@ -19,14 +19,11 @@ from proxy.worker.response_store import ResponseStore
 
 
 def create() -> Response:
-    """`POST /v1/responses`: answered, or begun for a client that will ask for it later."""
+    """Answer `POST /v1/responses`."""
     asked = current_request()
     ctx, environ = asked.context, asked.environ
     ctx.prepared = prepared = prepare_responses(ctx, environ)
-    if prepared.later is None:
-        return answered(ctx, prepared, environ)
-    begin(ctx, environ, _store(), prepared.later)
-    return json_response(dump_json(prepared.later.response))
+    return answered(ctx, prepared, environ)
 
 
 def input_tokens() -> Response:
@@ -57,12 +54,17 @@ def one_response(name: str) -> Response:
     return json_response(dump_json(_response_of(store, name)))
 
 
+def compact() -> Response:
+    """Refuse `POST /v1/responses/compact`."""
+    raise BadRequest(NO_COMPACTION.removeprefix("refused: "))
+
+
 def cancel(name: str) -> Response:
-    """`POST /v1/responses/{response}/cancel`: what is being made in the background ends; else it is as it is."""
-    response = _store().cancel(name)
-    if response is None:
-        raise _unknown(name)
-    return json_response(dump_json(response))
+    """Refuse `POST /v1/responses/{response}/cancel`."""
+    raise BadRequest(
+        f"{name[:100]!r} cannot be cancelled: this server makes no responses in the background; "
+        "close the connection of a response to stop it"
+    )
 
 
 def input_items(name: str) -> Response:

@@ -67,12 +67,14 @@ MESSAGES = Route("/v1/messages", ("POST",), "messages", keeps_model_busy=True)
 COUNT_TOKENS = Route(MESSAGES_COUNT_TOKENS, ("POST",), "messages")
 RESPONSES = Route("/v1/responses", ("POST",), "responses", keeps_model_busy=True)
 INPUT_TOKENS = Route("/v1/responses/input_tokens", ("POST",), "responses")
-COMPACT = Route("/v1/responses/compact", ("POST",), "responses", keeps_model_busy=True)
+COMPACT = Route("/v1/responses/compact", ("POST",), "responses")
 RESPONSE = Route("/v1/responses/{response}", ("GET", "DELETE"), "responses")
 CANCEL = Route("/v1/responses/{response}/cancel", ("POST",), "responses")
 INPUT_ITEMS = Route("/v1/responses/{response}/input_items", ("GET",), "responses")
 # Without `store` nothing is kept: these are refused then, in words that say what to do instead.
-STORED_RESPONSES = (RESPONSE, CANCEL, INPUT_ITEMS)
+STORED_RESPONSES = (RESPONSE, INPUT_ITEMS)
+# Paths of the API that are always refused, in words that say what to do instead.
+UNSUPPORTED = (CANCEL, COMPACT)
 MODELS = Route(MODELS_PATH, ("GET",), "passed")
 MODEL = Route(f"{MODELS_PATH}/{{id}}", ("GET",), "passed")
 # What the model server answers itself.
@@ -83,7 +85,10 @@ PASSED = (
     _passed("/detokenize", keeps_model_busy=False),
 )
 # For clients: each also under /for/NAME, for the client of the rules that says so.
-API = (CHAT, MESSAGES, COUNT_TOKENS, RESPONSES, INPUT_TOKENS, COMPACT, *STORED_RESPONSES, MODELS, *PASSED, MODEL)
+API = (
+    *(CHAT, MESSAGES, COUNT_TOKENS, RESPONSES, INPUT_TOKENS, *STORED_RESPONSES, *UNSUPPORTED),
+    *(MODELS, *PASSED, MODEL),
+)
 
 HEALTH = (_own("/health"), _own("/_health"))
 READY = _own("/_ready")
@@ -98,8 +103,7 @@ UI_STATE = _own("/_ui/state", Access.PAGE)
 UI_EVENTS = replace(_own("/_ui/events", Access.PAGE), takes_thread=True)
 UI_REQUEST = _own("/_ui/requests/{request}", Access.PAGE)
 UI_CAPTURE = _own("/_ui/requests/{request}/capture", Access.PAGE)
-UI_REPLAY = _own("/_ui/requests/{request}/replay", Access.PAGE)
-LIVE_PAGE = (UI, UI_ASSET, UI_SIGN_IN, UI_SIGN_OUT, UI_STATE, UI_EVENTS, UI_REQUEST, UI_CAPTURE, UI_REPLAY)
+LIVE_PAGE = (UI, UI_ASSET, UI_SIGN_IN, UI_SIGN_OUT, UI_STATE, UI_EVENTS, UI_REQUEST, UI_CAPTURE)
 ROOT = _own("/")
 CLIENT_ROOT = _own("/for/<client>/")
 
@@ -149,5 +153,5 @@ def asks_in_responses(path: str) -> bool:
 def shown_paths(listed: tuple[str, ...]) -> list[str]:
     """All paths that are answered, those of settings.pass_through among them, for people."""
     own = [route.path for route in (*HEALTH, READY, RELOAD, METRICS, UI, ROOT)]
-    served = (route.path for route in API if route not in STORED_RESPONSES)
+    served = (route.path for route in API if route not in (*STORED_RESPONSES, *UNSUPPORTED))
     return [*served, *listed, "/for/{client}/v1/…", *own]

@@ -43,13 +43,12 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK 
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """One reply's repairs, and whose it was. `observed`: they are what would have been done."""
+    """One reply's repairs, with its id, model and client."""
 
     id: str
     model: str
     client: str
     repairs: tuple[Repair, ...]
-    observed: bool = False
 
 
 def lines(audited: Audited, when: float, clean: Callable[[str], str] = str) -> bytes:
@@ -68,7 +67,6 @@ def lines(audited: Audited, when: float, clean: Callable[[str], str] = str) -> b
         "id": audited.id,
         "model": shown(audited.model),
         "client": audited.client,
-        "observed": audited.observed,
     }
     records = (
         {

@@ -18,7 +18,6 @@ from tests.support.helpers import calls, chunk, delta, ends, piece, says
 
 USAGE = chunk(usage={"prompt_tokens": 21, "completion_tokens": 12, "total_tokens": 33})
 FULL = chunk(usage={"prompt_tokens": 131000, "completion_tokens": 72, "total_tokens": 131072})
-NEARLY_FULL = chunk(usage={"prompt_tokens": 120000, "completion_tokens": 12, "total_tokens": 120012})
 # vLLM's words.
 OVERFLOW = (
     "This model's maximum context length is 131072 tokens. However, your request has 140000 input tokens. Please "
@@ -212,11 +211,6 @@ def apply_patch(agent: Agent) -> bytes:
 def context_overflow(agent: Agent) -> bytes:
     """Nothing: the server refuses."""
     return b""
-
-
-def compacted(agent: Agent) -> bytes:
-    """The context is nearly full behind the call, so that the agent compacts before it goes on."""
-    return _stream(deltas(agent.call()), [ends("tool_calls"), NEARLY_FULL])
 
 
 def context_full(agent: Agent) -> bytes:

@@ -17,8 +17,6 @@ sandbox_mode = "danger-full-access"
 enabled = false
 """
 _PROVIDER = f"model_providers.{PROVIDER}"
-# Codex compacts as it does at OpenAI's own server: by an item that asks for a summary.
-COMPACTS = ("-c", f'{_PROVIDER}.name="OpenAI"', "-c", "model_auto_compact_token_limit=100000")
 
 CODEX = Agent(
     setup=SETUP,

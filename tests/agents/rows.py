@@ -16,7 +16,7 @@ from tests.agents import responses_replies as responses
 from tests.agents import texts
 from tests.agents.agent import MODEL, Agent
 from tests.agents.claude import CLAUDE
-from tests.agents.codex import CODEX, COMPACTS
+from tests.agents.codex import CODEX
 from tests.agents.opencode import OPENCODE
 from tests.real import llama
 
@@ -209,7 +209,5 @@ ROWS = (
     # The context is full, before the reply and in it: Codex says so and asks no second time.
     _codex("context_overflow", "CRASH/1", refusal=(400, chat.OVERFLOW), told="ran out of room"),
     _codex("context_full", "CRASH/1", told="ran out of room"),
-    # The conversation becomes a summary, from which Codex goes on: so the next request begins anew.
-    _codex("compacted", "prefix/3", arguments=COMPACTS),
 )
 BY_NAME = {row.name: row for row in ROWS}

@@ -25,17 +25,13 @@ TEXTS = {"chat": chat.text, "messages": messages.text, "responses": responses.te
 WHOLE = {"chat": chat.whole, "messages": messages.whole, "responses": responses.whole}
 # What Codex tells the model of a call that it does not know, whatever else it ran; and what the model makes of it.
 UNKNOWN = "unsupported call"
-# With this the proxy tells the model of a conversation that was compacted.
-SUMMARY = "This is a summary of the conversation so far"
 GAVE_UP = "A call was not run."
 CARD = {"id": MODEL, "object": "model", "created": 7, "owned_by": "vllm", "root": MODEL, "max_model_len": 131072}
 
 
 def results(body: dict[str, Any]) -> Iterator[str]:
-    """Give the tools' results in the history of a request of any dialect, as JSON; a summary stands for those in it."""
+    """Give the tools' results in the history of a request of any dialect, as JSON."""
     for item in body.get("input") or body.get("messages") or ():
-        if SUMMARY in str(item.get("content")):
-            yield SUMMARY
         if item.get("role") == "tool" or item.get("type") == "function_call_output":
             yield json.dumps(item)
         elif isinstance(item.get("content"), list):

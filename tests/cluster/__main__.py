@@ -1,10 +1,9 @@
 """`make cluster-test`: what happens behind HAProxy when boxes fail, are drained and come back, as a table.
 
-    python -m tests.cluster [--dialects chat,messages,responses] [--streams 200] [--servers own,shared]
+    python -m tests.cluster [--dialects chat,messages,responses] [--streams 200]
 
-Each row is a statement that must hold; the exit code is 1 if one does not. Everything is played with proxies that have
-one model server each, and with HAProxy before two equal model servers, which all proxies share. HAProxy is installed
-(apt-get) if it is not there.
+HAProxy is before three proxies, and before the two model servers that they share. Each row is a statement that must
+hold; the exit code is 1 if one does not. HAProxy is installed (apt-get) if it is missing.
 """
 
 from __future__ import annotations
@@ -23,25 +22,19 @@ from tests.cluster.client import DIALECTS
 from tests.cluster.report import Report
 from tests.cluster.scenes import Play
 
-TITLES = {"own": "Each proxy has a model server of its own", "shared": "HAProxy stands before both model servers"}
-
 
 def main() -> int:
     """Run everything; 0 if all holds."""
     parser = argparse.ArgumentParser(prog="python -m tests.cluster")
     parser.add_argument("--dialects", default=",".join(DIALECTS))
     parser.add_argument("--streams", type=int, default=200)
-    parser.add_argument("--servers", default="own,shared")
     options = parser.parse_args()
     if haproxy_program() is None:
         _install()
     print(_version(), flush=True)
     report, began = Report(), time.monotonic()
-    for servers in options.servers.split(","):
-        print(f"\n== {TITLES[servers]}", flush=True)
-        with tempfile.TemporaryDirectory(prefix="cluster-") as folder:
-            cluster = Cluster(Path(folder), servers == "shared")
-            _play(cluster, report, options.dialects.split(","), options.streams)
+    with tempfile.TemporaryDirectory(prefix="cluster-") as folder:
+        _play(Cluster(Path(folder)), report, options.dialects.split(","), options.streams)
     print(f"\n{time.monotonic() - began:.0f} s; {report.summary()}")
     return 0 if report.holds else 1
 

@@ -223,14 +223,9 @@ class ModelServer(Box):
 
 @dataclass
 class Cluster:
-    """HAProxy, three proxies, and the model servers A and B.
-
-    Each proxy has a model server of its own, 1 and 2 have A, 3 has B; or, if `shared`, HAProxy stands before both of
-    them too, and all proxies ask it (on the port `models`).
-    """
+    """HAProxy, three proxies, and the model servers A and B, which they reach through HAProxy's port `models`."""
 
     folder: Path
-    shared: bool
     balancer: Balancer = field(init=False)
     proxies: list[Box] = field(init=False)
     servers: dict[str, ModelServer] = field(init=False)
@@ -249,8 +244,7 @@ class Cluster:
 
     def _proxy(self, number: int) -> Box:
         port = free_port()
-        upstream = self.models if self.shared else self.servers["AAB"[number - 1]].port
-        where = ("--port", str(port), "--upstream", f"http://127.0.0.1:{upstream}")
+        where = ("--port", str(port), "--upstream", f"http://127.0.0.1:{self.models}")
         command = (sys.executable, "-m", "proxy", "serve", *where)
         # The key for the model server tells it who asks.
         return Box(f"proxy{number}", port, command, self.folder, env={"TOOL_PROXY_UPSTREAM_KEY": f"p{number}"})

@@ -11,10 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count, cycle
 
-from tests.cluster.boxes import Balancer, Cluster, balancer, until
+from tests.cluster.boxes import Cluster, until
 from tests.cluster.client import Asked, Kind, Outcome, Wanted, ask, ask_as_sdks_do, get, request
 from tests.cluster.report import Report
-from tests.real.processes import free_port
 
 # A long answer takes ten seconds; what fails does so when 200 of them are under way.
 CHUNKS, PAUSE = 40, 0.25
@@ -22,13 +21,9 @@ WHOLES = 24
 # What may become of an answer under way.
 ENDS = ("ok", "broke off", "error event", "error status 502")
 CONVERSATIONS = 45
-# A model server that is gone is known to HAProxy after at most: the proxy remembers for 2 s that it was there, two
-# checks, each up to 2 s after the last one and with up to 1 s to wait for.
-KNOWN_AFTER = 8.0
 ALL_UP = ("UP", "UP", "UP")
-# What a proxy tells, in each dialect, where HAProxy has no model server left: status and Retry-After.
+# What a proxy answers in each dialect if HAProxy has no model server left: status and Retry-After.
 _NO_SERVER = {"chat": "503 5", "messages": "529 5", "responses": "503 5"}
-FORGED = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
 
 
 @dataclass
@@ -47,7 +42,6 @@ class Play:
         """Everything."""
         await self.cluster.start()
         await self._paths()
-        await self._headers()
         await self._leaving()
         await self._by_header()
         before = await self._sticky("Conversations, all well", repeat=2)
@@ -79,27 +73,6 @@ class Play:
             known = status == 404 and json.loads(body)["error"]["type"] == "not_found_error"
             self.report.check(f"{method} {path} reaches no proxy", known)
 
-    async def _headers(self) -> None:
-        """HAProxy in front of a server that says what it got."""
-        self.report.title("What HAProxy makes of a client's headers")
-        port = self.cluster.servers["A"].port
-        echo = balancer([port] * 3, [port] * 2, free_port(), self.cluster.folder / "echo")
-        with echo:
-            await echo.start()
-            await echo.sees(*ALL_UP)
-            plain = await self._echo(echo, {"X-Request-Id": "mine-1", "Authorization": "Bearer k", "X-Session-Id": "s"})
-            forged = await self._echo(echo, dict.fromkeys(FORGED, "127.0.0.1") | {"X-Request-Id": "no {word}"})
-        kept = [plain.get(name) for name in ("x-request-id", "authorization", "x-session-id", "host")]
-        self.report.check("id, key, session and host go on", kept, ["mine-1", "Bearer k", "s", "models.test"])
-        self.report.check("nothing is said of who asks", [name for name in FORGED if name.lower() in forged], [])
-        self.report.check("but that it came through a front", (plain["via"], forged["via"]), ("1.1 haproxy",) * 2)
-        self.report.check("an id that is no plain word is made anew", len(forged["x-request-id"]), 36)
-
-    async def _echo(self, echo: Balancer, headers: dict[str, str]) -> dict[str, str]:
-        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        head = (await get(echo.port, "/v1/echo", headers=lines))[2].decode()
-        return {name.lower(): value for name, _, value in (line.partition(": ") for line in head.splitlines()[1:])}
-
     async def _leaving(self) -> None:
         """A client goes before the first word, and one in the middle of a stream."""
         self.report.title("A client that leaves lets go of the model server")
@@ -120,8 +93,6 @@ class Play:
 
     async def _by_header(self) -> None:
         """The model servers behind HAProxy, asked as a proxy asks: the header of the conversation alone decides."""
-        if not self.cluster.shared:
-            return
         self.report.title("Which model server gets a request")
         homes = {key: {await self._home(key) for _ in range(4)} for key in map(str, range(CONVERSATIONS))}
         self.report.check("all requests with one X-Conversation-Key go to one server", _several(homes), {})
@@ -167,18 +138,17 @@ class Play:
         load = self.cluster.load()
         self.cluster.proxies[0].kill()
         self.cluster.servers["B"].kill()
-        killed = time.monotonic()
         new = await self._stream_of_requests(12.0)
         outcomes = await asyncio.gather(*running)
         self._judge_cut(asked, outcomes)
-        self._judge_new(new, killed)
+        self.report.check("new requests are answered", {one.outcome.kind for one in new}, {Kind.OK})
+        self.report.check("and at the first try", [outcome for one in new for outcome in one.tries], [])
         self.report.check("proxy 1 got nothing more", self.cluster.load()["A/p1"], load["A/p1"])
         serve, live = ([*self.cluster.balancer.states(backend).values()] for backend in ("proxies", "alive"))
-        self.report.check("HAProxy sees who can serve", serve, ["DOWN", "UP", "UP" if self.cluster.shared else "DOWN"])
+        self.report.check("HAProxy sees who can serve", serve, ["DOWN", "UP", "UP"])
         self.report.check("and who lives", live, ["DOWN", "UP", "UP"])
-        if self.cluster.shared:
-            models = [*self.cluster.balancer.states("models").values()]
-            self.report.check("and which model servers there are", models, ["UP", "DOWN"])
+        models = [*self.cluster.balancer.states("models").values()]
+        self.report.check("and which model servers there are", models, ["UP", "DOWN"])
 
     def _judge_cut(self, asked: list[Wanted], outcomes: list[Outcome]) -> None:
         """What became of those under way, by who had them (the model servers know)."""
@@ -207,25 +177,7 @@ class Play:
         self._tries[wanted.id] += 1 + len(asked.tries)
         return asked
 
-    def _judge_new(self, new: list[Asked], killed: float) -> None:
-        """New requests while boxes are gone: all succeed; at first some may need the SDK's second try."""
-        kinds = Counter(asked.outcome.kind for asked in new)
-        self.report.check("new requests are answered", dict(kinds), {Kind.OK: len(new)})
-        tries = [(moment - killed, outcome) for asked in new for moment, outcome in asked.tries]
-        last = max((moment for moment, _ in tries), default=0.0)
-        if self.cluster.shared:
-            self.report.check("and at the first try", [outcome for _, outcome in tries], [])
-            return
-        others = {*map(_why, tries)} - {(502, "5")}
-        self.report.check("those that were tried again had a 502 that says when", others, set())
-        self.report.check(f"and only until HAProxy knew, {KNOWN_AFTER:.0f} s at most", last < KNOWN_AFTER)
-        again = f"{len(tries)} of {len(new)}, after {last:.1f} s"
-        self.report.note("tried again, of all new ones; the last one", again)
-
     async def _coming_back(self, before: dict[str, str]) -> None:
-        if self.cluster.shared:
-            alone = await self._sticky("Server B and proxy 1 are gone", repeat=1)
-            self.report.check("all conversations are at server A", {home[0] for home in alone.values()}, {"A"})
         await self.cluster.servers["B"].start()
         await self.cluster.balancer.sees("UP", "UP", backend="models")
         await self.cluster.balancer.sees("DOWN", "UP", "UP")
@@ -233,10 +185,7 @@ class Play:
         moved = {name: (home, without[name]) for name, home in before.items() if without[name] != home}
         self.report.check("only conversations of proxy 1 have moved", {home[2:] for home, _ in moved.values()}, {"p1"})
         self.report.check("to both of the others", {home[2:] for _, home in moved.values()}, {"p2", "p3"})
-        if self.cluster.shared:
-            self.report.check(
-                "with the same model server", [two for two in moved.values() if two[0][0] != two[1][0]], []
-            )
+        self.report.check("with the same model server", [two for two in moved.values() if two[0][0] != two[1][0]], [])
         await self.cluster.proxies[0].start()
         await self.cluster.balancer.sees(*ALL_UP)
         after = await self._sticky("Proxy 1 is back", repeat=1)
@@ -288,16 +237,14 @@ class Play:
         await self.cluster.balancer.sees("DOWN", "DOWN", backend="models")
         await self.cluster.balancer.sees("DOWN", "DOWN", "DOWN")
         self.report.check("HAProxy's /_ready says so", (await get(self.cluster.port, "/_ready"))[0], 503)
-        told = self._told_everywhere("502 5")
-        if self.cluster.shared:
-            # HAProxy's 503 for the model servers; Messages has a status of its own for what is overloaded.
-            told = {(dialect, stream): _NO_SERVER[dialect] for dialect, stream in told}
+        told = {(dialect, stream): _NO_SERVER[dialect] for dialect in self.dialects for stream in (True, False)}
         self.report.check("a proxy answers, in the dialect", await self._errors(), told)
         for proxy in self.cluster.proxies:
             proxy.kill()
         await self.cluster.balancer.sees("DOWN", "DOWN", "DOWN", backend="alive")
-        expected = self._told_everywhere("503 5")
-        self.report.check("HAProxy answers, so that each dialect can read it", await self._errors(), expected)
+        self.report.check(
+            "HAProxy answers, so that each dialect can read it", await self._errors(), dict.fromkeys(told, "503 5")
+        )
 
     async def _errors(self) -> dict[tuple[str, bool], str]:
         found = {}
@@ -307,9 +254,6 @@ class Play:
                 known = outcome.kind is Kind.STATUS
                 found[dialect, stream] = f"{outcome.status} {outcome.retry_after}" if known else _told(outcome)
         return found
-
-    def _told_everywhere(self, what: str) -> dict[tuple[str, bool], str]:
-        return {(dialect, stream): what for dialect in self.dialects for stream in (True, False)}
 
 
 def _expected(way: str, how: str) -> str:
@@ -323,10 +267,6 @@ def _expected(way: str, how: str) -> str:
 
 def _told(outcome: Outcome) -> str:
     return f"{outcome.kind.value} {outcome.status}" if outcome.kind is Kind.STATUS else outcome.kind.value
-
-
-def _why(tried: tuple[float, Outcome]) -> tuple[int, str]:
-    return tried[1].status, tried[1].retry_after
 
 
 def _several(homes: dict[str, set[str]]) -> dict[str, set[str]]:

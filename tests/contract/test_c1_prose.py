@@ -22,7 +22,6 @@ from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.errors import ProxyError
 from proxy.exchange.reply_content import ReplyContent
-from proxy.exchange.reply_record import ReplyRecord
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from proxy.notations.thoughts import Thoughts
 from proxy.tools.toolset import read_tools
@@ -89,18 +88,18 @@ def answer(text: Any, finish: str | None = "stop", **beside: Any) -> bytes:
 def had(body: bytes, task: dict[str, Any], dialect: Dialect, *, looks: bool, stream: bool) -> tuple[object, ...]:
     """What a client has of a whole answer, and what is known of it; it `looks` into all of them, or as it is."""
     engine = (_Looking if looks else Engine)(Task(**{"tools": TOOLS, "seed": SEED, **task}))
-    read, content, record = read_whole(body), ReplyContent(), ReplyRecord()
+    read, content = read_whole(body), ReplyContent()
     given: object
     try:
         if stream:
-            given = answer_as_stream(read, engine, dialect.writer(expand=True), content, record)
+            given = answer_as_stream(read, engine, dialect.writer(expand=True), content)
         else:
-            given = answer_as_answer(body, read, engine, dialect, content, record)
+            given = answer_as_answer(body, read, engine, dialect, content)
     except ProxyError as error:
         given = type(error), error.message
     known = (engine.audit, engine.repairs, dict(engine.refusals), engine.calls, engine.thoughts, engine.broken_call)
     told = (content.level, content.answered, content.ended_without_answer(), content.used_without_a_word(5))
-    return given, known, told, repr(record._choices)
+    return given, known, told
 
 
 class _Looking(Engine):

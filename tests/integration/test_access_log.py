@@ -191,9 +191,7 @@ def repairing(count: int = 1) -> Upstream:
 WHOLE = chat(stream=False, tools=[WRITE_FILE])
 
 
-def test_each_repair_has_a_line_without_values(
-    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
-) -> None:
+def test_each_repair_has_a_line_without_values(inside: Inside, caplog: pytest.LogCaptureFixture, lines: object) -> None:
     with repairing() as server:
         inside(server.url).post(CHAT, json=WHOLE, headers={"X-Request-Id": "r1"})
     repairs = [facts(line) for line in caplog.messages[1:]]
@@ -237,7 +235,7 @@ def test_the_audit_file_has_what_was_before_and_after_and_whose_it_was(
     records = [json.loads(line) for line in path.read_text().splitlines()]
     assert [record["fix"] for record in records] == ["text_call", "finish"]
     for record in records:
-        assert [record[key] for key in ("id", "model", "client", "observed")] == ["r1", "tiny", "openclaw", False]
+        assert [record[key] for key in ("id", "model", "client")] == ["r1", "tiny", "openclaw"]
     assert (records[1]["before"], records[1]["after"]) == ("stop", "tool_calls")
 
 
@@ -256,17 +254,6 @@ def test_an_audit_file_that_cannot_be_written_disturbs_no_request(
         assert [client.post(CHAT, json=WHOLE).status_code for _ in range(3)] == [200] * 3
         assert b"tool_proxy_audit_lost_total 3.0" in client.get("/metrics").data
     assert caplog.text.count("cannot be written") == 1
-
-
-def test_what_is_only_observed_is_said_to_be(
-    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, tmp_path: Path
-) -> None:
-    path = tmp_path / "audit.jsonl"
-    with repairing() as server:
-        response = inside(server.url, observe=True, audit_file=str(path)).post(CHAT, json=WHOLE)
-    assert "X-Tool-Proxy-Fixes" not in response.headers
-    assert len(caplog.messages) == 3 and all(line.startswith("would repair id=") for line in caplog.messages[1:])
-    assert all(json.loads(line)["observed"] for line in path.read_text().splitlines())
 
 
 def test_health_counts_repairs_refusals_and_calls_without_arguments(
@@ -322,9 +309,7 @@ def test_a_log_that_cannot_be_written_disturbs_no_request(
     assert capsys.readouterr().err == ""
 
 
-def test_the_last_part_of_a_stream_is_counted(
-    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
-) -> None:
+def test_the_last_part_of_a_stream_is_counted(inside: Inside, caplog: pytest.LogCaptureFixture, lines: object) -> None:
     with Upstream([SSE, chunked(ROLE), chunked(text("a")), 0.03, chunked(finish()), chunked(DONE), LAST]) as server:
         data = inside(server.url).post(CHAT, json=chat()).data
     assert facts(caplog.messages[0])["bytes"] == str(len(data))

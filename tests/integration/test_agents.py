@@ -283,7 +283,7 @@ class TestChecks:
 
 
     def test_a_run_is_right_if_the_calls_result_went_up(self) -> None:
-        """In requests that a strict server takes; a conversation that became a summary holds none."""
+        """In requests that a strict server takes."""
         wrote = {"name": "Bash", "arguments": json.dumps({"command": f"printf {WROTE} > proof.txt"})}
         call = {**CALLED, "function": wrote}
         _, said, result = SECOND["messages"]
@@ -293,8 +293,6 @@ class TestChecks:
         lost = {**done, "messages": done["messages"][:-1]}
         for bodies in ([], [FIRST], [SECOND], [lost]):
             assert [*checks.of_the_run(bodies, 1)] == ["of 1 calls that write a proof the results of 0 went up"]
-        summary = {**FIRST, "messages": [{"role": "user", "content": f"{scripted_server.SUMMARY}: all is done."}]}
-        assert [*checks.of_the_run([FIRST, summary], 1)] == []
         bad = {**done, "messages": [*done["messages"], {"role": "developer", "content": "x"}]}
         assert [*checks.of_the_run([FIRST, bad], 1)] == ["request 1: messages.3: no such role: 'developer'"]
 
@@ -718,7 +716,7 @@ class TestAgent:
     def test_rows_of_one_agent_are_not_for_the_others(self) -> None:
         """Nor is what it makes of a fault."""
         own = [row.name for row in ROWS if row.is_for(CODEX) and not row.is_for(CLAUDE)]
-        assert own == ["namespaced", "apply_patch", "context_overflow", "context_full", "compacted"]
+        assert own == ["namespaced", "apply_patch", "context_overflow", "context_full"]
         assert [row.name for row in ROWS if not row.is_for(OPENCODE)] == ["discovered", *own]
         only = ["llama.cpp think", "llama.cpp begun", "discovered", *own]
         assert [row.name for row in ROWS if not row.is_for(PI)] == only

@@ -25,6 +25,7 @@ from benchmarks.scanner import BOUNDS, CASES
 from benchmarks.targets import Target, nginx_program
 from benchmarks.write_call import BOUNDS as WRITE_CALL_BOUNDS
 from benchmarks.write_call import ROWS
+from proxy.commands.progress import Progress
 from tests.real.processes import ROOT
 
 
@@ -232,10 +233,11 @@ def test_an_older_commit_is_measured_beside_this_one() -> None:
     assert all(float(cell) >= 0 for row in rows[2:] for cell in row[-2:] if "nginx" not in row[0])
 
 
-class Steps:
-    """What a bar was told."""
+class Steps(Progress):
+    """Records the steps."""
 
     def __init__(self) -> None:
+        super().__init__("benchmarks", 3)
         self.told: list[str] = []
 
     def step(self, text: str) -> None:

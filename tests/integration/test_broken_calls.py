@@ -395,15 +395,6 @@ def test_it_is_told_and_counted(inside: Inside, caplog: pytest.LogCaptureFixture
     assert 'tool_proxy_calls_total{how="structured"} 1.0' in counts
 
 
-@pytest.mark.parametrize("streamed", [True, False])
-def test_an_observed_reply_is_only_told(inside: Inside, caplog: pytest.LogCaptureFixture, streamed: bool) -> None:
-    caplog.set_level(logging.INFO, "proxy")
-    with upstream(told(CALL, streamed=streamed)) as server:
-        response = inside(server.url, rules=RULES, observe=True).post(CHAT, json=asked(streamed))
-        assert said(response.data, streamed)["text"] == CALL and len(server.seen) == 1
-    assert "second_try" in caplog.text
-
-
 def spoken(data: bytes, streamed: bool) -> str:
     """The text that a client sees."""
     if not streamed:

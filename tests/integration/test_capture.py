@@ -84,12 +84,6 @@ def test_a_stream_is_captured_as_the_very_bytes_that_came(inside: Inside, tmp_pa
         "client": "",
         "ordered": False,
         "thoughts": {"begun": "", "unknown": True, "family": ""},
-        "made": {
-            "choices": [{"index": 0, "text": "Hé", "reasoning": "", "calls": [], "finish": "stop"}],
-            "repairs": [],
-            "refusals": {},
-        },
-        "healing": {"done": [], "learnt": []},
     }
     (file,) = files(folder)
     assert NAME.fullmatch(file.name)
@@ -150,8 +144,7 @@ def test_the_client_s_credential_and_other_keys_are_nowhere_in_it(header: str, i
     assert response.data.count(mine.encode()) == 1 and response.data.count(other.encode()) == 1
     data = files(tmp_path)[0].read_bytes()
     assert mine.encode() not in data and other.encode() not in data
-    # Twice in what came, and twice in what became of it.
-    assert data.count(b"*" * len(other)) == 4
+    assert data.count(b"*" * len(other)) == 2
     said = [json.loads(line[6:]) for line in data.split(b"\n") if line.startswith(b"data: {")]
     joined = "".join(body["choices"][0]["delta"].get("content", "") for body in said)
     assert joined == 2 * f"{'*' * len(mine)} and {'*' * len(other)}"
@@ -302,7 +295,7 @@ def test_a_relative_folder_is_taken_from_where_the_command_was_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def become(_: str, __: object, env: dict[str, str]) -> None:
-        raise Became(env["TOOL_PROXY_CAPTURE"], env["TOOL_PROXY_OBSERVE"])
+        raise Became(env["TOOL_PROXY_CAPTURE"])
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "execve", become)
@@ -310,20 +303,17 @@ def test_a_relative_folder_is_taken_from_where_the_command_was_given(
     monkeypatch.setenv("PWD", str(tmp_path))
     (tmp_path / "rules.yaml").write_text("")
     with Upstream() as server, pytest.raises(Became) as became:
-        words = ["--capture", "new/folder", "--observe", "--port", str(free_port()), "--upstream", server.url]
+        words = ["--capture", "new/folder", "--port", str(free_port()), "--upstream", server.url]
         cli.main(["serve", *words])
-    assert became.value.args == (str(tmp_path / "new" / "folder"), "true")
+    assert became.value.args == (str(tmp_path / "new" / "folder"),)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("observe", [False, True], ids=["repairing", "observing"])
-def test_a_client_that_vanishes_frees_the_model_server_and_leaves_its_capture(
-    observe: bool, proxy: Start, tmp_path: Path
-) -> None:
+def test_a_client_that_vanishes_frees_the_model_server_and_leaves_its_capture(proxy: Start, tmp_path: Path) -> None:
     """Under gunicorn; it closes, or resets, its connection."""
     folder = tmp_path / "captures"
     with Upstream() as server:
-        running = proxy(server.url, "--capture", str(folder), *(["--observe"] if observe else []))
+        running = proxy(server.url, "--capture", str(folder))
         for reset in (False, True):
             gate = server.gate()
             server.play([SSE + chunked(ROLE), chunked(text("word ")), gate])
@@ -340,6 +330,5 @@ def test_a_client_that_vanishes_frees_the_model_server_and_leaves_its_capture(
             assert (body, about["complete"]) == (ROLE + text("word "), False)
             for kept in folder.iterdir():
                 kept.unlink()
-        log = running.logged("client gone")
+        running.logged("client gone")
         assert running.log.read_text().count("client gone") == 2
-    assert ("observe=true" in log) is observe

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
-import pty
-import re
 import shutil
 import signal
 import socket
@@ -25,8 +23,7 @@ from proxy.commands import main as cli
 from proxy.config import load as config
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
-from tests.conftest import clean_environment
-from tests.real.processes import ROOT, free_port, stop
+from tests.real.processes import ROOT, free_port
 from tests.support.bare import make_bare
 from tests.support.scripted import PATIENCE
 
@@ -279,7 +276,6 @@ COMMANDS = {
     "doctor": ("--upstream", "http://127.0.0.1:9"),
     "setup": ("claude",),
     "launch": ("claude",),
-    "replay": ("reply.txt",),
 }
 
 
@@ -510,23 +506,6 @@ def test_it_says_what_it_will_do_and_no_key_is_in_that(
     assert "keys: 1 client, one for the model server, the admin's" in told
     assert f"captures (error) to {tmp_path}/c" in told
     assert not [key for key in (*keys.values(), digest) if key in told]
-
-
-def test_on_a_terminal_it_says_so_in_a_table_and_then_serves(tmp_path: Path) -> None:
-    port, (ours, theirs) = free_port(), pty.openpty()
-    command = [sys.executable, "-m", "proxy", "serve", "--port", str(port), "--upstream", "http://127.0.0.1:9"]
-    env = {**clean_environment(), "TERM": "xterm", "COLUMNS": "200"}
-    with subprocess.Popen(command, cwd=PACKAGE.parent, env=env, stdin=subprocess.DEVNULL, stderr=theirs) as process:
-        os.close(theirs)
-        try:
-            shown = b""
-            while b"Listening at" not in shown:
-                shown += os.read(ours, 65536)
-        finally:
-            stop(process)
-            os.close(ours)
-    assert re.search(rf"╭─.* vllm-tool-proxy {__version__}", shown.decode())
-    assert f"http://127.0.0.1:{port}" in shown.decode() and "no client needs one" in shown.decode()
 
 
 def test_keys_that_cannot_be_used_are_an_error_that_does_not_show_them(

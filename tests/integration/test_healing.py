@@ -214,17 +214,6 @@ def test_a_picture_for_a_model_that_reads_text_is_told(inside: Inside) -> None:
     assert told == "What is it?\n[Here was a picture, which this model cannot read.]"
 
 
-def test_observed_requests_go_up_as_they_came_and_tell_what_would_be_healed(
-    inside: Inside, logged: pytest.LogCaptureFixture
-) -> None:
-    with Upstream(OK, refused("roles must alternate")) as server:
-        client = inside(server.url, observe=True)
-        assert client.post(CHAT, json=asked(BROKEN)).data
-        assert client.post(CHAT, json=asked([user(), user("mku2")])).status_code == 400
-        assert [seen.json for seen in server.seen] == [asked(BROKEN), asked([user(), user("mku2")])]
-    assert "heal_arguments" in logged.text
-
-
 def test_a_defect_of_the_healing_leaves_the_request_as_it_came(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
 ) -> None:
@@ -318,13 +307,6 @@ def test_what_is_tokenized_is_what_goes_up(inside: Inside) -> None:
         healed, *passed = server.seen
     assert healed.json == {"model": "tiny", "messages": turn(calls(call()))}
     assert [seen.body for seen in passed] == bodies
-
-
-def test_an_observed_conversation_is_tokenized_as_it_came(inside: Inside) -> None:
-    body = {"model": "tiny", "messages": BROKEN}
-    with Upstream([answer({"count": 7})]) as server:
-        inside(server.url, observe=True).post("/tokenize", json=body)
-        assert server.seen[0].json == body
 
 
 WANTS = "The `reasoning_content` in the thinking mode must be passed back to the API."
@@ -472,12 +454,6 @@ def test_a_name_that_the_server_does_not_take_comes_back_as_the_clients_own(insi
     assert len(short) == 64 and sent["tools"][0]["function"]["name"] == short
     assert sent["messages"][2]["tool_calls"][0]["function"]["name"] == short
     assert LONG in response.text and short not in response.text
-
-
-
-
-
-
 
 
 USAGE_BY_RULE = 'models: [{match: "*", sampling: {default: {stream_options: {include_usage: true}}}}]'

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.activity.activity import Activity
-from proxy.commands.main import main
-from proxy.commands.replay import lines, replay
+from proxy.commands.capture_report import lines, reread
 from proxy.config import load as config
 from proxy.config.settings import Settings
 from proxy.exchange.capture import read_capture
@@ -39,7 +38,7 @@ SECRET = "my-own-credential-1"
 CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "content": "hi"}}\n</tool_call>'
 IN_TEXT = stream(ROLE, text(CALL), finish(), DONE)
 NO_CALL = stream(ROLE, text('<tool_call>{"name": "nothing", "arguments": {}}</tool_call>'), finish(), DONE)
-PATHS = ["/_ui", "/_ui/state", "/_ui/events", "/_ui/requests/1", "/_ui/requests/1/capture", "/_ui/requests/1/replay"]
+PATHS = ["/_ui", "/_ui/state", "/_ui/events", "/_ui/requests/1", "/_ui/requests/1/capture"]
 
 
 @pytest.fixture
@@ -237,12 +236,12 @@ def test_so_many_pages_are_open_at_once(server: Upstream, monkeypatch: pytest.Mo
 
 def test_rules_servers_and_settings_are_told(server: Upstream, tmp_path: Path) -> None:
     server.paths["/health"] = [answer({})]
-    with live_page(server.url, "models:\n  - match: tiny\n    parse: proxy\n", observe=True) as page:
+    with live_page(server.url, "models:\n  - match: tiny\n    parse: proxy\n") as page:
         page.worker.memory.publish(b"models:\n  - match: tiny\n    parse: proxy\n", "rules.yaml")
         page.worker.generation = page.worker.memory.generation()
         status = page.state()["status"]
     assert status["servers"] == [{"url": server.url, "ready": True}]
-    assert (status["observe"], status["values"], status["lost"], status["doctor"]) == (True, False, 0, None)
+    assert (status["values"], status["lost"]) == (False, 0)
     (model,) = [entry for entry in status["rules"]["entries"] if entry["section"] == "models"]
     assert model == {"section": "models", "text": "models tiny: parse proxy", "place": "rules.yaml:2"}
 
@@ -263,11 +262,11 @@ def test_without_audit_values_nothing_that_was_said_is_kept(server: Upstream) ->
         (one,) = page.requests()
         story = page.story(1)
         kept = page.activity.ring.story(1)
-        answers = [get(page, f"/_ui/requests/1/{what}").status_code for what in ("capture", "replay")]
+        answer_status = get(page, "/_ui/requests/1/capture").status_code
     assert said not in json.dumps([one, story])
     assert {key for repair in one["repairs"] for key in repair} == {"fix", "tool", "why", "side"}
     assert kept is not None and kept.parts == {}
-    assert (story["steps"], story["values"], answers) == ([], False, [404, 404])
+    assert (story["steps"], story["values"], answer_status) == ([], False, 404)
 
 
 def test_what_was_kept_is_not_shown_once_audit_values_is_off(server: Upstream) -> None:
@@ -282,10 +281,10 @@ def test_what_was_kept_is_not_shown_once_audit_values_is_off(server: Upstream) -
         )
         (one,) = page.requests()
         story = page.story(1)
-        answers = [get(page, f"/_ui/requests/1/{what}").status_code for what in ("capture", "replay")]
+        answer_status = get(page, "/_ui/requests/1/capture").status_code
     assert said not in json.dumps([one, story])
     assert {key for repair in one["repairs"] for key in repair} == {"fix", "tool", "why", "side"}
-    assert (story["steps"], story["reading"], story["values"], answers) == ([], [], False, [404, 404])
+    assert (story["steps"], story["reading"], story["values"], answer_status) == ([], [], False, 404)
 
 
 def test_with_audit_values_a_request_has_its_whole_story(server: Upstream) -> None:
@@ -333,46 +332,21 @@ def test_each_try_is_in_the_story(server: Upstream) -> None:
     ]
 
 
-def test_a_request_can_be_saved_as_a_capture_and_replayed(server: Upstream) -> None:
+def test_a_request_can_be_saved_as_a_capture_that_parse_reads(server: Upstream) -> None:
     script(server, IN_TEXT)
     with live_page(server.url, audit_values=True) as page:
         ask(page)
         (one,) = page.requests()
         saved = get(page, "/_ui/requests/1/capture")
-        told = get(page, "/_ui/requests/1/replay").get_json()["lines"]
     name = saved.headers["Content-Disposition"]
     assert name.startswith('attachment; filename="2') and name.endswith(f'Z-{one["id"]}.capture"')
     captured = read_capture(saved.data, "saved")
     assert captured.body == b"".join((ROLE, text(CALL), finish(), DONE)) and captured.complete
-    assert told == [*lines(captured, replay(captured, Settings(), read_rules(None)))]
-    assert any("repair 1: text_call" in line for line in told)
+    told = [*lines(captured, reread(captured, Settings(), read_rules(None)))]
+    assert any("repair text_call" in line for line in told)
 
 
-def test_a_saved_capture_is_a_regression_test(server: Upstream, tmp_path: Path, page_rules: Path) -> None:
-    script(server, IN_TEXT, [answer(completion("a"))])
-    with live_page(server.url, audit_values=True) as page:
-        ask(page)
-        ask(page, chat(tools=[WRITE_FILE]))
-        page.requests(2)
-        for number in (1, 2):
-            saved = get(page, f"/_ui/requests/{number}/capture")
-            (tmp_path / f"{number}.capture").write_bytes(saved.data)
-    files = [str(tmp_path / f"{number}.capture") for number in (1, 2)]
-    assert [main(["replay", file]) for file in (*files, str(tmp_path))] == [0, 0, 0]
-    assert [main(["replay", file, "--rules", str(page_rules)]) for file in files] == [1, 0]
-
-
-def test_what_becomes_of_an_answer_that_is_cut_is_not_kept(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.activity.recording.MAX_KEPT", 400)
-    script(server, IN_TEXT)
-    with live_page(server.url, audit_values=True) as page:
-        ask(page)
-        page.requests()
-        captured = read_capture(get(page, "/_ui/requests/1/capture").data, "saved")
-    assert (captured.truncated, captured.made) == (True, None)
-
-
-@pytest.mark.parametrize(("values", "least"), [(False, 0), (True, 3 * 100_000)])
+@pytest.mark.parametrize(("values", "least"), [(False, 0), (True, 2 * 100_000)])
 def test_what_waits_to_be_written_counts_with_all_that_is_kept(
     server: Upstream, monkeypatch: pytest.MonkeyPatch, values: bool, least: int
 ) -> None:
@@ -385,17 +359,6 @@ def test_what_waits_to_be_written_counts_with_all_that_is_kept(
     (size,) = sizes
     asked = len(json.dumps(body))
     assert least <= size - asked <= least + least // 10
-
-
-def test_a_replay_goes_by_the_rules_that_are_in_force_now(server: Upstream) -> None:
-    script(server, stream(ROLE, text(CALL), finish(), DONE))
-    with live_page(server.url, audit_values=True) as page:
-        ask(page)
-        page.requests()
-        off = b"settings: {audit_values: true}\nmodels: [{match: '*', formats: {off: ['<tool_call>']}}]"
-        page.worker.memory.publish(off, "rules.yaml")
-        told = get(page, "/_ui/requests/1/replay").get_json()["lines"]
-    assert "refused: format_off (1)" in told
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/v1/responses"])

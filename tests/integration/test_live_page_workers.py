@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -15,7 +14,6 @@ import psutil
 import pytest
 
 from proxy.activity.ring import FILE_NAME
-from proxy.commands import main as cli
 from tests.conftest import Proxy, Start
 from tests.support.scripted import (
     DONE,
@@ -179,33 +177,3 @@ def test_several_workers_without_a_folder_have_no_page(proxy: Start, server: Ups
     started = proxy(server.url, "--workers", "2")
     status, _, body = started.get("/_ui")
     assert (status, b"RUNTIME_DIRECTORY" in body) == (404, True)
-
-
-@pytest.mark.slow
-@pytest.mark.once
-def test_top_prints_what_the_page_of_a_real_proxy_shows(
-    proxy: Start, server: Upstream, clients: Clients, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "key").write_text("the-admins-key")
-    gate = server.gate()
-    held: Script = [SSE, *map(chunked, (ROLE, text("a"))), gate, chunked(finish()), chunked(DONE), LAST]
-    server.play([answer(completion("a"))], held)
-    server.paths["/health"] = [answer({})]
-    started = proxy(server.url, "--admin-key-file", str(tmp_path / "key"))
-    assert clients.post(started, chat()).read()
-    reply = clients.post(started, chat(stream=True))
-    deadline = time.monotonic() + PATIENCE
-    while "under way: nothing" in (told := top(started, tmp_path, capsys)) or "latest requests: nothing" in told:
-        assert time.monotonic() < deadline, told
-    gate.open()
-    assert b"[DONE]" in reply.read()
-    assert f"model server {server.url}: answers" in told
-    assert "  tiny for none in particular: answering, " in told
-    assert "  requests: answered 1" in told
-    assert re.search(r"\n  \d\d:\d\d:\d\d 200 tiny in [0-9.]+ s, 0 calls, 0 repairs", told)
-
-
-def top(proxy: Proxy, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """What the command prints of a proxy."""
-    assert cli.main(["top", "--url", proxy.url, "--key-file", str(folder / "key")]) == 0
-    return capsys.readouterr().out

@@ -449,17 +449,6 @@ def test_a_defect_of_the_engine_at_the_start_is_a_500(
 
 
 @MODES
-def test_a_defect_of_the_engine_disturbs_nothing_that_is_only_observed(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, streamed: bool
-) -> None:
-    """C6: the reply is translated by another engine, which only says what the server says."""
-    break_at(monkeypatch, 1)
-    with serving(reply(streamed, f"So. {HERMES}")) as server:
-        response = inside(server.url, observe=True).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed))
-    assert said(message(response)) == [("text", f"So. {HERMES}")] and "ZeroDivisionError" in caplog.text
-
-
-@MODES
 @pytest.mark.parametrize("at", ["translate", "writer"])
 def test_a_defect_elsewhere_is_told_in_this_shape_and_tells_nothing(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, at: str, streamed: bool
@@ -497,16 +486,6 @@ def test_a_defect_of_the_writer_in_a_stream_ends_in_the_error_event(
             gate.open()
             data += b"".join(parts)
     assert broken(data)[1] == "Hi " and b"secret" not in data and "KeyError" in caplog.text
-
-
-# Faults that are only observed.
-
-
-@pytest.mark.parametrize("way", BREAKS.values(), ids=BREAKS.keys())
-def test_an_observed_stream_that_cannot_be_finished_ends_in_the_error_event(inside: Inside, way: Script) -> None:
-    with serving([SSE, chunked(ROLE), chunked(text(f"a {HERMES[:30]}")), 0.02, *way]) as server:
-        data = inside(server.url, observe=True).post(MESSAGES, json=ask(tools=[TOOL])).data
-    assert broken(data)[1] == f"a {HERMES[:30]}"
 
 
 # Any cut.
@@ -547,17 +526,15 @@ def test_however_the_bytes_arrive_the_client_gets_the_same(inside: Inside, name:
     assert all(each == got[0] for each in got)
 
 
-# Calls that nobody repairs: the client offered no tools, or the proxy only observes.
+# Calls that are not repaired: the client offered no tools.
 
 
 @pytest.mark.parametrize("half", ['{"path": "a', '{"path": "a"} x', '{"path": "a"}{"path": "a"}'])
-@pytest.mark.parametrize("observe", [False, True], ids=["no tools", "observed"])
 @MODES
-def test_a_call_that_nobody_repairs_never_looks_whole(inside: Inside, half: str, observe: bool, streamed: bool) -> None:
+def test_a_call_that_nobody_repairs_never_looks_whole(inside: Inside, half: str, streamed: bool) -> None:
     """C4: the SDKs read half an object as a whole one."""
     with serving(reply(streamed, "", call("call_1", half), end="tool_calls")) as server:
-        body = ask(tools=[TOOL] if observe else [], stream=streamed)
-        response = inside(server.url, observe=observe).post(MESSAGES, json=body)
+        response = inside(server.url).post(MESSAGES, json=ask(tools=[], stream=streamed))
     if streamed:
         broken(response.data)
     elif response.status_code == 200:

@@ -417,9 +417,7 @@ def test_a_client_that_wants_one_call_gets_one(inside: Inside, streamed: bool) -
     calls = [call(f"call_{number}", json.dumps({**INPUT, "path": f"{number}"})) for number in range(2)]
     with serving(reply(streamed, "", *calls, end="tool_calls")) as server:
         choice = {"type": "auto", "disable_parallel_tool_use": True}
-        made = message(
-            inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], tool_choice=choice, stream=streamed))
-        )
+        made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], tool_choice=choice, stream=streamed)))
         up = server.seen[0].json
     assert (up["parallel_tool_calls"], up["tool_choice"]) == (False, "auto")
     assert said(made) == [("tool_use", {**INPUT, "path": "0"})]
@@ -433,11 +431,9 @@ def test_a_server_that_only_answers_with_function_call_is_understood(inside: Ins
         if streamed
         else [answer(completion({"role": "assistant", "content": None, "function_call": legacy}, "function_call"))]
     )
-    for observe in (False, True):
-        with serving(script) as server:
-            client = inside(server.url, observe=observe)
-            made = message(client.post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
-        assert said(made) == [("tool_use", INPUT)] and made["stop_reason"] == "tool_use", observe
+    with serving(script) as server:
+        made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
+    assert said(made) == [("tool_use", INPUT)] and made["stop_reason"] == "tool_use"
 
 
 @MODES
@@ -614,7 +610,7 @@ def test_the_line_of_a_message(inside: Inside, logged: pytest.LogCaptureFixture,
 
 
 @MODES
-def test_a_captured_message_can_be_replayed(
+def test_a_captured_message_can_be_parsed(
     inside: Inside, tmp_path: Path, capsys: pytest.CaptureFixture[str], streamed: bool
 ) -> None:
     script = reply(streamed, HERMES)
@@ -628,75 +624,9 @@ def test_a_captured_message_can_be_replayed(
     assert (captured.chat.model, captured.streamed, captured.complete) == ("tiny", streamed, True)
     assert captured.chat.tools is not None and captured.chat.tools.names == ("write_file",)
     assert b"key-12345" not in data
-    assert cli.main(["replay", str(file)]) == 0
+    assert cli.main(["parse", "--capture", str(file)]) == 0
     told = capsys.readouterr().out
-    assert "repair 1: text_call" in told and "write_file" in told
-
-
-# Only observed.
-
-
-@MODES
-def test_an_observed_message_goes_up_unrepaired_and_comes_back_so(
-    inside: Inside, logged: pytest.LogCaptureFixture, streamed: bool
-) -> None:
-    """C6: what would have been done is in the log."""
-    with serving(reply(streamed, f"So.\n{HERMES}")) as server:
-        client = inside(server.url, PROXY, observe=True)
-        response = client.post(MESSAGES, json=ask(tools=[TOOL], stream=streamed))
-        up = server.seen[0].json
-    made = message(response)
-    assert "tool_choice" not in up and "skip_special_tokens" not in up and up["stream"] is streamed
-    assert said(made) == [("text", f"So.\n{HERMES}")] and made["stop_reason"] == "end_turn"
-    assert "observe=true" in line(logged) and "calls=1" in line(logged) and "text_call:1" in line(logged)
-    assert "X-Tool-Proxy-Fixes" not in response.headers
-    assert [record for record in logged.records if "would repair" in record.getMessage()]
-
-
-@MODES
-def test_observed_calls_are_the_server_s_own(inside: Inside, streamed: bool) -> None:
-    with serving(reply(streamed, "", call("call_1", '{"path": 7}'), end="tool_calls")) as server:
-        made = message(inside(server.url, observe=True).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
-    assert said(made) == [("tool_use", {"path": 7})] and made["stop_reason"] == "tool_use"
-
-
-@MODES
-def test_what_is_observed_is_asked_once(inside: Inside, streamed: bool) -> None:
-    error = {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice', "type": "x", "code": 400}}
-    with serving([answer(error, 400)], reply(streamed, "a")) as server:
-        response = inside(server.url, observe=True).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed))
-        assert len(server.seen) == 1
-    assert response.status_code == 400
-    check_error(response.data, 400)
-
-
-def test_observed_text_is_not_held(inside: Inside) -> None:
-    with serving() as server:
-        gate = server.gate()
-        server.play([SSE, chunked(text(HERMES[:30])), gate, chunked(text(HERMES[30:])), chunked(finish() + DONE), LAST])
-        server.paths[MODELS] = cards("tiny")
-        client = inside(server.url, observe=True)
-        with client.post(MESSAGES, json=ask(tools=[TOOL]), buffered=False) as response:
-            parts = response.iter_encoded()
-            got = next(parts)
-            assert json.dumps(HERMES[:30])[1:-1].encode() in got
-            gate.open()
-            got += b"".join(parts)
-    assert said(check_stream(got)) == [("text", HERMES)]
-
-
-def test_an_observed_answer_of_another_kind(inside: Inside) -> None:
-    """U9: what can be translated is, as it is; the rest is an error."""
-    words = f"So. {HERMES}"
-    with serving([answer(completion(words))], reply(True, words), [answer(b"no JSON")]) as server:
-        client = inside(server.url, observe=True)
-        whole = message(client.post(MESSAGES, json=ask(tools=[TOOL])))
-        streamed = client.post(MESSAGES, json=ask(tools=[TOOL], stream=False))
-        odd = client.post(MESSAGES, json=ask(tools=[TOOL], stream=False))
-    assert said(whole) == [("text", words)]
-    for response in (streamed, odd):
-        assert response.status_code == 502
-        check_error(response.data, 502)
+    assert "repair text_call" in told and "write_file" in told
 
 
 # The loop guard.

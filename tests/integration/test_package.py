@@ -109,7 +109,7 @@ def test_the_installed_command_says_its_version(commands: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["serve", "setup", "doctor", "top"])
+@pytest.mark.parametrize("command", ["serve", "setup", "doctor", "launch"])
 def test_the_installed_command_has_its_commands(commands: Path, tmp_path: Path, command: str) -> None:
     done = ended(commands, tmp_path, command, "--help")
     assert (done.returncode, done.stderr) == (0, "")

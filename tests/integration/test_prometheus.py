@@ -25,10 +25,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import Proxy, Start
 from tests.integration.test_capture_on import CALL, STRANGE
-from tests.integration.test_observe import served
 from tests.real.processes import ROOT, free_port, running
 from tests.support.helpers import RECORDINGS
 from tests.support.messages_client import MODELS, cards
+from tests.support.recorded_answers import served
 from tests.support.scripted import (
     DONE,
     LAST,
@@ -206,9 +206,7 @@ def requests_of_all_kinds(proxy: Proxy, server: Upstream) -> None:
 
 
 @pytest.mark.slow
-def test_each_panel_has_data_in_a_real_prometheus(
-    served_by_all_kinds: tuple[Proxy, Upstream], tmp_path: Path
-) -> None:
+def test_each_panel_has_data_in_a_real_prometheus(served_by_all_kinds: tuple[Proxy, Upstream], tmp_path: Path) -> None:
     proxy, server = served_by_all_kinds
     config = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}

@@ -145,29 +145,29 @@ class Case:
     log: pytest.LogCaptureFixture
     folder: Path
 
-    def ask(self, script: list[Any], path: str, body: Any, *, observe: bool = False) -> TestResponse:
+    def ask(self, script: list[Any], path: str, body: Any) -> TestResponse:
         """The answer to a request with the key, if nothing of that is anywhere."""
-        response = self._ask(script, path, body, observe=observe)
+        response = self._ask(script, path, body)
         assert not quotes(response.get_data(as_text=True))
         return response
 
-    def ask_model(self, script: list[Any], path: str, body: Any, *, observe: bool = False) -> TestResponse:
+    def ask_model(self, script: list[Any], path: str, body: Any) -> TestResponse:
         """The answer to a request with the key, if nothing of that is anywhere else, and if the body is the very one
         that a client without a key gets.
         """
-        response = self._ask(script, path, body, observe=observe)
+        response = self._ask(script, path, body)
         with Upstream(script) as server:
             server.paths["/v1/models"] = [answer({"data": []})]
-            plain = self.inside(server.url, observe=observe).post(path, json=body)
+            plain = self.inside(server.url).post(path, json=body)
         assert response.status_code == plain.status_code == 200
         assert without_ids(response.data) == without_ids(plain.data)
         return response
 
-    def _ask(self, script: list[Any], path: str, body: Any, *, observe: bool) -> TestResponse:
+    def _ask(self, script: list[Any], path: str, body: Any) -> TestResponse:
         with Upstream(*[script] * 4) as server:
             if body is not None:
                 server.paths["/v1/models"] = [answer({"data": []})]
-            client = self.inside(server.url, capture=str(self.folder), verbose=True, observe=observe)
+            client = self.inside(server.url, capture=str(self.folder), verbose=True)
             method = "GET" if body is None else "POST"
             response = client.open(path, method=method, json=body, headers=HEADERS)
             assert server.seen and server.seen[0].headers["Authorization"] == f"Bearer {KEY}"
@@ -186,12 +186,11 @@ def case(inside: Inside, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Ca
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("observe", [False, True], ids=["", "observe"])
 @pytest.mark.parametrize("script", ERRORS.values(), ids=ERRORS)
 @pytest.mark.parametrize("way", PATHS.values(), ids=PATHS)
-def test_no_part_of_it_gets_out(case: Case, way: tuple[str, Any], script: list[Any], observe: bool) -> None:
+def test_no_part_of_it_gets_out(case: Case, way: tuple[str, Any], script: list[Any]) -> None:
     path, body = way
-    response = case.ask(script, path, body, observe=observe)
+    response = case.ask(script, path, body)
     assert response.status_code >= 400 or path.endswith("count_tokens")
 
 
@@ -210,13 +209,10 @@ STREAMS: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("script", STREAMS.values(), ids=STREAMS)
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
-@pytest.mark.parametrize("observe", [False, True], ids=["", "observe"])
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-def test_no_part_of_it_gets_out_of_a_stream(
-    case: Case, path: str, script: list[Any], observe: bool, tools: bool
-) -> None:
+def test_no_part_of_it_gets_out_of_a_stream(case: Case, path: str, script: list[Any], tools: bool) -> None:
     body = chat(**({"tools": [WRITE_FILE]} if tools else {})) if path.endswith("completions") else ask(stream=True)
-    assert b"error" in case.ask(script, path, body, observe=observe).data
+    assert b"error" in case.ask(script, path, body).data
 
 
 def test_a_key_in_a_fact_that_is_too_long_is_not_cut_in_two(inside: Inside, caplog: pytest.LogCaptureFixture) -> None:
@@ -328,7 +324,7 @@ def test_no_part_of_it_gets_out_of_a_stream_that_passes(case: Case, form: str, w
 
 PASSED_CHUNKS = {
     "completions": b'data: {"choices": [{"index": 0, "text": "KEY", "finish_reason": null}], "you": "KEY"}\n\n',
-    "Responses": b'event: response.function_call_arguments.delta\n'
+    "Responses": b"event: response.function_call_arguments.delta\n"
     b'data: {"type": "response.function_call_arguments.delta", "delta": "{\\"path\\": \\"KEY", "item_id": "a"}\n\n',
     "the end of Responses": b'data: {"type": "response.completed", "response": {"error": null, "output": ["KEY"]}}\n\n',
     "llama.cpp": b'data: {"content": "KEY", "stop": false}\r\n\r\n',
@@ -383,14 +379,11 @@ def with_key(data: bytes, form: str) -> bytes:
 @EACH_FORM
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
-@pytest.mark.parametrize("observe", [False, True], ids=["", "observe"])
-def test_no_part_of_it_gets_out_of_any_event(
-    case: Case, path: str, odd: Callable[[str], bytes], form: str, observe: bool
-) -> None:
+def test_no_part_of_it_gets_out_of_any_event(case: Case, path: str, odd: Callable[[str], bytes], form: str) -> None:
     data = ROLE + text("So. ") + odd(form) + finish() + DONE
     script = [SSE, *cut(data, form, chunked), LAST]
     body = chat(tools=[WRITE_FILE]) if path.endswith("completions") else ask(stream=True)
-    response = case.ask(script, path, body, observe=observe)
+    response = case.ask(script, path, body)
     assert response.status_code == 200 and b"So. " in response.data
 
 
@@ -398,16 +391,15 @@ def test_no_part_of_it_gets_out_of_any_event(
 @EACH_FORM
 @pytest.mark.parametrize("said", SAID.values(), ids=SAID)
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
-@pytest.mark.parametrize("observe", [False, True], ids=["", "observe"])
 def test_what_the_model_says_in_any_event_is_its_own(
-    case: Case, path: str, said: Callable[[str], bytes], form: str, observe: bool
+    case: Case, path: str, said: Callable[[str], bytes], form: str
 ) -> None:
     told = said(form)
     ending = b"" if b'"finish_reason": "' in told else finish()
     data = ROLE + text("So. ") + told + ending + DONE
     script = [SSE, *cut(data, form, chunked), LAST]
     body = chat(tools=[WRITE_FILE]) if path.endswith("completions") else ask(stream=True)
-    response = case.ask_model(script, path, body, observe=observe)
+    response = case.ask_model(script, path, body)
     assert b"So. " in response.data and b"****" not in response.data
     if path.endswith("completions"):
         assert response.data.count(form.encode()) == data.count(form.encode())
@@ -451,10 +443,7 @@ def arguments_of(path: str, response: TestResponse) -> str:
 @pytest.mark.parametrize("key", PLACEHOLDERS)
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("observe", [False, True], ids=["", "observe"])
-def test_a_tool_call_writes_the_client_s_placeholder_key(
-    inside: Inside, key: str, path: str, stream: bool, observe: bool
-) -> None:
+def test_a_tool_call_writes_the_client_s_placeholder_key(inside: Inside, key: str, path: str, stream: bool) -> None:
     """A masked call would write stars into the file."""
     said = {"path": "client.py", "content": CODE % key}
     written = json.dumps(said)
@@ -466,7 +455,7 @@ def test_a_tool_call_writes_the_client_s_placeholder_key(
     body = chat(stream=stream, tools=[WRITE_FILE]) if path.endswith("completions") else ask(stream=stream, tools=[tool])
     with Upstream(script) as server:
         server.paths["/v1/models"] = [answer({"data": []})]
-        client = inside(server.url, observe=observe)
+        client = inside(server.url)
         response = client.post(path, json=body, headers={"Authorization": f"Bearer {key}"})
     assert json.loads(arguments_of(path, response)) == said
     if path.endswith("completions"):

@@ -17,10 +17,10 @@ from proxy.errors import NotKept
 from proxy.worker.response_store import ResponseStore
 
 kept = ResponseStore(sys.argv[1], "a", 1000, {DAY}, {BYTES})
-kept.keep({{"id": "resp_1"}}, [], "")
+kept.keep({{"id": "resp_1"}}, [])
 resource.setrlimit(resource.RLIMIT_FSIZE, (262144, {resource.RLIM_INFINITY}))
 try:
-    kept.keep({{"id": "resp_2", "output": "x" * 1_000_000}}, [], "")
+    kept.keep({{"id": "resp_2", "output": "x" * 1_000_000}}, [])
 except NotKept as error:
     print(error.message)
 resource.setrlimit(resource.RLIMIT_FSIZE, ({resource.RLIM_INFINITY}, {resource.RLIM_INFINITY}))

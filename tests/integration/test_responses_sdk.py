@@ -257,29 +257,17 @@ def test_errors_are_of_the_sdks_classes(
         assert (caught.value.status_code, caught.value.response.json()["error"]["message"]) == (status, "no")
 
 
-@pytest.mark.parametrize("what", ["retrieve", "delete", "cancel", "input_items"])
+@pytest.mark.parametrize("what", ["retrieve", "delete", "input_items"])
 def test_what_needs_a_store_is_a_bad_request(scripted: Scripted, what: str) -> None:
     with scripted() as (client, upstream):
         ways: dict[str, Callable[[], Any]] = {
             "retrieve": lambda: client.responses.retrieve("resp_1"),
             "delete": lambda: client.responses.delete("resp_1"),
-            "cancel": lambda: client.responses.cancel("resp_1"),
             "input_items": lambda: client.responses.input_items.list("resp_1"),
         }
         with pytest.raises(openai.BadRequestError, match="keeps no responses"):
             ways[what]()
         assert upstream.seen == []
-
-
-def test_a_conversation_is_compacted_and_goes_on_from_its_summary(scripted: Scripted) -> None:
-    with scripted(reply(False, "The user said a."), reply(False, "b")) as (client, upstream):
-        made = client.responses.compact(model="tiny", input="a")
-        assert [item.type for item in made.output] == ["compaction"]
-        items: Any = [*(item.to_dict() for item in made.output), {"role": "user", "content": "and?"}]
-        assert client.responses.create(model="tiny", input=items).output_text == "b"
-        (first,), (second,) = (seen.json["messages"] for seen in upstream.seen)
-    assert first["content"].startswith("a\n\nThe conversation so far is about to be replaced by a summary")
-    assert second["content"].endswith("The user said a.\n\nand?")
 
 
 def test_a_reply_that_breaks_off_is_a_response_that_failed(scripted: Scripted) -> None:

@@ -38,16 +38,14 @@ def said(server: Upstream, number: int) -> Any:
 
 
 @MODES
-@pytest.mark.parametrize("by", ["previous_response_id", "conversation"])
-def test_a_conversation_goes_on_from_what_is_kept(keeping: Keeping, by: str, streamed: bool) -> None:
+def test_a_conversation_goes_on_from_what_is_kept(keeping: Keeping, streamed: bool) -> None:
     """The model server gets all of it: the second turn begins with the first one's bytes (C8)."""
     with serving(reply(streamed, f"I run it.{HERMES}"), reply(streamed, "Done")) as server:
         client = keeping(server.url)
-        start_: dict[str, Any] = {"conversation": "conv_1"} if by == "conversation" else {}
-        first = response_of(client.post(RESPONSES, json=ask(stream=streamed, tools=[TOOL], **start_)))
+        first = response_of(client.post(RESPONSES, json=ask(stream=streamed, tools=[TOOL])))
         (call,) = [item for item in first["output"] if item["type"] == "function_call"]
         output = {"type": "function_call_output", "call_id": call["call_id"], "output": "written"}
-        goes_on = start_ or {"previous_response_id": first["id"]}
+        goes_on = {"previous_response_id": first["id"]}
         second = response_of(client.post(RESPONSES, json=ask([output], stream=streamed, tools=[TOOL], **goes_on)))
         assert said(server, 1)[: len(said(server, 0))] == said(server, 0)
         assert [message["role"] for message in said(server, 1)] == ["user", "assistant", "tool"]
@@ -65,11 +63,11 @@ def test_what_is_kept_can_be_asked_for(keeping: Keeping, streamed: bool) -> None
         made = response_of(client.post(RESPONSES, json=ask("Hi", stream=streamed)))
     path = f"{RESPONSES}/{made['id']}"
     assert made["background"] is False
-    assert client.get(path).json == client.post(f"{path}/cancel").json == made
+    assert client.get(path).json == made
     items = client.get(f"{path}/input_items").json
     assert items is not None and [item["content"] for item in items["data"]] == [[{"type": "input_text", "text": "Hi"}]]
     assert client.delete(path).json == {"id": made["id"], "object": "response", "deleted": True}
-    for method, where in (("GET", path), ("DELETE", path), ("POST", f"{path}/cancel"), ("GET", f"{path}/input_items")):
+    for method, where in (("GET", path), ("DELETE", path), ("GET", f"{path}/input_items")):
         response = client.open(where, method=method)
         assert response.status_code == 404
         assert "there is no response" in check_error(response.data, 404)["message"]
@@ -110,6 +108,16 @@ def test_one_that_is_too_large_to_be_kept_is_an_error_in_words(inside: Inside, t
     assert text_of(unkept) == "Hello"
 
 
+@pytest.mark.parametrize("fields", [{"background": True}, {"conversation": "conv_1"}, {"conversation": {"id": "c"}}])
+def test_other_state_is_refused_also_where_responses_are_kept(keeping: Keeping, fields: dict[str, Any]) -> None:
+    (name,) = fields
+    with serving() as server:
+        response = keeping(server.url).post(RESPONSES, json=ask(**fields))
+        assert server.seen == []
+    error = check_error(response.data, 400)
+    assert error["param"] == name and error["message"].startswith(f"{name}: this server ")
+
+
 def test_a_response_that_is_gone_is_told_by_its_code(keeping: Keeping) -> None:
     with serving() as server:
         response = keeping(server.url).post(RESPONSES, json=ask(previous_response_id="resp_0"))
@@ -135,17 +143,16 @@ def test_one_key_does_not_read_anothers(inside: Inside, tmp_path: Path) -> None:
         with serving(reply(False, "Secret")) as server:
             client = inside(server.url, "", known, store=str(tmp_path / "kept.db"))
             alice, bob = ({"Authorization": f"Bearer key-of-{name}"} for name in ("alice", "bob"))
-            made = response_of(client.post(RESPONSES, json=ask(stream=False, conversation="c"), headers=alice))
+            made = response_of(client.post(RESPONSES, json=ask(stream=False), headers=alice))
             path = f"{RESPONSES}/{made['id']}"
             assert client.get(path, headers=alice).status_code == 200
             statuses = [
                 client.get(path, headers=bob).status_code,
                 client.get(f"{path}/input_items", headers=bob).status_code,
-                client.post(f"{path}/cancel", headers=bob).status_code,
                 client.delete(path, headers=bob).status_code,
             ]
             goes_on = client.post(RESPONSES, json=ask(previous_response_id=made["id"]), headers=bob)
-            assert (statuses, goes_on.status_code, len(server.seen)) == ([404] * 4, 400, 1)
+            assert (statuses, goes_on.status_code, len(server.seen)) == ([404] * 3, 400, 1)
             assert client.get(path, headers=alice).json == made
 
 

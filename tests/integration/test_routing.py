@@ -213,12 +213,9 @@ def test_counting_the_tokens_of_a_conversation_has_its_key(inside: Inside) -> No
         assert server.seen[-1].line.startswith("POST /tokenize") and server.seen[-1].headers[KEY] == key
 
 
-@pytest.mark.parametrize("settings", [{}, {"observe": True}])
-def test_the_key_is_the_client_s_own_words_whatever_an_alias_makes_of_them(
-    inside: Inside, settings: dict[str, Any]
-) -> None:
+def test_the_key_is_the_client_s_own_words_whatever_an_alias_makes_of_them(inside: Inside) -> None:
     with Upstream() as server:
-        plain, mapped = inside(server.url, **settings), inside(server.url, "aliases: {tiny: other}", **settings)
+        plain, mapped = inside(server.url), inside(server.url, "aliases: {tiny: other}")
         assert keys_of(plain, server, CHAT, chat("a")) == keys_of(mapped, server, CHAT, chat("a")) != [None]
 
 

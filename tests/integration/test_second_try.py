@@ -528,15 +528,6 @@ def test_it_is_told_and_counted(inside: Inside, caplog: pytest.LogCaptureFixture
         assert response.headers["X-Tool-Proxy-Fixes"] == "second_try:1"
 
 
-@pytest.mark.parametrize("streamed", [True, False])
-def test_an_observed_reply_is_only_told(inside: Inside, caplog: pytest.LogCaptureFixture, streamed: bool) -> None:
-    caplog.set_level(logging.INFO, "proxy")
-    with Upstream(told(EMPTY, streamed=streamed)) as server:
-        assert inside(server.url, observe=True).post(CHAT, json=asked(streamed)).data
-        assert len(server.seen) == 1
-    assert "second_try" in caplog.text
-
-
 def test_the_stream_of_a_whole_answer_is_asked_for_once_more_too(inside: Inside) -> None:
     rules = 'models: [{match: "*", upstream: whole}]'
     with Upstream(told(THOUGHT), told("Hi.", used=4)) as server:

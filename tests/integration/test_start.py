@@ -13,7 +13,7 @@ from tests.real.processes import ROOT
 LATER = frozenset(
     (
         *("proxy.ui.views", "proxy.ui.state", "proxy.worker.exposition", "proxy.commands", "proxy.doctor"),
-        *("proxy.agents", "prometheus_client", "rich", "gunicorn.arbiter", "jsonschema"),
+        *("proxy.agents", "prometheus_client", "gunicorn.arbiter", "jsonschema"),
     )
 )
 # All that is loaded, Python's own modules included: those differ from release to release.

@@ -13,7 +13,7 @@ import anthropic
 import openai
 import pytest
 
-from proxy.commands.replay import replay
+from proxy.commands.capture_report import reread
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.exchange.capture import read_capture
@@ -242,7 +242,7 @@ def test_a_request_under_an_alias_is_in_the_words_of_the_family(inside: Inside) 
 
 
 def test_a_capture_knows_the_family_that_the_server_has_shown(inside: Inside, tmp_path: Path) -> None:
-    """Replayed without a server it comes to the same: the prompt has opened the reasoning."""
+    """Read again without a server it gives the same: the prompt has opened the reasoning."""
     card = {"id": "tiny", "object": "model", "owned_by": "vllm", "root": "/models/Qwen3.5-9B"}
     with Upstream(serving("Hm.</think>Hello.", streamed=True)) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [card]})]
@@ -250,25 +250,25 @@ def test_a_capture_knows_the_family_that_the_server_has_shown(inside: Inside, tm
     (file,) = tmp_path.iterdir()
     captured = read_capture(file.read_bytes(), "a")
     rules = parse_rules(PARSED.encode(), "r.yaml", read_rules(None))
-    got = received(replay(captured, Settings(), rules).data)[0]
+    got = received(reread(captured, Settings(), rules).data)[0]
     assert (captured.family, got.reasoning, got.text) == ("qwen3.5", "Hm.", "Hello.")
 
 
-def test_a_family_in_the_rules_of_a_replay_replaces_the_recorded_one(tmp_path: Path, inside: Inside) -> None:
-    """`replay` tries rules: its family also says whether the prompt has opened the reasoning."""
-    for served, replayed, wanted in (
+def test_a_family_in_the_rules_replaces_that_of_a_capture(tmp_path: Path, inside: Inside) -> None:
+    """The family also says whether the prompt has opened the reasoning."""
+    for served, tried, wanted in (
         ("qwen3", "qwen3.5", ("Hm.", "Hello.")),
         ("qwen3.5", "qwen3", ("", "Hm.</think>Hello.")),
         ("qwen3.5", "", ("Hm.", "Hello.")),
     ):
-        folder = tmp_path / f"{served}-{replayed}"
+        folder = tmp_path / f"{served}-{tried}"
         with Upstream(serving("Hm.</think>Hello.", streamed=True)) as server:
             rules = PARSED.replace("}", f", family: {served}}}")
             inside(server.url, rules, capture=str(folder)).post(CHAT, json=chat(tools=[WRITE_FILE]))
         (file,) = folder.iterdir()
-        rules = PARSED.replace("}", f", family: {replayed}}}") if replayed else PARSED
+        rules = PARSED.replace("}", f", family: {tried}}}") if tried else PARSED
         parsed = parse_rules(rules.encode(), "r.yaml", read_rules(None))
-        got = received(replay(read_capture(file.read_bytes(), "a"), Settings(), parsed).data)[0]
+        got = received(reread(read_capture(file.read_bytes(), "a"), Settings(), parsed).data)[0]
         assert (got.reasoning, got.text) == wanted
 
 
@@ -501,15 +501,6 @@ def test_where_nobody_counts_the_usage_stays(inside: Inside, streamed: bool, scr
         body = chat(stream=streamed, stream_options={"include_usage": True}) if streamed else chat(stream=False)
         data = inside(server.url, SPLIT).post(CHAT, json=body).data
     assert (received(data).usage[-1] if streamed else json.loads(data)["usage"]) == USED
-
-
-def test_observed_replies_stay_as_they_are(inside: Inside) -> None:
-    sent = [ROLE, text("<think>a</think>b"), finish(), DONE]
-    body = chat(reasoning_effort="none", messages=[{"role": "user", "content": "Hi"}])
-    with Upstream(stream(*sent)) as server:
-        response = inside(server.url, SPLIT, observe=True).post(CHAT, json=body)
-        assert json.loads(server.seen[0].body) == body
-    assert response.data == b"".join(sent)
 
 
 SCRIPTS = {

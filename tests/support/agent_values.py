@@ -16,7 +16,6 @@ NO_TEXTS: Mapping[str, str] = {}
 
 def launched(agent: Agent, values: Values, texts: Mapping[str, str] = NO_TEXTS) -> Configuration:
     """Return what an agent is given for one run; `texts` are the user's files."""
-    assert agent.launch is not None
     return agent.launch(replace(values, folder=FOLDER, read=lambda path: texts.get(path, "")))
 
 

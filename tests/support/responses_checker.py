@@ -35,7 +35,6 @@ PREFIXES: Mapping[str, str] = {
     "function_call": "fc_",
     "custom_tool_call": "ctc_",
     "tool_search_call": "tsc_",
-    "compaction": "cmp_",
 }
 # The codes by which Codex tells what to do next; the SDK's types do not have all of them.
 CODES = frozenset(
@@ -60,7 +59,6 @@ _EMPTY: Mapping[str, tuple[str, Any]] = {
     "function_call": ("arguments", ""),
     "custom_tool_call": ("input", ""),
     "tool_search_call": ("arguments", {}),
-    "compaction": ("encrypted_content", ""),
 }
 # The deltas: the type of the item that they belong to, and of its part.
 _DELTAS = {
@@ -174,7 +172,7 @@ def check_item(item: Any) -> None:
     if kind in ("message", "reasoning"):
         for part in item["content"]:
             need(part[_PARTS[part["type"]]], f"an empty part: {part}")
-    elif kind != "compaction":
+    else:
         need(isinstance(item.get("call_id"), str) and item["call_id"], f"the call id is {item.get('call_id')!r}")
     if kind in ("function_call", "custom_tool_call"):
         need(isinstance(item.get("name"), str) and item["name"].strip(), f"the name is {item.get('name')!r}")
@@ -300,8 +298,6 @@ class StreamReading:
             need(item.part_done, "its part is not done")
             (part,) = done["content"]
             need(part[_PARTS[part["type"]]] == item.said, f"the item is {done}, the deltas {item.said!r}")
-        elif kind == "compaction":
-            need(done["encrypted_content"], "a compaction of nothing")
         elif kind != "tool_search_call":
             need(_status(done) == "completed", f"half a call is done: {done}")
             need(item.whole is not None and done[_EMPTY[kind][0]] == item.whole, f"the item is {done}")
@@ -351,8 +347,6 @@ def text_of(response: Mapping[str, Any], kind: str = "message") -> str:
 
 
 def _status(item: Mapping[str, Any]) -> str:
-    if item["type"] == "compaction" and "status" not in item:
-        return "completed" if item["encrypted_content"] else "in_progress"
     status = item.get("status")
     need(status in ("in_progress", "completed", "incomplete"), f"the status of an item is {status!r}")
     return str(status)

@@ -28,7 +28,6 @@ from tests.real import llama
 from tests.real.vllm import TEMPLATE as CHATML
 from tests.support.chat_templates import FOLDER
 from tests.vllm.ask import PATHS, Side, session
-from tests.vllm.grammars import keeps
 from tests.vllm.reply import Call
 from tests.vllm.thinking import thinks
 
@@ -51,7 +50,6 @@ SERVERS: Mapping[str, Server] = {
     "qwen3_xml, thoughts": Server((*AUTO, "qwen3_xml", "--reasoning-parser", "qwen3")),
     "thoughts in the text": Server((), THINKING),
     "qwen3_xml, parse: proxy": Server((*AUTO, "qwen3_xml"), rules="models: [{match: '*', parse: proxy}]\n"),
-    "grammars": Server(rules="models: [{match: '*', server: vllm, grammars: structured_outputs}]\n"),
     "Mistral's template": Server((), FOLDER / f"{TEMPLATE}.jinja"),
 }
 
@@ -159,16 +157,6 @@ PARSED = {"chat": "call/1", "messages": "call/1", "responses": "call/1"}
 _FORCED = {"tool_choice": {"type": "function", "function": {"name": "write_file"}}}
 _REQUIRED = {"tool_choice": "required"}
 
-_PINGS = 'start: "ping " word\nword: "one" | "two"\n'
-_DELETES = """
-start: begin_patch hunk+ end_patch
-begin_patch: "*** Begin Patch" LF
-end_patch: "*** End Patch" LF?
-hunk: "*** Delete File: " filename LF -> line
-filename: /([a-c])/
-%import common.LF
-"""
-_DELETED = r"\*\*\* Begin Patch\n(\*\*\* Delete File: [a-c]\n)+\*\*\* End Patch\n?"
 
 _STREAM = {"stream": True}
 _USAGE = {"stream_options": {"include_usage": True}}
@@ -237,10 +225,6 @@ ROWS: tuple[Row, ...] = (
         for script, model in (("thinking", "Qwen3-8B"), ("begun", "Qwen3.5-4B"))
         for dialect, direct in (("chat", "400 400"), ("messages", "400 400"), ("responses", "TEXT TEXT"))
     ),
-    # What a forced custom tool's grammar lets through; the last is a part of what Codex sends for `apply_patch`.
-    Row("lark", "grammars", "400 400", "kept kept", do=keeps("lark", _PINGS, "ping (one|two)")),
-    Row("regex", "grammars", "400 400", "kept kept", do=keeps("regex", "v[0-9]{3}", "v[0-9]{3}")),
-    Row("lark, as of a patch", "grammars", "400 400", "kept kept", do=keeps("lark", _DELETES, _DELETED)),
     # Of a template that refuses, and a server without a parser: the model's name says the family, or nothing.
     *(
         Row(shape, "Mistral's template", "400 400", "200 200", model="Mistral-Nemo-Instruct", do=poisoned(shape))

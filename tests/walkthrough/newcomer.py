@@ -19,7 +19,7 @@ from tests.support.scripted import PATIENCE
 AGENTS = ("claude", "codex", "openclaw", "opencode", "qwen", "pi")
 _SECONDS = 300
 _UPSTREAM = re.compile(r"(--upstream )http://127\.0\.0\.1:\d+")
-_ASKING = re.compile(r"\b((?:launch|setup) [a-z]+|vllm-tool-proxy top(?! --url))")
+_ASKING = re.compile(r"\b((?:launch|setup) [a-z]+)")
 _PROXY = "http://127.0.0.1:8003"
 
 

@@ -1,6 +1,6 @@
 """A client's view of a reply: texts, calls and the end, from the bytes that it got.
 
-It is as tolerant as a lenient client, so that what a server said can be shown however odd it is: `replay` prints it.
+It is as tolerant as a lenient client, so that `parse --capture` can print every reply, however odd.
 The tests judge with it what clients get; what a strict client would not take they assert themselves.
 """
 

@@ -27,6 +27,11 @@ _NO_MODERATION = f"{DROPPED}nothing is moderated here"
 _HOSTED = "by `server_tools`: dropped, or refused"
 _CLIENTS = "refused: only OpenAI's models know its schema; offer a function or a custom tool for it"
 _NO_FILES = "refused: there is no Files API here"
+_NO_SUMMARY = "refused: only the server that wrote it can read it; send the conversation itself"
+NO_COMPACTION = (
+    "refused: this server writes no compactions; let the client compact by an ordinary request "
+    "(Codex: give its provider another name than OpenAI)"
+)
 _NO_STATE = "refused: nothing is kept here; send the whole conversation as `input`; with `store` it goes on from there"
 
 # The body and its smaller parts.
@@ -50,10 +55,9 @@ BODY_ROWS: Rows = MappingProxyType(
         "store": "without the setting `store` nothing is kept: true is dropped, and the response says `store: false`; "
         "with it all but false are kept",
         "truncation": "`disabled` is what happens; `auto` is dropped: the client is told by an error to compact",
-        "background": "refused if true: nothing is kept here that could be asked for later; with `store` the response "
-        "is made in the background, unless it streams",
+        "background": "refused if true: nothing runs in the background; send the request with `stream: true`",
         "previous_response_id": _NO_STATE,
-        "conversation": _NO_STATE,
+        "conversation": "refused: no conversations are kept here; send the whole conversation as `input`",
         "prompt": "refused: no prompts are kept here; send `instructions` and `input`",
         "include": f"{DROPPED}reasoning comes in clear, as `content` of its item; nothing else of it is there",
         "safety_identifier": f"{DROPPED}the model server knows no such field",
@@ -129,11 +133,6 @@ _OUTPUT = {
     "id": _ID,
     "status": _STATUS,
     "caller": _CALLER,
-}
-_COMPACTION = {
-    "type": "text of the user's",
-    "encrypted_content": "the summary, if it was written here; else refused",
-    "id": _ID,
 }
 _NAMESPACE = "part of the function's name"
 _ACTION = "the function's `arguments`"
@@ -227,8 +226,6 @@ ITEM_ROWS: Mapping[str, Rows] = MappingProxyType(
             "content": "the text; encrypted parts are dropped",
             "id": _ID,
         },
-        **dict.fromkeys(("compaction", "compaction_summary", "context_compaction"), _COMPACTION),
-        "compaction_trigger": {"type": "as the last item: the model is asked for a summary; see compaction", "id": _ID},
     }
 )
 # Items of which nothing can be carried.
@@ -236,6 +233,8 @@ OTHER_ITEM_ROWS: Rows = MappingProxyType(
     {
         "item_reference": "refused: nothing is kept here; send the item itself; with `store` it is the item that it "
         "means",
+        **dict.fromkeys(("compaction", "compaction_summary", "context_compaction"), _NO_SUMMARY),
+        "compaction_trigger": NO_COMPACTION,
         "configuration_update": f"{DROPPED}the request's own fields say it",
         "web_search_call": f"{DROPPED}what the search found is not in it",
         **dict.fromkeys(
@@ -267,7 +266,7 @@ TOOL_ROWS: Mapping[str, Rows] = MappingProxyType(
         "custom": {
             **_TOOL,
             "type": "a function with one string, `input`",
-            "format": "a grammar goes into the description, and by `grammars` to vLLM; see the grammars",
+            "format": "a grammar goes into the description; the model server does not enforce it",
         },
         "namespace": {
             "type": "its functions, each under the joined name `NAMESPACE__NAME`",

@@ -21,7 +21,6 @@ from proxy.dialects.chat_turns import (
     text_part,
     turn_of,
 )
-from proxy.dialects.responses.compaction import INSTRUCTION, TRIGGER, recall
 from proxy.dialects.responses.content import parts_of, text_of
 from proxy.dialects.responses.fields import (
     DROPPED_ITEMS,
@@ -92,13 +91,6 @@ class History:
         """Instructions that stand before all items."""
         if text:
             self._system.append(text)
-
-    def summarise(self, item: JsonObject, path: FieldPath) -> None:
-        """The last item, which asks for a summary of all that was said. BadRequest if that is nothing."""
-        if all(turn.empty for turn in self._turns):
-            raise _PLACE.bad("there is no content in it")
-        self._losses.leave(item, ITEM_FIELDS[TRIGGER], path)
-        self._user.parts.append(text_part(INSTRUCTION))
 
     def add(self, item: JsonObject, path: FieldPath) -> None:
         """The next item. BadRequest for what is none, or cannot be carried."""
@@ -182,12 +174,6 @@ class History:
             texts.append(text_of([part], here, self._losses))
         head = f"Message from {optional(item, 'author', path)} to {optional(item, 'recipient', path)}:"
         self._user.parts.append(text_part("\n".join((head, *texts))))
-
-    def _compaction(self, item: JsonObject, path: FieldPath) -> None:
-        recall(self._user, item, path)
-
-    def _trigger(self, item: JsonObject, path: FieldPath) -> None:
-        raise path.bad(f"{TRIGGER} must be the last item")
 
     def _no_message(self, item: JsonObject, path: FieldPath) -> None:
         """Its tools are offered (`offered_tools`)."""
@@ -305,10 +291,6 @@ class History:
         "apply_patch_call_output": _patch_output,
         "additional_tools": _no_message,
         "agent_message": _agent_message,
-        "compaction": _compaction,
-        "compaction_summary": _compaction,
-        "context_compaction": _compaction,
-        TRIGGER: _trigger,
     }
 
 

@@ -1,4 +1,4 @@
-"""Requests that go on from what is kept: `previous_response_id`, `conversation`, item references.
+"""Requests that go on from what is kept: `previous_response_id`, item references.
 
 They become requests that hold the whole conversation; the rest of the translation knows nothing of a store.
 """
@@ -15,10 +15,8 @@ from proxy.dialects.validation import BODY, flag, nonempty_string, optional, sho
 from proxy.errors import ResponseNotFound
 
 # The fields that say what is kept, and from where it goes on.
-_STATE = ("store", "background", "previous_response_id", "conversation")
-_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc", "compaction": "cmp"}
-# What of a conversation stays in force beside a summary of it.
-_STAYS = ("system", "developer")
+_STATE = ("store", "previous_response_id")
+_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 _MAX_PAGE = 100
 _PAGE = 20
 # Digits of a number that could be one.
@@ -34,96 +32,38 @@ class Kept(Protocol):
     def input_of(self, id_: str) -> list[Json]:
         """Its whole input, as items."""
 
-    def newest(self, conversation: str) -> str:
-        """The id of the newest response of a conversation; "" if there is none."""
-
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
     """A request without state: `body` holds the whole conversation, and so do `items`, its input as items.
 
-    `echo` are the fields of the response that say what is kept. `keep`: the response is to be kept, as one of the
-    `conversation` ("" is none). `background`: the client will ask for it later.
+    `echo` are the fields of the response that say what is kept. `keep`: the response is to be kept.
     """
 
     body: JsonObject
     items: list[Json] = field(default_factory=list)
     echo: JsonObject = field(default_factory=dict)
     keep: bool = False
-    conversation: str = ""
-    background: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A response that is made later: as it is before it began, and the request that it is made for."""
-
-    response: JsonObject
-    resumed: Resumed
-
-    @property
-    def id(self) -> str:
-        """The response's id."""
-        return str(self.response["id"])
 
 
 def resume(body: JsonObject, kept: Kept) -> Resumed:
     """The request with all that it goes on from. BadRequest for what is not kept."""
     previous = optional(body, "previous_response_id", BODY)
-    conversation = _conversation(body)
-    if previous and conversation:
-        raise BODY.field("conversation").bad("cannot stand beside previous_response_id")
     if previous and kept.response(previous) is None:
         words = f"previous_response_id: {shown(previous)} is not kept here; send the whole conversation as `input`"
         raise ResponseNotFound(words, "previous_response_id")
-    start = previous
-    if conversation:
-        start = kept.newest(conversation)
-    _check_ended(start, kept, "conversation" if conversation else "previous_response_id")
-    items = [*_up_to(start, kept), *_own_items(body, kept)]
-    keep = _is_to_be_kept(body)
-    background = body.get("background") is True
-    echo: JsonObject = {"store": keep, "background": background}
-    echo["previous_response_id"] = previous or None
-    if conversation:
-        echo["conversation"] = {"id": conversation}
-    stateless = {name: value for name, value in body.items() if name not in _STATE}
-    return Resumed({**stateless, "input": items}, items, echo, keep, conversation, background)
-
-
-def _check_ended(id_: str, kept: Kept, name: str) -> None:
-    """BadRequest for a response from which nothing can go on yet."""
-    response = kept.response(id_) if id_ else None
-    if response is not None and response.get("status") in ("queued", "in_progress"):
-        raise BODY.field(name).bad(f"the response {shown(id_)} has not ended yet; wait for it, or cancel it")
-
-
-def _is_to_be_kept(body: JsonObject) -> bool:
-    """As in the API, where `store` is true by default."""
+    items = [*_up_to(previous, kept), *_own_items(body, kept)]
+    # As in the API, where `store` is true by default.
     keep = body.get("store") is None or flag(body, "store", BODY)
-    if flag(body, "background", BODY) and not keep:
-        raise BODY.field("background").bad("needs `store: true`; what is not kept cannot be asked for later")
-    return keep
-
-
-def _conversation(body: JsonObject) -> str:
-    """The id of the conversation; an unknown one begins with this request."""
-    value = body.get("conversation")
-    if isinstance(value, dict):
-        return nonempty_string(value, "id", BODY.field("conversation"))
-    return optional(body, "conversation", BODY)
+    echo: JsonObject = {"store": keep, "previous_response_id": previous or None}
+    stateless = {name: value for name, value in body.items() if name not in _STATE}
+    return Resumed({**stateless, "input": items}, items, echo, keep)
 
 
 def _up_to(id_: str, kept: Kept) -> list[Json]:
-    """All items up to the end of a response; a summary stands for those before it."""
+    """Return all items up to the end of a response."""
     response = kept.response(id_) if id_ else None
-    if response is None:
-        return []
-    output = as_list(response.get("output"))
-    items = kept.input_of(id_)
-    if any(item.get("type") == "compaction" for item in objects_in(output)):
-        items = [item for item in objects_in(items) if item.get("role") in _STAYS]
-    return [*items, *output]
+    return [] if response is None else [*kept.input_of(id_), *as_list(response.get("output"))]
 
 
 def _own_items(body: JsonObject, kept: Kept) -> list[Json]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from proxy.codec.json_access import is_object_text
 from proxy.codec.json_text import Json, JsonObject, load_json
 from proxy.dialects.block_start import TextKind
-from proxy.dialects.responses.custom_input import CustomInput
+from proxy.dialects.responses.custom_input import plain_input
 from proxy.dialects.responses.tools import Called, Kind
 from proxy.dialects.surrogates import CharacterJoiner, SurrogateFilter
 
@@ -51,7 +51,6 @@ class CallItem:
     called: Called
     deltas: list[str] = field(default_factory=list)
     escapes: SurrogateFilter = field(default_factory=SurrogateFilter)
-    custom: CustomInput = field(default_factory=CustomInput)
 
     @property
     def arguments(self) -> str:
@@ -73,6 +72,11 @@ class CallItem:
         """True for the input of a custom tool that is no JSON: whether it is whole, only the reply's end can tell."""
         return self.called.kind is Kind.CUSTOM and not self.arguments.lstrip().startswith("{")
 
+    @property
+    def input(self) -> str:
+        """The input of a custom tool; empty while its arguments are half an object."""
+        return plain_input(self.arguments) if self.is_whole or self.is_plain else ""
+
     def item(self, status: str, written: Json) -> JsonObject:
         """The item, with these arguments or this input."""
         item: JsonObject = {"id": self.id, "type": f"{self.called.kind.value}_call", "status": status}
@@ -89,7 +93,7 @@ class CallItem:
     def as_it_is(self, status: str) -> JsonObject:
         """The item with what came of its arguments."""
         if self.called.kind is Kind.CUSTOM:
-            return self.item(status, self.custom.finish()[0])
+            return self.item(status, self.input)
         if self.called.kind is Kind.SEARCH:
             arguments = object_in(self.arguments)
             return self.item(status, self.arguments if arguments is None else arguments)

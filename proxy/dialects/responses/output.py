@@ -275,18 +275,11 @@ class Output:
         return [*before, self._added(index, opened.item("in_progress", nothing))]
 
     def _arguments(self, call: CallItem, text: str) -> list[JsonObject]:
-        """The next arguments; those of a custom tool as the text in them, those of a search when it is whole."""
+        """Return the events for the next arguments: only those of a function leave before the call is whole."""
         if not text:
             return []
         call.deltas.append(text)
-        if call.called.kind is Kind.SEARCH:
-            return []
-        if call.called.kind is Kind.FUNCTION:
-            return [call_delta_event(call, text)]
-        decoded = call.custom.feed(text)
-        if not decoded:
-            return []
-        return [self._of_item("response.custom_tool_call_input.delta", call, delta=decoded)]
+        return [call_delta_event(call, text)] if call.called.kind is Kind.FUNCTION else []
 
     def _end_newest(self) -> list[JsonObject]:
         """Another item opens: the call that opened last is done if it is whole, else it may go on."""
@@ -301,10 +294,9 @@ class Output:
         call = self._calls.pop(index)
         events = self._arguments(call, call.escapes.finish())
         if call.called.kind is Kind.CUSTOM:
-            whole, rest = call.custom.finish()
-            if rest:
-                events.append(self._of_item("response.custom_tool_call_input.delta", call, delta=rest))
-            events.append(self._of_item("response.custom_tool_call_input.done", call, input=whole))
+            if call.input:
+                events.append(self._of_item("response.custom_tool_call_input.delta", call, delta=call.input))
+            events.append(self._of_item("response.custom_tool_call_input.done", call, input=call.input))
         elif call.called.kind is Kind.FUNCTION:
             events.append(self._of_item("response.function_call_arguments.done", call, arguments=call.arguments))
         return [*events, self._done(call.index, call.as_it_is("completed"))]

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 from proxy.audit_record import Repair
 from proxy.codec.json_access import as_object, as_text
-from proxy.codec.json_text import Json, JsonObject
+from proxy.codec.json_text import JsonObject
 from proxy.dialects.model_options import OWN_WORDS, ModelOptions
-from proxy.dialects.responses.compaction import TRIGGER, asks_for_summary, check_allowed
 from proxy.dialects.responses.fields import BODY_FIELDS, REASONING_FIELDS
 from proxy.dialects.responses.items import History, input_items
-from proxy.dialects.responses.tools import OfferedTools, choice_fields, forced_tool, offered_tools
+from proxy.dialects.responses.tools import OfferedTools, choice_fields, offered_tools
 from proxy.dialects.validation import (
     BODY,
     DroppedFields,
@@ -38,28 +37,27 @@ class Translation:
     """The chat-completions request. `messages` is the body's last key, so that turn n+1 starts with turn n (C8).
 
     `dropped`: one audit record for each kind of field that could not be carried. `tools`: those that are offered, by
-    the names under which the server knows them. `compacts`: the model is asked for a summary of the conversation.
-    `written`: the tool whose input the model writes as its text, "" if it calls as it will. `json_reply`: the client
-    asked for JSON; it did so also where the server is not told (C3).
+    the names under which the server knows them. `json_reply`: the client asked for JSON; it did so also where the
+    server is not told (C3).
     """
 
     body: JsonObject
     dropped: tuple[Repair, ...]
     tools: OfferedTools
-    compacts: bool
-    written: str = ""
     json_reply: bool = False
 
 
-# What needs a store, and what to do instead.
+# Fields that need a state at the server, and what to do instead.
 _NO_STORE = {
     "previous_response_id": "this server keeps no responses; configure the client to send the whole conversation as "
     "`input` each time (`store: false`)",
-    "conversation": "this server keeps no conversations; configure the client to send the whole conversation as "
-    "`input` each time",
+    "conversation": "this server keeps no conversations; send the whole conversation as `input` each time",
     "prompt": "this server keeps no prompts; send `instructions` and `input`",
 }
-_NO_BACKGROUND = "this server keeps no responses that could be asked for later; ask without it, with `stream: true`"
+_NO_BACKGROUND = (
+    "this server makes no responses in the background; send the request without it, "
+    "with `stream: true` if the answer takes long"
+)
 # What the prompt is made of.
 _COUNTED = ("model", "tools", "chat_template_kwargs", "messages")
 # reasoning_effort by reasoning.effort; models that have it cannot be switched off.
@@ -67,7 +65,6 @@ _EFFORTS = {
     **{"none": "low", "minimal": "low", "low": "low", "medium": "medium"},
     **{"high": "high", "xhigh": "high", "max": "high"},
 }
-_NOT_FOR_SUMMARY = ("text", "tools", "tool_choice", "parallel_tool_calls")
 _NO_SWITCH = "the rules name no switch for the model's thinking"
 _TRUNCATIONS = ("", "auto", "disabled")
 _VERBOSITIES = ("low", "medium", "high")
@@ -86,15 +83,8 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
     tools = offered_tools(body, items, losses)
     history = History(tools, losses, options.reasoning_history)
     history.instruct(optional(body, "instructions", BODY))
-    compacts = asks_for_summary(items)
-    if compacts:
-        trigger, where = items.pop()
-        check_allowed(options.compaction, where)
-        body = _without_choice(body, losses)
     for item, path in items:
         history.add(item, path)
-    if compacts:
-        history.summarise(trigger, where)
     conversation = history.conversation()
     translated: JsonObject = {
         "model": options.model,
@@ -102,57 +92,18 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
         **_stream(body),
         **_reasoning(body, options.thinking, losses),
         **_text(body, losses),
+        **choice_fields(body, tools, losses),
     }
-    if not compacts:
-        translated |= choice_fields(body, tools, losses)
     _let_call(translated, options.server_kind, losses)
-    written = ""
-    if options.grammars == "structured_outputs" and options.server_kind == "vllm":
-        written = _write_by_grammar(translated, tools, losses)
     translated["messages"] = [*conversation.messages]
-    return Translation(translated, losses.records(), tools, compacts, written, json_reply=json_reply)
-
-
-def _write_by_grammar(fields: JsonObject, tools: OfferedTools, losses: DroppedFields) -> str:
-    """Let vLLM keep the reply to the grammar of the custom tool that must be called, if one must; give its name.
-
-    In a call the text would stand in a string of JSON, to which its grammar does not fit: so the text is the reply, and
-    what the client gets is the call. The tools stay in the prompt.
-    """
-    name = forced_tool(fields)
-    if name not in tools.grammars:
-        return ""
-    if fields.pop("response_format", None) is not None:
-        losses.lost("text.format", "the answer has to keep to the grammar of the tool that is called")
-    fields |= {"tool_choice": "none", "structured_outputs": tools.grammars[name]}
-    return name
-
-
-def _without_choice(body: JsonObject, losses: DroppedFields) -> JsonObject:
-    """The request without what would make of a summary something else: a form, a call."""
-    for name in _NOT_FOR_SUMMARY:
-        if body.get(name):
-            losses.lost(name, "a summary is plain text")
-    return {name: value for name, value in body.items() if name not in _NOT_FOR_SUMMARY}
-
-
-def compacting(body: JsonObject) -> JsonObject:
-    """A request of `compact` as one that ends with the wish to compact."""
-    with_input = body
-    if body.get("input") is None:
-        with_input = {**body, "input": []}
-    items_before = input_items(with_input)
-    items: list[Json] = [item for item, _ in items_before]
-    if not asks_for_summary(items_before):
-        items.append({"type": TRIGGER})
-    return {**body, "input": items, "stream": None, "background": None}
+    return Translation(translated, losses.records(), tools, json_reply=json_reply)
 
 
 def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
     """The same for `input_tokens`: only what the prompt is made of."""
     whole = translate({**body, "stream": None}, options)
     counted = {key: whole.body[key] for key in _COUNTED if key in whole.body}
-    return Translation(counted, whole.dropped, whole.tools, whole.compacts)
+    return Translation(counted, whole.dropped, whole.tools)
 
 
 def _wants_json(body: JsonObject) -> bool:
@@ -162,7 +113,7 @@ def _wants_json(body: JsonObject) -> bool:
 
 
 def _check_state(body: JsonObject, losses: DroppedFields) -> None:
-    """Fields that need a store, without which the answer would be another one."""
+    """Check the fields that need a state at the server, without which the answer would be another one."""
     for name, words in _NO_STORE.items():
         if body.get(name) not in (None, ""):
             raise BODY.field(name).bad(words)
@@ -255,6 +206,10 @@ def _format(form: JsonObject, path: FieldPath, losses: DroppedFields) -> JsonObj
         return {}
     if kind == "json_object":
         return {"response_format": {"type": "json_object"}}
+    if kind in ("grammar", "python"):
+        raise path.field("type").bad(
+            f"{shown(kind)} is not supported; use json_schema, or describe the form of the answer in `instructions`"
+        )
     if kind != "json_schema":
         raise path.field("type").bad(f"{shown(kind)} is none of text, json_object, json_schema")
     losses.leave(form, dict.fromkeys(("type", "name", "schema", "strict", "description"), ""), path)

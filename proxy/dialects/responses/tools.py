@@ -39,7 +39,6 @@ _CHOICES = ("auto", "none", "required")
 _PLACE = BODY.field("tool_choice")
 # The choices that name one tool.
 _NAMING = frozenset(("function", "custom", SEARCH, *OTHER_TOOL_ROWS))
-_SYNTAXES = {"lark": "grammar", "regex": "regex"}
 _NO_TOOLS = "there are no tools to choose from"
 
 
@@ -68,8 +67,6 @@ class OfferedTools:
     by_name: dict[str, Called] = field(default_factory=dict)
     # The types of those that were left out.
     gone: set[str] = field(default_factory=set)
-    # What vLLM takes for the grammars of custom tools, by the names under which the server knows them.
-    grammars: dict[str, JsonObject] = field(default_factory=dict)
     _names: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def called(self, name: str) -> Called:
@@ -193,10 +190,8 @@ def _offer_plain(
     name = nonempty_string(tool, "name", path)
     kind = Kind(tool["type"])
     losses.leave(tool, TOOL_FIELDS[kind.value], path)
-    grammar = None
     if kind is Kind.CUSTOM:
         function = _custom(tool, path)
-        grammar = _grammar(tool)
     else:
         function = _described(tool, path) | _parameters(tool, path)
         if tool.get("strict") is not None:
@@ -205,8 +200,6 @@ def _offer_plain(
         description = f"{as_text(function.get('description'))}\n\n{namespace}: {about}"
         function = {**function, "description": description.strip()}
     _add(Called(kind, name, namespace), function, path, tools, losses)
-    if grammar is not None:
-        tools.grammars.setdefault(tools.name_of(name, namespace), grammar)
 
 
 def _add(called: Called, function: JsonObject, path: FieldPath, tools: OfferedTools, losses: DroppedFields) -> None:
@@ -241,24 +234,6 @@ def _custom(tool: JsonObject, path: FieldPath) -> JsonObject:
         "additionalProperties": False,
     }
     return {"description": "\n\n".join(filter(None, parts)), "parameters": schema}
-
-
-def _grammar(tool: JsonObject) -> JsonObject | None:
-    """The grammar of a custom tool as vLLM's `structured_outputs`; None if it has none that vLLM knows."""
-    form = as_object(tool.get("format"))
-    key = _SYNTAXES.get(as_text(form.get("syntax")))
-    if form.get("type") != "grammar" or key is None:
-        return None
-    return {key: form["definition"]}
-
-
-def forced_tool(fields: JsonObject) -> str:
-    """The server's name of the only tool that a chat request lets the model call, and makes it call; "" if none."""
-    choice = fields.get("tool_choice")
-    names = [as_text(as_object(tool.get("function")).get("name")) for tool in objects_in(fields.get("tools"))]
-    if choice == "required" and len(names) == 1:
-        return names[0]
-    return as_text(as_object(as_object(choice).get("function")).get("name"))
 
 
 def choice_fields(body: JsonObject, tools: OfferedTools, losses: DroppedFields) -> JsonObject:

@@ -13,13 +13,11 @@ from proxy.codec.json_access import as_object
 from proxy.codec.json_text import Json, JsonObject, dump_strict
 from proxy.dialects.responses.open_items import CallItem, TextItem
 from proxy.dialects.responses.output import Output, ReplyOptions, call_delta_event, delta_event
-from proxy.dialects.responses.summary import SummaryOutput
-from proxy.dialects.responses.written_input import WrittenInputOutput
 from proxy.dialects.surrogates import may_hold_halves
 from proxy.engine.events import CallArguments, Chunk, Event, Reasoning, Text
 from proxy.engine.fast_path import CallTemplate
 from proxy.engine.lane import Lane
-from proxy.errors import ProxyError, UpstreamBroken
+from proxy.errors import ProxyError
 
 
 class _Names(dict[Json, bytes]):
@@ -35,13 +33,9 @@ _NAMES = _Names()
 
 @dataclass(frozen=True, slots=True)
 class ResponsesDialect:
-    """Responses for one request; one that `compacts` is answered by a summary, in one for which an input is `written`
-    the text is that of the tool with this name.
-    """
+    """Responses for one request."""
 
     options: ReplyOptions
-    compacts: bool = False
-    written: str = ""
     verbatim: ClassVar[bool] = False
 
     @property
@@ -51,43 +45,18 @@ class ResponsesDialect:
 
     def writer(self, *, expand: bool) -> ResponsesWriter:
         """A writer for one stream; `expand` makes no difference, for everything is said anew."""
-        return ResponsesWriter(self.options, self._output())
+        return ResponsesWriter(self.options)
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """A whole answer as a response; raises the error of a `Failed` event, and NotKept."""
-        return dump_strict(self._response(answer, events))
-
-    def _response(self, answer: JsonObject, events: Iterable[Event]) -> JsonObject:
-        output = self._output()
+        output = Output(self.options)
         output.observe_body(answer)
         for event in events:
             output.take(event)
         response = output.end()[-1]["response"]
         if output.not_kept is not None:
             raise output.not_kept
-        return as_object(response)
-
-    def _output(self) -> Output:
-        if self.compacts:
-            return SummaryOutput(self.options)
-        if self.written:
-            return WrittenInputOutput(self.options, self.written)
-        return Output(self.options)
-
-
-@dataclass(frozen=True, slots=True)
-class CompactDialect(ResponsesDialect):
-    """`POST /v1/responses/compact`: the conversation that a client goes on from."""
-
-    compacts: bool = True
-
-    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
-        """A whole answer as a compacted response. UpstreamBroken for half a summary."""
-        response = self._response(answer, events)
-        if response["status"] != "completed":
-            raise UpstreamBroken("the summary of the conversation was cut off")
-        kept = {name: response[name] for name in ("id", "created_at", "output", "usage")}
-        return dump_strict({**kept, "object": "response.compaction"})
+        return dump_strict(as_object(response))
 
 
 class ResponsesWriter:
@@ -95,10 +64,10 @@ class ResponsesWriter:
 
     verbatim = False
 
-    def __init__(self, options: ReplyOptions, output: Output | None = None) -> None:
+    def __init__(self, options: ReplyOptions) -> None:
         self._progress = options.progress
         self._sequence = 0
-        self._output = Output(options) if output is None else output
+        self._output = Output(options)
 
     def observe_chunk(self, chunk: Chunk) -> None:
         """Keep the newest token counts."""

@@ -84,8 +84,7 @@ function showRequests() {
 function showRepairs(list, empty, side) {
   const found = requests.flatMap((one) => one.repairs.filter((repair) => repair.side === side).map((repair) => [one, repair]));
   const cards = found.slice(0, MOST_REPAIRS).map(([one, repair]) => {
-    const word = one.observed ? "would be done" : "done";
-    const about = element("p", { class: "soft" }, `${clock(one.at)}, ${word} for ${one.model}, `, opener(one, `request ${one.number}`));
+    const about = element("p", { class: "soft" }, `${clock(one.at)}, done for ${one.model}, `, opener(one, `request ${one.number}`));
     return repairCard(repair, [about]);
   });
   redrawn(list, () => fill(list, cards, empty));
@@ -118,16 +117,12 @@ function showStatus(status) {
   );
   fill("server-list", servers);
   showRules(status.rules);
-  showDoctor(status.doctor);
 }
 
 function notes(status) {
   const said = [];
   if (!status.values) {
     said.push("What clients and models said is not kept here; --audit-values does that.");
-  }
-  if (status.observe) {
-    said.push("Nothing is changed (observe): repairs are what would be done.");
   }
   if (status.lost > 0) {
     said.push(`${status.lost} requests are not shown, for too many came at once or their file could not be written.`);
@@ -140,37 +135,6 @@ function showRules(rules) {
   byId("rules-error").hidden = !rules.error;
   byId("rules-error").textContent = rules.error ? `A newer file is not in force: ${visible(rules.error)}` : "";
   fill("rule-rows", rules.entries.map((entry) => element("tr", {}, element("td", {}, entry.text), element("td", { class: "place" }, entry.place))));
-}
-
-function showDoctor(report) {
-  const shown = report === null ? [] : reportParts(report);
-  fill("doctor-report", shown, "doctor-empty");
-}
-
-// What was found, the harm first; the rest of the report as it is.
-function reportParts(report) {
-  if (!Array.isArray(report.findings)) {
-    return [tree(report)];
-  }
-  const { findings, ...rest } = report;
-  const listed = findings.map((finding) => {
-    const { level, what, ...more } = finding;
-    const head = element("p", {}, element("strong", { class: level === "harm" ? "bad" : "" }, level), `: ${what}`);
-    return element("article", { class: "card" }, head, tree(more));
-  });
-  return [tree(rest), ...listed];
-}
-
-// A report as nested lists, whatever is in it.
-function tree(value) {
-  if (Array.isArray(value)) {
-    return element("ul", {}, ...value.map((entry) => element("li", {}, tree(entry))));
-  }
-  if (value !== null && typeof value === "object") {
-    const pairs = Object.entries(value).flatMap(([name, inner]) => [element("dt", {}, name), element("dd", {}, tree(inner))]);
-    return element("dl", {}, ...pairs);
-  }
-  return document.createTextNode(visible(value));
 }
 
 function say(word, kind) {

@@ -83,18 +83,8 @@ function actions(told) {
   if (!told.steps.some((step) => step.title.startsWith("What the model server answered"))) {
     return [];
   }
-  const result = element("div", { "aria-live": "polite" });
-  const replay = element("button", { type: "button" }, "Replay under the present rules");
-  replay.addEventListener("click", () => showReplay(told.number, result));
   const save = element("a", { class: "button", href: `/_ui/requests/${told.number}/capture`, download: "" }, "Save as a capture");
-  return [element("p", { class: "actions" }, save, replay), result];
-}
-
-async function showReplay(number, result) {
-  const answer = await fetch(`/_ui/requests/${number}/replay`);
-  const told = await answer.json();
-  const text = answer.ok ? told.lines.join("\n") : (told.error?.message ?? answer.statusText);
-  result.replaceChildren(block(text, "Replay"));
+  return [element("p", { class: "actions" }, save)];
 }
 
 function block(text, name) {

@@ -46,10 +46,10 @@ def test_a_try_without_an_answer_has_no_status() -> None:
     assert (one.status, one.content_type, one.complete) == (0, "", False)
 
 
-def test_all_that_is_kept_beside_the_requests_body_counts_and_an_answer_twice() -> None:
+def test_all_that_is_kept_in_addition_to_the_requests_body_counts() -> None:
     """It is in the record of what became of it, too."""
     one = Recording(b"asked")
     one.sent.add(b"0123456789abc")
     for answer in (b"said", b"0123456789abc"):
         one.begin_try(b"up", raw_text=False).note(answer)
-    assert one.size == len(b"0123456789" + 2 * b"up" + 2 * b"said" + 2 * b"0123456789")
+    assert one.size == len(b"0123456789" + 2 * b"up" + b"said" + b"0123456789")

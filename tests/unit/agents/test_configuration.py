@@ -46,9 +46,10 @@ def test_a_variable_moves_an_agents_folder(environment: dict[str, str], path: st
 
 
 def test_an_agent_says_whether_it_is_run_here() -> None:
-    agent = Agent("a", "A", lambda values: Configuration(), None, "https://docs", "2026-11-22")
+    agent = Agent(
+        "a", "A", lambda values: Configuration(), lambda values: Configuration(), "https://docs", "2026-11-22"
+    )
     documented = "; from its documentation (https://docs), as of 2026-11-22"
-    assert (agent.run_here, agent.origin) == (False, "not run here" + documented)
-    run, tested = replace(agent, version="1.2"), replace(agent, tested=True)
+    assert (agent.run_here, agent.origin) == (False, "run in the tests" + documented)
+    run = replace(agent, version="1.2")
     assert (run.run_here, run.origin) == (True, "run here with version 1.2" + documented)
-    assert (tested.run_here, tested.origin) == (False, "run in the tests" + documented)

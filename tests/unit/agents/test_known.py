@@ -26,8 +26,8 @@ def test_each_is_told_where_the_proxy_is_and_waits_longer_than_it(agent: Agent) 
     known = Settings()
     assert PATIENCE > max(known.idle_timeout, known.header_timeout) > known.heartbeat
     waits = {f"{PATIENCE}", f"{PATIENCE * 1000}"} & {*re.findall(r"\d+", said)}
-    # Cline, Zed and the SDKs have no such setting that is written down.
-    assert bool(waits) == (agent.name not in ("cline", "zed", "sdk"))
+    # Cline and the SDKs have no such setting that is written down.
+    assert bool(waits) == (agent.name not in ("cline", "sdk"))
 
 
 @PROGRAMS
@@ -59,17 +59,16 @@ def test_a_key_stands_in_no_file_and_none_is_made_up_beside_it(agent: Agent) -> 
 @EVERY
 def test_it_is_said_what_was_run(agent: Agent) -> None:
     assert agent.run_here == (agent.name in ("claude", "codex", "openclaw", "opencode", "qwen", "pi", "cline"))
-    assert agent.tested == (agent.name == "sdk")
-    word = f"run here with version {agent.version}" if agent.run_here else "not run here"
+    word = f"run here with version {agent.version}" if agent.run_here else "run in the tests"
     documented = f"from its documentation ({agent.source}), as of {agent.date}"
-    assert agent.origin == f"{'run in the tests' if agent.tested else word}; {documented}"
+    assert agent.origin == f"{word}; {documented}"
     assert re.fullmatch(r"2026-\d\d-\d\d", agent.date)
 
 
 @EVERY
 def test_files_are_below_the_home_or_where_the_agents_own_variable_says(agent: Agent) -> None:
     names = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "OPENCLAW_STATE_DIR", "XDG_CONFIG_HOME", "PI_CODING_AGENT_DIR")
-    moved = dict.fromkeys((*names, "CLINE_DATA_DIR", "CONTINUE_GLOBAL_DIR"), "/else/where/")
+    moved = dict.fromkeys((*names, "CLINE_DATA_DIR"), "/else/where/")
     usual, other = agent.configure(VALUES), agent.configure(replace(VALUES, environment=moved))
     for file in usual.files:
         assert re.fullmatch(r"/home/u/\.[\w./-]+", file.path)
@@ -78,7 +77,7 @@ def test_files_are_below_the_home_or_where_the_agents_own_variable_says(agent: A
 
 
 def test_a_model_that_takes_pictures_is_told_so() -> None:
-    for name in ("codex", "openclaw", "opencode", "pi", "continue"):
+    for name in ("codex", "openclaw", "opencode", "pi"):
         assert "image" not in told(AGENTS[name].configure(VALUES)).replace("supports_image_detail", "")
         assert "image" in told(AGENTS[name].configure(replace(VALUES, images=True))).replace(
             "supports_image_detail", ""

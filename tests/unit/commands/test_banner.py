@@ -1,11 +1,10 @@
-"""What `serve` says at its start: the same facts in a table, in plain lines and in the log, and never a key."""
+"""The startup lines of `serve`: facts for the log, never a key."""
 
 from __future__ import annotations
 
 import io
 import json
 import sys
-from collections.abc import Callable
 
 import pytest
 
@@ -15,7 +14,6 @@ from proxy.config.api_keys import ClientKey, Keys
 from proxy.config.rules import Rules, parse_rules
 from proxy.config.settings import Settings
 from tests.support.worker_state import read_rules
-from tests.unit.commands.test_terminal import Terminal
 
 RULES = """\
 models:
@@ -36,7 +34,6 @@ ALL = Settings(
     store="/s.db",
     verbose=True,
     audit_values=True,
-    observe=True,
 )
 
 
@@ -68,7 +65,7 @@ def test_everything_that_is_on() -> None:
         "captures (error, healed) to /c[red]; repairs with their values to /a.jsonl; "
         "repairs with their values to the log; what clients and models say to the live page; responses to /s.db"
     )
-    assert found["limits"].startswith("3 workers, each with ") and "observes" in found
+    assert found["limits"].startswith("3 workers, each with ")
 
 
 def test_of_the_keys_only_which_there_are() -> None:
@@ -100,35 +97,6 @@ def test_a_log_of_json_stays_one() -> None:
     assert "model servers: http://127.0.0.1:8000 (vllm)" in lines[0]["message"]
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    return Terminal()
-
-
-def _without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rich.console", None)
-
-
-def _with_rich(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is there."""
-
-
-@pytest.mark.parametrize("prepare", [_with_rich, _without_rich])
-def test_on_a_terminal_each_fact_has_its_line(
-    prepare: Callable[[pytest.MonkeyPatch], None], terminal: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prepare(monkeypatch)
-    show(ALL, rules(), KeysThere(1), terminal.stream)
-    shown = terminal.shown()
-    for name, text in facts(ALL, rules(), KeysThere(1)).items():
-        assert any(name in line and text in line for line in shown.splitlines()), name
-    assert ("╭" in shown) is (prepare is _with_rich)
-    assert "INFO" not in shown
-
-
 def test_without_standard_error_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     out = io.StringIO()
@@ -137,7 +105,7 @@ def test_without_standard_error_nothing_is_said(monkeypatch: pytest.MonkeyPatch)
     assert out.getvalue() == ""
 
 
-def test_nothing_in_it_can_act_on_the_terminal(terminal: Terminal) -> None:
-    show(Settings(capture="/a\x1b[2J\nb"), rules(), KeysThere(), terminal.stream)
-    shown = terminal.shown()
-    assert "/a [2J b" in shown
+def test_control_characters_of_settings_are_not_printed() -> None:
+    stream = io.StringIO()
+    show(Settings(capture="/a\x1b[2J\nb"), rules(), KeysThere(), stream)
+    assert "/a [2J b" in stream.getvalue()

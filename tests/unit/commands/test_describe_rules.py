@@ -100,8 +100,8 @@ def test_each_model_and_client_is_told() -> None:
         """
 models:
   - {match: "Kimi*", parse: proxy, upstream: whole, server: vllm, ids: kimi, arguments: whole, reasoning: both,
-     thinking: none, reasoning_history: reasoning, server_tools: drop, compaction: refuse,
-     grammars: structured_outputs, formats: {off: [list, json]}}
+     thinking: none, reasoning_history: reasoning, server_tools: drop,
+     formats: {off: [list, json]}}
   - match: "*"
 aliases: {claude-*: Kimi-K2, "caf\\u00e9": "\\e[2J"}
 clients:
@@ -111,8 +111,7 @@ clients:
     )
     assert lines == [
         "models Kimi*: parse proxy, upstream whole, server vllm, ids kimi, arguments whole, reasoning both, "
-        "thinking none, reasoning_history reasoning, server_tools drop, compaction refuse, "
-        "grammars structured_outputs, no calls in json, list",
+        "thinking none, reasoning_history reasoning, server_tools drop, no calls in json, list",
         "models *: all by default",
         "aliases claude-*: asked for as Kimi-K2",
         r'aliases "caf\u00e9": asked for as "\u001b[2J"',

@@ -26,7 +26,13 @@ def test_a_proxy_is_started_where_its_url_says(url: str, place: tuple[str, int])
 
 @pytest.mark.parametrize(
     "url",
-    ["https://127.0.0.1:8003", "http://10.0.0.1:8003", "http://localhost.evil:1", "http://127.0.0.1/a", "http://[::2]:1"],
+    [
+        "https://127.0.0.1:8003",
+        "http://10.0.0.1:8003",
+        "http://localhost.evil:1",
+        "http://127.0.0.1/a",
+        "http://[::2]:1",
+    ],
 )
 def test_on_another_machine_none_is_started(url: str, tmp_path: Path) -> None:
     with pytest.raises(CommandError) as caught, running_proxy(url, "http://gpu:8000", None, {}, tmp_path):

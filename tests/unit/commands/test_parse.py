@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.commands.main import main
-from proxy.commands.parse import explained
+from proxy.commands.text_report import explained
 from tests.support.helpers import OFFERED, call_json, offered
 
 LS = call_json("bash", command="ls")
@@ -86,6 +86,12 @@ def test_standard_input_and_a_reply_that_was_cut_off(
         (["latin.txt", "--tools", "tools.json"], "is no UTF-8 text, at byte 1"),
         (["reply.txt"], "--tools"),
         (["--tools", "tools.json"], "FILE"),
+        (["--capture", "reply.txt", "reply.txt"], "--capture takes no FILE, --tools or --model"),
+        (["--capture", "nowhere"], "nowhere cannot be read"),
+        (["--capture", "a\0b"], "cannot be read"),
+        (["--capture", "."], ". cannot be read"),
+        (["--capture", "reply.txt"], "reply.txt is no capture; give a file that serve --capture DIR wrote"),
+        (["--capture", "reply.txt", "--rules", "nowhere.yaml"], "there is no file 'nowhere.yaml'"),
         (["reply.txt", "--tools", "reply.txt"], "reply.txt is no JSON"),
         (["reply.txt", "--tools", "empty.json"], "empty.json holds no tools"),
         (["reply.txt", "--tools", "number.json"], "number.json holds no tools"),

@@ -21,7 +21,9 @@ from tests.support.socketless import Made, Socketless
 
 VALUES = Values("http://h:1", "m", 65536, home="/home/u")
 KEYED = replace(VALUES, key_name="PROXY_KEY")
-AGENT = Agent("a", "An agent", lambda values: Configuration(), None, "https://docs", "2026-11-22")
+AGENT = Agent(
+    "a", "An agent", lambda values: Configuration(), lambda values: Configuration(), "https://docs", "2026-11-22"
+)
 
 
 def shown(configuration: Configuration, values: Values = VALUES) -> list[str]:
@@ -30,7 +32,7 @@ def shown(configuration: Configuration, values: Values = VALUES) -> list[str]:
 
 def test_what_is_empty_is_not_said() -> None:
     assert shown(Configuration()) == [
-        "# An agent: not run here; from its documentation (https://docs), as of 2026-11-22",
+        "# An agent: run in the tests; from its documentation (https://docs), as of 2026-11-22",
         "# proxy http://h:1, model m, context 65536 tokens",
     ]
 
@@ -132,12 +134,10 @@ def test_what_is_written_is_merged_and_undone(home: Path, capsys: pytest.Capture
         (["pi", "--key-env", "lower"], Status.USAGE, "--key-env 'lower' is no name of a variable, in capitals"),
         (["pi", "--key-env", "NOT_THERE"], Status.USAGE, "--key-env NOT_THERE: there is no such variable, or it is"),
         (["pi", "--launch"], Status.NOT_INSTALLED, "pi is not on PATH; install it: npm install -g @mariozechner/"),
-        (["goose", "--launch"], Status.NOT_INSTALLED, "goose is not on PATH; install it: see https://goose-docs.ai/"),
-        (["zed", "--launch"], Status.USAGE, "Zed cannot be configured for one run only; `setup zed --write` "),
         (["sdk", "--launch"], Status.USAGE, "sdk is no program; give one behind --, which gets its variables"),
         (["cline", "--write"], Status.NOT_INSTALLED, "cline is not on PATH"),
     ],
-    ids=["no URL", "no name", "no key", "not there", "no package", "files alone", "no program", "what comes first"],
+    ids=["no URL", "no name", "no key", "not there", "no program", "what comes first"],
 )
 def test_what_hinders_it_is_one_line_and_a_status(
     words: list[str], status: Status, line: str, home: Path, capsys: pytest.CaptureFixture[str]

@@ -161,8 +161,6 @@ def test_what_came_out_cannot_be_changed() -> None:
         ("models: [{match: a, family: qwen9}]", "family of an item of models cannot be 'qwen9'; use gpt-oss, "),
         ("clients: {a: {reasoning: split}}", "'split'; use as_is, reasoning, reasoning_content, both"),
         ("models:\n- match: a\n  server_tools: run\n", "r.yaml:3: server_tools of an item of models cannot be 'run'"),
-        ("models: [{match: a, compaction: drop}]", "compaction of an item of models cannot be 'drop'"),
-        ("models: [{match: a, grammars: both}]", "cannot be 'both'; use description, structured_outputs"),
         ("aliases: [a]", "r.yaml:1: aliases must be a mapping; write lines of the form 'key: value'"),
         ("aliases:\n  a: b\n  claude-*: [m]\n", "r.yaml:3: alias 'claude-*' must be a text of 1 to 200 characters"),
         ("aliases:\n  claude-*:\n", "r.yaml:2: alias 'claude-*' must be a text"),
@@ -214,8 +212,7 @@ def test_a_model_says_how_a_messages_clients_thinking_and_tools_reach_its_server
     found = parsed(
         """
 models:
-  - {match: a, thinking: thinking, reasoning_history: reasoning_content, server_tools: drop, compaction: refuse,
-     grammars: structured_outputs}
+  - {match: a, thinking: thinking, reasoning_history: reasoning_content, server_tools: drop}
   - {match: "*"}
 clients: {x: {parse: proxy}}
 """
@@ -224,14 +221,11 @@ clients: {x: {parse: proxy}}
         thinking="thinking",
         reasoning_history="reasoning_content",
         server_tools="drop",
-        compaction="refuse",
-        grammars="structured_outputs",
     )
     assert found.profile("a", "") == said
     assert found.profile("a", "x") == dataclasses.replace(said, parse="proxy")
     silent = found.profile("b", "")
     assert (silent.thinking, silent.reasoning_history, silent.server_tools) == ("none", "auto", None)
-    assert (silent.compaction, silent.grammars) == ("summary", "description")
 
 
 def test_a_model_says_who_tells_its_thoughts_from_the_text_or_in_which_field_they_are() -> None:
@@ -360,12 +354,6 @@ def test_the_settings_say_how_rules_name_tools_and_what_else_is_repaired() -> No
     assert dataclasses.replace(ours, infer_names="table").policy("m").infer_from_legacy_table
     policy = dataclasses.replace(ours, case_sensitive_tools=True, repair_typos=True).policy("m")
     assert policy == Policy(case_sensitive=True, typos=True)
-
-
-def test_keys_of_clients_are_refused_with_their_new_place_and_never_shown() -> None:
-    message = refused("clients:\n  x:\n    key_sha256: [sk-secret]\n")
-    assert message.startswith("r.yaml:3: clients.*.key_sha256 went in 0.2.0; ")
-    assert "client_keys" in message and "check --migrate" in message and "sk-secret" not in message
 
 
 def test_a_deep_file_at_the_size_limit_is_refused_at_once() -> None:

@@ -11,8 +11,6 @@ from jsonschema import Draft202012Validator
 
 from proxy.config.load import load
 from proxy.config.rules import (
-    Compaction,
-    Grammars,
     ReasoningField,
     ReasoningHistory,
     ServerTools,
@@ -99,8 +97,6 @@ TAKEN = [
     "models: [{match: a, tools: {polls: ['bash_*']}, heal: {off: [repeated_calls]}}]",
     *(f"models: [{{match: a, reasoning_history: {word}}}]" for word in get_args(ReasoningHistory)),
     *(f"models: [{{match: a, server_tools: {word}}}]" for word in get_args(ServerTools)),
-    *(f"models: [{{match: a, compaction: {word}}}]" for word in get_args(Compaction)),
-    *(f"models: [{{match: a, grammars: {word}}}]" for word in get_args(Grammars)),
     "aliases:",
     "aliases: {claude-*: Qwen/Qwen3-Coder, '*mini': 7, 8: true}",
     "clients: {a: , b-1: {parse: server, upstream: live, heartbeat: chunk, clean: {top: [a], usage: }}}",
@@ -183,8 +179,6 @@ REFUSED = [
     "models: [{match: a, thinking: }]",
     "models: [{match: a, reasoning_history: both}]",
     "models: [{match: a, server_tools: run}]",
-    "models: [{match: a, compaction: drop}]",
-    "models: [{match: a, grammars: enforce}]",
     "models: [{match: a, heal: [one_call]}]",
     "models: [{match: a, heal: {on: [all]}}]",
     "models: [{match: a, heal: {off: [one_cal]}}]",
@@ -237,8 +231,6 @@ def test_it_knows_every_word_and_no_other() -> None:
     assert MODEL["reasoning"]["enum"] == [*get_args(Telling), *get_args(ReasoningField)]
     assert MODEL["family"]["enum"] == list(NAMES)
     assert MODEL["server_tools"]["enum"] == list(get_args(ServerTools))
-    assert MODEL["compaction"]["enum"] == list(get_args(Compaction))
-    assert MODEL["grammars"]["enum"] == list(get_args(Grammars))
     assert list(SETTINGS) == [key for spec in SPECS for key in spec.keys]
 
 

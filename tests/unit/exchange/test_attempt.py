@@ -181,26 +181,6 @@ def test_a_second_try_that_is_no_stream_cannot_go_on_in_one() -> None:
         b"".join(attempt(made, Plan(again=Why.THOUGHT), first).run())
 
 
-@pytest.mark.parametrize("answer", [Answer([wire([ROLE, says(STRONG), ends()])]), Answer([whole(STRONG)], JSON)])
-def test_what_is_only_observed_goes_up_and_comes_back_as_the_very_bytes(answer: Answer) -> None:
-    """C1: what would have been made of it is told all the same."""
-    stream = answer.type != JSON
-    made = answered(answer, ask=request(stream=stream), observe=True, plan=Plan(heal=HealPlan()))
-    data, _ = run(made)
-    assert [data] == answer.parts
-    assert made.server.asked == [made.exchange.request.raw]
-    outcome = made.exchange.outcome
-    assert (outcome.content_type, outcome.calls, outcome.error) == (answer.type, 1, "")
-
-
-def test_of_what_is_only_observed_an_error_is_told_and_nothing_changed() -> None:
-    made = answered(Answer([ERROR, DONE]), observe=True, secrets=SECRETS)
-    data, _ = run(made)
-    assert b"sk-secret" in data
-    assert made.exchange.outcome.error.startswith("would fail: ")
-    assert "sk-secret" not in made.exchange.outcome.error
-
-
 def test_healings_that_a_refusal_taught_are_kept_once_the_server_takes_the_request() -> None:
     for status, kept in ((200, [("no_system",)]), (400, [])):
         answer = Answer([whole("a")], JSON, status)

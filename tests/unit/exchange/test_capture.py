@@ -10,7 +10,7 @@ import pytest
 
 from proxy.config.load import load
 from proxy.errors import RulesError
-from proxy.exchange.capture import Answer, Captured, capture_bytes, read_capture
+from proxy.exchange.capture import Captured, read_capture
 
 
 def captured(**about: Any) -> Captured:
@@ -40,11 +40,3 @@ def test_a_relative_folder_elsewhere_is_refused(way: str, tmp_path: Path) -> Non
     env = {"TOOL_PROXY_CAPTURE": "here"} if way == "a variable" else {}
     with pytest.raises(RulesError, match="it must be the absolute path of a folder"):
         load({"rules": str(rules)}, env)
-
-
-def test_the_values_of_a_healing_go_where_there_is_no_room_for_them() -> None:
-    """The answer is what a capture is for."""
-    healing: dict[str, Any] = {"done": ["heal_x"], "learnt": [], "request": {"messages": ["x" * 900]}, "healed": {}}
-    for room, kept in ((2000, healing), (1000, {"done": ["heal_x"], "learnt": []})):
-        read = read_capture(capture_bytes({}, Answer(200, "", b"body", room, complete=True), "", healing), "a file")
-        assert (read.healing, read.truncated, read.body) == (kept, False, b"body")

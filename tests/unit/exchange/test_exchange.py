@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from proxy.activity.recording import Recording
 from proxy.engine.events import Text
 from proxy.errors import ClientGone, ProxyError, UpstreamRefused
 from proxy.exchange.exchange import log_crash, no_count
@@ -57,11 +56,10 @@ def test_a_server_without_a_parser_is_asked_again_and_remembered() -> None:
     ("more", "error"),
     [
         ({}, refused(NO_PARSER)),
-        ({"auto": True, "observe": True}, refused(NO_PARSER)),
         ({"auto": True}, ClientGone("gone")),
         ({"auto": True}, refused("no such model", 404)),
     ],
-    ids=["the rules say who parses", "only observed", "not the server's", "another refusal"],
+    ids=["the rules say who parses", "not the server's", "another refusal"],
 )
 def test_where_nothing_is_learnt_there_is_no_second_plan(more: dict[str, Any], error: ProxyError) -> None:
     made = answered(**more)
@@ -71,12 +69,6 @@ def test_where_nothing_is_learnt_there_is_no_second_plan(more: dict[str, Any], e
 @pytest.mark.parametrize("why", [*Why, None])
 def test_without_leave_nothing_is_asked_again(why: Why | None) -> None:
     assert once_more(answered(auto=True), why) is None
-
-
-def test_what_is_only_observed_is_noted_and_not_asked_again() -> None:
-    made = answered(ask_again=EVERY, observe=True)
-    assert once_more(made, Why.EMPTY) is None
-    assert made.exchange.outcome.again is Why.EMPTY
 
 
 @pytest.mark.parametrize("why", [Why.EMPTY, Why.THOUGHT])
@@ -135,12 +127,6 @@ def test_calls_that_only_the_proxy_finds_show_that_the_server_cannot(plan: Plan,
     made = answered(auto=True)
     made.exchange.note_calls(plan, calls)
     assert made.known.parser_failures == failures
-
-
-def test_a_record_is_made_where_somebody_reads_it() -> None:
-    assert answered().exchange.new_record() is None
-    shown = answered(recording=Recording(b"{}")).exchange.new_record()
-    assert shown is not None
 
 
 def test_nobody_counts_and_a_defect_is_logged(logged: pytest.LogCaptureFixture) -> None:

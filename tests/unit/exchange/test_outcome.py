@@ -43,17 +43,6 @@ def test_a_body_that_cannot_be_finished_says_why_whatever_the_error() -> None:
     assert (outcome.error, outcome.failure) == ("a defect", error)
 
 
-def test_what_would_have_failed_is_no_failure_and_hides_none() -> None:
-    outcome = Outcome(observe=True)
-    outcome.would_fail(BROKEN)
-    outcome.would_fail(UpstreamBroken("and again"))
-    assert (outcome.error, outcome.failure) == (f"would fail: {BROKEN.logged}", None)
-    outcome = Outcome(observe=True)
-    outcome.leave()
-    outcome.would_fail(BROKEN)
-    assert outcome.error == "client gone"
-
-
 def test_no_request_has_what_another_one_has_to_do() -> None:
     one, other = Outcome(), Outcome()
     one.do_later(lambda: None)

@@ -133,7 +133,7 @@ def test_what_cannot_be_said_is_raised_either_way() -> None:
         answer_as_answer(body, read_whole(body), new_engine(max_calls=2), ChatDialect(options()))
 
 
-def test_what_is_only_observed_tells_thoughts_apart_and_finds_no_call() -> None:
+def test_an_engine_without_tools_separates_reasoning_and_finds_no_call() -> None:
     """For dialects in which thoughts stand apart."""
     heard = Heard()
     body = whole(message(content=f"<think>So.</think>{STRONG}"))

@@ -1,4 +1,4 @@
-"""One request's whole story, as the page shows it, and what the present rules would make of it."""
+"""The story of one request, as the page shows it."""
 
 from __future__ import annotations
 
@@ -7,24 +7,19 @@ from typing import Any
 import pytest
 
 from proxy.activity.ring import Story
-from proxy.config.settings import Settings
 from proxy.exchange.capture import Answer, capture_bytes, request_facts
 from proxy.notations.thoughts import Thoughts
-from proxy.ui.story import last_capture, replayed, story_json
+from proxy.ui.story import last_capture, story_json
 from tests.support.answered_exchange import SSE, request
 from tests.support.helpers import ends, says
-from tests.support.worker_state import read_rules
 from tests.unit.exchange.test_reply_stream import ROLE, STRONG, wire
 
 TEXT = wire([ROLE, says(f"I will.\n{STRONG}"), ends()])
-SETTINGS = Settings(upstream="http://127.0.0.1:9")
 
 
 def capture(body: bytes = TEXT, *, status: int = 200, complete: bool = True, **asked: Any) -> bytes:
     """What is kept of an answer."""
-    about = request_facts(
-        request(**asked), raw_text=False, client="", ordered=False, thoughts=Thoughts(unknown=True)
-    )
+    about = request_facts(request(**asked), raw_text=False, client="", ordered=False, thoughts=Thoughts(unknown=True))
     return capture_bytes(about, Answer(status, SSE, body, 1_000_000, complete=complete), ())
 
 
@@ -76,13 +71,3 @@ def test_without_tools_the_text_is_not_read_and_that_is_told() -> None:
 )
 def test_where_there_is_nothing_to_read_nothing_is_told_of_it(one: Story) -> None:
     assert reading(one) == []
-
-
-def test_what_the_present_rules_make_of_it_is_told() -> None:
-    lines = replayed(story(capture_1=capture()), SETTINGS, read_rules(None))
-    assert lines and any("bash" in line for line in lines)
-
-
-def test_where_nothing_was_kept_of_the_answer_there_is_nothing_to_replay() -> None:
-    for one in (story(asked=b"a", sent=b"b"), story(capture_1=b"no capture")):
-        assert replayed(one, SETTINGS, read_rules(None)) is None

@@ -113,12 +113,11 @@ def test_a_request_counts_as_active_until_its_context_is_closed() -> None:
     other.give_back()
 
 
-def test_a_key_has_its_share_of_requests_and_one_in_the_background_was_counted_before() -> None:
+def test_a_key_has_its_share_of_requests() -> None:
     served = worker()
     ctx = context(served, KEY)
     for _ in range(2):
         steps.admit(ctx, routes.MODELS)
-    steps.admit(ctx, routes.MODELS, background=True)
     with pytest.raises(TooMany):
         steps.admit(ctx, routes.MODELS)
     steps.admit(context(served), routes.MODELS)

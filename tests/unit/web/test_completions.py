@@ -95,16 +95,6 @@ def test_a_conversation_of_too_many_calls_is_ended_without_the_model(
     assert server.asked == []
 
 
-def test_under_observe_all_of_it_leaves_as_it_came(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    body = whole(STRONG)
-    server = answering(monkeypatch, Answer([body], "application/json; charset=utf-8"))
-    data = json.dumps(chat(stream=False, tools=TOOLS), indent=3).encode()
-    response = inside(URL, observe=True).post(CHAT, data=data, content_type=JSON)
-    assert (response.data, response.content_type) == (body, "application/json; charset=utf-8")
-    assert FIXES not in response.headers
-    assert server.asked == [data]
-
-
 @pytest.mark.parametrize(
     ("parse", "kind", "choice"), [("server", "vllm", None), ("proxy", "vllm", "none"), ("proxy", "sglang", None)]
 )

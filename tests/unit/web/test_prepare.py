@@ -13,7 +13,6 @@ from proxy.codec.json_text import JsonObject
 from proxy.config.api_keys import ClientKey
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
-from proxy.dialects.responses.writer import CompactDialect
 from proxy.errors import BadRequest, NotFound, ResponseNotFound
 from proxy.web.context import RequestContext
 from proxy.web.prepare import (
@@ -21,7 +20,6 @@ from proxy.web.prepare import (
     healed_conversation,
     model_server,
     prepare_chat,
-    prepare_compact,
     prepare_messages,
     prepare_responses,
     response_store,
@@ -59,16 +57,13 @@ def test_a_chat_request_is_the_internal_one_to_its_bytes() -> None:
     ctx = context(CHAT)
     made = prepare_chat(ctx, {})
     assert made.chat.raw == ctx.body and (made.chat.model, made.server.target.url) == ("tiny", URL)
-    assert made.ends_loops and made.later is None and ctx.outcome.request_audit == ()
+    assert ctx.outcome.request_audit == ()
 
 
-def test_an_alias_gives_a_chat_request_another_model_unless_it_is_only_observed() -> None:
+def test_an_alias_gives_a_chat_request_another_model() -> None:
     asked: JsonObject = {**CHAT, "model": "mine"}
     made = prepare_chat(context(asked, ALIAS), {})
     assert made.chat.model == "tiny" and json.loads(made.chat.raw) == CHAT
-    ctx = context(asked, ALIAS, observe=True)
-    observed = prepare_chat(ctx, {})
-    assert observed.chat.raw == ctx.body and observed.chat.model == "mine"
 
 
 def test_a_messages_request_is_translated_and_keeps_its_name() -> None:
@@ -102,7 +97,7 @@ def test_which_model_is_meant_must_be_known(prepare: Any, model: object, error: 
         prepare(context(body), {})
 
 
-@pytest.mark.parametrize("prepare", [prepare_chat, prepare_messages, prepare_responses, prepare_compact])
+@pytest.mark.parametrize("prepare", [prepare_chat, prepare_messages, prepare_responses])
 @pytest.mark.parametrize("body", [b"", b"[]", b"no JSON", b'{"model": "tiny"', b'"a"'])
 def test_a_body_that_is_no_object_is_refused(prepare: Any, body: bytes) -> None:
     with pytest.raises(BadRequest):
@@ -116,19 +111,6 @@ def test_a_response_goes_on_from_a_kept_one_where_there_is_a_store(tmp_path: Pat
         prepare_responses(context(asked, store=str(tmp_path / "kept.db")), {})
 
 
-def test_what_is_asked_for_in_the_background_is_for_later(tmp_path: Path) -> None:
-    asked: JsonObject = {**RESPONSES, "background": True, "store": True}
-    made = prepare_responses(context(asked, store=str(tmp_path / "kept.db")), {})
-    assert made.later is not None and made.dialect.keeps
-    streamed = prepare_responses(context({**asked, "stream": True}, store=str(tmp_path / "kept.db")), {})
-    assert streamed.later is None
-
-
-def test_a_compaction_is_no_loop_and_is_not_kept(tmp_path: Path) -> None:
-    made = prepare_compact(context(RESPONSES, store=str(tmp_path / "kept.db")), {})
-    assert isinstance(made.dialect, CompactDialect) and not made.ends_loops and not made.dialect.keeps
-
-
 def test_each_key_has_a_store_of_its_own(tmp_path: Path) -> None:
     assert response_store(context(RESPONSES), {}) is None
     ctx = context(RESPONSES, store=str(tmp_path / "kept.db"))
@@ -138,7 +120,6 @@ def test_each_key_has_a_store_of_its_own(tmp_path: Path) -> None:
     assert first == response_store(ctx, {**one}) == response_store(ctx, {"HTTP_X_API_KEY": "one"})
     ctx.key = ClientKey("k", sha256(b"one").digest())
     assert response_store(ctx, {}) == first, "a file of client keys does not hide what was kept before"
-
 
 
 @pytest.mark.parametrize(("model", "url"), [(None, URL), ("tiny", URL), ("large-1", OTHER)])
@@ -156,13 +137,10 @@ def test_a_conversation_has_a_header_that_its_turns_share() -> None:
     assert key(first, conversation_header="") is None
 
 
-def test_what_is_counted_is_healed_but_for_the_sampling_and_never_if_it_is_only_observed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_counted_is_healed_but_for_the_sampling(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = 'models: [{match: "*", sampling: {set: {top_p: 0.5}}}]'
     healed = healed_conversation(context(CHAT, rules), UNTIDY).body
     assert healed["tools"] != UNTIDY["tools"] and "top_p" not in healed
-    assert healed_conversation(context(CHAT, observe=True), UNTIDY).body is UNTIDY
 
     def fails(*_: object) -> None:
         raise ZeroDivisionError("a defect")

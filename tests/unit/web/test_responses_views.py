@@ -19,7 +19,7 @@ from tests.unit.exchange.test_reply_stream import ROLE, wire
 URL = "http://127.0.0.1:9"
 KEY, OTHER = {"Authorization": "Bearer one"}, {"Authorization": "Bearer two"}
 # What may be asked about a response, behind its path.
-WAYS = [("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("GET", "/input_items")]
+WAYS = [("GET", ""), ("DELETE", ""), ("GET", "/input_items")]
 
 
 @pytest.fixture(name="keeping")
@@ -41,7 +41,6 @@ def test_a_kept_response_is_there_for_its_key_until_it_is_deleted(
     assert text_of(response) == "Hello"
     path = f"{RESPONSES}/{response['id']}"
     assert check_response(keeping.get(path, headers=KEY).data) == response
-    assert keeping.post(f"{path}/cancel", headers=KEY).json == response, "it has ended"
     items = keeping.get(f"{path}/input_items", headers=KEY).json
     assert items is not None and items["data"][0]["content"] == [{"type": "input_text", "text": "Hi"}]
     assert keeping.delete(path, headers=KEY).json == {"id": response["id"], "object": "response", "deleted": True}
@@ -64,6 +63,12 @@ def test_where_nothing_is_kept_the_client_is_told_what_to_do(inside: Inside, met
     answer = inside(URL).open(f"{RESPONSES}/resp_1{behind}", method=method)
     assert answer.status_code == 400
     assert "send the whole conversation" in check_error(answer.data, 400)["message"]
+
+
+def test_nothing_can_be_cancelled(keeping: FlaskClient) -> None:
+    answer = keeping.post(f"{RESPONSES}/resp_1/cancel", headers=KEY)
+    assert answer.status_code == 400
+    assert "close the connection of a response to stop it" in check_error(answer.data, 400)["message"]
 
 
 def test_a_kept_response_comes_whole(keeping: FlaskClient) -> None:

@@ -53,7 +53,6 @@ def test_a_record_says_when_what_whose_and_why() -> None:
         "id": "r1",
         "model": "Qwen",
         "client": "pi",
-        "observed": False,
         "tool": "bash",
         "fix": "closers",
         "before": '{"a": 1',

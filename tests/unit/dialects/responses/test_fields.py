@@ -21,7 +21,6 @@ from openai.types.responses import (
 from openai.types.shared_params import reasoning
 
 from proxy.dialects.responses import fields
-from proxy.dialects.responses.compaction import packed
 from tests.support.responses_ask import (
     CUSTOM,
     PIXEL,
@@ -203,7 +202,6 @@ def test_a_field_of_a_part_that_is_dropped_has_a_record(row: str) -> None:
     assert lost(translation) == {f"input[].content[].{name}": 1}
 
 
-COMPACTIONS = ("compaction", "compaction_summary", "context_compaction")
 PATCH_CALL = {"type": "apply_patch_call", "call_id": "c1", "operation": {"type": "delete_file", "path": "a"}}
 # For each type of item a conversation that ends with it.
 ITEMS: dict[str, list[Any]] = {
@@ -222,8 +220,6 @@ ITEMS: dict[str, list[Any]] = {
     "apply_patch_call": [PATCH_CALL],
     "apply_patch_call_output": [PATCH_CALL, {"type": "apply_patch_call_output", "call_id": "c1", "output": "a"}],
     "agent_message": [{"type": "agent_message", "author": "a", "recipient": "b", "content": [text("c")]}],
-    **{kind: [{"type": kind, "encrypted_content": packed("a")}] for kind in COMPACTIONS},
-    "compaction_trigger": [{"type": "compaction_trigger"}],
 }
 
 

@@ -160,7 +160,7 @@ def test_arguments_in_the_history_are_an_object(given: str, wanted: str) -> None
 
 
 def test_a_custom_tools_input_goes_back_as_the_model_wrote_it() -> None:
-    given = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": "*** Begin\n\"é\""}
+    given = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": '*** Begin\n"é"'}
     said = {"type": "custom_tool_call_output", "call_id": "c1", "output": "done"}
     found = sent(ask(user("hi"), given, said, tools=[CUSTOM])).body["messages"]
     assert found == [HI, called(("c1", "apply_patch", '{"input":"*** Begin\\n\\"é\\""}')), DONE]

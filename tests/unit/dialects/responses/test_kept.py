@@ -16,16 +16,13 @@ FIRST: list[Any] = [user("Hi"), {"role": "user", "content": "there"}]
 
 
 class Kept:
-    """One response, of the conversation `conv`."""
+    """One response."""
 
     def response(self, id_: str) -> dict[str, Any] | None:
         return {"id": "resp_1", "output": [SAID, CALL]} if id_ == "resp_1" else None
 
     def input_of(self, id_: str) -> list[Any]:
         return FIRST if id_ == "resp_1" else []
-
-    def newest(self, conversation: str) -> str:
-        return "resp_1" if conversation == "conv" else ""
 
 
 def resumed(given: Any = "Go on", **fields: Any) -> Resumed:
@@ -35,18 +32,11 @@ def resumed(given: Any = "Go on", **fields: Any) -> Resumed:
 OWN = {"type": "message", "role": "user", "content": "Go on"}
 
 
-@pytest.mark.parametrize("state", [{"previous_response_id": "resp_1"}, {"conversation": "conv"}])
-def test_the_input_is_the_whole_conversation(state: dict[str, Any]) -> None:
+def test_the_input_is_the_whole_conversation() -> None:
     """And nothing of the state is left in the request, for the translation would refuse it."""
-    found = resumed(**state)
+    found = resumed(previous_response_id="resp_1")
     assert found.items == [*FIRST, SAID, CALL, OWN]
     assert found.body == {"model": "m", "input": found.items}
-
-
-@pytest.mark.parametrize("conversation", ["new", {"id": "new"}])
-def test_an_unknown_conversation_begins(conversation: Any) -> None:
-    found = resumed(conversation=conversation)
-    assert (found.items, found.conversation, found.echo["conversation"]) == ([OWN], "new", {"id": "new"})
 
 
 def test_a_response_that_is_not_kept_is_told_by_its_code() -> None:
@@ -84,12 +74,8 @@ def test_a_response_is_kept_unless_the_client_does_not_want_it(store: bool | Non
 @pytest.mark.parametrize(
     "fields",
     [
-        {"previous_response_id": "resp_1", "conversation": "conv"},
-        {"background": True, "store": False},
-        {"conversation": {"name": "x"}},
         {"previous_response_id": 7},
         {"store": "yes"},
-        {"background": "yes"},
     ],
 )
 def test_what_cannot_be_is_a_bad_request(fields: dict[str, Any]) -> None:

@@ -12,10 +12,7 @@ from proxy.dialects.responses.tools import Called, Kind
 
 def call(kind: Kind, *deltas: str, namespace: str = "") -> CallItem:
     """A call whose arguments came in these pieces."""
-    item = CallItem(0, "fc_1", "call_1", Called(kind, "run", namespace), [*deltas])
-    for delta in deltas:
-        item.custom.feed(delta)
-    return item
+    return CallItem(0, "fc_1", "call_1", Called(kind, "run", namespace), [*deltas])
 
 
 def test_a_text_is_a_message_and_a_thought_is_reasoning() -> None:
@@ -72,6 +69,10 @@ ITEMS: dict[str, tuple[CallItem, dict[str, Any]]] = {
     "a custom tool": (
         call(Kind.CUSTOM, '{"input": "two\\nlines"}'),
         {"type": "custom_tool_call", "name": "run", "input": "two\nlines"},
+    ),
+    "half a custom tool": (
+        call(Kind.CUSTOM, '{"input": "tw'),
+        {"type": "custom_tool_call", "name": "run", "input": ""},
     ),
     "a search": (
         call(Kind.SEARCH, '{"query": "a"}'),

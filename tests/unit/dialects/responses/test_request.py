@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.dialects.model_options import ModelOptions
-from proxy.dialects.responses.request import compacting, translate_count
+from proxy.dialects.responses.request import translate_count
 from tests.support.responses_ask import (
     CUSTOM,
     FUNCTION,
@@ -84,8 +84,12 @@ def test_what_is_dropped_only_there_has_a_record(given: Any, options: Any, kind:
         ({"previous_response_id": "resp_1"}, "previous_response_id: this server keeps no responses; configure"),
         ({"conversation": "conv_1"}, "conversation: this server keeps no conversations"),
         ({"prompt": {"id": "p"}}, "prompt: this server keeps no prompts"),
-        ({"background": True}, "background: this server keeps no responses"),
+        ({"background": True}, "background: this server makes no responses in the background; send"),
         ({"max_output_tokens": 0}, "max_output_tokens: must be greater"),
+        (
+            {"text": {"format": {"type": "grammar", "grammar": "a"}}},
+            "text.format.type: 'grammar' is not supported",
+        ),
         ({"reasoning": {"effort": "x"}}, "reasoning.effort: 'x' is none of"),
         ({"text": {"verbosity": "x"}}, "text.verbosity: 'x' is none of"),
         ({"text": {"format": {"type": "x"}}}, "text.format.type: 'x' is none of"),
@@ -135,40 +139,12 @@ def test_vllm_calls_no_tool_beside_a_form_so_that_the_form_goes(
     assert lost(found) == dropped and ("response_format" in found.body) is not dropped.get("text.format", False)
 
 
-GRAMMAR = {**CUSTOM, "format": {"type": "grammar", "syntax": "lark", "definition": "start: /a/"}}
-FORCED = {"type": "custom", "name": "apply_patch"}
-
-
-@pytest.mark.parametrize(
-    ("server", "grammars", "written"),
-    [("vllm", "structured_outputs", "apply_patch"), ("sglang", "structured_outputs", ""), ("vllm", "description", "")],
-)
-def test_the_input_of_a_forced_tool_with_a_grammar_is_the_text_of_vllms_reply(
-    server: str, grammars: str, written: str
-) -> None:
-    found = sent(ask(tools=[GRAMMAR], tool_choice=FORCED), server_kind=server, grammars=grammars)
-    assert found.written == written
-    assert (found.body["tool_choice"] == "none") is bool(written)
-    assert ("structured_outputs" in found.body) is bool(written)
-
-
-def test_a_tool_with_a_grammar_that_need_not_be_called_is_called_as_any_other() -> None:
-    found = sent(ask(tools=[GRAMMAR]), server_kind="vllm", grammars="structured_outputs")
-    assert found.written == "" and "structured_outputs" not in found.body
-
-
-def test_a_request_of_compact_ends_with_the_wish_to_compact() -> None:
-    made: Any = compacting(ask(user("a"), stream=True, background=True))
-    assert made["input"][-1] == {"type": "compaction_trigger"}
-    assert (made["stream"], made["background"]) == (None, None)
-    assert compacting(made) == made
-    assert sent(made).compacts
-
-
-@pytest.mark.parametrize("given", [None, [], "a"])
-def test_what_is_compacted_may_be_a_text_or_nothing(given: Any) -> None:
-    made: Any = compacting({"model": "m", "input": given})
-    assert made["input"][-1] == {"type": "compaction_trigger"} and len(made["input"]) == (2 if given == "a" else 1)
+def test_a_forced_tool_with_a_grammar_is_called_as_any_other() -> None:
+    """Its grammar is in its description."""
+    grammar = {**CUSTOM, "format": {"type": "grammar", "syntax": "lark", "definition": "start: /a/"}}
+    found = sent(ask(tools=[grammar], tool_choice={"type": "custom", "name": "apply_patch"}), server_kind="vllm")
+    assert found.body["tool_choice"] == {"type": "function", "function": {"name": "apply_patch"}}
+    assert "start: /a/" in str(found.body["tools"]) and "structured_outputs" not in found.body
 
 
 @pytest.mark.parametrize(

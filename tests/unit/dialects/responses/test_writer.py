@@ -9,7 +9,7 @@ import pytest
 from proxy.codec.json_text import JsonObject
 from proxy.dialects.responses.errors import error_code
 from proxy.dialects.responses.output import Progress
-from proxy.dialects.responses.writer import CompactDialect, ResponsesDialect, ResponsesWriter
+from proxy.dialects.responses.writer import ResponsesDialect, ResponsesWriter
 from proxy.engine.events import Chunk, Failed, Finished, Reasoning, Text
 from proxy.errors import ContextFull, UpstreamBroken
 from tests.support.responses_checker import check_response, check_stream, events, text_of
@@ -95,19 +95,6 @@ def test_the_newest_counts_are_those_of_the_response() -> None:
 def test_a_response_is_kept_where_the_options_say_so() -> None:
     assert not ResponsesDialect(options()).keeps
     assert ResponsesDialect(options(keep=lambda *_: None)).keeps
-
-
-def test_a_compacted_conversation_is_what_a_client_goes_on_from() -> None:
-    answer: JsonObject = {"usage": {"prompt_tokens": 1, "completion_tokens": 2}, "choices": []}
-    made = json.loads(CompactDialect(options()).complete_answer(b"", answer, (Text(0, "So far."), END)))
-    assert made["object"] == "response.compaction" and made["usage"]["total_tokens"] == 3
-    assert {*made} == {"id", "created_at", "output", "usage", "object"}
-    assert made["output"][-1]["type"] == "compaction"
-
-
-def test_half_a_summary_is_none() -> None:
-    with pytest.raises(UpstreamBroken):
-        CompactDialect(options()).complete_answer(b"", {}, (Text(0, "So f"), Finished(0, "length", None)))
 
 
 def test_an_answer_that_fails_raises_its_error() -> None:

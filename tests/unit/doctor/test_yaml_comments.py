@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from proxy.agents.yaml_comments import comments_in, dash_before
+from proxy.doctor.yaml_comments import comments_in, dash_before
 
 
 @pytest.mark.parametrize(

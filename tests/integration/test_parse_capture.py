@@ -1,4 +1,4 @@
-"""`vllm-tool-proxy replay`: the same as serving, before and after, told in lines that are safe for a terminal."""
+"""`vllm-tool-proxy parse --capture`: the same result as serving, in lines that are safe for a terminal."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from proxy.commands.replay import replay
+from proxy.commands.capture_report import reread
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.dialects.chat.client_view import ReplyView, view_reply
 from proxy.exchange.capture import read_capture
 from tests.conftest import Inside
 from tests.failures.test_recordings import AGENTS
-from tests.integration.test_observe import served
 from tests.support.helpers import RECORDINGS, ends, says
+from tests.support.recorded_answers import served
 from tests.support.scripted import PATIENCE, WRITE_FILE, Upstream, chat
 from tests.support.worker_state import read_rules
-from tests.unit.commands.test_replay import wire, written
+from tests.unit.commands.test_capture_report import wire, written
 
 CHAT = "/v1/chat/completions"
 FILES = sorted(RECORDINGS.glob("*/*.txt"))
@@ -27,10 +27,8 @@ FILES = sorted(RECORDINGS.glob("*/*.txt"))
 
 @pytest.mark.parametrize("transport", ["live", "whole"])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_replayed_recording_says_what_was_served(
-    path: Path, transport: str, inside: Inside, tmp_path: Path
-) -> None:
-    """Acceptance (e): captured and replayed it is what the client got; only the ids of found calls differ."""
+def test_a_captured_recording_reads_as_served(path: Path, transport: str, inside: Inside, tmp_path: Path) -> None:
+    """Only the ids of calls found in text differ."""
     raw = "-none-" in path.name and path.parent.name == "llama-server-agents"
     parse = "proxy" if raw else "server"
     text = f'models:\n  - {{match: "*", parse: {parse}, upstream: {transport}, server: llamacpp, retry: 0}}\n'
@@ -43,12 +41,11 @@ def test_a_replayed_recording_says_what_was_served(
     (file,) = (tmp_path / "captures").iterdir()
     captured = read_capture(file.read_bytes(), str(file))
     assert captured.body == path.read_bytes() and captured.status == status and captured.raw_text is raw
-    result = replay(captured, Settings(), parse_rules(text.encode(), "rules.yaml", read_rules(None)))
+    result = reread(captured, Settings(), parse_rules(text.encode(), "rules.yaml", read_rules(None)))
     served_view = view_reply(response.data, streamed=streamed and response.status_code == 200)
-    replayed_view = view_reply(result.data, streamed=result.streamed)
-    assert without_ids(replayed_view) == without_ids(served_view)
+    reread_view = view_reply(result.data, streamed=result.streamed)
+    assert without_ids(reread_view) == without_ids(served_view)
     assert served_view.choices or served_view.error
-    assert captured.made is not None and captured.made == result.made
 
 
 def without_ids(seen: ReplyView) -> tuple[str, list[tuple[str, str, list[tuple[str, str]], str | None]]]:
@@ -59,7 +56,7 @@ def without_ids(seen: ReplyView) -> tuple[str, list[tuple[str, str, list[tuple[s
 
 def test_the_command_ends_quietly_when_nobody_reads_and_writes_what_the_terminal_can_show(tmp_path: Path) -> None:
     (tmp_path / "a.capture").write_bytes(written(wire(says("ï\n" * 200_000), ends())))
-    command = [sys.executable, "-m", "proxy", "replay", "a.capture"]
+    command = [sys.executable, "-m", "proxy", "parse", "--capture", "a.capture"]
     environment = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin", "PYTHONIOENCODING": "ascii"}
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -1,4 +1,4 @@
-"""`replay`: what was said in a capture, before and after the proxy."""
+"""`parse --capture`: an answer before and after the proxy, and every reason."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from proxy.commands.capture_report import lines, reread
 from proxy.commands.main import main
-from proxy.commands.replay import lines, replay
 from proxy.config import load as config
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
@@ -35,9 +35,9 @@ def capture(body: bytes, **about: Any) -> Captured:
     return read_capture(written(body, **about), "a file")
 
 
-def told(captured: Captured, rules: Rules | None = None, *, raw_text: bool = False) -> list[str]:
+def told(captured: Captured, rules: Rules | None = None) -> list[str]:
     """What the command prints."""
-    return [*lines(captured, replay(captured, Settings(), rules or read_rules(None), raw_text=raw_text))]
+    return [*lines(captured, reread(captured, Settings(), rules or read_rules(None)))]
 
 
 def wire(*chunks: Any) -> bytes:
@@ -53,12 +53,18 @@ def test_before_and_after_of_a_call_in_the_text() -> None:
     assert after[:3] == ["after:", "  text:", "    I will."]
     assert any(line.startswith("  call 0: bash, id call_") for line in after)
     assert '    {"command": "ls"}' in after and "  finish: tool_calls" in after
-    assert any(line.startswith("repair 1: ") for line in after)
+    call = after.index("call 0: bash")
+    wrote, gets = [f"    {line}" for line in STRONG.split("\n")], '    {"command": "ls"}'
+    assert after[call + 1 :][:7] == [
+        *("  the model wrote:", *wrote, "  the client gets:", gets),
+        "  repair text_call: the model wrote the call as text (<tool_call>)",
+    ]
+    assert "other repairs:" in after and any(line.startswith("  repair finish: ") for line in after)
 
 
 def test_what_needs_no_repair_is_the_very_same() -> None:
     said = told(capture(wire(says("Hi"), ends())))
-    assert said[-2:] == ["after: the very same bytes", "no repair, nothing refused"]
+    assert said[-2:] == ["after: unchanged", "nothing repaired, nothing rejected"]
 
 
 def test_a_whole_answer_and_one_for_a_client_that_wants_a_stream() -> None:
@@ -72,23 +78,35 @@ def test_a_whole_answer_and_one_for_a_client_that_wants_a_stream() -> None:
 
 def test_without_tools_nothing_is_looked_for() -> None:
     said = told(capture(wire(says(STRONG), ends()), tools=None))
-    assert "after: the very same bytes" in said
+    assert "after: unchanged" in said
 
 
-def test_raw_text_is_taken_where_the_flag_or_the_capture_says_so() -> None:
+def test_raw_text_is_read_where_the_capture_says_so() -> None:
     """An end-of-turn token that is also a tag of HTML goes from raw text only."""
     body = wire(says("Hi</s>"), ends())
-    assert "after: the very same bytes" in told(capture(body))
-    for captured, flag in ((capture(body), True), (capture(body, raw_text=True), False)):
-        said = told(captured, raw_text=flag)
-        assert said[said.index("after:") + 1 :][:2] == ["  text:", "    Hi"]
+    assert "after: unchanged" in told(capture(body))
+    said = told(capture(body, raw_text=True))
+    assert said[said.index("after:") + 1 :][:2] == ["  text:", "    Hi"]
+
+
+def test_a_structured_call_is_shown_unchanged_or_with_its_repairs() -> None:
+    said = told(capture(wire(calls(piece(0, '{"command": "ls"}', "bash", "c1")), ends("tool_calls"))))
+    assert "call 0: bash, unchanged" in said
+    broken = wire(calls(piece(0, '{"command": "ls"}', "Bash", "c1")), ends("tool_calls"))
+    said = told(capture(broken))
+    at = said.index("call 0: bash")
+    assert said[at + 1 :][:4] == [
+        *("  the model wrote:", '    Bash {"command": "ls"}', "  the client gets:", '    {"command": "ls"}')
+    ]
+    assert said[at + 5].startswith("  repair name: ")
+    assert said[at + 6 :][:4] == ["    before:", "      Bash", "    after:", "      bash"]
 
 
 def test_an_error_status_passes() -> None:
     body = b'{"error": {"message": "no parser", "code": 400}}'
     said = told(capture(body, status=400, content_type="application/json"))
     assert said[1:4] == ["before:", "  error:", "    no parser"]
-    assert "after: the very same bytes" in said
+    assert "after: unchanged" in said
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +144,7 @@ def test_a_defect_of_the_engine_is_told(whole: bool, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Engine, "feed", fail)
     body = json.dumps(completion("a")).encode() if whole else wire(says("a"), ends())
     said = told(capture(body, stream=not whole, content_type="application/json" if whole else "text/event-stream"))
-    assert said[-2:] == ["after: the very same bytes", "the engine failed: RuntimeError: a defect"]
+    assert said[-2:] == ["after: unchanged", "the engine failed: RuntimeError: a defect"]
 
 
 def test_reasoning_choices_and_odd_calls_are_shown_before() -> None:
@@ -164,52 +182,29 @@ def test_a_reply_that_a_parser_may_have_swallowed_is_told(captured: Captured, sw
 
 def test_what_began_like_a_call_and_was_none_is_told_with_its_reason() -> None:
     said = told(capture(wire(says(f"<tool_call>{call_json('nope', x=1)}</tool_call>"), ends())))
-    assert [line for line in said if line.startswith("refused: ")] and "no repair, nothing refused" not in said
+    assert "nothing repaired, nothing rejected" not in said
+    at = said.index("not a call (not_offered, 1): no such tool is offered")
+    assert said[at + 1].startswith("  refused at line 1: '<tool_call>") and "no tool of this name" in said[at + 1]
 
 
-HOSTILE = "\x1b[2J\x07\r\u202e\u200b\x9b\ud83d\x00\trepair 1: forged"
+HOSTILE = "\x1b[2J\x07\r\u202e\u200b\x9b\ud83d\x00\trepair forged"
 
 
 def test_nothing_in_it_can_act_on_the_terminal_or_forge_a_line() -> None:
-    body = wire(says(HOSTILE + "\nafter: the very same bytes\n"), calls(piece(0, HOSTILE, HOSTILE, HOSTILE)))
+    body = wire(says(HOSTILE + "\nafter: unchanged\n"), calls(piece(0, HOSTILE, HOSTILE, HOSTILE)))
     error = chunk(error={"message": HOSTILE})
     captured = capture(body + error.raw, model=HOSTILE)
     said = told(captured)
     assert all(sign.isprintable() for line in said for sign in line)
     assert sum(line.startswith("after:") for line in said) == 1
-    assert not any(line.startswith("repair 1: forged") for line in said)
+    assert not any(line.strip().startswith("repair forged") for line in said)
     assert any("\\x1b[2J\\x07\\r\\u202e" in line for line in said)
 
 
 def test_the_command_reads_a_capture_under_the_given_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.capture").write_bytes(written(wire(chunk(delta(reasoning="so")), says("a"), ends())))
     (tmp_path / "mine.yaml").write_text('models:\n  - {match: "*", reasoning: both}\n')
-    assert main(["replay", "a.capture"]) == 0
-    assert "after: the very same bytes" in capsys.readouterr().out
-    assert main(["replay", str(tmp_path / "a.capture"), "--rules", "mine.yaml", "--raw-text"]) == 0
+    assert main(["parse", "--capture", "a.capture"]) == 0
+    assert "after: unchanged" in capsys.readouterr().out
+    assert main(["parse", "--capture", str(tmp_path / "a.capture"), "--rules", "mine.yaml"]) == 0
     assert "after:\n  reasoning:\n    so\n" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("words", "error"),
-    [
-        (["nowhere"], "'nowhere' cannot be read"),
-        (["."], "'.' holds no captures (*.capture); give a file that serve --capture DIR wrote"),
-        (["good", "."], "'.' holds no captures"),
-        (["a\0b"], "cannot be read"),
-        (["text"], "text is no capture; give a file that serve --capture DIR wrote"),
-        ([], "CAPTURE"),
-        (["text", "--frob"], "--frob"),
-        (["good", "--rules", "nowhere.yaml"], "there is no file 'nowhere.yaml'"),
-        (["good", "--rules", "bad.yaml"], "bad.yaml:1"),
-    ],
-)
-def test_bad_input_gets_one_clear_line(
-    words: list[str], error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "text").write_text("no capture\nat all")
-    (tmp_path / "good").write_bytes(written(wire(says("a"), ends())))
-    (tmp_path / "bad.yaml").write_text("nope: 1\n")
-    assert main(["replay", *words]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("vllm-tool-proxy: error: ") and error in said and said.count("\n") == 1
