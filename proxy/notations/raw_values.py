@@ -23,6 +23,8 @@ _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})", re.M)
 _FIRST_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(?!.*`)")
 _BLANKS = re.compile(r"\s*")
 _QUOTES = "\"'`"
+# The word of a value's opener whose end tag names the key too.
+KEY = "key"
 # Words before the end of a wrapper that mean nothing.
 MAX_JUNK = 40
 
@@ -136,9 +138,11 @@ class RawValue:
         shows_end, last = self.shown(end.end)
         if shows_end:
             raise NoCall("a value without its end tag shows one")
-        shown = last and last.level is Level.VALUE and last.closing and self.is_own_end(last)
-        if last and shown and not self.source.text[last.end : end.end].strip():
-            return RawEnd(last.start, last.end)  # an opener inside had no end tag
+        if last and last.closing and not self.source.text[last.end : end.end].strip():
+            if last.level is not Level.VALUE:
+                raise NoCall("a value without its end tag ends with the call's")
+            if self.is_own_end(last):
+                return RawEnd(last.start, last.end)  # an opener inside had no end tag
         if self.is_in_quotation(end.end, end.resume):
             raise NoCall("what follows may be quoted")
         return end
@@ -466,7 +470,7 @@ class _Search:
             return None
         if self.split is not None and self.split in self.stack:
             return RawEnd(self.split.start, self.split.start, True)
-        if self.fallback is not None:
+        if self.fallback is not None and value.own.word != KEY:
             raise NoCall("another key may begin in a value")
         if self.passed and self.stack:
             raise NoCall("what a value shows is not closed")
