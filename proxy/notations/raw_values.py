@@ -474,11 +474,31 @@ class _Search:
             raise NoCall("another key may begin in a value")
         if self.passed and self.stack:
             raise NoCall("what a value shows is not closed")
-        later = value.marks(mark.end) if follows is Follows.NOTHING else None
-        if later and later.closing and later.level is Level.VALUE:
-            raise NoCall("a value may end after a token")
+        if follows is Follows.NOTHING:
+            self._check_token(mark)
+        if not value.source.text[value.own.end : mark.start].strip():
+            self._check_empty(mark)
         value.foreign = not value.is_own_end(mark)
         return RawEnd(mark.start, mark.end)
+
+    def _check_empty(self, mark: Mark) -> None:
+        """Refuse an empty value whose end tag is there again among the closers: it may show the first of them."""
+        source, pos = self.value.source, mark.end
+        while (pos := source.blanks(pos)) < source.size:
+            closer = self.value.marks(pos, here=True)
+            if closer is None or not closer.closing:
+                return
+            if closer.level is Level.VALUE:
+                raise NoCall("an end tag is there twice around nothing")
+            pos = closer.end
+
+    def _check_token(self, mark: Mark) -> None:
+        """Refuse an end tag before a token after which tags other than the closers of the call follow."""
+        later = self.value.marks(mark.end)
+        if later and (later.level is Level.VALUE or not later.closing):
+            raise NoCall("a value may end after a token")
+        if later is None and not self.value.source.final:
+            raise NeedMore
 
     def _check_doubled(self, mark: Mark) -> None:
         """Refuse an end tag that is there twice if the value is nothing else, or shows what one of them closes."""

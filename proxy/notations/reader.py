@@ -17,7 +17,7 @@ from proxy.notations.literals import STRICT, Literals
 from proxy.notations.literals import TOKENS as DELIMITERS
 from proxy.notations.raw_values import Level
 from proxy.notations.shapes import Shape, shapes
-from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, Torn, Touched
+from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, Torn, Touched, end_of
 from proxy.notations.tags import (
     CALL_END,
     CALL_TAG,
@@ -77,6 +77,7 @@ _GEMMA_ENDS = (("<tool_call|>",), ("<end_function_call>",))
 _INKLING = "<|content_invoke_tool_json|>"
 # Wrappers in wrappers, and closing brackets that are left over in one.
 MAX_WRAPPERS, MAX_BRACKETS = 4, 2
+_LEFT_BRACKETS = re.compile(rf"[}}\]]{{0,{MAX_BRACKETS}}}")
 # Words before the name of a call that are names themselves: `function`.
 MAX_NAMES = 4
 # A name is looked for so far in a call whose JSON cannot be read.
@@ -104,6 +105,8 @@ class CallReader(TagReader):
         self.positional = self.exact = False
         # Strings with tokens as delimiters were read; a row has a call already.
         self.delimited = self.row_begun = False
+        # A closer that is not the opener's own ended a wrapper.
+        self.foreign = False
         # Strict JSON is read as such; a value was read.
         self._strict, self._read_value = True, False
         # How many names are being read, each behind the one before.
@@ -165,9 +168,10 @@ class CallReader(TagReader):
             return read
 
     def _read_strong(self, pos: int) -> ReadCalls:
+        self.foreign = False
         calls, end, closed = self.strong(pos)
         value, missing = self.last, _missing(calls)
-        if not (value or self.delimited or missing) or not self._text_follows(end):
+        if not (value or self.delimited or missing or self.foreign) or not self._text_follows(end):
             return calls, end, closed
         if not self.source.final:
             raise NeedMore
@@ -185,10 +189,11 @@ class CallReader(TagReader):
         return calls, end, closed
 
     def _check_behind(self, end: int, missing: set[str]) -> None:
-        """Refuse calls if a delimiter of strings, or a key that they lack, follows in the text: a string may go on."""
+        """Refuse calls if what they lack follows in the text: a key, a closer, a delimiter. A string may go on."""
         following = n.STRONG.search(self.source.text, end)
         text = self.source.text[end : following.start() if following else self.source.size]
         lacks = any(found.group(1) in missing for found in _QUOTED_KEY.finditer(text))
+        lacks |= self.foreign and CLOSERS.pattern.search(text) is not None
         if lacks or (self.delimited and any(token in text for token in DELIMITERS)):
             self.deep = True
             raise NoCall("a string may end elsewhere")
@@ -231,6 +236,7 @@ class CallReader(TagReader):
             if at == source.size:
                 break
             if (end := self.closer(at, opener)) >= 0:
+                self.foreign |= bool(opener.closers) and not source.text.startswith(opener.closers, at)
                 at, closed = self._behind_closers(end, opener), True
                 break
             if calls:
@@ -601,12 +607,15 @@ class CallReader(TagReader):
             return self.json_arguments(at, tool)
         if sign == "`" and (fence := source.match(FENCE, at)):
             read = self._arguments_of(Literals(source, schema_of(tool), CLOSING), source.blanks(fence.end()), tool)
-            end = source.blanks(read.end)
+            end = source.blanks(end_of(_LEFT_BRACKETS, source.text, read.end))
             return read._replace(end=end + 3 if source.starts("```", end) else end)
         if sign == "(":
             if opener is NO_OPENER and not self.exact:
                 raise NoCall("code")
-            return JsonArguments(*self.parenthesised(at, tool, python=not gemma), False, False)
+            read = self.parenthesised(at, tool, python=not gemma)
+            if read.completed:
+                raise NoCall("brackets without their end")
+            return read
         pair = opener and opener.tag and tool and sign and sign not in "({`" and self.key_style(at, tool) == "pair"
         if sign in ("<", "]") or pair:
             value, end, _ = self.tag_values(at, tool)
@@ -623,8 +632,8 @@ class CallReader(TagReader):
 
     # -- Python -----------------------------------------------------------------------------------------------------
 
-    def parenthesised(self, at: int, tool: Tool | None, *, python: bool = True) -> tuple[JsonObject, int]:
-        """Return Python's arguments, or an object in round brackets, and their end."""
+    def parenthesised(self, at: int, tool: Tool | None, *, python: bool = True) -> JsonArguments:
+        """Return Python's arguments, or an object in round brackets."""
         source = self.source
         schema = schema_of(tool)
         literals = PythonLiterals(source, schema, None, python=python)
@@ -640,11 +649,9 @@ class CallReader(TagReader):
         else:
             arguments, end = literals.members(at + 1, ")", schema, ("=", ":"))
         literals.check()
-        if literals.completed:
-            raise NoCall("brackets without their end")
         if literals.marks_told and self.exact:
             raise NoCall("a string may end elsewhere")
-        return _typed(arguments, tool, literals.bares), end
+        return JsonArguments(_typed(arguments, tool, literals.bares), end, False, literals.completed)
 
     def python_list(self, pos: int) -> ReadCalls:
         """Return the calls of `[NAME(…), NAME(…)]`."""
@@ -662,10 +669,10 @@ class CallReader(TagReader):
             if not found:
                 raise NoCall("the call of a function was expected")
             tool = self.tool(found.group(1))
-            value, end = self.parenthesised(found.end() - 1, tool)
-            calls.append(Call(tool, found.group(1), value, at, end))
+            read = self.parenthesised(found.end() - 1, tool)
+            calls.append(Call(tool, found.group(1), read.value, at, read.end, completed=read.completed))
             self.astray = False
-            at = end
+            at = read.end
         if not calls:
             raise NoCall("an empty list")
         return calls, at + 1, False

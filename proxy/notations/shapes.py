@@ -95,8 +95,9 @@ def _shape(value: JsonObject, tools: ToolSet, depth: int) -> Shape:
     if more:
         raise NoCall("another key beside name and arguments")
     arguments = value[argument_word]
-    encoded = isinstance(arguments, str) and bool(arguments.strip())
-    clear = CLEAR if not encoded and _is_usual(name_word, argument_word) else LOOSE
+    # Arguments are an object, or its text; another text may be anything.
+    is_text = isinstance(arguments, str) and arguments.strip() and not arguments.lstrip().startswith("{")
+    clear = CLEAR if not is_text and _is_usual(name_word, argument_word) else LOOSE
     return Shape(name, arguments, clear, id_)
 
 
