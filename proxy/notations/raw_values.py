@@ -375,6 +375,8 @@ class _Search:
                 self._check_fenced(mark, fenced)
                 continue
             if value.is_shown_indented(mark):
+                if mark.level is not Level.VALUE and (opened := self._opened(mark)) is not None:
+                    del self.stack[opened:]
                 continue
             if not mark.closing:
                 self._opening(mark)
@@ -434,8 +436,12 @@ class _Search:
             placed = not value.layout.lined or mark.start == value.own.end or value.begins_line(mark.start)
             (self.stack if placed else self.named).append(mark)
 
+    def _opened(self, mark: Mark) -> int | None:
+        """Return which of the tags that are open inside an end tag closes; None if it closes none."""
+        return next((at for at in range(len(self.stack) - 1, -1, -1) if _pairs(self.stack[at], mark)), None)
+
     def _closing(self, mark: Mark) -> RawEnd | None:
-        opened = next((at for at in range(len(self.stack) - 1, -1, -1) if _pairs(self.stack[at], mark)), None)
+        opened = self._opened(mark)
         if mark.level is Level.VALUE:
             return self._value_end(mark) if opened is None else self._inner_end(mark, opened)
         if opened is not None:
@@ -470,15 +476,15 @@ class _Search:
             return None
         if self.split is not None and self.split in self.stack:
             return RawEnd(self.split.start, self.split.start, True)
-        if self.fallback is not None and value.own.word != KEY:
+        if self.fallback is not None and not (value.own.word == KEY and value.is_own_end(mark)):
             raise NoCall("another key may begin in a value")
         if self.passed and self.stack:
             raise NoCall("what a value shows is not closed")
+        value.foreign = not value.is_own_end(mark)
         if follows is Follows.NOTHING:
             self._check_token(mark)
-        if not value.source.text[value.own.end : mark.start].strip():
+        if not value.foreign and not value.source.text[value.own.end : mark.start].strip():
             self._check_empty(mark)
-        value.foreign = not value.is_own_end(mark)
         return RawEnd(mark.start, mark.end)
 
     def _check_empty(self, mark: Mark) -> None:

@@ -60,3 +60,13 @@ def test_a_value_that_may_show_its_own_end_makes_no_call(text: str) -> None:
 def test_brackets_that_are_missing_or_too_many(text: str, stopped: bool, made: bool) -> None:
     for cut in all_cuts(text):
         assert scan(cut, new_scanner(), stopped=stopped).parsed == [("bash", {"command": "ls"})] * made
+
+
+def test_markup_that_a_docstring_shows_is_closed_by_its_own_indented_end_tags() -> None:
+    shown = (
+        'def f():\n    """Doc.\n\n    <tool_call>now\n    <arg_key>zz</arg_key>\n    <arg_value>v</arg_value>\n'
+        '    </tool_call>\n    """'
+    )
+    text = f"<tool_call>bash\n<arg_key>command</arg_key>\n<arg_value>{shown}</arg_value>\n</tool_call>"
+    for cut in all_cuts(text):
+        assert scan(cut, new_scanner()).parsed == [("bash", {"command": shown})]
