@@ -226,7 +226,9 @@ def missing_closers(draft: Draft) -> Broken:
     lost += [frozenset(("foot", "end"))] if family.body is Body.PYTHON else []
     if not lost:
         raise Inapplicable
-    return Broken(Style(without=draft.rng.choice(lost)), last=True)
+    chosen = draft.rng.choice(lost)
+    # An open bracket of Python's may be that of code.
+    return Broken(Style(without=chosen), one=family.body is not Body.PYTHON or "foot" not in chosen, last=True)
 
 
 def end_tags(where: str) -> Any:

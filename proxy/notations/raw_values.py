@@ -499,11 +499,11 @@ class _Search:
             pos = closer.end
 
     def _check_token(self, mark: Mark) -> None:
-        """Refuse an end tag before a token after which tags other than the closers of the call follow."""
-        later = self.value.marks(mark.end)
-        if later and (later.level is Level.VALUE or not later.closing):
+        """Refuse an end tag before a token that ends no call: its own end tag, or what a tagged call shows, follows."""
+        later, tagged = self.value.marks(mark.end), any(self.value.layout.words.values())
+        if later and (later.level is Level.VALUE if later.closing else tagged):
             raise NoCall("a value may end after a token")
-        if later is None and not self.value.source.final:
+        if later is None and tagged and not self.value.source.final:
             raise NeedMore
 
     def _check_doubled(self, mark: Mark) -> None:

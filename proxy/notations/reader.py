@@ -612,10 +612,7 @@ class CallReader(TagReader):
         if sign == "(":
             if opener is NO_OPENER and not self.exact:
                 raise NoCall("code")
-            read = self.parenthesised(at, tool, python=not gemma)
-            if read.completed:
-                raise NoCall("brackets without their end")
-            return read
+            return JsonArguments(*self.parenthesised(at, tool, python=not gemma), False, False)
         pair = opener and opener.tag and tool and sign and sign not in "({`" and self.key_style(at, tool) == "pair"
         if sign in ("<", "]") or pair:
             value, end, _ = self.tag_values(at, tool)
@@ -632,8 +629,8 @@ class CallReader(TagReader):
 
     # -- Python -----------------------------------------------------------------------------------------------------
 
-    def parenthesised(self, at: int, tool: Tool | None, *, python: bool = True) -> JsonArguments:
-        """Return Python's arguments, or an object in round brackets."""
+    def parenthesised(self, at: int, tool: Tool | None, *, python: bool = True) -> tuple[JsonObject, int]:
+        """Return Python's arguments, or an object in round brackets, and their end."""
         source = self.source
         schema = schema_of(tool)
         literals = PythonLiterals(source, schema, None, python=python)
@@ -649,9 +646,11 @@ class CallReader(TagReader):
         else:
             arguments, end = literals.members(at + 1, ")", schema, ("=", ":"))
         literals.check()
+        if literals.completed:
+            raise NoCall("brackets without their end")
         if literals.marks_told and self.exact:
             raise NoCall("a string may end elsewhere")
-        return JsonArguments(_typed(arguments, tool, literals.bares), end, False, literals.completed)
+        return _typed(arguments, tool, literals.bares), end
 
     def python_list(self, pos: int) -> ReadCalls:
         """Return the calls of `[NAME(…), NAME(…)]`."""
@@ -669,10 +668,10 @@ class CallReader(TagReader):
             if not found:
                 raise NoCall("the call of a function was expected")
             tool = self.tool(found.group(1))
-            read = self.parenthesised(found.end() - 1, tool)
-            calls.append(Call(tool, found.group(1), read.value, at, read.end, completed=read.completed))
+            value, end = self.parenthesised(found.end() - 1, tool)
+            calls.append(Call(tool, found.group(1), value, at, end))
             self.astray = False
-            at = read.end
+            at = end
         if not calls:
             raise NoCall("an empty list")
         return calls, at + 1, False

@@ -48,10 +48,8 @@ def test_a_value_that_may_show_its_own_end_makes_no_call(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "stopped", "made"),
     [
-        ('[bash(command="ls"', True, True),
+        ('[bash(command="ls"', True, False),
         ('[bash(command="ls")', True, True),
-        ('[bash(command="ls"', False, False),
-        ('[bash(command="ls', True, False),
         (f'{DEEPSEEK}function<｜tool▁sep｜>bash\n```json\n{{"command": "ls"}}}}\n```<｜tool▁call▁end｜>', True, True),
         ('So:\n{"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}', True, True),
         ('So:\n{"name": "bash", "arguments": "ls"}', True, False),
