@@ -23,7 +23,7 @@ _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})", re.M)
 _FIRST_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(?!.*`)")
 _BLANKS = re.compile(r"\s*")
 _QUOTES = "\"'`"
-# The word of a value's opener whose end tag names the key too.
+# The word of an opener whose end tag names the key too.
 KEY = "key"
 # Words before the end of a wrapper that mean nothing.
 MAX_JUNK = 40
@@ -182,6 +182,11 @@ class RawValue:
     def is_own_end(self, mark: Mark) -> bool:
         """Return whether an end tag of a value may be this one's."""
         return not mark.kind or not self.own.kind or mark.kind == self.own.kind
+
+    @property
+    def holds_keys(self) -> bool:
+        """True for an element that is no key, whose end tag names it: it may hold the tool's keys."""
+        return self.own.word == KEY and self.tool is not None and self.own.key not in self.tool.properties
 
     def begins_line(self, pos: int) -> bool:
         """Return whether only blanks precede on the line."""
@@ -476,7 +481,7 @@ class _Search:
             return None
         if self.split is not None and self.split in self.stack:
             return RawEnd(self.split.start, self.split.start, True)
-        if self.fallback is not None and not (value.own.word == KEY and value.is_own_end(mark)):
+        if self.fallback is not None and not (value.holds_keys and value.is_own_end(mark)):
             raise NoCall("another key may begin in a value")
         if self.passed and self.stack:
             raise NoCall("what a value shows is not closed")

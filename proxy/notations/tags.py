@@ -254,7 +254,7 @@ class TagReader(ABC):
             values[key] = self._typed(self.last, end, style, unended=unended)
             unended, at = end.unended, end.resume
             self.uneven = source.text.startswith(("\n", "\r\n"), mark.end) and source.text[end.end - 1] != "\n"
-            if end.unended or mark.word != KEY:
+            if end.unended or not self.last.holds_keys:
                 spans.append((mark.end, end.end, marks))
         if tool and (missing := tool.required - given):
             self._check_missing(missing, tool, spans)
