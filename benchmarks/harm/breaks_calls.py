@@ -115,7 +115,9 @@ def _other_keys(draft: Draft, written: Values) -> Broken:
     Weak evidence must have the tool's own keys, and an element of any other name may be a part of the text around it.
     """
     if draft.offer.open:
-        return Broken(written=written, one=False, also=[written])
+        # Raw text does not say that the value of an undeclared key is an object.
+        as_text = {key: dump(value) if isinstance(value, dict) else value for key, value in written.items()}
+        return Broken(written=written, one=False, also=[written, as_text])
     certain = not draft.family.weak and draft.family.tags.open != "<{key}>"
     return Broken(written=written, one=certain)
 
@@ -224,7 +226,9 @@ def missing_closers(draft: Draft) -> Broken:
     lost += [frozenset(("foot", "end"))] if family.body is Body.PYTHON else []
     if not lost:
         raise Inapplicable
-    return Broken(Style(without=draft.rng.choice(lost)), last=True)
+    chosen = draft.rng.choice(lost)
+    # An open bracket of Python's may be that of code.
+    return Broken(Style(without=chosen), one=family.body is not Body.PYTHON or "foot" not in chosen, last=True)
 
 
 def end_tags(where: str) -> Any:
@@ -234,11 +238,15 @@ def end_tags(where: str) -> Any:
         count = len(draft.values)
         if count < {"first": 2, "middle": 3, "last": 1, "all": 2}[where]:
             raise Inapplicable
+        lost = {"first": [0], "middle": [draft.rng.randint(1, max(1, count - 2))], "last": [count - 1]}
+        numbers = lost.get(where, range(count))
         if any(isinstance(value, str) and value != value.strip() for value in draft.values.values()):
             # Which line ends are the value's nobody could say.
             raise Inapplicable
-        lost = {"first": [0], "middle": [draft.rng.randint(1, max(1, count - 2))], "last": [count - 1]}
-        return Broken(Style(no_end=frozenset(lost.get(where, range(count)))))
+        if any(value == "" for number, value in enumerate(draft.values.values()) if number in numbers):
+            # Without its end tag an empty value is none (C10).
+            raise Inapplicable
+        return Broken(Style(no_end=frozenset(numbers)))
 
     return make
 

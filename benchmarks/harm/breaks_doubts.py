@@ -136,7 +136,8 @@ def lost_comma_and_key_twice(draft: Draft) -> Broken:
 def bare_envelope(draft: Draft) -> Broken:
     """The keys around the arguments stand without quotation marks, as in JavaScript."""
     head = re.sub(r'"(\w+)":', r"\1:", draft.family.head)
-    return Broken(family=replace(draft.family, head=head))
+    # Without a wrapper it may be code.
+    return Broken(family=replace(draft.family, head=head), one=not draft.family.weak)
 
 
 def arguments_first(draft: Draft) -> Broken:

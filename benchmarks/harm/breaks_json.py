@@ -229,8 +229,8 @@ def junk(draft: Draft) -> Broken:
 
 
 def brace_too_many(draft: Draft) -> Broken:
-    """One closing brace too many."""
-    return Broken(Style(text=lambda written: written + "}"))
+    """One closing brace too many; without a wrapper, an object around the call may end there."""
+    return Broken(Style(text=lambda written: written + "}"), one=not draft.family.weak)
 
 
 def sent_twice(draft: Draft) -> Broken:

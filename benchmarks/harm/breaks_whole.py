@@ -17,6 +17,7 @@ _LEADS = (
     "The user wants {name}, so I call it.\n\n",
     "Das erledige ich mit {name}.\n",
     "> Please do it.\n\nYes.\n\n",
+    "Thought: I need {name}.\n",
 )
 _TAILS = (
     "\nI will report what {name} returns.",

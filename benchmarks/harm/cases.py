@@ -21,9 +21,6 @@ SEED = 12
 _ALL = (*breaks_calls.BREAKS, *breaks_json.BREAKS, *breaks_doubts.BREAKS, *breaks_pairs.BREAKS, *breaks_whole.BREAKS)
 BREAKS: dict[str, Break] = {each.name: each for each in _ALL}
 FAMILIES: dict[str, Family] = {**TEMPLATES, **{family.name: family for family in NOTATIONS}}
-# No case is made of these unless they are named: they do not hold yet.
-NOT_YET_FAMILIES = frozenset(("react", "minimax_arrow"))
-NOT_YET_BREAKS = frozenset(("by_tool",))
 # Structured calls are what most servers send: so many times the cases of another family.
 _STRUCTURED_SHARE = 4
 _TRIES = 400
@@ -70,8 +67,8 @@ class Case:
 
 
 def pairs(families: Sequence[str] = (), breaks: Sequence[str] = ()) -> list[tuple[Family, Break]]:
-    """Return the families and breaks that go together, of those that are named or else of those that are held."""
-    families, breaks = families or [*FAMILIES.keys() - NOT_YET_FAMILIES], breaks or [*BREAKS.keys() - NOT_YET_BREAKS]
+    """Return the families and breaks that go together, of those that are named or else of all."""
+    families, breaks = families or [*FAMILIES], breaks or [*BREAKS]
     found = []
     for family in FAMILIES.values():
         if family.name not in families:

@@ -377,6 +377,7 @@ _TAGGED = (
         closer="</Call>",
         tags=Tags("<{key}>", "</{key}>"),
         keys=r"\w[\w.-]*",
+        cannot=_starts_with_line_end,
     ),
 )
 _OTHERS = (

@@ -188,9 +188,10 @@ NOTATIONS = (
         encode=dump,
     ),
     _END("response_member", several=False, head=_OBJECT, foot="}", rewrite=_in_response),  # w9
-    _END(
+    # What precedes it is prose, a line of `Thought:` too.
+    _TAG(
         "react",  # r1
-        section=("Thought: I need that.\n", "\n"),
+        section=("", "\n"),
         several=False,
         opener="Action: ",
         head="{name}\nAction Input: ",

@@ -15,7 +15,7 @@ from benchmarks.harm.judge import Judged, Verdict, judge
 
 CASES = 10_000
 LEAST_RIGHT = 0.9
-# Of the calls that are written whole and have one reading.
+# Of the calls of each family that are written whole and have one reading.
 MOST_REFUSED = 0.04
 
 
@@ -41,12 +41,12 @@ class Count:
 
 @dataclass(slots=True)
 class Results:
-    """The counts of a run: of all, by break, by family; and the examples that are to be shown."""
+    """The counts of a run: of all, by break, by family, of whole calls by family; and the examples to be shown."""
 
     total: Count = field(default_factory=Count)
     breaks: dict[str, Count] = field(default_factory=dict)
     families: dict[str, Count] = field(default_factory=dict)
-    whole: Count = field(default_factory=Count)
+    whole: dict[str, Count] = field(default_factory=dict)
     reasons: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     shown: list[tuple[Case, Left, Judged]] = field(default_factory=list)
 
@@ -59,7 +59,7 @@ class Results:
         ):
             count.add(judged)
         if case.kind.whole:
-            self.whole.add(judged)
+            self.whole.setdefault(case.family.name, Count()).add(judged)
         if judged.verdict is Verdict.WRONG:
             self.reasons[case.kind.name, case.family.name, judged.why] += 1
         missed = judged.one and judged.verdict is Verdict.REFUSED
@@ -173,15 +173,17 @@ def _demands(results: Results) -> Iterator[str]:
     """What is asked of the proxy, and whether that is met."""
     wrong = results.total.verdicts[Verdict.WRONG]
     share = results.total.share or 0.0
-    refused = 1 - (1.0 if results.whole.share is None else results.whole.share)
+    shares = {name: count.share for name, count in results.whole.items() if count.share is not None}
+    family = min(shares, key=lambda name: shares[name], default="")
+    refused = 1 - shares.get(family, 1.0)
     yield f"wrong                                       = 0 {wrong:10}  {'met' if not wrong else 'NOT MET'}"
     yield (
         f"right, of those with exactly one reading >= {LEAST_RIGHT:.0%} {share:10.1%}  "
         f"{'met' if share >= LEAST_RIGHT else 'NOT MET'}"
     )
     yield (
-        f"refused, of whole calls with one reading   <= {MOST_REFUSED:.0%} {refused:10.1%}  "
-        f"{'met' if refused <= MOST_REFUSED else 'NOT MET'}"
+        f"refused, of a family's whole calls with one <= {MOST_REFUSED:.0%} {refused:10.1%}  "
+        f"{'met' if refused <= MOST_REFUSED else f'NOT MET: {family}'}"
     )
 
 

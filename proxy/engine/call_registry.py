@@ -105,7 +105,23 @@ class CallRegistry:
             return self._last if named is None else named
         if named is not None and named.server_index == delta.index:
             return named
-        return self._by_index.get(delta.index)
+        at_index = self._by_index.get(delta.index)
+        return self._named_last(delta, at_index) or at_index
+
+    def _named_last(self, delta: CallDelta, at_index: PendingCall | None) -> PendingCall | None:
+        """The newest call, if it has a name only, and arguments begin at the index of no call that is open.
+
+        SGLang numbers names by the tool and arguments by the call:
+
+            {"index": 3, "id": "call_1", "function": {"name": "bash", "arguments": ""}}
+            {"index": 0, "function": {"arguments": "{\"command\": "}}
+        """
+        newest = self._calls[-1] if self._calls else None
+        if newest is None or newest.size or not newest.names or delta.name or delta.id:
+            return None
+        if delta.first_character != "{" or (at_index is not None and not at_index.has_ended):
+            return None
+        return newest
 
     def _with_id_of(self, delta: CallDelta) -> PendingCall | None:
         if delta.id is None:

@@ -13,7 +13,7 @@ from proxy.notations.bare_literals import BareLiterals, PythonLiterals
 from proxy.notations.calls import NO_OPENER, Call, JsonArguments, Opener, ReadCalls
 from proxy.notations.literals import CLOSING, STRICT, Literals, typed
 from proxy.notations.shapes import shapes
-from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens
+from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, end_of
 from proxy.notations.tags import CALL_TAG, VALUE_END, TagReader
 from proxy.tools.schema import ALL_TYPES, ANYTHING, Schema
 from proxy.tools.toolset import Tool, ToolSet
@@ -49,6 +49,8 @@ _RESIDUE = re.compile(
 )
 _GEMMA_ENDS = (("<tool_call|>",), ("<end_function_call>",))
 _INKLING = "<|content_invoke_tool_json|>"
+# Closing brackets that are left over before the end of a fence.
+_LEFT_BRACKETS = re.compile(r"[}\]]{0,2}")
 # Words before the name of a call that are names themselves: `function`.
 MAX_NAMES = 4
 # A name is looked for so far in a call whose JSON cannot be read.
@@ -264,7 +266,7 @@ class ArgumentReader(TagReader):
             return self.json_arguments(at, tool)
         if sign == "`" and (fence := source.match(FENCE, at)):
             read = self.json_arguments(source.blanks(fence.end()), tool)
-            end = source.blanks(read.end)
+            end = source.blanks(end_of(_LEFT_BRACKETS, source.text, read.end))
             return read._replace(end=end + 3 if source.starts("```", end) else end)
         if sign == "(":
             if opener is NO_OPENER and not self.exact:

@@ -24,11 +24,13 @@ def element_value(text: str, schema: Schema, prefix: str = "", depth: int = 0) -
     """Return the value that elements say, by the schema; the text's own value where it holds none."""
     if not text.strip() and schema.types & {"array", "object"} and "string" not in schema.types:
         return [] if "object" not in schema.types else {}
-    first = _tag(prefix).search(text)
+    first, value = _tag(prefix).search(text), typed(schema, text)
+    if not isinstance(value, str):
+        return value  # a literal, whatever its strings show
     if first is None or ("string" in schema.types and (first.start() or schema.types != ALL_TYPES)):
         if prefix and prefix in text and schema.types == ALL_TYPES:
             raise NoCall("an element was expected")
-        return typed(schema, text)
+        return value
     if depth > MAX_NESTED:
         raise NoCall("nested too deeply")
     beside, text = text[: first.start()].strip(), text[first.start() :].strip()
@@ -42,12 +44,12 @@ def element_value(text: str, schema: Schema, prefix: str = "", depth: int = 0) -
         raise NoCall("an element was expected")
     values: JsonObject = {"$text": beside} if beside else {}
     for name, each in parts:
-        value = element_value(each, or_anything(schema.properties.get(name)), prefix, depth + 1)
+        inner = element_value(each, or_anything(schema.properties.get(name)), prefix, depth + 1)
         if name not in values:
-            values[name] = value
+            values[name] = inner
             continue
         before = values[name]
-        values[name] = [*before, value] if isinstance(before, list) else [before, value]
+        values[name] = [*before, inner] if isinstance(before, list) else [before, inner]
     return values
 
 

@@ -312,7 +312,7 @@ class Literals:
             if sign == "," and values and not comma:
                 pos, comma = pos + 1, True
                 continue
-            if values and sign in "<[]" and self.closers and source.match(self.closers, pos):
+            if values and sign in "<[]`" and self.closers and source.match(self.closers, pos):
                 return values, self._cut(pos)
             self.lost_comma |= bool(values) and sign in MARKS and not comma and isinstance(values.get(key), str)
             apart, comma = comma or not values, False

@@ -23,6 +23,8 @@ _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})", re.M)
 _FIRST_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(?!.*`)")
 _BLANKS = re.compile(r"\s*")
 _QUOTES = "\"'`"
+# The word of an opener whose end tag names the key too.
+KEY = "key"
 # Words before the end of a wrapper that mean nothing.
 MAX_JUNK = 40
 
@@ -136,9 +138,11 @@ class RawValue:
         shows_end, last = self.shown(end.end)
         if shows_end:
             raise NoCall("a value without its end tag shows one")
-        shown = last and last.level is Level.VALUE and last.closing and self.is_own_end(last)
-        if last and shown and not self.source.text[last.end : end.end].strip():
-            return RawEnd(last.start, last.end)  # an opener inside had no end tag
+        if last and last.closing and not self.source.text[last.end : end.end].strip():
+            if last.level is not Level.VALUE:
+                raise NoCall("a value without its end tag ends with the call's")
+            if self.is_own_end(last):
+                return RawEnd(last.start, last.end)  # an opener inside had no end tag
         if self.is_in_quotation(end.end, end.resume):
             raise NoCall("what follows may be quoted")
         return end
@@ -178,6 +182,11 @@ class RawValue:
     def is_own_end(self, mark: Mark) -> bool:
         """Return whether an end tag of a value may be this one's."""
         return not mark.kind or not self.own.kind or mark.kind == self.own.kind
+
+    @property
+    def holds_keys(self) -> bool:
+        """True for an element that is no key, whose end tag names it: it may hold the tool's keys."""
+        return self.own.word == KEY and self.tool is not None and self.own.key not in self.tool.properties
 
     def begins_line(self, pos: int) -> bool:
         """Return whether only blanks precede on the line."""
@@ -371,6 +380,8 @@ class _Search:
                 self._check_fenced(mark, fenced)
                 continue
             if value.is_shown_indented(mark):
+                if mark.level is not Level.VALUE and (opened := self._opened(mark)) is not None:
+                    del self.stack[opened:]
                 continue
             if not mark.closing:
                 self._opening(mark)
@@ -430,8 +441,12 @@ class _Search:
             placed = not value.layout.lined or mark.start == value.own.end or value.begins_line(mark.start)
             (self.stack if placed else self.named).append(mark)
 
+    def _opened(self, mark: Mark) -> int | None:
+        """Return which of the tags that are open inside an end tag closes; None if it closes none."""
+        return next((at for at in range(len(self.stack) - 1, -1, -1) if _pairs(self.stack[at], mark)), None)
+
     def _closing(self, mark: Mark) -> RawEnd | None:
-        opened = next((at for at in range(len(self.stack) - 1, -1, -1) if _pairs(self.stack[at], mark)), None)
+        opened = self._opened(mark)
         if mark.level is Level.VALUE:
             return self._value_end(mark) if opened is None else self._inner_end(mark, opened)
         if opened is not None:
@@ -466,15 +481,35 @@ class _Search:
             return None
         if self.split is not None and self.split in self.stack:
             return RawEnd(self.split.start, self.split.start, True)
-        if self.fallback is not None:
+        if self.fallback is not None and not (value.holds_keys and value.is_own_end(mark)):
             raise NoCall("another key may begin in a value")
         if self.passed and self.stack:
             raise NoCall("what a value shows is not closed")
-        later = value.marks(mark.end) if follows is Follows.NOTHING else None
-        if later and later.closing and later.level is Level.VALUE:
-            raise NoCall("a value may end after a token")
         value.foreign = not value.is_own_end(mark)
+        if follows is Follows.NOTHING:
+            self._check_token(mark)
+        if not value.foreign and not value.source.text[value.own.end : mark.start].strip():
+            self._check_empty(mark)
         return RawEnd(mark.start, mark.end)
+
+    def _check_empty(self, mark: Mark) -> None:
+        """Refuse an empty value whose end tag is there again among the closers: it may show the first of them."""
+        source, pos = self.value.source, mark.end
+        while (pos := source.blanks(pos)) < source.size:
+            closer = self.value.marks(pos, here=True)
+            if closer is None or not closer.closing:
+                return
+            if closer.level is Level.VALUE:
+                raise NoCall("an end tag is there twice around nothing")
+            pos = closer.end
+
+    def _check_token(self, mark: Mark) -> None:
+        """Refuse an end tag before a token that ends no call: its own end tag, or what a tagged call shows, follows."""
+        later, tagged = self.value.marks(mark.end), any(self.value.layout.words.values())
+        if later and (later.level is Level.VALUE if later.closing else tagged):
+            raise NoCall("a value may end after a token")
+        if later is None and tagged and not self.value.source.final:
+            raise NeedMore
 
     def _check_doubled(self, mark: Mark) -> None:
         """Refuse an end tag that is there twice if the value is nothing else, or shows what one of them closes."""

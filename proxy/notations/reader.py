@@ -52,7 +52,8 @@ class CallReader(ArgumentReader):
     def __init__(self, source: Source, tools: ToolSet, *, bare_names: bool = True) -> None:
         super().__init__(source, tools)
         self.bare_names = bare_names
-        self.broken = self.in_doubt = False
+        # `foreign`: a closer that is not the opener's own ended a wrapper.
+        self.broken = self.in_doubt = self.foreign = False
         self.run_end = self.left = 0
 
     # -- wrappers ---------------------------------------------------------------------------------------------------
@@ -108,9 +109,10 @@ class CallReader(ArgumentReader):
             raise
 
     def _read_strong(self, pos: int) -> ReadCalls:
+        self.foreign = False
         calls, end, closed = self.strong(pos)
         value, missing = self.last, _missing(calls)
-        if not (value or self.delimited or missing):
+        if not (value or self.delimited or missing or self.foreign):
             return calls, end, closed
         after = self.skip_left(end)
         if after == self.source.size or self.source.match(n.STRONG, after) or self.source.match(CALL_TAG, after):
@@ -132,10 +134,11 @@ class CallReader(ArgumentReader):
         return calls, end, closed
 
     def _check_behind(self, end: int, missing: set[str]) -> None:
-        """Refuse calls if a delimiter of strings, or a key that they lack, follows in the text: a string may go on."""
+        """Refuse calls if what they lack follows in the text: a key, a closer, a delimiter. A string may go on."""
         following = n.STRONG.search(self.source.text, end)
         text = self.source.text[end : following.start() if following else self.source.size]
         lacks = any(found.group(1) in missing for found in _QUOTED_KEY.finditer(text))
+        lacks |= self.foreign and CLOSERS.pattern.search(text) is not None
         if lacks or (self.delimited and any(token in text for token in DELIMITERS)):
             self.deep = True
             raise NoCall("a string may end elsewhere")
@@ -180,6 +183,7 @@ class CallReader(ArgumentReader):
             if at == source.size:
                 break
             if (end := self.closer(at, opener)) >= 0:
+                self.foreign |= bool(opener.closers) and not source.text.startswith(opener.closers, at)
                 at, closed = self._repeated(opener.closers, end) if self.run_end else end, True
                 break
             if calls:

@@ -98,6 +98,7 @@ def _shape(value: JsonObject, tools: ToolSet, depth: int) -> Shape:
     if more:
         raise NoCall("another key beside name and arguments")
     arguments = value[argument_word]
-    encoded = isinstance(arguments, str) and bool(arguments.strip())
-    usual = argument_word in _USUAL.get(name_word, ()) and not encoded
+    # Arguments are an object, or its text; another text may be anything.
+    is_text = isinstance(arguments, str) and arguments.strip() and not arguments.lstrip().startswith("{")
+    usual = argument_word in _USUAL.get(name_word, ()) and not is_text
     return Shape(name, arguments, not usual, id_)

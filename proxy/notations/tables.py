@@ -202,15 +202,17 @@ STYLES = {
     ),
     # MiniMax M3 writes some keys as parameters, after the same token.
     "element": (
-        rf"{_S}<{{ns}}(?P<kind>(?P<K>{{keys}}))(?P<T>\b\B)?>"
+        rf"{_S}<{{ns}}(?P<kind>(?P<K>{{spelled}}))(?P<T>\b\B)?>"
         rf"|{re.escape(SEP)}<(?:{_P})\s+name=[\"']?(?P<K2>[\w.-]{{{{1,80}}}})[\"']?\s*>",
-        rf"{_S}</{{ns}}(?P<ckind>{{keys}})\s*>|{re.escape(SEP)}</(?:{_P})\s*>",
+        rf"{_S}</{{ns}}(?P<ckind>{{spelled}})\s*>|{re.escape(SEP)}</(?:{_P})\s*>",
     ),
 }
 
 
 # The styles in whose patterns the declared keys are.
 KEYED_STYLES = frozenset(("element", "pair"))
+# Behind MiniMax M3's token the name of any element but a wrapper may be a key.
+KEY_ELEMENT = regex.compile(rf"{re.escape(SEP)}<(?!(?:{_W})\s*>)(?P<K>[A-Za-z_$][\w.-]*)>")
 
 
 @functools.lru_cache(maxsize=256)
@@ -224,18 +226,19 @@ def _with_keys(style: str, keys: tuple[str, ...]) -> tuple[str, str]:
     opens, closes = STYLES[style]
     if style not in KEYED_STYLES:
         return opens, closes
-    names, space = alternatives(keys), f"{_NS}?"
-    filled = [
-        each.replace("{ns}", space).replace("{keys}", names).replace("{{", "{").replace("}}", "}")
-        for each in (opens, closes)
-    ]
-    return filled[0], filled[1]
+    # In any letters and with any separators.
+    spelled = "|".join("[_.-]?".join(re.sub(r"[\W_]", "", key)) for key in keys)
+    exact = alternatives(keys)
+    words = {"{ns}": f"{_NS}?", "{keys}": exact, "{spelled}": f"{exact}|(?i:{spelled or exact})", "{{": "{", "}}": "}"}
+    for word, pattern in words.items():
+        opens, closes = opens.replace(word, pattern), closes.replace(word, pattern)
+    return opens, closes
 
 
-def family(style: str, keys: tuple[str, ...] = (), end: str = "") -> re.Pattern[str]:
-    """All the marks that structure a call in one style."""
+def family(style: str, keys: tuple[str, ...] = (), elements: tuple[str, ...] = ()) -> re.Pattern[str]:
+    """All the marks that structure a call in one style; the first of the elements that hold calls is open."""
     opens, closes = _with_keys(style, keys)
-    begins, ends = (rf"<{slash}{re.escape(end)}>|" if end else "" for slash in ("", "/"))
+    begins, ends = (f"<(?:{alternatives(elements)})>|", f"</{re.escape(elements[0])}>|") if elements else ("", "")
     return re.compile(
         rf"(?P<vo>{opens})|(?P<vc>{closes})|(?P<co>{begins}{CALL_OPEN})|(?P<cc>{ends}{CALL_CLOSE})|(?P<wo>{WRAPPER_OPEN})|(?P<wc>{WRAPPER_CLOSE})"
     )

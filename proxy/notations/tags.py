@@ -17,7 +17,7 @@ from proxy.notations import tables as n
 from proxy.notations.calls import Call, JsonArguments, Opener, ReadCalls
 from proxy.notations.elements import element_value
 from proxy.notations.literals import Literals, typed
-from proxy.notations.raw_values import Layout, Level, Mark, Marks, RawEnd, RawValue
+from proxy.notations.raw_values import KEY, Layout, Level, Mark, Marks, RawEnd, RawValue
 from proxy.notations.source import NeedMore, NoCall, Source, Tokens, Torn
 from proxy.tools.toolset import Tool, ToolSet
 
@@ -170,12 +170,13 @@ class TagReader(ABC):
             read = self.json_arguments(at, tool)
             value, at, told = read.value, read.end, read.told
         else:
-            value, at, _ = self.tag_values(at, tool, inner.group(1) if inner else "")
-        at = source.blanks(at)
-        if inner:
-            if not source.starts(f"</{inner.group(1)}>", at):
-                raise NoCall("an end tag was expected")
-            at += len(inner.group(1)) + 3
+            value, at, _ = self.tag_values(at, tool, (inner.group(1),) if inner else ())
+        end_tag, after = f"</{inner.group(1)}>" if inner else "", source.blanks(at)
+        if inner and not (source.starts(end_tag, after) or after == source.size or self.ends_turn(after)):
+            self.deep = tool is not None
+            raise NoCall("an end tag was expected")
+        while inner and source.starts(end_tag, after):
+            at, after = after + len(end_tag), source.blanks(after + len(end_tag))
         return [Call(tool, name, value, pos, at, told=told)], at, False
 
     def _in_element(self, pos: int, found: regex.Match[str], tool: Tool, opener: Opener | None) -> ReadCalls:
@@ -185,16 +186,13 @@ class TagReader(ABC):
         if source.text.startswith("{", at):
             read = self.json_arguments(at, tool)
             value, at, told = read.value, read.end, read.told
+        elif source.starts("</", at) and not tool.required:
+            value = {}
         elif source.starts(n.SEP, at) or (source.starts("<", at) and not source.starts("</", at)):
-            value, at, _ = self.tag_values(at, tool, name)
+            # Without a wrapper, the call of any tool may follow.
+            value, at, _ = self.tag_values(at, tool, (name, *(each.name for each in self.tools)))
         else:
-            texts = [key for key in tool.required if tool.is_text(key)]
-            end = source.find(end_tag, found.end())
-            text = source.text[found.end() : end]
-            if len(tool.required) != 1 or len(texts) != 1 or end < 0 or ("\n" in text and "tool:" not in found.group()):
-                raise NoCall("the values of a call were expected")
-            end += len(end_tag)
-            return [Call(tool, name, {texts[0]: _unpadded(text)}, pos, end)], end, False
+            value, at = self._only_text(found, end_tag, tool)
         at = source.blanks(at)
         if source.starts(end_tag, at):
             at += len(end_tag)
@@ -204,10 +202,27 @@ class TagReader(ABC):
             raise NoCall("an end tag was expected")
         return [Call(tool, name, value, pos, at, told=told)], at, False
 
+    def _only_text(self, opening: regex.Match[str], end_tag: str, tool: Tool) -> tuple[JsonObject, int]:
+        """Return the one text that a tool needs, up to an end tag."""
+        texts = [key for key in tool.required if tool.is_text(key)]
+        end = self.source.find(end_tag, opening.end())
+        text = self.source.text[opening.end() : end]
+        if end < 0:
+            raise NoCall("an end tag was expected")
+        if opening.group() in text:
+            self.deep = True
+            raise NoCall("a call in a call")
+        if len(tool.required) != 1 or not texts or not text.strip():
+            raise NoCall("the values of a call were expected")
+        return {texts[0]: _unpadded(text)}, end
+
     # -- keys and values --------------------------------------------------------------------------------------------
 
-    def tag_values(self, at: int, tool: Tool | None, element_end: str = "") -> tuple[JsonObject, int, bool]:
-        """Read keys and raw values, up to what is none; return them, where that is, and whether there were any."""
+    def tag_values(self, at: int, tool: Tool | None, elements: tuple[str, ...] = ()) -> tuple[JsonObject, int, bool]:
+        """Read keys and raw values, up to what is none; return them, where that is, and whether there were any.
+
+        `elements` are elements that hold calls, the open one first.
+        """
         source, values, given = self.source, JsonObject(), set[str]()
         style = self.key_style(source.blanks(at), tool)
         unended, spans = False, list[tuple[int, int, Marks]]()
@@ -215,7 +230,7 @@ class TagReader(ABC):
             behind, at = at, source.blanks(at)
             if at == source.size:
                 return values, behind, bool(values)
-            marks = self._marks_at(at, style, tool, element_end)
+            marks = self._marks_at(at, style, tool, elements)
             mark = marks(at, here=True)
             if mark is None or mark.level is not Level.VALUE:
                 break
@@ -239,7 +254,8 @@ class TagReader(ABC):
             values[key] = self._typed(self.last, end, style, unended=unended)
             unended, at = end.unended, end.resume
             self.uneven = source.text.startswith(("\n", "\r\n"), mark.end) and source.text[end.end - 1] != "\n"
-            spans.append((mark.end, end.end, marks))
+            if end.unended or not self.last.holds_keys:
+                spans.append((mark.end, end.end, marks))
         if tool and (missing := tool.required - given):
             self._check_missing(missing, tool, spans)
         return values, at, bool(values)
@@ -286,18 +302,25 @@ class TagReader(ABC):
         for style in n.STYLES:
             if style == "element" and tool is None:
                 continue
-            keys = tuple(tool.properties) if tool and style in n.KEYED_STYLES else ()
+            keys = self._keys_at(at, style, tool)
             if self.source.match(n.style_opener(style, keys), at):
                 return style
         return ""
 
-    def _marks_at(self, at: int, style: str, tool: Tool | None, element_end: str) -> Marks:
+    def _keys_at(self, at: int, style: str, tool: Tool | None) -> tuple[str, ...]:
+        """Return the keys that tags of a style may name: the tool's, and that of an element that begins here."""
+        if tool is None or style not in n.KEYED_STYLES:
+            return ()
+        own = self.source.match(n.KEY_ELEMENT, at) if style == "element" else None
+        return tuple(dict.fromkeys((*tool.properties, *([own["K"]] if own else []))))
+
+    def _marks_at(self, at: int, style: str, tool: Tool | None, elements: tuple[str, ...]) -> Marks:
         """Return what finds the marks of the family that begins here, spelled as it begins."""
-        keys = tuple(tool.properties) if tool and style in n.KEYED_STYLES else ()
+        keys = self._keys_at(at, style, tool)
         prefix = n.SEP if self.source.text.startswith(n.SEP, at) else ""
         if not prefix and (bars := _BARS.match(self.source.text, at)):
             prefix = bars.group(1)
-        return _FamilyMarks(self.source, _family(style, keys, element_end), prefix, style == "pair")
+        return _FamilyMarks(self.source, _family(style, keys, elements), prefix, style == "pair")
 
     def _typed(self, written: RawValue, end: RawEnd, style: str, *, unended: bool) -> Json:
         """Return the value of a raw text as the schema says; NoCall if the text has another reading.
@@ -316,19 +339,20 @@ class TagReader(ABC):
         text = self._trimmed(text, mark, tag, style, end.unended)
         if tool is None:
             return text
-        schema = tool.parameter(mark.key)
+        prefix = n.SEP if n.SEP in text else ""
+        # Elements in one that is no key are the tool's own arguments.
+        schema = tool.compiled if prefix and mark.key not in tool.properties else tool.parameter(mark.key)
         free = "string" in schema.types and not schema.is_unlisted(text.strip())
         nested = style == "element" and schema.types & {"array", "object"}
-        prefix = n.SEP if n.SEP in text else ""
         if nested and (prefix or "string" not in schema.types) and ("<" in text or not text.strip()):
             return element_value(text.strip(), schema, prefix)
         declared = {"true": "string", "false": "other"}.get(mark.declared, mark.declared)
         value = typed(schema, text, declared)
         if not isinstance(value, str):
             return value
-        if not free and (prefix or ((inner := marks(mark.end)) and inner.end <= end.end)):
+        if (prefix and end.unended) or (not free and (prefix or ((inner := marks(mark.end)) and inner.end <= end.end))):
             raise NoCall("markup in a value that is no text")
-        if "string" in schema.types:
+        if "string" in schema.types and (free or not end.unended):
             return value
         if end.unended or unended:
             raise NoCall("no value fits")
@@ -412,7 +436,7 @@ def _mark(found: re.Match[str]) -> Mark:
         key = (groups["K"] or groups.get("K2") or "").strip()
         mark = Mark(start, end, Level.VALUE, False, key, groups["kind"] or "arg_value", groups["T"] or "")
         tag = found.group()
-        mark.word = "name" if _NAMED.search(tag) else "=" if "=" in tag else ""
+        mark.word = "name" if _NAMED.search(tag) else "=" if "=" in tag else KEY if mark.kind == key else ""
         return mark
     if groups["vc"] is not None:
         return Mark(start, end, Level.VALUE, True, kind=groups["ckind"] or "")

@@ -68,6 +68,22 @@ def test_a_call_with_the_id_of_the_one_before_it_may_be_that_one() -> None:
     assert calls.must_wait(calls.newest)
 
 
+def test_arguments_without_a_call_of_their_index_are_those_of_the_call_that_has_none() -> None:
+    """SGLang numbers names by the tool, and arguments by the call."""
+    calls = registry(CallDelta(1, "a", "bash", ""))
+    assert [take(calls, CallDelta(0, None, "", part)) for part in (LS[:3], LS[3:])] == [0, 0]
+    take(calls, CallDelta(0, "b", "read", ""))
+    assert [take(calls, CallDelta(1, None, "", part)) for part in (LS[:3], LS[3:])] == [1, 1]
+    take(calls, CallDelta(1, "c", "bash", ""))
+    assert take(calls, CallDelta(1, None, "", LS)) == 2
+
+
+def test_arguments_of_an_open_call_stay_its_own_behind_another_name() -> None:
+    """F47."""
+    calls = registry(CallDelta(0, "a", "bash", ""), CallDelta(1, "b", "bash", ""))
+    assert [take(calls, CallDelta(index, None, "", LS)) for index in (0, 1)] == [0, 1]
+
+
 def test_an_object_behind_an_object_is_split_from_it() -> None:
     """F41."""
     calls = registry(CallDelta(0, "a", "bash", LS), CallDelta(0, None, "", LS))
