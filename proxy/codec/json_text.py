@@ -164,7 +164,7 @@ def read_json(
     """
     try:
         value: Json = json.loads(
-            text, object_pairs_hook=pairs, parse_constant=_refuse, parse_float=_verbatim, parse_int=_integer
+            text, object_pairs_hook=pairs, parse_constant=refuse, parse_float=verbatim, parse_int=integer
         )
     except RecursionError:
         raise ValueError("nested too deeply") from None
@@ -173,16 +173,18 @@ def read_json(
     return value
 
 
-def _verbatim(text: str) -> float:
+def verbatim(text: str) -> float:
+    """The number that is written as it was read."""
     number = VerbatimNumber(text)
     number.text = text
     return number
 
 
-def _integer(text: str) -> int | float:
+def integer(text: str) -> int | float:
+    """The integer; one with more digits than Python reads is written as it was read."""
     if len(text) < _MAX_DIGITS:
         return int(text)
-    return _verbatim(text)
+    return verbatim(text)
 
 
 def is_deep(value: Json, levels: int = MAX_DEPTH) -> bool:
@@ -280,7 +282,8 @@ def dump_strict(value: object) -> bytes:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode("utf-8")
 
 
-def _refuse(word: str) -> NoReturn:
+def refuse(word: str) -> NoReturn:
+    """ValueError for NaN and Infinity, which no client can read."""
     raise ValueError(f"{word} is not JSON")
 
 
@@ -306,7 +309,7 @@ def _integer_or_null(text: str) -> int | None:
 
 
 # What `json.loads` would build again for each text.
-_STRICT = json.JSONDecoder(parse_constant=_refuse, parse_float=finite)
+_STRICT = json.JSONDecoder(parse_constant=refuse, parse_float=finite)
 _LENIENT = json.JSONDecoder(
     parse_constant=_null, parse_float=_float_or_null, parse_int=_integer_or_null, strict=False
 )

@@ -58,6 +58,17 @@ def unescape(inside: str, *, python: bool = False) -> str:
     return _joined(text)
 
 
+def unescaped(text: str) -> str:
+    """Return a text without its escapes, in JSON or in Python, also where they can be read in two ways."""
+    return _joined(_PYTHON_ESCAPE.sub(lambda found: _repeated(found, python=True), text)) if "\\" in text else text
+
+
+def _repeated(found: re.Match[str], *, python: bool) -> str:
+    """Return what an escape means, as often as it stands there."""
+    written, escape = found.group(0, 1)
+    return _meaning(escape[1:], python=python) * (len(written) // len(escape))
+
+
 def _meaning(written: str, *, python: bool) -> str:
     """Decode an escape: the letter or number after the backslash."""
     letters = _PYTHON_LETTERS if python else _LETTERS

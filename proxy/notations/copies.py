@@ -17,8 +17,8 @@ from itertools import islice
 import regex
 
 from proxy.codec.json_text import Json, dump, load_json
+from proxy.codec.string_escapes import unescaped
 from proxy.notations.calls import Call
-from proxy.notations.literals import unescaped
 from proxy.notations.reader import CallReader
 from proxy.notations.source import NoCall, Source, end_of
 from proxy.notations.tables import STRONG

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 import regex
 
 from proxy.codec.json_text import JsonObject, dump, is_deep, load_json, load_prefix, read_json
-from proxy.notations.literals import Literals, Oddity
+from proxy.notations.literals import Literals
 from proxy.notations.reader import CallReader
 from proxy.notations.source import NoCall, Source
+from proxy.notations.strings import Oddity
 from proxy.notations.tables import ARGUMENT_WORDS, NAME_WORDS
 from proxy.tools.key_spelling import is_torn
 from proxy.tools.schema import ANYTHING, Schema

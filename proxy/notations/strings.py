@@ -1,0 +1,335 @@
+"""Strings in quotation marks, and where they end.
+
+A string ends at its first mark if the text can go on there as after a value. If it cannot, marks inside lack their
+backslashes, and the string ends at the first mark after which the schema lets the text go on: a comma and a declared
+key that is not given yet, or the brackets that are open, and then such a key or the end of the call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+import regex
+
+from proxy.codec.string_escapes import has_doubtful_path, unescape
+from proxy.notations.source import NeedMore, NoCall, Source, end_of
+from proxy.tools.schema import ANYTHING, Schema
+
+MARKS = {'"': '"', "'": "'", "“": "”", "„": "“", "”": "”", "‘": "’", "’": "’", "`": "`"}
+TYPOGRAPHIC = "”“’"
+# A comment that may be in a string, which ends in it, is none.
+_COMMENT = regex.compile(r"(?:\s|//(?![^\n]*\"\s*[\]})])[^\n]*|/\*.*?\*/)*", regex.S)
+_PYTHON_COMMENT = regex.compile(r"(?:\s|#[^\n]*)*")
+_SKIPPED = frozenset((*" \t\r\n\f\v/#", ""))
+# Another string, which an operator joins to the one before: `"a" + "b"`, `"a" "b"`, `"a", "b"`.
+_ANOTHER_STRING = regex.compile(r"(?:\s++[,;+.%|&]{0,2}|[,;+.%|&]{1,2})\s*+[\"']")
+_LAST_COMMENT = re.compile(r"[\"'][ \t]*(?:(?://|#)[^\n\\]{0,200}|/\*[^*\\]{0,200}(?:\*/\s{0,9})?)\Z")
+_MEMBER = re.compile(r"[\"'](?P<quoted>[^\"'\\\n]{1,80})[\"']\s*:|\b(?P<bare>[\w$.-]{1,80})\s*:")
+# The last mark of a string may stand there twice: `ls""`, but not `a "` and a mark.
+_DOUBLED_END = re.compile(r"\S[\"']\Z")
+_NEXT_ARGUMENT = re.compile(r"([\"'])\s*,\s*[A-Za-z_]\w*\s*=\s*\1")
+_SHOWN_KEY = re.compile(r"[\"'}\]][\s,;{\[]*+[\"'](?P<K>[^\"'\\\n]{1,80})[\"']\s*:")
+_NEXT_KEY = regex.compile(
+    r"[\"'“„](?P<quoted>[^\"'”“\n\\]{1,80})[\"'”“]\s*[:=](?!=)|(?P<bare>[^\W\d]\w{0,60})\s*[:=](?!=)|--(?P<option>[\w.-]{1,80})"
+)
+_NEXT_ITEM = regex.compile(r"[\"'“‘\[{(<]|-?\d|true|false|null|None|True|False")
+_BRACKETS = re.compile(r"[\s}\])]*")
+_BEHIND_PYTHON = regex.compile(r"\s*(?:[\])};]|,\s*[A-Za-z_][\w.-]*(?::\d+)?\(|<|$|\n|```)")
+
+
+class Oddity(Enum):
+    """A way in which a value is not written as JSON has it, and that is worth a word of its own."""
+
+    DUPLICATE_KEY = auto()
+    BARE_KEYS = auto()
+    LOST_COMMAS = auto()
+    COMMENTS = auto()
+    SMART_QUOTES = auto()
+    CLOSERS = auto()
+    INNER_QUOTES = auto()
+
+
+@dataclass(slots=True)
+class Open:
+    """A bracket that is open: what closes it, what the schema says, whether it holds items, the keys that it declares,
+    those not given yet.
+    """
+
+    close: str
+    schema: Schema
+    listed: bool = False
+    declared: frozenset[str] = frozenset()
+    keys: set[str] = field(default_factory=set)
+
+
+class StringReader:
+    """Reads strings, and knows what is open around them.
+
+    `schema` is what the whole value should be; None if `schema_later` gives it once it matters. `closers` match what
+    may follow the whole value. What was found out: `odd`, how it differs from JSON; `told`, the strings of which what
+    follows told where they end; `lost_comma`, a comma was missing or too much behind a string; `in_string`, a string
+    cannot be read; `plain`, the value is strict JSON. Without `strict` it is not read as such: more of it follows.
+    `alone`: nothing but `closers` may follow it.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        schema: Schema | None = ANYTHING,
+        closers: regex.Pattern[str] | None = None,
+        *,
+        python: bool = False,
+    ) -> None:
+        self.source, self.closers, self.python = source, closers, python
+        self._schema, self._open = schema, list[Open]()
+        self.schema_later: Callable[[], Schema] = lambda: ANYTHING
+        # A string may hold a path of Windows with single backslashes.
+        self._paths = False
+        self.odd = set[Oddity]()
+        self.lost_comma = self.in_string = False
+        self.told = list[str]()
+        # A key that its object does not declare, and one that an object around it declares.
+        self._undeclared = self._strayed = False
+        # An object or a list stands where the schema wants a text, and no key that is declared followed.
+        self._for_text = False
+        # A comma precedes the closing bracket of the last list; the value is printed by Python, which has more escapes.
+        self._ended_by_comma = self._printed = False
+        self.plain = self.strict = True
+        self.alone = False
+
+    @property
+    def schema(self) -> Schema:
+        """What the whole value should be."""
+        if self._schema is None:
+            self._schema = self.schema_later()
+        return self._schema
+
+    @property
+    def marks_told(self) -> bool:
+        """True if a mark inside a string lacks its backslash: what follows told where the string ends."""
+        return Oddity.INNER_QUOTES in self.odd
+
+    @property
+    def completed(self) -> bool:
+        """True if closing brackets were missing."""
+        return Oddity.CLOSERS in self.odd
+
+    @property
+    def is_told(self) -> bool:
+        """True if what follows told where a string or a bracket ends."""
+        return self.marks_told or self.lost_comma or self.completed
+
+    def skip(self, pos: int) -> int:
+        """Return the position after blanks and comments."""
+        if self.source.text[pos : pos + 1] not in _SKIPPED:
+            return pos
+        found = self.source.match(_PYTHON_COMMENT if self.python else _COMMENT, pos, bounded=False)
+        return found.end() if found else pos
+
+    def string(self, pos: int) -> tuple[str, int]:
+        """Return a string in quotation marks, up to the first mark after which the text goes on as after a value."""
+        source, mark = self.source, MARKS[self.source.text[pos]]
+        if mark in TYPOGRAPHIC:
+            self.odd.add(Oddity.SMART_QUOTES)
+        if source.starts(mark * 3, pos):
+            return self._tripled(mark * 3, pos + 3)
+        start = at = pos + 1
+        told = inside = False
+        while (at := _next_mark(source.text, mark, at)) >= 0 and not self._may_end(at + 1):
+            if source.text[at - 1] == "\\" or (not inside and source.match(_ANOTHER_STRING, at + 1)):
+                self.in_string = True
+                raise NoCall("two strings side by side, or a mark after two backslashes")
+            told, inside = True, not inside
+            self.odd.add(Oddity.INNER_QUOTES)
+            at += 1
+        if at < 0:
+            if not source.final:
+                raise NeedMore
+            self.in_string = True
+            raise NoCall("a string without its end")
+        text = source.text[start:at]
+        # With an odd number of marks inside, the last one is lost, and other calls may have been taken along.
+        odd = (text.count(mark) - text.count("\\" + mark)) % 2
+        named = bool(self._open) and not self._open[-1].listed and bool(self._open[-1].declared)
+        if told and ((odd and not self._sure_end(text, at + 1)) or not named or self._may_have_ended(text)):
+            self.in_string = True
+            raise NoCall("a string may end elsewhere")
+        self.told += [text] * told
+        # Who wrote no backslash before a mark wrote none in a path either: `say "x" in C:\new`.
+        self._paths |= has_doubtful_path(text)
+        if mark == "'" and not self.python and "\\" in text:
+            self._check_marks_of_python(text)
+        return self._unescaped(text), at + 1
+
+    def _sure_end(self, text: str, end: int) -> bool:
+        """Return whether a string with an odd number of marks inside can end only here: all of the text is one value,
+        and the string's end is that of all, or a key follows that its object needs. The mark that is lost must not be
+        one before a key: `"a, "b": "c"`.
+        """
+        if not self.alone or _DOUBLED_END.search(text) or _depth(text) > 0:
+            return False
+        if any((found["quoted"] or found["bare"]) in self._open[-1].declared for found in _MEMBER.finditer(text)):
+            return False
+        pos = self.skip(end)
+        if self.source.text.startswith(",", pos):
+            return self._is_key(self.skip(pos + 1), _required(self._open[-1].schema))
+        return self.skip(end_of(_BRACKETS, self.source.text, pos)) >= self.source.size
+
+    def _unescaped(self, text: str) -> str:
+        """Return the text of a string without its escapes; NoCall if its backslashes can be read in two ways."""
+        try:
+            return unescape(text, python=self.python or self._printed)
+        except ValueError as error:
+            raise NoCall(str(error)) from None
+
+    def _check_marks_of_python(self, text: str) -> None:
+        """Refuse a string in Python's marks whose escapes mean something else in Python: `'\\x1b'`."""
+        try:
+            value = unescape(text, python=True)
+        except ValueError:
+            return
+        if value != self._unescaped(text):
+            raise NoCall("escapes of Python, or of none")
+
+    def _tripled(self, marks: str, start: int) -> tuple[str, int]:
+        """Return a string between three marks."""
+        end = self.source.find(marks, start)
+        while end >= 0 and not self._may_end(end + 3):
+            end = self.source.find(marks, end + 1)
+        if end < 0:
+            raise NoCall("a string without its end")
+        text = self.source.text[start:end]
+        if not self.python and (not text or text[0] == marks[0]):
+            self.in_string = True
+            raise NoCall("the marks may be the text's own")
+        return self._unescaped(text), end + 3
+
+    def _may_have_ended(self, text: str) -> bool:
+        """Return whether a string with marks inside may have ended: before a declared key, a key that is in
+        no object of its own, or a comment at its end.
+        """
+        if _LAST_COMMENT.search(text) or (self.python and _NEXT_ARGUMENT.search(text)):
+            return True
+        depth = at = 0
+        for found in _SHOWN_KEY.finditer(text):
+            depth += _depth(text[at : found.start("K")])
+            at = found.start("K")
+            if depth <= 0 or any(found["K"] in each.declared for each in self._open):
+                return True
+        return False
+
+    def _may_end(self, pos: int) -> bool:
+        """Return whether a string may end before this position: a key, a bracket, or the end of all follows."""
+        source, written = self.source, pos
+        pos = self.skip(pos)
+        if pos >= source.size:
+            return True
+        sign = source.text[pos]
+        if sign in "}])":
+            return self._closes(pos)
+        if sign == ",":
+            pos = self.skip(pos + 1)
+            if source.text[pos : pos + 1] in ("}", "]", ")"):
+                return not self.marks_told and self._closes(pos)
+            return self._goes_on(pos, len(self._open))
+        if self.closers and sign in "<[`>|" and source.match(self.closers, pos):
+            return True
+        # A comma may be missing before a declared key, or what is between two items.
+        if sign == "{":
+            pos = self.skip(pos + 1)
+        opened = self._open[-1] if self._open else None
+        apart = pos > written or sign in MARKS or self.python
+        return opened is not None and apart and self._is_key(pos, opened.declared)
+
+    def _closes(self, pos: int) -> bool:
+        """Return whether brackets that are open close here, and the text goes on after them as the schema says."""
+        source, text, level = self.source, self.source.text, len(self._open)
+        while level and text.startswith(self._open[level - 1].close, pos):
+            level, pos = level - 1, pos + 1
+            if self.python and not level:
+                return source.match(_BEHIND_PYTHON, pos) is not None
+            pos = self.skip(pos)
+            after = self.skip(pos + 1) if level and not self.marks_told and text.startswith(",", pos) else pos
+            pos = after if level and text.startswith(self._open[level - 1].close, after) else pos
+        if pos >= source.size:
+            return True
+        if level == len(self._open):  # other brackets: before a key of the call the string may end, and is refused
+            pos = self.skip(end_of(_BRACKETS, text, pos))
+            known = frozenset[str]().union(*(each.declared for each in self._open))
+            return text.startswith(",", pos) and self._is_key(self.skip(pos + 1), known)
+        if text[pos] == ",":
+            return self._goes_on(self.skip(pos + 1), level)
+        if self.closers and source.match(self.closers, pos):
+            return True
+        return not self.marks_told and self._goes_on_loosely(pos, level)
+
+    def _goes_on_loosely(self, pos: int, level: int) -> bool:
+        """Return whether closing brackets are too many, or a comma is missing before a key or another object."""
+        source = self.source
+        if not level and self.strict and not self.alone:
+            return True
+        if not level:
+            pos = self.skip(end_of(_BRACKETS, source.text, pos))
+            ended = pos >= source.size or (self.closers is not None and source.match(self.closers, pos) is not None)
+            if ended or self.alone:
+                return ended
+        return self._is_key(self.skip(pos + 1) if source.text[pos] == "{" else pos, None)
+
+    def _goes_on(self, pos: int, level: int) -> bool:
+        """Return whether a key or an item follows a comma in the bracket of that level."""
+        source = self.source
+        if pos >= source.size:
+            return True
+        opened = self._open[level - 1] if level else None
+        if opened is None:
+            return not self.alone and (source.text[pos] in "{[" or (not self.marks_told and self._is_key(pos, None)))
+        if opened.listed:
+            found = source.match(_NEXT_ITEM, pos)
+            if found is None or level == len(self._open) or not (self.marks_told or opened.declared):
+                return found is not None
+            if found.group() != "{":
+                return found.group() == "["
+            pos = self.skip(pos + 1)
+            return source.starts("}", pos) or not opened.declared or self._is_key(pos, opened.declared)
+        if source.text[pos] == "{":  # the brackets before another item may be missing
+            pos = self.skip(pos + 1)
+            return source.starts("}", pos) or self._is_key(pos, opened.declared if self.marks_told else None)
+        if self.marks_told and self._is_key(pos, opened.declared - opened.keys):
+            self.in_string = True
+            raise NoCall("a key may be there twice")
+        return self._is_key(pos, opened.keys if self.marks_told else None)
+
+    def _is_key(self, pos: int, keys: Collection[str] | None) -> bool:
+        """Return whether one of the keys begins here; any, if None."""
+        found = self.source.match(_NEXT_KEY, pos)
+        return bool(found and (keys is None or (found["quoted"] or found["bare"] or found["option"]) in keys))
+
+
+def keys_of(schema: Schema) -> frozenset[str]:
+    """Return the keys that an object's schema declares."""
+    return frozenset(key for part in schema.all_parts() for key in part.properties)
+
+
+def _required(schema: Schema) -> frozenset[str]:
+    """Return the keys that an object must have."""
+    return frozenset(key for part in schema.all_parts() for key in part.required)
+
+
+def _next_mark(text: str, mark: str, at: int) -> int:
+    """Return the position of the next mark that is not escaped, or -1."""
+    while (at := text.find(mark, at)) >= 0:
+        back = at
+        while text[back - 1] == "\\":
+            back -= 1
+        if (at - back) % 2 == 0:
+            return at
+        at += 1
+    return -1
+
+
+def _depth(text: str) -> int:
+    """Return how many more brackets a text opens than it closes."""
+    return text.count("{") + text.count("[") - text.count("}") - text.count("]")
