@@ -1,9 +1,9 @@
 """The text of a structured call's arguments as an object, whatever a server or a model made of it (F19 to F21, F26 to
 F31).
 
-Strict JSON stays as it is, byte for byte. Everything else is read by the reader that reads calls in text
-(`notations.literals`), led by the tool's schema; this module takes off what stands around the object. Nothing is made
-(contract C9): every string is what stood between its quotation marks, and what can be read in two ways is not read.
+Strict JSON stays as it is, byte for byte. Everything else is read by the reader of calls in text, led by the tool's
+schema (`notations.literals`); this module takes off what stands around the object. Nothing is made up (contract C9):
+every string is what stood between its quotation marks, and what can be read in two ways is not read.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from proxy.notations.tables import ARGUMENT_WORDS, NAME_WORDS
 from proxy.tools.key_spelling import is_torn
 from proxy.tools.schema import ANYTHING, Schema
 from proxy.tools.toolset import Tool, ToolSet
+from proxy.tools.validator import same
 
 # A string of JSON in a string of JSON is opened so often.
 MAX_ENCODED = 3
@@ -149,7 +150,7 @@ def _read_any(text: str, tool: Tool, tools: ToolSet, *, stopped: bool) -> ReadAr
     if found is None:
         return _read_tags(text, tool, tools)
     if (whole := _whole_call(found.values, tool)) is not None:
-        return ReadArguments(whole, dump(whole), (*found.forms, MARKUP), told=True)
+        return ReadArguments(whole, dump(whole), (*found.forms, MARKUP), found.told)
     if len(found.values) == 1:
         ((key, value),) = found.values.items()
         if value == "" and key not in tool.properties and ("=" in key or "<" in key):  # {"command=ls": ""}
@@ -164,7 +165,7 @@ def _whole_call(values: JsonObject, tool: Tool) -> JsonObject | None:
 
     {"name": "bash", "arguments": {"command": "ls"}}
     """
-    if len(values) != 2 or values.keys() & tool.properties.keys():
+    if len(values) != 2 or not tool.properties or values.keys() & tool.properties.keys():
         return None
     named = any(values.get(word) == tool.name for word in NAME_WORDS)
     arguments = next((values[word] for word in ARGUMENT_WORDS if word in values), None)
@@ -233,9 +234,10 @@ def _once(text: str) -> str:
     first = written[:middle].rstrip()
     if first.startswith("{") and first == written[middle:].lstrip():
         return first
-    objects = objects_in(written)
-    if len(objects) > 1 and all(_strict(each) == _strict(objects[0]) is not None for each in objects):
-        return objects[0]
+    first, *others = objects_in(written)
+    values = _strict(first)
+    if others and values is not None and all(same(_strict(each), values) for each in others):
+        return first
     return text
 
 
