@@ -172,6 +172,8 @@ def _chat_facts(ctx: RequestContext, chat: ChatRequest) -> dict[str, object]:
     fixes = total(outcome.audit)
     if fixes:
         facts["fixes"] = fixes
+    if outcome.refusals:
+        facts["refused"] = dict(outcome.refusals)
     if outcome.tries > 1:
         facts |= {"tries": outcome.tries, "parse": outcome.plan.parse}
     if outcome.swallowed and chat.tools is not None:

@@ -144,6 +144,13 @@ def test_each_repair_has_a_line_without_values(logged: pytest.LogCaptureFixture)
     assert repairs[0] == 'repair id=r1 model=tiny tool=bash fix=closers why="a bracket was missing"'
 
 
+def test_a_request_says_why_there_is_no_call(logged: pytest.LogCaptureFixture) -> None:
+    ctx = context()
+    ctx.outcome.refusals = {"not_offered": 1, "quoted": 2}
+    log_request(ctx, 200)
+    assert "refused=not_offered:1,quoted:2" in logged.messages[0]
+
+
 def test_if_asked_each_repair_shows_its_values(logged: pytest.LogCaptureFixture) -> None:
     ctx = context()
     ctx.outcome.audit = (Repair("closers", f"a {KEY}", "b", "why", "bash"),)
