@@ -12,7 +12,6 @@ from typing import ParamSpec
 from proxy.activity.recording import begin_try, listened, not_recorded
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_json
-from proxy.codec.redaction import redact_error
 from proxy.dialects.base import Writer
 from proxy.dialects.chat.answer import read_answer, read_whole, says_nothing
 from proxy.dialects.chat.request import ChatRequest
@@ -482,7 +481,6 @@ class Attempt:
         return self._repaired_answer(body, answer or read_whole(body), unrepaired())
 
     def _would_fail(self, error: ProxyError) -> None:
-        redact_error(error, self._exchange.secrets)
         self._exchange.outcome.would_fail(error)
 
     def _repaired_answer(self, body: bytes, answer: JsonObject, engine: Engine) -> bytes:

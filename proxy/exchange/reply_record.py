@@ -25,7 +25,7 @@ from proxy.engine.events import (
 from proxy.exchange.outcome import Outcome
 from proxy.limits import MAX_CAPTURE
 
-# What stands in a capture for each character of a secret.
+# Replaces each byte of a secret in the first line of a capture.
 _STAR = "*"
 
 
@@ -165,8 +165,8 @@ def _facts(record: JsonObject) -> dict[str, str]:
 
 
 def _same(before: str, now: str) -> bool:
-    """True for equal texts. A star may stand for anything: a secret is looked for in the stream that came and in the
-    record of what became of it, and may be seen in one of them alone.
+    """Return whether the texts are equal. A star matches any character: the proxy masks secrets in the record, and
+    people mask words in the record or the answer.
     """
     if before == now:
         return True

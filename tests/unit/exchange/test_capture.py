@@ -46,5 +46,5 @@ def test_the_values_of_a_healing_go_where_there_is_no_room_for_them() -> None:
     """The answer is what a capture is for."""
     healing: dict[str, Any] = {"done": ["heal_x"], "learnt": [], "request": {"messages": ["x" * 900]}, "healed": {}}
     for room, kept in ((2000, healing), (1000, {"done": ["heal_x"], "learnt": []})):
-        read = read_capture(capture_bytes({}, Answer(200, "", b"body", room, complete=True), "", healing), "a file")
+        read = read_capture(capture_bytes({}, Answer(200, "", b"body", room, complete=True), (), healing), "a file")
         assert (read.healing, read.truncated, read.body) == (kept, False, b"body")
