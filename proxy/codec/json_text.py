@@ -26,8 +26,8 @@ read and edited in place by `agents/jsonc_text.py`.
 
 Python's own `json` stays where its errors count (`web/request_body.py` reports where a body breaks off), its pairs
 (`config/api_keys.py`), in lines for people (the log, `check`, the entry of `config/model_entry.py`), in indented files
-for people (`agents`, which also writes the strings of TOML so; the record of `setup`, the report of `doctor`), in the
-forms of a secret (`codec/masking.py`), and in `server`, which imports nothing of the package.
+for people (`agents`, which also writes the strings of TOML so; the record of `setup`, the report of `doctor`), and in
+`server`, which imports nothing of the package.
 """
 
 from __future__ import annotations

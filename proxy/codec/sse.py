@@ -21,7 +21,7 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 # A blank line, as far as it can be told from the bytes alone: after CRLF or LF a lone CR may still turn out to be
 # the first half of CRLF, so its next byte is awaited; after a lone CR it is taken for what it looks like, because a
 # CR-only stream would otherwise always lag one event behind.
-BLANK_LINE = re.compile(rb"(?:\r\n|\n)(?:\r\n|\n|\r(?=[^\n]))|\r\r")
+_BLANK_LINE = re.compile(rb"(?:\r\n|\n)(?:\r\n|\n|\r(?=[^\n]))|\r\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Decoder:
         if self._line_feeds_only:
             at = self._buffer.find(b"\n\n", self._searched)
             return at + 2 if at >= 0 else 0
-        match = BLANK_LINE.search(self._buffer, self._searched)
+        match = _BLANK_LINE.search(self._buffer, self._searched)
         return match.end() if match else 0
 
     def _event(self, raw: bytes) -> ServerSentEvent:
@@ -167,11 +167,6 @@ class Decoder:
         if simple and text.endswith(b"\n\n"):
             return ServerSentEvent(raw, text[6:-2])
         return _parse(raw, text)
-
-
-def parse_event(raw: bytes) -> ServerSentEvent:
-    """The event that a block of the stream says, up to its blank line or the end of the stream."""
-    return _parse(raw, raw.removeprefix(_BOM))
 
 
 def _parse(raw: bytes, text: bytes) -> ServerSentEvent:

@@ -319,7 +319,7 @@ class Settings:
     audit_values: bool = _setting(
         False,
         checks.boolean,
-        "keep for the live page, and show there, what clients and models said; secrets are taken out",
+        "keep for the live page, and show there, what clients and models say; keys in replies are not masked",
         group=_CLIENTS,
     )
     capture: str = _setting(

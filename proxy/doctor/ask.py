@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from proxy.codec.json_access import as_object, as_text
 from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
-from proxy.codec.redaction import redact
+from proxy.codec.secrets import masked
 from proxy.doctor.reply import Reply
 from proxy.errors import ProxyError
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
@@ -76,7 +76,7 @@ class Spent:
 
 class Asker:
     """Asks one model server, with its `key` if it has one; each answer has to come within so many `seconds`, the whole
-    of it, and all of them within the `budget`, in seconds too. An answer that says the key is starred.
+    of it, and all of them within the `budget`, in seconds too. The key is masked in an error that repeats it.
     """
 
     def __init__(self, server: ModelServer, key: str, seconds: float, budget: float = math.inf) -> None:
@@ -145,4 +145,5 @@ class Asker:
                 try:
                     next(whole)
                 except StopIteration as done:
-                    return Answer(call.status, redact(done.value, self._key))
+                    is_error = call.status >= 400
+                    return Answer(call.status, masked(done.value, (self._key,)) if is_error else done.value)

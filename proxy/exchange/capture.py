@@ -1,8 +1,8 @@
 """Captures: one answer of the model server in a file, with what `parse --capture` needs to read it again.
 
 A capture is one line, a JSON object (`capture` is the version of the form), then the answer's body verbatim. Of the
-request it holds only what the engine uses; of the headers only the content type. Secrets are starred
-(`codec/redaction.py`).
+request it holds only what the engine uses; of the headers only the content type. Secrets are masked in that line, and
+in the body of an error (`codec/secrets.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from proxy import __version__
 from proxy.codec.json_access import as_list, as_object, as_text
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
-from proxy.codec.masking import Secrets
-from proxy.codec.redaction import redact, redact_end, redact_stream
+from proxy.codec.secrets import masked
 from proxy.config.settings import Occasion
 from proxy.dialects.chat.request import ChatRequest, KnownFields, read_chat
 from proxy.errors import RulesError
@@ -29,14 +28,12 @@ SSE_TYPE = "text/event-stream"
 _FORM = 1
 # What of the request's body is kept as it came.
 _KEPT = ("model", "tools", "tool_choice", "response_format", "parallel_tool_calls")
-# Of a whole answer that is cut somewhere, this much of its end may hold half of a secret.
-_TAIL = 4096
 _UNKNOWN = Thoughts(unknown=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """Where the answers to one request are written: the folder, the request's id, and its credentials, never shown; and
+    """Where the answers to one request are written: the folder, the request's id, its secrets, which are masked, and
     `on` which occasions.
 
     `client`, `ordered` and `thoughts` are what the engine was told beside the request: the client's name in the rules,
@@ -45,7 +42,7 @@ class Capture:
 
     folder: CaptureFolder
     id: str
-    credential: Secrets = ""
+    secrets: tuple[str, ...] = ()
     on: frozenset[str] = frozenset((Occasion.ALL,))
     client: str = ""
     ordered: bool = False
@@ -153,7 +150,7 @@ class Recorder:
             thoughts=capture.thoughts,
         )
         answer = Answer(status, content_type, b"".join(self._parts), MAX_CAPTURE, complete=self._complete)
-        return capture_bytes(about, answer, capture.credential)
+        return capture_bytes(about, answer, capture.secrets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,21 +167,20 @@ class Answer:
     cut: bool = False
 
 
-def capture_bytes(request: JsonObject, answer: Answer, credential: Secrets) -> bytes:
-    """Return the capture of an answer, without secrets; `request` is what `request_facts` returned."""
+def capture_bytes(request: JsonObject, answer: Answer, secrets: tuple[str, ...]) -> bytes:
+    """Return the capture of an answer, its secrets masked; `request` is what `request_facts` returned."""
     about: JsonObject = {
         **{"capture": _FORM, "version": __version__, "truncated": answer.cut, "status": answer.status},
         **{"content_type": answer.content_type, "complete": answer.complete},
     }
-    body, most = answer.body, answer.most
-    head = redact(dump_json({**about, **request}), credential)
+    most = answer.most
+    body = answer.body if answer.status < 400 else masked(answer.body, secrets)
+    head = masked(dump_json({**about, **request}), secrets)
     if len(head) + len(body) >= most:
         request = request if len(head) <= most // 2 else {}  # without it the answer cannot be read again
-        head = redact(dump_json({**about, "truncated": True, **request}), credential)
+        head = masked(dump_json({**about, "truncated": True, **request}), secrets)
         body = _cut(body, most - len(head) - 1)
-    # What looks complete may be cut off: a body whose end is that of the connection.
-    clean = redact_stream if is_stream(answer.content_type) else redact_end
-    return head + b"\n" + clean(body, credential)
+    return head + b"\n" + body
 
 
 def _occasions(outcome: Outcome, status: int) -> set[str]:
@@ -277,13 +273,11 @@ def _strings(about: JsonObject, name: str) -> list[str]:
 
 
 def _cut(body: bytes, room: int) -> bytes:
-    """As much as there is room for, without half an event or half a secret at its end."""
+    """Return as much as there is room for, without half an event at its end."""
     if len(body) <= room:
         return body
-    at = body.rfind(b"\n", 0, room)
-    if at < 0:
-        return body[: max(0, room - _TAIL)]
-    return body[: at + 1]
+    at = body.rfind(b"\n", 0, max(0, room))
+    return body[: max(0, room)] if at < 0 else body[: at + 1]
 
 
 def _made_calls(about: JsonObject) -> tuple[tuple[str, Json], ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from proxy.codec.redaction import redact_error
+from proxy.codec.secrets import mask_error
 from proxy.errors import ClientGone, InternalError, ProxyError
 from proxy.exchange.attempt import Attempt
 from proxy.exchange.exchange import Exchange, log_crash
@@ -98,8 +98,8 @@ class _Tries:
         return True
 
     def fail(self, attempt: Attempt, error: ProxyError) -> bytes | None:
-        """The end of a reply that cannot be finished; None where the error can be a status: then it is raised, and the
-        web layer takes the secrets out of it and tells the outcome.
+        """Return the end of a reply that cannot be finished. Return None if the error can be sent as a status: then the
+        caller raises it, and the web layer masks secrets in it and records the outcome.
         """
         exchange = self._exchange
         instead = self._end_of_earlier(attempt)
@@ -108,7 +108,7 @@ class _Tries:
         attempt.let_go()
         if not self.committed and not (attempt.spoke and exchange.request.stream):
             return None
-        redact_error(error, exchange.secrets)
+        mask_error(error, exchange.secrets)
         exchange.outcome.fail(error)
         return attempt.fail(error)
 

@@ -70,7 +70,7 @@ class AnswerWait:
     """
 
     __slots__ = (
-        *("descriptor", "lane", "outlet", "times", "_alarm", "_arrivals", "_began", "_came", "_client", "_drain"),
+        *("descriptor", "lane", "on_lane", "times", "_alarm", "_arrivals", "_began", "_came", "_client", "_drain"),
         *("_end", "_ended_by", "_first_came", "_has_answered", "_last", "_poll", "_received_at"),
         *("_requested_at", "_rest", "_silent_until", "_state", "_taken", "_timeouts", "_turn", "_written"),
     )
@@ -93,8 +93,8 @@ class AnswerWait:
         self._drain = drain
         # While it is parked a driver may ask this (`pass_by`) instead of making a step.
         self.lane: Callable[[], bytes | None] | None = None
-        # What each part of the body goes through on its way to the client, if there is a driver that knows of lanes.
-        self.outlet: Callable[[bytes], bytes] | None = None
+        # Receives each part of the body that leaves by a lane, if the driver has lanes.
+        self.on_lane: Callable[[bytes], object] | None = None
         self._written = self._received_at = time.monotonic()
         # When a driver saw that there is something to receive.
         self._came = self._written
@@ -134,17 +134,19 @@ class AnswerWait:
     @property
     def may_pass(self) -> bool:
         """True if a driver that knows of lanes waits for the upstream."""
-        return self.parked and self.outlet is not None
+        return self.parked and self.on_lane is not None
 
     def leaves(self, body: bytes) -> bytes:
-        """The next bytes of the upstream go to the client as they came, by the lane; give them as they leave."""
+        """Note that the next bytes of the upstream go to the client unchanged, by the lane, and return them."""
         self._written = self._received_at = now = time.monotonic()
         self._arrivals += 1
         if self._arrivals & MASK == 1:
             self.times.gap.add(self._came - self._taken)
             self.times.added.add(now - self._came)
         self._taken = self._came
-        return body if self.outlet is None else self.outlet(body)
+        if self.on_lane is not None:
+            self.on_lane(body)
+        return body
 
     def keeps_back(self) -> bytes:
         """The next bytes of the upstream were taken by the lane, and nothing leaves yet; give that."""

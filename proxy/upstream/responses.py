@@ -7,8 +7,7 @@ from collections.abc import Generator, Iterable, Mapping
 from http import HTTPStatus
 
 from proxy.codec.json_text import Json, dump_json, load_upstream
-from proxy.codec.masking import Secrets
-from proxy.codec.redaction import clean, redact
+from proxy.codec.secrets import masked
 from proxy.errors import ProxyError, UpstreamBroken, UpstreamRefused, UpstreamTimeout, refusal
 from proxy.limits import MAX_ANSWER, MAX_ERROR_BODY
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
@@ -44,22 +43,22 @@ def read_body(
     return b"".join(received)[:limit]
 
 
-def error_of_response(call: UpstreamCall, body: bytes, secrets: Secrets = ()) -> ProxyError:
-    """The error that an answer other than 200 stands for: its own status and words, in the OpenAI shape.
+def error_of_response(call: UpstreamCall, body: bytes, secrets: tuple[str, ...] = ()) -> ProxyError:
+    """Return the error of a response other than 200: its own status and message, in the OpenAI shape.
 
-    The `secrets` are taken out before anything is cut off: half a key is known by nobody.
+    The `secrets` are masked before the message is cut, which could leave half a key.
     """
     status = call.status
     if 300 <= status < 400:
         return UpstreamBroken(f"the model server answered with a redirect ({status}), which is not followed")
     if not 400 <= status <= 599:
         return UpstreamBroken(f"the model server answered with status {status}")
-    error = _error_of(call, redact(body, secrets), secrets)
+    error = _error_of(call, masked(body, secrets))
     error.headers = response_headers(call, ERROR)
     return error
 
 
-def _error_of(call: UpstreamCall, body: bytes, secrets: Secrets) -> UpstreamRefused:
+def _error_of(call: UpstreamCall, body: bytes) -> UpstreamRefused:
     try:
         parsed, is_strict = load_upstream(body)
         if not is_strict:
@@ -72,7 +71,7 @@ def _error_of(call: UpstreamCall, body: bytes, secrets: Secrets) -> UpstreamRefu
             return refusal(error, status=call.status, body=body)
         if isinstance(parsed.get("message"), str):
             return refusal(parsed, status=call.status)  # vLLM's older, flat form
-        text = clean(_words(error or parsed.get("detail")), secrets)
+        text = _words(error or parsed.get("detail"))
         if text:
             return refusal(text[:_MAX_QUOTED], status=call.status)
     return refusal(_described(call, body), status=call.status)

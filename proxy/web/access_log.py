@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Mapping
 
-from proxy.codec.redaction import clean
+from proxy.codec.secrets import MIN_SECRET, masked_start, masked_text
 from proxy.dialects.chat.request import ChatRequest
 from proxy.web.context import RequestContext
 from proxy.worker.audit_log import Audited, lines, total
@@ -18,14 +18,11 @@ from proxy.worker.metrics import OTHER, RequestSample, count, count_audit_lost, 
 log = logging.getLogger("proxy")
 # Lines about the repairs of one reply; the request's own line counts them all.
 MAX_LINES = 100
-# Characters of one fact; one so short holds no key.
+# Characters of one fact.
 MAX_TEXT = 500
-_SHORT = 8
 # What to do about a swallowed call. vLLM's newer parsers take calls out of the text though told to look for none.
 _ADVICE = "set parse: proxy for this model in rules.yaml"
 _ADVICE_BY_PROXY = "start it with the parser of the model's family, or without one"
-# The longest key that a header can carry, each character of it an escape.
-_MAX_KEY = 6 * 8192
 # What JSON writes of them is what Python does.
 _NUMBERS = frozenset((int, float))
 _PLAIN = re.compile(r"[A-Za-z0-9._:,/{}-]{1,200}")
@@ -90,7 +87,7 @@ def _model(ctx: RequestContext, named: str) -> str:
     known_models = ctx.snapshot.known_models()
     if known_models and named not in known_models:
         return OTHER
-    holds_key = clean(named, ctx.secrets) != named
+    holds_key = masked_text(named, ctx.secrets) != named
     return OTHER if holds_key else named
 
 
@@ -130,36 +127,23 @@ def _audit(ctx: RequestContext, chat: ChatRequest) -> None:
     if audit_log is None or not outcome.audit:
         return
     audited = Audited(ctx.id, chat.model, ctx.client, outcome.audit)
-    if not audit_log.write(lines(audited, time.time(), lambda text: clean(text, ctx.secrets))):
+    if not audit_log.write(lines(audited, time.time(), ctx.secrets)):
         count_audit_lost(ctx.worker.memory.counters)
 
 
 def _log(ctx: RequestContext, level: int, event: str, facts: Mapping[str, object]) -> None:
-    """One record: its facts, and the line that they are as text. A client's key may stand where it does not belong."""
+    """Log one record: its facts with secrets masked, and the line that shows them as text."""
     if not log.isEnabledFor(level):
         return
     start = "" if event == "request" else f"{event} "
-    is_clean = _is_clean(facts, ctx.secrets)
-    shown = facts if is_clean else _cleaned(facts, ctx.secrets)
-    log.handle(FactsRecord(level, f"{start}{_line(shown)}", event, shown, is_clean=is_clean))
+    shown = {name: _masked(value, ctx.secrets) for name, value in facts.items()}
+    log.handle(FactsRecord(level, f"{start}{_line(shown)}", event, shown))
 
 
-def _is_clean(facts: Mapping[str, object], secrets: tuple[str, ...]) -> bool:
-    """True if nothing is to be changed in them, as in nearly all."""
-    text = "\n".join([value for value in facts.values() if isinstance(value, str)])
-    return len(text) <= MAX_TEXT and clean(text, secrets) == text
-
-
-def _cleaned(facts: Mapping[str, object], secrets: tuple[str, ...]) -> dict[str, object]:
-    return {name: _clean(value, secrets) for name, value in facts.items()}
-
-
-def _clean(value: object, secrets: tuple[str, ...]) -> object:
-    """A fact without secrets, and not too long."""
-    if not isinstance(value, str) or len(value) < _SHORT:
+def _masked(value: object, secrets: tuple[str, ...]) -> object:
+    if not isinstance(value, str) or len(value) < MIN_SECRET:
         return value
-    # Cut only then: half a key is known by nobody.
-    return clean(value[: MAX_TEXT + _MAX_KEY], secrets)[:MAX_TEXT]
+    return masked_start(value, MAX_TEXT, secrets)
 
 
 def _line(facts: Mapping[str, object]) -> str:
@@ -179,7 +163,7 @@ def _chat_facts(ctx: RequestContext, chat: ChatRequest) -> dict[str, object]:
     if outcome.swallowed and chat.tools is not None:
         log.warning(
             "model %s used tokens and said nothing: the server's tool parser may have swallowed a call; %s",
-            _shown(clean(chat.model, ctx.secrets)),
+            _shown(masked_start(chat.model, MAX_TEXT, ctx.secrets)),
             _ADVICE_BY_PROXY if outcome.plan.parse == "proxy" else _ADVICE,
         )
     return facts

@@ -1,7 +1,7 @@
 """The live page's facts of a request: while it is under way, and when it has ended.
 
-What clients and models said is told only under `audit_values`, and never a secret. The text is made on the thread that
-writes the ring, when the client has its answer.
+What clients and models say is recorded only under `audit_values`. Secrets are masked in everything but the model's
+replies. The record is built on the thread that writes the ring, after the client has its answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from proxy.activity.record import REFUSALS, REPAIRS, REQUESTS, Record
 from proxy.activity.recording import MAX_KEPT, Recording, TryRecording
 from proxy.audit_record import Repair
 from proxy.codec.json_text import Json, JsonObject
-from proxy.codec.redaction import clean, redact_end, redact_stream
+from proxy.codec.secrets import masked, masked_start
 from proxy.exchange.capture import Answer, capture_bytes, request_facts
 from proxy.web.context import PreparedRequest, RequestContext
 from proxy.worker.audit_log import total
@@ -23,9 +23,8 @@ from proxy.worker.metrics import upstream_kind
 # Repairs of one request that are shown, and characters of what each was before and after.
 MAX_REPAIRS = 50
 MAX_VALUE = 4000
-# Characters of any other text, and the longest key that could stand across its end.
+# Characters of any other text.
 _MAX_TEXT = 500
-_MAX_KEY = 6 * 8192
 _TOLD = frozenset(("chat", "messages", "responses"))
 # Room for what a capture says of the request.
 _MAX_CAPTURE = 4 * MAX_KEPT
@@ -159,26 +158,17 @@ def _is_of_request(ctx: RequestContext, repair: Repair) -> bool:
 
 
 def _clean(ctx: RequestContext, text: str, most: int = _MAX_TEXT) -> str:
-    """A text without secrets, and not too long. It is cut only then: half a key is known by nobody."""
-    if not text:
-        return ""
-    return clean(text[: most + _MAX_KEY], ctx.secrets)[:most]
+    return masked_start(text, most, ctx.secrets) if text else ""
 
 
 def _parts(ctx: RequestContext, recording: Recording) -> Iterator[tuple[str, bytes]]:
-    """The bodies of a request by name, without secrets: by the client, to and by the model server, and to the client.
-    """
-    yield "asked", redact_end(recording.client_body.data, ctx.secrets)
-    # What leaves as it came need not be looked through twice: that is most of what this costs.
-    captured_bodies: dict[bytes, bytes] = {}
+    """Yield the bodies of a request by name: from the client, to and from the model server, and to the client."""
+    yield "asked", masked(recording.client_body.data, ctx.secrets)
     for number, one in enumerate(recording.tries, 1):
-        yield f"up {number}", redact_end(one.up.data, ctx.secrets)
+        yield f"up {number}", masked(one.up.data, ctx.secrets)
         if ctx.prepared is not None and one.status:
-            capture = _capture(ctx, ctx.prepared, one)
-            captured_bodies[one.answer.data] = capture.partition(b"\n")[2]
-            yield f"capture {number}", capture
-    sent = recording.sent.data
-    yield "sent", captured_bodies[sent] if sent in captured_bodies else redact_stream(sent, ctx.secrets, within=())
+            yield f"capture {number}", _capture(ctx, ctx.prepared, one)
+    yield "sent", recording.sent.data
 
 
 def _capture(ctx: RequestContext, prepared: PreparedRequest, one: TryRecording) -> bytes:

@@ -16,9 +16,7 @@ from werkzeug.exceptions import MethodNotAllowed as NoSuchMethod
 from werkzeug.exceptions import NotFound as NoSuchPath
 from werkzeug.routing import Map, MapAdapter, Rule
 
-from proxy.codec.masking import mask_of
-from proxy.codec.redaction import redact_error
-from proxy.codec.response_masking import mask_body
+from proxy.codec.secrets import mask_error
 from proxy.config.api_keys import Denied, Unauthorized
 from proxy.dialects.chat import writer as chat
 from proxy.dialects.messages import writer as messages
@@ -34,7 +32,7 @@ from proxy.web.context import ClientRequest, RequestContext, current_request, js
 from proxy.web.headers import add_id, error_headers
 from proxy.web.prepare import prepare_chat, prepare_messages
 from proxy.web.web_origins import check_web_page, cors
-from proxy.worker.logging_setup import keep_secret, set_up_logging
+from proxy.worker.logging_setup import keep_secrets, set_up_logging
 from proxy.worker.state import WorkerState, announce, start_worker, tidy_captures
 
 log = logging.getLogger("proxy")
@@ -239,7 +237,6 @@ def _options(request: ClientRequest) -> Response:
 def _closing(response: Response) -> Response:
     """After every view: when the answer is all out, or nobody takes it any more, the request has ended."""
     ctx = request_context()
-    _mask(response, ctx.secrets)
     if ctx.cors:
         response.headers.update(ctx.cors)
     add_id(response.headers, ctx.id, in_messages=ctx.in_messages)
@@ -252,7 +249,7 @@ def _ended(ctx: RequestContext, status: int, length: int) -> None:
     """Give back what the request held, and tell of it. It is not told of its response, which refers to this: with it
     the request's texts would stay until garbage is collected.
     """
-    keep_secret(ctx.secrets)  # the thread that ends a stream has worked on another request
+    keep_secrets(ctx.secrets)  # the thread that ends a stream has worked on another request
     if not ctx.sent:
         ctx.sent = length
     try:
@@ -266,25 +263,10 @@ def _ended(ctx: RequestContext, status: int, length: int) -> None:
     ctx.outcome.release_failure()
 
 
-def _mask(response: Response, secrets: tuple[str, ...]) -> None:
-    """Take the request's secrets out of the headers, and out of a body that was made whole unless the model wrote it;
-    streams are masked on their way (`views._sent`).
-    """
-    mask = mask_of(secrets)
-    if not response.is_streamed:
-        data = response.get_data()
-        masked = mask_body(mask, response.status_code, data)
-        if masked is not data:
-            response.set_data(masked)
-    for name, value in [*response.headers]:
-        if (masked_value := mask.text(value)) is not value:
-            response.headers[name] = masked_value
-
-
 def _proxy_error(error: ProxyError) -> Response:
     """Return an error of the proxy in the shape of the path's API."""
     ctx = request_context()
-    redact_error(error, ctx.secrets)
+    mask_error(error, ctx.secrets)
     # A stream keeps its error, whose traceback would keep the stream.
     error.with_traceback(None)
     if isinstance(error, ClientGone):

@@ -37,7 +37,7 @@ from proxy.web.routes import (
     listed_route,
     without_client,
 )
-from proxy.worker.logging_setup import keep_secret
+from proxy.worker.logging_setup import keep_secrets
 from proxy.worker.snapshot import Snapshot
 from proxy.worker.state import WorkerState
 
@@ -77,7 +77,7 @@ def begin(worker: WorkerState, request: Request) -> RequestContext:
     """The context of a request that has come; it counts as active until `context.give_back`."""
     environ = request.environ
     path, request_secrets = request.path, secrets(environ)
-    keep_secret(request_secrets)
+    keep_secrets(request_secrets)
     context = RequestContext(
         request_id(environ, request_secrets),
         worker,
@@ -134,7 +134,7 @@ def authenticate(route: Route, environ: Mapping[str, Any], context: RequestConte
     upstream_key = access.upstream_key(environ, context.snapshot)
     request_secrets = with_secret(context.secrets, upstream_key)
     if request_secrets is not context.secrets:
-        keep_secret(request_secrets)
+        keep_secrets(request_secrets)
     return Identity(key, upstream_key, request_secrets)
 
 

@@ -18,15 +18,13 @@ from flask import Request, Response
 from proxy import SERVICE, __version__
 from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import JsonObject, dump_json
-from proxy.codec.masking import mask_of
-from proxy.codec.redaction import Redactor
-from proxy.codec.response_masking import BodyMasking, body_masking
+from proxy.codec.secrets import masked, masked_text
 from proxy.config.model_entry import entry_with
 from proxy.config.rules import Parse, Profile
 from proxy.config.settings import Settings
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
-from proxy.errors import BadRequest, ClientGone, ProxyError, RulesError
+from proxy.errors import BadRequest, ClientGone, LimitExceeded, ProxyError, RulesError
 from proxy.exchange.capture import Capture
 from proxy.exchange.exchange import Exchange
 from proxy.exchange.loop_guard import limit_answer, render_limit_answer
@@ -37,7 +35,7 @@ from proxy.exchange.task import make_task
 from proxy.exchange.tries import run_exchange
 from proxy.healing.heal import HealPlan
 from proxy.healing.repeats import TOLD_IN_THE_LOG, newest_repeat
-from proxy.limits import MAX_ERROR_BODY
+from proxy.limits import MAX_ANSWER
 from proxy.upstream.answer_wait import AnswerWait, HasDescriptor, Timeouts
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import KNOWN, decoded
@@ -55,7 +53,7 @@ from proxy.web.token_counts import tokens_of
 from proxy.worker.audit_log import as_header
 from proxy.worker.captures import capture_folder
 from proxy.worker.lessons import Lessons
-from proxy.worker.logging_setup import keep_mask, lost_lines
+from proxy.worker.logging_setup import keep_secrets, lost_lines
 from proxy.worker.metrics import count_captures
 from proxy.worker.snapshot import Snapshot
 
@@ -95,12 +93,11 @@ def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[st
     first = next(filter(None, parts), b"")
     ctx.first_byte = time.monotonic()
     headers = [*STREAM_HEADERS, *ctx.outcome.headers]
-    masking = body_masking(mask_of(ctx.secrets), 200, STREAM_TYPE)
-    response = Response(_sent(ctx, chain((first,), parts), masking), 200, headers, content_type=STREAM_TYPE)
+    response = Response(_sent(ctx, chain((first,), parts)), 200, headers, content_type=STREAM_TYPE)
     response.call_on_close(parts.close)
     hand_over = environ.get(HAND_OVER)
     if hand_over is not None:
-        exchange.wait.outlet = partial(_masked, ctx, masking)
+        exchange.wait.on_lane = partial(note_sent, ctx)
         hand_over(exchange.wait)
         ctx.return_thread()
     return response
@@ -150,8 +147,7 @@ def passed(path: str, model: str | None = None) -> Response:
         raise
     ctx.first_byte = time.monotonic()
     sized = [] if answer.length is None else [("Content-Length", str(answer.length))]
-    masking = body_masking(mask_of(ctx.secrets), answer.status, call.header("Content-Type"), call.coding)
-    response = Response(_sent(ctx, answer.parts, masking), answer.status, [*answer.headers, *sized])
+    response = Response(_sent(ctx, answer.parts), answer.status, [*answer.headers, *sized])
     if not call.header("Content-Type"):
         # Flask's default is text/html, and a browser would guess.
         del response.headers["Content-Type"]
@@ -161,31 +157,20 @@ def passed(path: str, model: str | None = None) -> Response:
 
 
 def _passed_error(ctx: RequestContext, call: UpstreamCall, answer: PassthroughResponse) -> PassthroughResponse:
-    """An error that passes, without the keys that it may quote, and so without its compression.
+    """Return a passed error, read whole, decompressed, and with its secrets masked.
 
-    Raises its status alone where that is not known.
+    Raises an error with its status alone if the compression is unknown: the body may quote a key.
     """
-    if call.coding:
-        if call.coding not in KNOWN:
-            raise error_of_response(call, b"", ctx.secrets)  # what cannot be read may quote a key
-        headers = tuple(header for header in answer.headers if header[0] != "Content-Encoding")
-        answer = replace(answer, headers=headers, length=None, parts=filter(None, decoded(call, answer.parts)))
-    discreet = _discreet(ctx, answer.parts)
-    # What breaks off is told by a status while it can be.
-    return replace(answer, parts=chain((next(discreet, b""),), discreet))
-
-
-def _discreet(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:
-    """An error's body, of the same length, without the keys that it may quote; its beginning is looked at as one."""
-    redactor = Redactor(ctx.secrets)
-    beginning = b""
-    for part in parts:
-        beginning += part
-        if len(beginning) > MAX_ERROR_BODY:
-            break
-    yield redactor.feed(beginning)
-    yield from map(redactor.feed, parts)
-    yield redactor.finish()
+    if call.coding and call.coding not in KNOWN:
+        raise error_of_response(call, b"", ctx.secrets)
+    body = bytearray()
+    for part in decoded(call, answer.parts):
+        body += part or b""
+        if len(body) > MAX_ANSWER:
+            raise LimitExceeded("the size of an error", MAX_ANSWER)
+    kept = ((name, value) for name, value in answer.headers if name != "Content-Encoding")
+    headers = tuple((name, masked_text(value, ctx.secrets)) for name, value in kept)
+    return replace(answer, headers=headers, length=len(body), parts=iter((masked(bytes(body), ctx.secrets),)))
 
 
 def _query(request: Request) -> str:
@@ -282,7 +267,7 @@ def _capture(ctx: RequestContext, prepared: PreparedRequest) -> Capture | None:
     return Capture(
         folder=capture_folder(settings, partial(count_captures, ctx.worker.memory.counters)),
         id=ctx.id,
-        credential=ctx.secrets,
+        secrets=ctx.secrets,
         on=frozenset(settings.capture_on),
         client=ctx.client,
         ordered=not prepared.dialect.verbatim,
@@ -375,20 +360,17 @@ def _timeouts(settings: Settings, chat: ChatRequest, profile: Profile) -> Timeou
     )
 
 
-def _sent(ctx: RequestContext, parts: Iterator[bytes], masking: BodyMasking) -> Iterator[bytes]:
-    """The body on its way out, masked and counted. What cannot be finished must not look finished: the connection is
-    cut.
+def _sent(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the parts of the body, and count them. If they break off, the connection is cut: the client must not take
+    the body for complete.
 
-    It closes nothing: it may never be begun (a HEAD request, a client that is gone).
+    It closes nothing: it may never start (a HEAD request, a client that is gone).
     """
-    mask = mask_of(ctx.secrets)
     try:
         for part in parts:
-            yield _masked(ctx, masking, part)
-            keep_mask(mask)  # the pump's thread works on many requests
-        if rest := masking.finish():
-            note_sent(ctx, rest)
-            yield rest
+            note_sent(ctx, part)
+            yield part
+            keep_secrets(ctx.secrets)  # the pump's thread works on many requests
     except (ClientGone, GeneratorExit) as error:
         ctx.outcome.leave()
         if isinstance(error, GeneratorExit):
@@ -398,13 +380,6 @@ def _sent(ctx: RequestContext, parts: Iterator[bytes], masking: BodyMasking) -> 
         if not isinstance(error, ProxyError):
             log.exception("a reply could not be finished")
         _cut(ctx.socket)
-
-
-def _masked(ctx: RequestContext, masking: BodyMasking, part: bytes) -> bytes:
-    """The bytes of the body that leave with the next part, masked."""
-    ready = masking.feed(part)
-    note_sent(ctx, ready)
-    return ready
 
 
 def _cut(client: HasDescriptor | None) -> None:

@@ -24,7 +24,7 @@ from proxy.upstream.client import ModelServer
 from proxy.web.fresh_ids import fresh_bytes
 from proxy.web.headers import JSON_TYPE, with_secret
 from proxy.web.routes import Route
-from proxy.worker.logging_setup import keep_secret
+from proxy.worker.logging_setup import keep_secrets
 from proxy.worker.snapshot import Snapshot
 from proxy.worker.state import WorkerState
 
@@ -119,7 +119,7 @@ class RequestContext:
         request_secrets = with_secret(self.secrets, key)
         if request_secrets is not self.secrets:
             self.secrets = request_secrets
-            keep_secret(request_secrets)
+            keep_secrets(request_secrets)
         return key
 
     def heal_plan(self, model: str) -> HealPlan:

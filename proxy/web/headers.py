@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 from werkzeug.datastructures import Headers
 
 from proxy import __version__
-from proxy.codec.masking import mask_of
+from proxy.codec.secrets import masked_text
 from proxy.upstream.headers import REQUEST, REQUEST_PREFIX, SECRET_WORDS
 from proxy.web.fresh_ids import fresh_id
 
@@ -129,7 +129,7 @@ def request_id(environ: Mapping[str, Any], request_secrets: tuple[str, ...]) -> 
     client_id = str(environ.get("HTTP_X_REQUEST_ID", ""))
     if not _REQUEST_ID.fullmatch(client_id):
         return fresh_id(16)
-    holds_key = mask_of(request_secrets).text(client_id) != client_id
+    holds_key = masked_text(client_id, request_secrets) != client_id
     return fresh_id(16) if holds_key else client_id
 
 

@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -22,14 +22,13 @@ from itertools import islice
 from proxy.audit_record import Repair
 from proxy.codec.display import escaped
 from proxy.codec.json_text import dump_json
+from proxy.codec.secrets import masked_start
 
 log = logging.getLogger("proxy")
 
 # Characters of each text in a record, and records of one reply.
 MAX_VALUE = 10_000
 MAX_RECORDS = 1000
-# The longest key that a header can carry, each character of it an escape.
-_LONGEST = 6 * 8192
 # Fixes in a header, and characters of the name of each.
 MAX_NAMES = 50
 MAX_NAME = 80
@@ -51,15 +50,16 @@ class Audited:
     repairs: tuple[Repair, ...]
 
 
-def lines(audited: Audited, when: float, clean: Callable[[str], str] = str) -> bytes:
+def lines(audited: Audited, when: float, secrets: tuple[str, ...] = ()) -> bytes:
     """Return the records of one reply, one line each, at the time `when` (seconds since 1970).
 
-    `clean` takes the secrets out of a text. What a terminal would act on is escaped: people read the file with `tail`.
+    The `secrets` and strings that look like keys are masked. Control characters are escaped: people read the file with
+    `tail`.
     """
 
     def shown(text: str) -> str:
-        # Cut only then: half a key is known by nobody.
-        return _bounded(clean(text[: MAX_VALUE + _LONGEST]), len(text))
+        start = masked_start(text, MAX_VALUE, secrets)
+        return start if len(text) <= MAX_VALUE else f"{start}... ({len(text)} characters)"
 
     moment = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     top = {
@@ -80,11 +80,6 @@ def lines(audited: Audited, when: float, clean: Callable[[str], str] = str) -> b
         for repair in islice(audited.repairs, MAX_RECORDS)
     )
     return b"".join(escaped(dump_json(record).decode()).encode() + b"\n" for record in records)
-
-
-def _bounded(text: str, length: int) -> str:
-    """The text, or its beginning and the `length` that it had."""
-    return text if length <= MAX_VALUE else f"{text[:MAX_VALUE]}... ({length} characters)"
 
 
 def total(repairs: Iterable[Repair]) -> dict[str, int]:

@@ -19,15 +19,14 @@ from functools import partial
 from typing import TextIO
 
 from proxy.codec.display import escaped
-from proxy.codec.masking import Mask, mask_of
-from proxy.codec.redaction import redact
+from proxy.codec.secrets import masked_text
 from proxy.config.load import environment
 
 log = logging.getLogger("proxy")
 
 # gunicorn's own words about what it refuses, in front of what it quotes of it: a line of the client's.
 _REFUSED = re.compile(r"Invalid request from ip=[^ ]*: [A-Za-z -]*")
-# What the request that a thread works on, or has worked on last, has for secrets.
+# The secrets of the request that a thread works on, or has worked on last.
 _thread = threading.local()
 _LEVELS = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 
@@ -42,16 +41,12 @@ _UNASKED = {
 
 
 class FactsRecord(logging.LogRecord):
-    """The line about some facts; `is_clean` says that no secret was in them. Where one was starred another may show
-    that nobody could tell before: such a line is looked through once more.
+    """A log record about some facts, whose secrets are masked already.
 
-    A record of `logging` asks where in the program it was made, on which thread and in which process. No line tells
-    that, and with the search for keys in what is clean it took half of the time of a line.
+    A `logging.LogRecord` looks up its module, thread and process. No line shows these, and the look-up is slow.
     """
 
-    def __init__(
-        self, level: int, message: str, event: str, facts: Mapping[str, object], *, is_clean: bool = True
-    ) -> None:
+    def __init__(self, level: int, message: str, event: str, facts: Mapping[str, object]) -> None:
         self.__dict__.update(_UNASKED)
         self.name = log.name
         self.levelno = level
@@ -59,7 +54,6 @@ class FactsRecord(logging.LogRecord):
         self.msg = message
         self.event = event
         self.facts = facts
-        self.is_clean = is_clean
         self.created = time.time()
         self.msecs = self.created % 1 * 1000
 
@@ -108,21 +102,13 @@ def log_line(message: str, *, json_lines: bool) -> str:
     return formatter.format(record)
 
 
-def keep_secret(secrets: tuple[str, ...]) -> None:
-    """Until it works on another request, no line that this thread logs shows these: also what nobody cleaned before,
-    the words of an exception.
-    """
-    keep_mask(mask_of(secrets))
+def keep_secrets(secrets: tuple[str, ...]) -> None:
+    """Mask these in each line that this thread logs, until it works on another request."""
+    _thread.secrets = secrets
 
 
-def keep_mask(mask: Mask) -> None:
-    """The same, by the mask of the secrets."""
-    _thread.mask = mask
-
-
-def _redacted(text: str) -> str:
-    mask: Mask = getattr(_thread, "mask", None) or mask_of(())
-    return redact(mask.text(text).encode()).decode()
+def _masked(line: str) -> str:
+    return masked_text(line, getattr(_thread, "secrets", ()))
 
 
 def lost_lines() -> int:
@@ -157,7 +143,7 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record's line, and those of its traceback."""
         start = f"<{_LEVELS.get(record.levelname, 6)}>" if self._journal else ""
-        if isinstance(record, FactsRecord) and record.is_clean and record.msg.isprintable():
+        if isinstance(record, FactsRecord) and record.msg.isprintable():
             return f"{start}{record.levelname} {record.msg}"
         lines = [f"{record.levelname} {plain(record.getMessage())}"]
         lines += [f"  {plain(line)}" for line in _traceback(record).split("\n") if line]
@@ -178,7 +164,8 @@ class JsonLines(logging.Formatter):
             entry |= {"event": getattr(record, "event", "message"), **facts}
         if trace := _traceback(record):
             entry["traceback"] = trace
-        return _redacted(json.dumps(entry))
+        line = json.dumps(entry)
+        return line if isinstance(record, FactsRecord) else _masked(line)
 
 
 def _traceback(record: logging.LogRecord) -> str:
@@ -187,7 +174,7 @@ def _traceback(record: logging.LogRecord) -> str:
 
 def plain(text: str) -> str:
     """Return the text on one line, without what looks like a key; what cannot be printed is escaped."""
-    return _redacted(escaped(text))
+    return _masked(escaped(text))
 
 
 def redact_gunicorn(record: logging.LogRecord) -> bool:

@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 
 from proxy.codec.display import printable
 from proxy.codec.json_text import JsonObject
-from proxy.codec.redaction import redact
+from proxy.codec.secrets import masked
 from proxy.errors import (
     LimitExceeded,
     ProxyError,
@@ -212,7 +212,7 @@ def label_of(name: str) -> str:
 
 @lru_cache(maxsize=256)
 def _short_label(name: str) -> str:
-    return redact(printable(name, "?").encode()[:MAX_NAME]).decode("utf-8", "ignore")
+    return masked(printable(name, "?").encode()[:MAX_NAME]).decode("utf-8", "ignore")
 
 
 def counter_name(group: str, *labels: str) -> str:

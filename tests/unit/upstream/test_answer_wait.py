@@ -200,11 +200,12 @@ def test_a_client_that_left_does_not_come_back_as_the_worker_ends() -> None:
         next(wait.receive(call))
 
 
-def test_what_leaves_by_the_lane_goes_through_its_outlet() -> None:
+def test_what_leaves_by_the_lane_is_reported_and_unchanged() -> None:
     wait = driven(Timeouts(10, 10, heartbeat=15))
     assert wait.leaves(b"a") == b"a"
-    wait.outlet = bytes.upper
-    assert wait.leaves(b"a") == b"A"
+    reported: list[bytes] = []
+    wait.on_lane = reported.append
+    assert wait.leaves(b"b") == b"b" and reported == [b"b"]
 
 
 def test_what_waits_in_the_lane_is_no_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,9 +219,9 @@ def test_what_waits_in_the_lane_is_no_sign_of_life(monkeypatch: pytest.MonkeyPat
         assert wait.leaves(b"a") == b"a" and not wait.heartbeat_due
 
 
-def test_only_a_parked_wait_with_an_outlet_may_pass() -> None:
+def test_only_a_parked_wait_with_a_lane_may_pass() -> None:
     wait = driven(Timeouts(10, 10))
-    wait.outlet = bytes.upper
+    wait.on_lane = len
     with answer_with(200, BODY) as call:
         assert not wait.may_pass
         next(wait.receive(call))

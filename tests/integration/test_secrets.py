@@ -1,0 +1,287 @@
+"""Keys in what the proxy writes down and in errors are masked; what a model says reaches the client unchanged."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import re
+import sys
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from werkzeug.test import TestResponse
+
+from proxy.config.api_keys import Keys
+from proxy.worker.logging_setup import JsonLines, TextLines
+from tests.conftest import Inside, Start
+from tests.support.messages_ask import ask
+from tests.support.scripted import (
+    DONE,
+    LAST,
+    PATIENCE,
+    ROLE,
+    SSE,
+    WRITE_FILE,
+    Act,
+    Upstream,
+    answer,
+    arguments,
+    chat,
+    chunked,
+    completion,
+    event,
+    finish,
+    head,
+    opened,
+    stream,
+    text,
+)
+
+# Eight of its characters in a row are never hexadecimal digits alone: a random id cannot contain them.
+KEY = "Key-01234x56789-abcdefghijklmnopqrstuvwxyz"
+PART = 8
+BEARER = {"Authorization": f"Bearer {KEY}"}
+JSON = {"Content-Type": "application/json"}
+CHAT, MESSAGES, RESPONSES, PASSED = "/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/embeddings"
+
+
+def quotes(where: object) -> bool:
+    """Return whether any part of the key is there."""
+    return any(KEY[at : at + PART] in str(where) for at in range(len(KEY) - PART + 1))
+
+
+def error(message: str = f"no key {KEY}!") -> dict[str, Any]:
+    return {"error": {"message": message, "type": f"bad key {KEY}", "code": 401}}
+
+
+def asked(path: str, *, streamed: bool = False) -> dict[str, Any]:
+    tool = {"name": "write_file", "input_schema": WRITE_FILE["function"]["parameters"]}
+    function = {"type": "function", "name": "write_file", "parameters": WRITE_FILE["function"]["parameters"]}
+    return {
+        CHAT: chat(stream=streamed, tools=[WRITE_FILE]),
+        MESSAGES: ask(stream=streamed, tools=[tool]),
+        RESPONSES: {"model": "tiny", "input": "Hi", "stream": streamed, "tools": [function]},
+    }.get(path, {"model": "tiny", "input": "a", "stream": streamed})
+
+
+CREDENTIALS: dict[str, tuple[dict[str, str], str]] = {
+    "Authorization: Bearer": (BEARER, ""),
+    "Authorization alone": ({"Authorization": KEY}, ""),
+    "Authorization with fields": ({"Authorization": f'Token id=7, token="{KEY}"'}, ""),
+    "x-api-key": ({"X-Api-Key": KEY}, ""),
+    "x-goog-api-key": ({"X-Goog-Api-Key": KEY}, ""),
+    "another header": ({"X-Auth-Token": KEY}, ""),
+    "the query": ({}, f"?alt=sse&key={KEY}"),
+}
+
+
+@pytest.mark.parametrize(("headers", "query"), CREDENTIALS.values(), ids=CREDENTIALS)
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES, PASSED])
+def test_an_error_that_repeats_the_clients_key_is_masked(
+    inside: Inside, logged: pytest.LogCaptureFixture, path: str, headers: dict[str, str], query: str
+) -> None:
+    with Upstream([answer(error(), 401)]) as server:
+        body = {**asked(path), "model": KEY}
+        response = inside(server.url).post(path + query, json=body, headers={**headers, "X-Request-Id": KEY})
+    assert response.status_code == 401 and "no key ****" in response.get_data(as_text=True)
+    assert not quotes(response.get_data(as_text=True)) and not quotes(response.headers)
+    for form in (TextLines(), JsonLines()):
+        assert not any(quotes(form.format(record)) for record in logged.records)
+
+
+ERRORS: dict[str, list[Any]] = {
+    "an error object": [answer(error(), 401)],
+    "a string": [answer({"error": f"no key {KEY}!"}, 401)],
+    "a string that is cut": [answer({"error": "x" * 285 + KEY}, 401)],
+    "FastAPI's detail": [answer({"detail": [{"loc": ["x" * 280], "msg": KEY}]}, 422)],
+    "vLLM's flat error": [answer({"message": f"no key {KEY}!", "object": "error"}, 401)],
+    "plain text that is cut": [answer(b"x" * 280 + KEY.encode(), 403, {"Content-Type": "text/plain"})],
+    "in two parts": [
+        head(401, {**JSON, "Content-Length": str(len(json.dumps({"error": KEY})))}),
+        *(json.dumps({"error": KEY}).encode()[:25], 0.01, json.dumps({"error": KEY}).encode()[25:]),
+    ],
+    "long": [answer(error("x" * 70_000 + KEY), 401)],
+    "compressed": [answer(gzip.compress(json.dumps(error()).encode()), 401, {"Content-Encoding": "gzip"})],
+    "in an unknown coding": [answer(KEY.encode(), 418, {"Content-Encoding": "br"})],
+    "in a header": [answer({"error": "no"}, 401, {"X-Request-Id": f"r-{KEY}", "Retry-After": KEY})],
+    "cut off": [head(500, {**JSON, "Content-Length": "999"}) + json.dumps(error()).encode(), Act.CLOSE],
+}
+
+
+@pytest.mark.parametrize("script", ERRORS.values(), ids=ERRORS)
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES, PASSED])
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_an_error_is_masked_in_each_form_that_servers_give_it(
+    inside: Inside, path: str, script: list[Any], streamed: bool
+) -> None:
+    with Upstream(*[script] * 3) as server:
+        response = inside(server.url).post(path, json=asked(path, streamed=streamed), headers=BEARER)
+    assert response.status_code >= 400
+    assert not quotes(response.get_data(as_text=True)) and not quotes(response.headers)
+
+
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
+@pytest.mark.parametrize("before", [b"", ROLE + text("So. ")], ids=["first", "later"])
+def test_an_error_event_is_masked(inside: Inside, path: str, before: bytes) -> None:
+    with Upstream([SSE, *([chunked(before)] if before else []), chunked(event(error())), LAST]) as server:
+        response = inside(server.url).post(path, json=asked(path, streamed=True), headers=BEARER)
+    said = response.get_data(as_text=True)
+    assert "no key ****" in said and not quotes(said)
+
+
+@pytest.mark.parametrize("path", [CHAT, PASSED])
+def test_the_servers_own_key_is_masked_for_a_client_that_does_not_know_it(inside: Inside, path: str) -> None:
+    with Upstream([answer(error(), 401)]) as server:
+        client = inside(server.url, keys=Keys(upstream=KEY))
+        response = client.post(path, json=asked(path), headers={"Authorization": "Bearer another-key"})
+        assert server.seen[0].headers["Authorization"] == f"Bearer {KEY}"
+    assert "bad key ****" in response.get_data(as_text=True) and not quotes(response.get_data(as_text=True))
+
+
+@pytest.mark.parametrize("place", ["/v1/models/{}", "/{}", "/for/{}/v1/models"])
+def test_a_key_in_the_path_is_masked(inside: Inside, logged: pytest.LogCaptureFixture, place: str) -> None:
+    with Upstream() as server:
+        server.paths["/v1/models"] = [answer({"data": []})]
+        response = inside(server.url).get(place.format(KEY), headers=BEARER)
+    assert response.status_code >= 400 and not quotes(response.get_data(as_text=True))
+    assert not any(quotes(TextLines().format(record)) for record in logged.records)
+
+
+CODE = f'client = OpenAI(base_url=URL, api_key="{KEY}")\n'
+CALL = json.dumps({"path": "client.py", "content": CODE})
+
+
+def whole_answer() -> list[Any]:
+    call = {"id": "c1", "type": "function", "function": {"name": "write_file", "arguments": CALL}}
+    message = {"role": "assistant", "content": f"It is {KEY}.", "tool_calls": [call]}
+    return [answer(completion(message, "tool_calls", note=KEY))]
+
+
+def streamed_answer() -> list[Any]:
+    pieces = [arguments(0, CALL[at : at + 7]) for at in range(0, len(CALL), 7)]
+    said = text(f"It is {KEY}.")
+    return stream(ROLE, said, opened(0, "c1", "write_file"), *pieces, finish("tool_calls"), DONE)
+
+
+def without_ids(response: TestResponse) -> bytes:
+    """Return the body without the ids and times that the proxy makes."""
+    data = re.sub(rb"(call|msg|toolu|resp|fc|rs)_[0-9a-f]{8,}", b"ID", response.data)
+    return re.sub(rb'"(created_at|completed_at)": ?[0-9.]+', b"", data)
+
+
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("observe", [False, True], ids=["", "observe"])
+def test_a_models_answer_that_contains_the_key_is_unchanged(
+    inside: Inside, path: str, streamed: bool, observe: bool
+) -> None:
+    """Stars in a tool call would be written into the user's file."""
+    script = streamed_answer() if streamed else whole_answer()
+    with Upstream(script, script) as server:
+        server.paths["/v1/models"] = [answer({"data": []})]
+        client = inside(server.url, observe=observe)
+        with_key = client.post(path, json=asked(path, streamed=streamed), headers=BEARER)
+        without = client.post(path, json=asked(path, streamed=streamed))
+    assert with_key.status_code == 200 and f"It is {KEY}." in with_key.get_data(as_text=True)
+    assert without_ids(with_key) == without_ids(without) and b"****" not in with_key.data
+
+
+@pytest.mark.parametrize("kind", ["text/event-stream", "application/json", "application/x-ndjson", "text/plain"])
+def test_a_passed_answer_of_status_200_is_unchanged(inside: Inside, kind: str) -> None:
+    data = b'data: {"choices": [{"text": "%b"}]}\n\ndata: {"error": "%b"}\n\n' % (KEY.encode(), KEY.encode())
+    parts: list[Any] = [head(200, {"Content-Type": kind, "Content-Length": str(len(data))}), data[:40], 0.01, data[40:]]
+    with Upstream(parts) as server:
+        response = inside(server.url).post("/v1/completions", json={"prompt": "a"}, headers=BEARER)
+    assert (response.status_code, response.data) == (200, data)
+
+
+REFUSAL = {"message": f'no {KEY}: "auto" tool choice requires --enable-auto-tool-choice', "type": "x", "code": 400}
+
+
+def unclosed(content: str) -> list[Any]:
+    """Return a call that is repaired: the audit file has it before and after."""
+    broken = arguments(0, f'{{"path": "a", "content": "{content}"')
+    return stream(ROLE, opened(0, "c1", "write_file"), broken, finish("stop"), DONE)
+
+
+@pytest.mark.parametrize("lines", ["text", "json"])
+def test_log_audit_and_captures_of_a_running_proxy_are_masked(proxy: Start, tmp_path: Path, lines: str) -> None:
+    audit, folder = tmp_path / "audit.jsonl", tmp_path / "captures"
+    told = stream(ROLE, text(f"I say {KEY}."), finish(), DONE)
+    cut = unclosed("x" * (10_000 - 36 - PART) + KEY)
+    with Upstream(unclosed(KEY), cut, told, [answer({"error": REFUSAL}, 400)], told, [answer(error(), 401)]) as server:
+        server.paths["/v1/models"] = [answer({"data": [{"id": "tiny", "owned_by": "vllm"}]})]
+        flags = ("--verbose", "--log-format", lines, "--audit-file", str(audit), "--capture", str(folder))
+        running = proxy(server.url, *flags)
+        statuses = []
+        for model in ("tiny", "tiny", "tiny", KEY, KEY):
+            results = [{"role": "user", "content": f"Call write_file with {KEY}."}]
+            body = json.dumps(chat(tools=[WRITE_FILE], model=model, messages=results)).encode()
+            with closing(HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)) as client:
+                client.request("POST", CHAT, body, {**BEARER, **JSON})
+                response = client.getresponse()
+                statuses.append(response.status)
+                assert quotes(response.read().decode()) == (response.status == 200)
+        assert statuses == [200, 200, 200, 200, 401]
+        running.logged('"status": 401' if lines == "json" else "status=401")
+        assert running.idle()
+        log = running.log.read_text()
+    assert "repair" in log and "********" in log and not quotes(log)
+    assert '"content\\": \\"****' in audit.read_text() and not quotes(audit.read_text())
+    captures = [file.read_bytes().decode().partition("\n") for file in folder.iterdir()]
+    assert len(captures) == 6
+    for first, _, body_of in captures:
+        assert "Call write_file with ****" in first and not quotes(first)
+        # The body of an error is masked, and what the model said is the capture's purpose.
+        assert quotes(body_of) == (json.loads(first)["status"] == 200)
+
+
+def test_a_key_in_an_exception_is_masked_in_its_traceback(inside: Inside) -> None:
+    inside("http://127.0.0.1:1").get("/health", headers=BEARER)
+    made = failed(f"what is {KEY}?")
+    for form in (TextLines(), JsonLines()):
+        line = form.format(made)
+        assert "ValueError: what is ****" in line and not quotes(line)
+    inside("http://127.0.0.1:1").get("/health")
+    assert quotes(TextLines().format(made))  # the next request of this thread has other secrets
+
+
+def failed(message: str) -> Any:
+    made = logging.LogRecord("proxy", logging.ERROR, "x.py", 1, "failed", (), None)
+    try:
+        raise ValueError(message)
+    except ValueError:
+        made.exc_info = sys.exc_info()
+    return made
+
+
+@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+@pytest.mark.parametrize("listed", [True, False], ids=["listed", "not listed"])
+@pytest.mark.parametrize("named", [KEY, f"Bearer {KEY}", "another-tenants-key-1234"])
+def test_a_key_as_the_name_of_a_model_is_not_a_label_of_a_metric(
+    inside: Inside, path: str, listed: bool, named: str
+) -> None:
+    done = [answer(completion("a"))]
+    with Upstream(done, done) as server:
+        models = [{"id": "tiny", "object": "model", "owned_by": "llamacpp"}] if listed else []
+        server.paths["/v1/models"] = [answer({"data": models})]
+        client = inside(server.url)
+        for model in (named, "tiny"):
+            body = chat(stream=False, model=model) if path == CHAT else ask(model=model)
+            assert client.post(path, json=body, headers=BEARER).status_code == 200
+        metrics = client.get("/metrics", headers={"Host": "localhost"}).get_data(as_text=True)
+    assert not quotes(metrics) and "tenant" not in metrics
+    expected = {"other": "1", "tiny": "1"} if listed else {"other": "2"}
+    assert dict(re.findall(r'requests_total{.*model="([^"]+)",status="200"} ([0-9]+)', metrics)) == expected
+
+
+def test_the_admins_key_is_not_sent_upstream_by_a_scrape(inside: Inside) -> None:
+    with Upstream() as server:
+        server.play([answer({"data": [{"id": "tiny"}]})])
+        inside(server.url).get("/metrics", headers={"Host": "localhost", **BEARER})
+        assert [seen.path for seen in server.seen] == ["/v1/models"]
+        assert "Authorization" not in server.seen[0].headers
