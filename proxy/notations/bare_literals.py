@@ -35,8 +35,8 @@ class BareLiterals(Literals):
     def bare(self, pos: int) -> tuple[str, int]:
         """Return the text that begins at a position, and its end."""
         found = self.source.match(self._pattern, pos)
-        if not found or not found.group().strip():
-            raise NoCall("a value was expected")
+        if not found or not found.group().strip() or "{" in found.group():
+            raise NoCall("a value was expected, or it goes on after a bracket")
         text = found.group().strip()
         if text in ("...", "…") or text in self.schema.properties:
             raise NoCall("the value is only a name")

@@ -37,9 +37,10 @@ def element_value(text: str, schema: Schema, prefix: str = "", depth: int = 0) -
     parts = _parts(text, _tag(prefix))
     names = {name for name, _ in parts}
     if not beside and (("array" in schema.types and "object" not in schema.types) or names == {"item"}):
-        if len(names) > 1:
-            raise NoCall("elements beside the items")
-        return [element_value(each, or_anything(schema.items), prefix, depth + 1) for _, each in parts]
+        items = or_anything(schema.items)
+        if len(names) > 1 or names & items.properties.keys():
+            raise NoCall("elements beside the items, or keys of an item")
+        return [element_value(each, items, prefix, depth + 1) for _, each in parts]
     if beside and "object" not in schema.types:
         raise NoCall("an element was expected")
     values: JsonObject = {"$text": beside} if beside else {}

@@ -79,7 +79,7 @@ class Literals(StringReader):
         """Refuse a value if what told where it ends leaves another reading."""
         lost_comma = Oddity.LOST_COMMAS in self.odd
         if (self.marks_told and (self.completed or self._undeclared or self._paths or lost_comma)) or (
-            self.completed and (self._strayed or self.lost_comma or self._for_text)
+            self.completed and (self._strayed or self.lost_comma or self._for_text or Oddity.COMMENTS in self.odd)
         ):
             self.in_string = True
             raise NoCall("a string or a bracket may end elsewhere")
@@ -125,6 +125,8 @@ class Literals(StringReader):
                 raise NoCall("a raw string with backslashes")
             return value, end
         if number := source.match(_NUMBER, pos):
+            if schema.types == {"string"} and not _JSON_NUMBER.fullmatch(number.group()):
+                return number.group(), number.end()
             return _number(number.group()), number.end()
         word = source.match(_WORD, pos)
         if word and word.group() in _WORDS:

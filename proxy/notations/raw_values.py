@@ -112,8 +112,9 @@ class RawValue:
     given: Collection[str]
     tool: Tool | None
     ends_turn: Callable[[int], int]
-    # Another value's end tag ended it.
+    # Another value's end tag ended it; none ended it.
     foreign: bool = False
+    unended: bool = False
 
     def find_end(self) -> RawEnd:
         """Return the end of the value: by end tags spelled as the call's own, or by others where those never come."""

@@ -21,17 +21,22 @@ from proxy.tools.schema import ANYTHING, Schema
 MARKS = {'"': '"', "'": "'", "“": "”", "„": "“", "”": "”", "‘": "’", "’": "’", "`": "`"}
 TYPOGRAPHIC = "”“’"
 # A comment that may be in a string, which ends in it, is none.
-_COMMENT = regex.compile(r"(?:\s|//(?![^\n]*\"\s*[\]})])[^\n]*|/\*.*?\*/)*", regex.S)
+_COMMENT = regex.compile(r"(?:\s|//(?![^\n]{0,400}\"\s{0,9}[\]})])[^\n]{0,400}|/\*.{0,400}?\*/)*", regex.S)
 _PYTHON_COMMENT = regex.compile(r"(?:\s|#[^\n]*)*")
 _SKIPPED = frozenset((*" \t\r\n\f\v/#", ""))
 # Another string, which an operator joins to the one before: `"a" + "b"`, `"a" "b"`, `"a", "b"`.
-_ANOTHER_STRING = regex.compile(r"(?:\s++[,;+.%|&]{0,2}|[,;+.%|&]{1,2})\s*+[\"']")
+_BEFORE_OPENING = frozenset(" \t\n([{=,:")
+_ANOTHER_STRING = regex.compile(
+    r"(?:\s*+[-,;+.%|&*/?=<>!]{1,3}|\s++(?:(?:if|or|and|else|in|not)\b[^\"'\n]{0,40})?)\s*+[\"']|([\"'])(?<=\w\1\1)\w"
+)
 _LAST_COMMENT = re.compile(r"[\"'][ \t]*(?:(?://|#)[^\n\\]{0,200}|/\*[^*\\]{0,200}(?:\*/\s{0,9})?)\Z")
+_QUOTED_MEMBER = re.compile(r"[\"'](?P<K>[^\"'\\\n]{1,80})[\"']\s*:")
 _MEMBER = re.compile(r"[\"'](?P<quoted>[^\"'\\\n]{1,80})[\"']\s*:|\b(?P<bare>[\w$.-]{1,80})\s*:")
 # The last mark of a string may stand there twice: `ls""`, but not `a "` and a mark.
 _DOUBLED_END = re.compile(r"\S[\"']\Z")
+# The last mark of a string opens what the string's end may close: `git commit -m "fix`.
+_OPENS_LAST = re.compile(r"(?:^|[\s(\[{=,:])[\"'][^\s\"'][^\"']*\Z")
 _NEXT_ARGUMENT = re.compile(r"([\"'])\s*,\s*[A-Za-z_]\w*\s*=\s*\1")
-_SHOWN_KEY = re.compile(r"[\"'}\]][\s,;{\[]*+[\"'](?P<K>[^\"'\\\n]{1,80})[\"']\s*:")
 _NEXT_KEY = regex.compile(
     r"[\"'“„](?P<quoted>[^\"'”“\n\\]{1,80})[\"'”“]\s*[:=](?!=)|(?P<bare>[^\W\d]\w{0,60})\s*[:=](?!=)|--(?P<option>[\w.-]{1,80})"
 )
@@ -139,7 +144,8 @@ class StringReader:
         start = at = pos + 1
         told = inside = False
         while (at := _next_mark(source.text, mark, at)) >= 0 and not self._may_end(at + 1):
-            if source.text[at - 1] == "\\" or (not inside and source.match(_ANOTHER_STRING, at + 1)):
+            ends = not inside and source.text[at - 1] not in _BEFORE_OPENING
+            if source.text[at - 1] == "\\" or (ends and source.match(_ANOTHER_STRING, at + 1)):
                 self.in_string = True
                 raise NoCall("two strings side by side, or a mark after two backslashes")
             told, inside = True, not inside
@@ -169,7 +175,7 @@ class StringReader:
         and the string's end is that of all, or a key follows that its object needs. The mark that is lost must not be
         one before a key: `"a, "b": "c"`.
         """
-        if not self.alone or _DOUBLED_END.search(text) or _depth(text) > 0:
+        if not self.alone or _DOUBLED_END.search(text) or _depth(text) > 0 or _OPENS_LAST.search(text):
             return False
         if any((found["quoted"] or found["bare"]) in self._open[-1].declared for found in _MEMBER.finditer(text)):
             return False
@@ -214,10 +220,10 @@ class StringReader:
         if _LAST_COMMENT.search(text) or (self.python and _NEXT_ARGUMENT.search(text)):
             return True
         depth = at = 0
-        for found in _SHOWN_KEY.finditer(text):
+        for found in _QUOTED_MEMBER.finditer(text):
             depth += _depth(text[at : found.start("K")])
             at = found.start("K")
-            if depth <= 0 or any(found["K"] in each.declared for each in self._open):
+            if depth <= 0 or (self._open and found["K"] in self._open[-1].declared):
                 return True
         return False
 

@@ -50,7 +50,7 @@ _COMMENT = re.compile(r"<!--|-->")
 # A line of a listing: a sign, the mark of a comment, who wrote it, a number, a file and a number.
 _LISTED = re.compile(
     r"[ \t]*(?:(?P<sign>[+>|#%*-]|//|/\*|--|;|[\w.]{1,20}>)(?=\s|\Z|<)[ \t]*"
-    r"|(?P<number>(?:[\w./\\-]+[:(])?\d{1,7}(?:[ ]?[:|)\].→\t-]|[ ]{2,}|[ ]\Z)+)[ \t]*)"
+    r"|(?P<number>(?:[\w./\\-]+[:(])?[L\[]?\d{1,7}(?:(?:[ ]?[:|)\].→\t-]|[ ]{2,})+|[ ]\Z))[ \t]*)"
 )
 # What opens a string that holds all that follows: `(` of C++, `[[` of Lua, `$raw$` of SQL.
 _OPENS_STRING = re.compile(r"([(\[{]|\$\w{0,20}\$)\s*\Z")

@@ -252,7 +252,8 @@ class TagReader(ABC):
             mark = self.last.own
             given.add(mark.key)
             values[key] = self._typed(self.last, end, style, unended=unended)
-            unended, at = end.unended, end.resume
+            self.last.unended = unended = end.unended
+            at = end.resume
             self.uneven = source.text.startswith(("\n", "\r\n"), mark.end) and source.text[end.end - 1] != "\n"
             if end.unended or not self.last.holds_keys:
                 spans.append((mark.end, end.end, marks))

@@ -29,7 +29,11 @@ MAX_ENCODED = 3
 # Reading takes so many steps for each character, and so many more.
 MAX_STEPS, MORE_STEPS = 8, 5_000
 # What may stand before and behind the arguments (F31).
-_BEFORE = re.compile(r"[^{}\[\]\"'“”„,]{1,96}(?=\{)")
+_BEFORE = re.compile(
+    r"(?![^{]*\b(?:not|never|don't|error|example|wrong)\b)"
+    r"\s*(?:[\w .'-]{1,60}:|\w{1,40})?\s*(?:```\w*)?\s*(?:<[|｜][^<>]{1,40}[|｜]>|<\w*(?:call|arguments)>)?\s*(?=\{)",
+    re.I,
+)
 _TAGS = r"<(?:/[\w:|｜-]|[\w:-])[\w:|｜-]{0,40}>|<[|｜][^<>]{1,40}[|｜]>|\[/?\w{1,40}\]|```"
 _BEHIND = regex.compile(rf"(?:[^{{}}\"']{{0,3}}|\}}{{0,3}}(?:\s*(?:{_TAGS}))*\s*)\Z")
 # What goes on behind a tool's name and is no part of a name.
@@ -148,7 +152,7 @@ def _read_any(text: str, tool: Tool, tools: ToolSet, *, stopped: bool) -> ReadAr
     """Return the arguments that a text says as an object, or else in the tags of a notation or as Python does."""
     found = read_arguments(text, tool.compiled, stopped=stopped)
     if found is None:
-        return _read_tags(text, tool, tools)
+        return _read_tags(text, tool, tools) if stopped else None
     if (whole := _whole_call(found.values, tool)) is not None:
         return ReadArguments(whole, dump(whole), (*found.forms, MARKUP), found.told)
     if len(found.values) == 1:
@@ -163,8 +167,11 @@ def _read_any(text: str, tool: Tool, tools: ToolSet, *, stopped: bool) -> ReadAr
 def _whole_call(values: JsonObject, tool: Tool) -> JsonObject | None:
     """Return the arguments of a call that stands whole in its own arguments; None if it does not.
 
-    {"name": "bash", "arguments": {"command": "ls"}}
+    {"name": "bash", "arguments": {"command": "ls"}}, {"bash": {"command": "ls"}}
     """
+    inner = values.get(tool.name)
+    if len(values) == 1 and tool.name not in tool.properties and isinstance(inner, dict):
+        return inner
     if len(values) != 2 or not tool.properties or values.keys() & tool.properties.keys():
         return None
     named = any(values.get(word) == tool.name for word in NAME_WORDS)
@@ -181,7 +188,7 @@ def _read_tags(text: str, tool: Tool, tools: ToolSet) -> ReadArguments | None:
         if not values and "=" in written:
             values, end = CallReader(Source(f"({written})", True, steps), tools).parenthesised(0, tool)
             end -= 2
-        if not values or not _BEHIND.match(written, end):
+        if not values or not values.keys() <= tool.properties.keys() or not _BEHIND.match(written, end):
             return None
         return ReadArguments(values, dump(values), (MARKUP,), told=True)
     except (NoCall, ValueError, RecursionError):

@@ -227,9 +227,7 @@ def _one_apart(one: str, other: str) -> bool:
 
 
 def unwrap(values: Json, schema: Schema, validator: Validator) -> Json:
-    """The arguments out of an object whose only key no schema declares: `{"arguments": {…}}`, `{"input": "{…}"}`,
-    `{"get_weather": {…}}`. Under a name that no wrapper has, all of its keys must be the schema's.
-    """
+    """The arguments out of a wrapper that no schema declares: `{"arguments": {…}}`, `{"input": "{…}"}`."""
     if not isinstance(values, dict) or len(values) != 1:
         return values
     key, inner = next(iter(values.items()))
@@ -238,22 +236,9 @@ def unwrap(values: Json, schema: Schema, validator: Validator) -> Json:
         return values
     if isinstance(inner, str):
         inner = literal(inner)
-    if isinstance(inner, dict) and _wraps(key, inner, known):
+    if isinstance(inner, dict) and key in ARGUMENT_WORDS and fold(key) not in map(fold, known):
         return inner
     return values
-
-
-def _wraps(key: str, inner: JsonObject, known: frozenset[str]) -> bool:
-    """True if an object is what a key should not have been put around. One of the schema's own keys in another spelling
-    has its own object there: `{"text-range": {"path": "a"}}`, where `textRange` and `path` are declared.
-    """
-    if fold(key) in map(fold, known):
-        return False
-    if key in ARGUMENT_WORDS:
-        return True
-    if not inner:
-        return False
-    return inner.keys() <= known
 
 
 def drop_optional(values: Json, schema: Schema, validator: Validator) -> Json:

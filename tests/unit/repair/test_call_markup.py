@@ -39,6 +39,7 @@ def repaired(name: str, arguments: str) -> tuple[str, Any] | None:
         ("read_file", "<arg_key>path</arg_key><arg_value>a</arg_value></tool_call>", ("read_file", {"path": "a"})),
         ("bash<tool_call>", '{"command": "ls"}', ("bash", {"command": "ls"})),
         ("bash", '{"name": "bash", "arguments": {"command": "ls"}}', ("bash", {"command": "ls"})),
+        ("bash", '{"bash": {"command": "ls"}}', ("bash", {"command": "ls"})),
     ],
 )
 def test_markup_of_the_call_is_read(name: str, arguments: str, call: tuple[str, Any]) -> None:
@@ -57,6 +58,26 @@ def test_markup_of_the_call_is_read(name: str, arguments: str, call: tuple[str, 
 )
 def test_what_the_schema_does_not_accept_or_does_not_end_is_no_call(name: str, arguments: str) -> None:
     assert repaired(name, arguments) is None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '/* {"command": "ls"} */',
+        '<example>{"command": "ls"}</example>',
+        'Never do {"command": "rm -rf /"}',
+        'error: could not parse {"command": "ls"}',
+        '{"error": {"command": "ls"}}',
+    ],
+)
+def test_arguments_that_are_only_shown_are_not_taken(arguments: str) -> None:
+    found = repaired("bash", arguments)
+    assert found is None or found == ("bash", json.loads(arguments))
+
+
+def test_c4_markup_in_a_reply_that_was_cut_off_is_no_call() -> None:
+    text = "<parameter=command>rm -rf a</parameter>"
+    assert Repairer(TOOLS, Policy()).repair("bash", text, stopped=False) is None
 
 
 @pytest.mark.parametrize("name", ["bash -l", "bashrc", "bash.run", "bash<arg_key>path</arg_key>"])

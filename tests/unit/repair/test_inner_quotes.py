@@ -45,7 +45,7 @@ PAIRED = (
     'if [ "$a" == "b" ]; then echo "c: d"; fi',
     'a "b\\c" d',
 )
-UNPAIRED = ('5" wide', 'a "', '"a', 'he said "yes')
+UNPAIRED = ('5" wide', 'a "')
 
 
 def broken(values: Any) -> str:
@@ -318,3 +318,43 @@ def test_c9_a_mark_behind_which_another_string_begins_leaves_no_reading(text: st
 )
 def test_strings_within_a_text_are_its_own(code: str) -> None:
     assert text_read(f'{{"path": "p", "content": "{code}"}}', WRITE) == {"path": "p", "content": code}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Something odd between two members.
+        '{"content": "ls",\n  # why\n  "path": "y"}',
+        '{"content": "ls"， "path": "y"}',
+        '{"content": "ls"\\n "path": "y"}',
+        '{"content": "ls"<br>"path": "y"}',
+        '{"content": "ls"</parameter>"path": "y"}',
+        '{"path": "a",x "content": "b"}',
+        # Several calls.
+        '{"path": "a", "content": "ls"}</tool_call><tool_call>{"path": "b", "content": "pwd"}',
+        '{"path": "a", "content": "ls"} and {"path": "b", "content": "pwd"}',
+        '{"path": "a", "content": "ls"}</tool_call>\n<tool_response>\n{"result": "a b"}\n</tool_response>',
+        # An expression.
+        '{"path": "p", "content": "a" if x else "b"}',
+        '{"path": "p", "content": "a" or "b"}',
+        '{"path": "p", "content": "a" == "b"}',
+        # The last mark of the text may be lost.
+        '{"path": "p", "content": "git commit -m "fix"}',
+        "{'path': 'p', 'content': 'it''s'}",
+        # A comment and a bracket that is missing.
+        '{"path": "p", "content": "x", "mode": 7 // 2}',
+    ],
+)
+def test_c9_a_string_does_not_swallow_what_may_be_another_member_or_call(text: str) -> None:
+    assert text_read(text, WRITE) is None
+
+
+def test_c9_items_that_nothing_parts_leave_no_reading() -> None:
+    for between in (" and ", ", # x\n", "\n- ", ", 2. "):
+        text = f'{{"path": "p", "edits": [{{"old": "a", "new": "b"}}{between}{{"old": "c", "new": "d"}}]}}'
+        assert text_read(text, EDITS) is None
+
+
+@pytest.mark.parametrize("number", ["0x1F", "+4915123", "1_000", ".5"])
+def test_c9_a_number_that_json_does_not_have_stays_the_text_that_was_written(number: str) -> None:
+    assert text_read(f'{{"path": {number}, "content": "a"}}', WRITE) == {"path": number, "content": "a"}
