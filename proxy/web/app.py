@@ -119,7 +119,6 @@ def _views() -> dict[routes.Route, _View]:
         routes.COMPACT: responses_views.compact,
         routes.RESPONSE: responses_views.one_response,
         routes.CANCEL: responses_views.cancel,
-        routes.INPUT_ITEMS: responses_views.input_items,
         routes.MODELS: _models,
         routes.MODEL: _one_model,
         **{route: partial(views.passed, route.path) for route in routes.PASSED},
