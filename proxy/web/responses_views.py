@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Response, request
 
-from proxy.codec.json_text import dump_json
+from proxy.codec.json_text import JsonObject, dump_json
 from proxy.dialects.responses.fields import NO_COMPACTION
 from proxy.dialects.responses.kept import ADVICE
 from proxy.dialects.responses.request import NO_RESPONSES, translate_count
@@ -48,9 +48,11 @@ def one_response(name: str) -> Response:
         raise BadRequest(NO_RESPONSES)
     if request.args.get("stream") == "true":
         raise BadRequest("stream: a kept response comes whole; leave it out")
-    found = store.response(name)
-    if request.method == "DELETE" and store.delete(name):
-        found = {"id": name, "object": "response", "deleted": True}
+    if request.method == "DELETE":
+        deleted: JsonObject = {"id": name, "object": "response", "deleted": True}
+        found = deleted if store.delete(name) else None
+    else:
+        found = store.response(name)
     if found is None:
         raise NotFound(f"there is no response {name[:100]!r}: {ADVICE}")
     return json_response(dump_json(found))
