@@ -86,7 +86,7 @@ def create_app(page: LivePage | None = None) -> Flask:
     worker = start_worker()
     settings = worker.snapshot.settings
     set_up_logging(verbose=settings.verbose, json_lines=settings.log_format == "json")
-    announce(worker.snapshot)
+    announce(worker.snapshot, worker.responses)
     tidy_captures(worker)
     return make_app(worker, page)
 

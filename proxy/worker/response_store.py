@@ -58,7 +58,7 @@ class StoreFile:
     """The SQLite file at `path`. It is opened when a request first needs it; the worker's threads take turns."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
         self._turn = threading.Lock()
         self._opened = contextlib.ExitStack()
         self._file = -1
@@ -69,13 +69,14 @@ class StoreFile:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Yield the database for one transaction. Raises NotKept if the file cannot be used."""
         if not self._turn.acquire(timeout=_PATIENCE):
+            log.error("responses cannot be kept in %s: other requests wait for it", self.path)
             raise NotKept("the file in which this server keeps responses is busy; try again")
         try:
             with self._connected() as database:
                 yield database
         except (sqlite3.Error, OSError) as error:
             self._disconnect()
-            log.error("responses cannot be kept in %s: %s", self._path, error)
+            log.error("responses cannot be kept in %s: %s", self.path, error)
             # Clients are not told the path, which str() of an OSError includes.
             reason = str(getattr(error, "strerror", None) or error).lower()
             raise NotKept(f"this server cannot use the file in which it keeps responses: {reason}") from error
@@ -88,13 +89,13 @@ class StoreFile:
         self._disconnect()
         for suffix in ("-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
-                check_plain(os.lstat(self._path + suffix))
+                check_plain(os.lstat(self.path + suffix))
         # The descriptor stays open as long as the connection: closing it drops SQLite's locks on the file.
-        self._file = open_private(self._path, os.O_RDWR)
+        self._file = open_private(self.path, os.O_RDWR)
         self._opened.callback(os.close, self._file)
         # SQLite does not wait where several workers change a new file to WAL at the same time.
         lock_within(self._file, _PATIENCE)
-        database = sqlite3.connect(self._path, timeout=_PATIENCE, check_same_thread=False)
+        database = sqlite3.connect(self.path, timeout=_PATIENCE, check_same_thread=False)
         self._opened.callback(database.close)
         database.executescript(_SETUP)
         fcntl.flock(self._file, fcntl.LOCK_UN)
@@ -103,7 +104,7 @@ class StoreFile:
 
     def _is_in_place(self) -> bool:
         try:
-            return os.path.samestat(os.lstat(self._path), os.fstat(self._file))
+            return os.path.samestat(os.lstat(self.path), os.fstat(self._file))
         except FileNotFoundError:
             return False
 

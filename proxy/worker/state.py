@@ -134,7 +134,7 @@ class WorkerState:
         else:
             adjust_logging(verbose=settings.verbose, json_lines=settings.log_format == "json")
             self.snapshot = make_snapshot(settings, rules, keys, self.snapshot.via)
-            announce(self.snapshot)
+            announce(self.snapshot, self.responses)
             log.info("rules in force: %s (sha256 %s)", rules.source, rules.sha256[:12])
         self.generation = last.generation
 
@@ -231,13 +231,15 @@ def publish(memory: Memory) -> None:
     memory.publish(text.data, text.source, files.to_bytes())
 
 
-def announce(snapshot: Snapshot) -> None:
-    """Say in the log who may use the proxy and where the audit file is, and try whether that can be written."""
+def announce(snapshot: Snapshot, responses: StoreFile | None = None) -> None:
+    """Log who may use the proxy and where it writes repairs and responses, and try whether it can write repairs."""
     audit = snapshot.audit
     if warning := open_to_all(snapshot.settings, snapshot.keys):
         log.warning("%s", warning)
     if audit is not None and audit.write(b""):
         log.info("repairs are written, with their values, to %s", audit.path)
+    if responses is not None and snapshot.settings.store == "on":
+        log.info("responses are kept for a day in %s; store: off turns it off", responses.path)
 
 
 def tidy_captures(worker: WorkerState) -> None:

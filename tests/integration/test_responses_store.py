@@ -234,6 +234,7 @@ def test_a_restart_keeps_it_and_two_workers_share_it(
         with ExitStack() as first:
             proxy = start(server.url, *flags, folder=tmp_path / "first", stack=first)
             ids = [_asked(proxy.url).id for _ in range(8)]
+            proxy.logged(f"responses are kept for a day in {runtime / FILE_NAME}; store: off turns it off")
             workers = {proxy.health()["worker"] for _ in range(60)}
             assert len(workers) == 2
             for id_ in ids:
