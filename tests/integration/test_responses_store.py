@@ -107,8 +107,8 @@ def test_nothing_is_kept_with_the_setting_off(inside: Inside, tmp_path: Path) ->
 
 
 @MODES
-def test_the_vercel_ai_sdk_refers_to_every_item_of_earlier_turns(keeping: Keeping, streamed: bool) -> None:
-    """It does so where `store` is not false, which is its default."""
+def test_every_item_of_earlier_turns_can_be_a_reference(keeping: Keeping, streamed: bool) -> None:
+    """The Vercel AI SDK sends references by default (seen with 6.0: messages, while calls are sent whole)."""
     with serving(reply(streamed, f"I run it.{HERMES}"), reply(streamed, "Done"), reply(streamed, "Bye")) as server:
         client = keeping(server.url)
         given: list[Any] = [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}]
