@@ -7,8 +7,8 @@ exceptions to one of these, once.
     |-- BadRequest                 400  the client's request cannot be used as it is
     |   |-- NoThreads              400  the client would have the server keep its conversation
     |   |-- ContextFull            400  the answer was cut off where the model's context ends
-    |   |-- ResponseNotFound       400  the response from which the client would go on is not kept
-    |   |-- NotFound               404  no such path, client or model
+    |   |-- NotFound               404  no such path, client, model, response or item
+    |   |   `-- ResponseNotFound   404  the response from which the client would go on is not kept
     |   |-- MethodNotAllowed       405
     |   |   `-- UpgradeRefused     426  a WebSocket is asked for
     |   `-- BodyTooLarge           413
@@ -81,17 +81,17 @@ class ContextFull(BadRequest):
     code = CONTEXT_FULL
 
 
-class ResponseNotFound(BadRequest):
-    """The response from which the client would go on is not kept; by this code it sends the whole conversation."""
-
-    code = "previous_response_not_found"
-
-
 class NotFound(BadRequest):
-    """There is nothing at this path; the message names what there is."""
+    """There is nothing at this path, or of this name; the message names what there is, or what to do."""
 
     status = 404
     kind = "not_found_error"
+
+
+class ResponseNotFound(NotFound):
+    """The response from which the client would go on is not kept; by this code it sends the whole conversation."""
+
+    code = "previous_response_not_found"
 
 
 class MethodNotAllowed(BadRequest):
@@ -220,7 +220,7 @@ class ClientGone(ProxyError):
 
 
 class NotKept(ProxyError):
-    """The file of the kept responses cannot be used: the disk is full, it is no such file, or it has no room left."""
+    """The file of the kept responses cannot be used, or a response is larger than all that may be kept."""
 
 
 class RulesError(ProxyError):

@@ -31,5 +31,7 @@ AUDIT_MAX = 1024 * 1024 * 1024
 # Bytes of one capture, and of all captures in a folder.
 MAX_CAPTURE = 64 * 1024 * 1024
 CAPTURE_MAX = 1024 * 1024 * 1024
-# Bytes of all responses that are kept.
-STORE_BYTES = 1024 * 1024 * 1024
+# Responses kept for clients that refer to them later: their number, their bytes in all, and their age in seconds.
+STORE_RESPONSES = 1000
+STORE_BYTES = 64 * 1024 * 1024
+STORE_SECONDS = 86400.0

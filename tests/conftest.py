@@ -26,6 +26,7 @@ from proxy.config.api_keys import Keys
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.web.app import make_app
+from proxy.worker.response_store import FILE_NAME, StoreFile
 from tests.real.llama import LlamaServer
 from tests.real.processes import ROOT, answers, free_port
 from tests.support import fork_server
@@ -217,12 +218,19 @@ class BufferedClient(FlaskClient):
 
 
 class Inside:
-    """Makes the application without gunicorn: `inside(upstream_url, rules, setting=value)` is its test client."""
+    """Makes the application without gunicorn: `inside(upstream_url, rules, setting=value)` is its test client.
 
-    def __call__(self, upstream: str, rules: str = "", keys: Keys | None = None, **settings: Any) -> FlaskClient:
+    With a `runtime` directory it keeps responses there.
+    """
+
+    def __call__(
+        self, upstream: str, rules: str = "", keys: Keys | None = None, *, runtime: Path | None = None, **settings: Any
+    ) -> FlaskClient:
         builtin = read_rules(None)
         read = parse_rules(rules.encode(), "rules.yaml", builtin) if rules else builtin
         service = make_state(Settings(upstream=upstream, **settings), read, keys=keys)
+        if runtime is not None:
+            service.responses = StoreFile(str(runtime / FILE_NAME))
         app = make_app(service)
         app.test_client_class = BufferedClient
         return app.test_client()

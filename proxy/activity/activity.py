@@ -180,12 +180,18 @@ class Activity:
             self._has_logged = False
 
 
+def runtime_folder(env: Mapping[str, str]) -> str:
+    """Return the runtime directory of this unit, or "" if it has none."""
+    folder = env.get(_RUNTIME, "").partition(":")[0]
+    return folder if os.path.isabs(folder) else ""
+
+
 def open_activity(
     env: Mapping[str, str], workers: int, is_watched: Callable[[], bool], lose: Callable[[int], None]
 ) -> Activity | None:
     """The activity of a worker that starts; None where there is no place that all `workers` share."""
-    folder = env.get(_RUNTIME, "").partition(":")[0]
-    if not os.path.isabs(folder):
+    folder = runtime_folder(env)
+    if not folder:
         if workers > 1:
             return None
         return _closing_at_exit(Activity(ActivityRing(), is_watched, lose))

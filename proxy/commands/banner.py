@@ -135,8 +135,6 @@ def _written(settings: Settings) -> Iterator[str]:
         yield "repairs with their values to the log"
     if settings.audit_values and not settings.no_ui:
         yield "what clients and models say to the live page"
-    if settings.store:
-        yield f"responses to {settings.store}"
 
 
 def _limits(settings: Settings) -> str:

@@ -26,7 +26,6 @@ from proxy.limits import (
     MAX_HEAD,
     MAX_HELD,
     RETRY_TOKENS,
-    STORE_BYTES,
 )
 
 PREFIX = "TOOL_PROXY_"
@@ -346,23 +345,11 @@ class Settings:
         30, checks.int_between(1, 3650), "days for which a capture is kept", group=_CLIENTS, metavar="DAYS"
     )
     store: str = _setting(
-        "",
-        checks.file,
-        "file in which responses are kept for clients that ask for them later; empty: none are; an absolute path",
+        "on",
+        checks.one_of("on", "off"),
+        "keep responses for a day, in memory, for Responses clients that refer to them; needs $RUNTIME_DIRECTORY",
         group=_CLIENTS,
-        metavar="FILE",
-    )
-    store_max: int = _setting(
-        1000, checks.int_between(1, 1_000_000), "responses that are kept, the newest", group=_CLIENTS
-    )
-    store_bytes: int = _setting(
-        STORE_BYTES,
-        checks.int_between(2**20, 2**40),
-        "bytes of all responses that are kept; beyond it the oldest go",
-        group=_CLIENTS,
-    )
-    store_days: int = _setting(
-        30, checks.int_between(1, 3650), "days for which a response is kept", group=_CLIENTS, metavar="DAYS"
+        metavar="HOW",
     )
 
 

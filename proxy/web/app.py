@@ -84,7 +84,7 @@ def create_app(page: LivePage | None = None) -> Flask:
     worker = start_worker()
     settings = worker.snapshot.settings
     set_up_logging(verbose=settings.verbose, json_lines=settings.log_format == "json")
-    announce(worker.snapshot)
+    announce(worker.snapshot, worker.responses)
     tidy_captures(worker)
     return make_app(worker, page)
 
@@ -117,7 +117,6 @@ def _views() -> dict[routes.Route, _View]:
         routes.COMPACT: responses_views.compact,
         routes.RESPONSE: responses_views.one_response,
         routes.CANCEL: responses_views.cancel,
-        routes.INPUT_ITEMS: responses_views.input_items,
         routes.MODELS: _models,
         routes.MODEL: _one_model,
         **{route: partial(views.passed, route.path) for route in routes.PASSED},

@@ -43,7 +43,6 @@ from proxy.worker.response_store import ResponseStore
 
 # How Claude Code calls itself.
 _CLAUDE_CODE = "claude-cli/"
-_DAY = 86400.0
 
 
 class _Translation(Protocol):
@@ -170,19 +169,19 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
 
 
 def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseStore | None:
-    """The responses kept for the key that asks, whether the proxy knows keys or the client only sends one; None
-    without.
+    """Return the responses kept for the client's key, or None if nothing is kept.
+
+    A key that only the client knows counts as well.
     """
-    settings = ctx.snapshot.settings
-    if not settings.store:
+    file = ctx.worker.responses
+    if file is None or ctx.snapshot.settings.store == "off":
         return None
     digest = owner_digest(environ) if ctx.key is None else ctx.key.digest
-    seconds = settings.store_days * _DAY
-    return ResponseStore(settings.store, digest.hex(), settings.store_max, seconds, settings.store_bytes)
+    return ResponseStore(file, digest.hex())
 
 
 def resumed(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -> Resumed:
-    """A Responses request with all that it goes on from; as it is where nothing is kept."""
+    """Return a Responses request with everything that it refers to; unchanged where nothing is kept."""
     store = response_store(ctx, environ)
     if store is None:
         return Resumed(body)
@@ -190,7 +189,7 @@ def resumed(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -
 
 
 def _keeper(ctx: RequestContext, environ: Mapping[str, Any], request: Resumed) -> Callable[[JsonObject], None] | None:
-    """A function that keeps the response; None if it is not to be kept."""
+    """Return a function that stores the response, or None if it should not be kept."""
     store = response_store(ctx, environ)
     if store is None or not request.keep:
         return None

@@ -6,8 +6,8 @@ from flask import Response, request
 
 from proxy.codec.json_text import JsonObject, dump_json
 from proxy.dialects.responses.fields import NO_COMPACTION
-from proxy.dialects.responses.kept import listed, page
-from proxy.dialects.responses.request import translate_count
+from proxy.dialects.responses.kept import ADVICE
+from proxy.dialects.responses.request import NO_RESPONSES, translate_count
 from proxy.dialects.token_count import HEADER, count
 from proxy.errors import BadRequest, NotFound
 from proxy.web.completions import answered
@@ -15,7 +15,6 @@ from proxy.web.context import current_request, json_response, request_context
 from proxy.web.messages_views import ask
 from proxy.web.prepare import healed_conversation, prepare_responses, response_store, resumed, translated
 from proxy.web.request_body import parse_body
-from proxy.worker.response_store import ResponseStore
 
 
 def create() -> Response:
@@ -43,15 +42,20 @@ def input_tokens() -> Response:
 
 
 def one_response(name: str) -> Response:
-    """`GET` and `DELETE /v1/responses/{response}`."""
-    store = _store()
-    if request.method == "DELETE":
-        if not store.delete(name):
-            raise _unknown(name)
-        return json_response(dump_json({"id": name, "object": "response", "deleted": True}))
+    """Answer `GET` and `DELETE /v1/responses/{response}`."""
+    store = response_store(request_context(), request.environ)
+    if store is None:
+        raise BadRequest(NO_RESPONSES)
     if request.args.get("stream") == "true":
         raise BadRequest("stream: a kept response comes whole; leave it out")
-    return json_response(dump_json(_response_of(store, name)))
+    if request.method == "DELETE":
+        deleted: JsonObject = {"id": name, "object": "response", "deleted": True}
+        found = deleted if store.delete(name) else None
+    else:
+        found = store.response(name)
+    if found is None:
+        raise NotFound(f"there is no response {name[:100]!r}: {ADVICE}")
+    return json_response(dump_json(found))
 
 
 def compact() -> Response:
@@ -64,37 +68,4 @@ def cancel(name: str) -> Response:
     raise BadRequest(
         f"{name[:100]!r} cannot be cancelled: this server makes no responses in the background; "
         "close the connection of a response to stop it"
-    )
-
-
-def input_items(name: str) -> Response:
-    """`GET /v1/responses/{response}/input_items`: a page of what the model was given."""
-    store = _store()
-    _response_of(store, name)
-    query = {key: request.args.get(key, "") for key in ("limit", "after", "order")}
-    return json_response(dump_json(page(listed(name, store.input_of(name)), **query)))
-
-
-def _store() -> ResponseStore:
-    """The responses kept for the key that asks. BadRequest where none are."""
-    store = response_store(request_context(), request.environ)
-    if store is None:
-        raise _nothing_kept()
-    return store
-
-
-def _response_of(store: ResponseStore, id_: str) -> JsonObject:
-    response = store.response(id_)
-    if response is None:
-        raise _unknown(id_)
-    return response
-
-
-def _unknown(id_: str) -> NotFound:
-    return NotFound(f"there is no response {id_[:100]!r}: it was not kept, is no longer, or is another key's")
-
-
-def _nothing_kept() -> BadRequest:
-    return BadRequest(
-        "this server keeps no responses; configure the client to send the whole conversation each time (`store: false`)"
     )

@@ -70,9 +70,6 @@ INPUT_TOKENS = Route("/v1/responses/input_tokens", ("POST",), "responses")
 COMPACT = Route("/v1/responses/compact", ("POST",), "responses")
 RESPONSE = Route("/v1/responses/{response}", ("GET", "DELETE"), "responses")
 CANCEL = Route("/v1/responses/{response}/cancel", ("POST",), "responses")
-INPUT_ITEMS = Route("/v1/responses/{response}/input_items", ("GET",), "responses")
-# Without `store` nothing is kept: these are refused then, in words that say what to do instead.
-STORED_RESPONSES = (RESPONSE, INPUT_ITEMS)
 # Paths of the API that are always refused, in words that say what to do instead.
 UNSUPPORTED = (CANCEL, COMPACT)
 MODELS = Route(MODELS_PATH, ("GET",), "passed")
@@ -86,7 +83,7 @@ PASSED = (
 )
 # For clients: each also under /for/NAME, for the client of the rules that says so.
 API = (
-    *(CHAT, MESSAGES, COUNT_TOKENS, RESPONSES, INPUT_TOKENS, *STORED_RESPONSES, *UNSUPPORTED),
+    *(CHAT, MESSAGES, COUNT_TOKENS, RESPONSES, INPUT_TOKENS, RESPONSE, *UNSUPPORTED),
     *(MODELS, *PASSED, MODEL),
 )
 
@@ -153,5 +150,5 @@ def asks_in_responses(path: str) -> bool:
 def shown_paths(listed: tuple[str, ...]) -> list[str]:
     """All paths that are answered, those of settings.pass_through among them, for people."""
     own = [route.path for route in (*HEALTH, READY, RELOAD, METRICS, UI, ROOT)]
-    served = (route.path for route in API if route not in (*STORED_RESPONSES, *UNSUPPORTED))
+    served = (route.path for route in API if route not in (RESPONSE, *UNSUPPORTED))
     return [*served, *listed, "/for/{client}/v1/…", *own]

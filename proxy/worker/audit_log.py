@@ -7,13 +7,9 @@ as logging's WatchedFileHandler does where the file has changed. Where no logrot
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import logging
 import os
 import re
-import stat
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +19,7 @@ from proxy.audit_record import Repair
 from proxy.codec.display import escaped
 from proxy.codec.json_text import dump_json
 from proxy.codec.secrets import masked_start
+from proxy.worker.private_file import lock_within, open_private
 
 log = logging.getLogger("proxy")
 
@@ -35,9 +32,6 @@ MAX_NAME = 80
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._:-]")
 # For how long, in seconds, a request may wait for its turn to write.
 LOCK_TIMEOUT = 1.0
-_PAUSE = 0.005
-# Nothing else is written to than a plain file that is this user's alone: a temporary folder is open to others.
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,47 +104,23 @@ class AuditFile:
             self._append(data)
         except OSError as error:
             if not self._failed:
-                log.error("the audit file %s cannot be written (%s); its records are lost", self.path, _reason(error))
+                reason = error.strerror or error
+                log.error("the audit file %s cannot be written (%s); its records are lost", self.path, reason)
             self._failed = True
             return False
         self._failed = False
         return True
 
     def _append(self, data: bytes) -> None:
-        file = os.open(self.path, _FLAGS, 0o600)
+        file = open_private(self.path, os.O_WRONLY | os.O_APPEND)
         try:
-            _check(file)
-            _lock(file, time.monotonic() + LOCK_TIMEOUT)
+            lock_within(file, LOCK_TIMEOUT)
             size = os.fstat(file).st_size
             if size + len(data) > self._max_bytes:
                 raise OSError(f"it has {size} bytes, and audit_max is {self._max_bytes}; rotate it")
             _write(file, size, data)
         finally:
             os.close(file)
-
-
-def _reason(error: OSError) -> object:
-    if error.errno == errno.ELOOP:
-        return "it is a symlink"
-    return error.strerror or error
-
-
-def _check(file: int) -> None:
-    about = os.fstat(file)
-    if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_nlink > 1:
-        raise OSError("it is not a plain file of this user's own")
-    if about.st_mode & 0o077:
-        os.fchmod(file, 0o600)
-
-
-def _lock(file: int, deadline: float) -> None:
-    while True:
-        try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise OSError("another process keeps it locked") from None
-            time.sleep(_PAUSE)
 
 
 def _write(file: int, size: int, data: bytes) -> None:

@@ -1,163 +1,165 @@
-"""The responses that are kept (`store`): one SQLite file that all workers share and that outlives them.
+"""Responses kept for clients that refer to them later (`store`): one SQLite file that all workers share.
 
-Each response is kept with all that the model was given for it, so that going on from it needs nothing else. What is
-kept belongs to the key that asked: under another key it is not there. The newest are kept, at most so many, so long,
-and with so many bytes in all.
+The file is in the runtime directory, which systemd keeps in memory and removes with the service. Each response is kept
+with the whole input that led to it, for the key that sent the request. The newest are kept, within the limits of count,
+age and size in `proxy/limits.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import sqlite3
+import threading
 import time
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from proxy.codec.json_access import as_list, as_object
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.errors import NotKept
+from proxy.limits import STORE_BYTES, STORE_RESPONSES, STORE_SECONDS
+from proxy.worker.private_file import check_plain, lock_within, open_private
 
 log = logging.getLogger("proxy")
 
-# Seconds for which one worker waits while another one writes.
+FILE_NAME = "responses-1.sqlite3"
+# Seconds to wait for another thread or worker that writes.
 _PATIENCE = 5.0
-# Seconds between two tries to change a new file to another journal.
-_PAUSE = 0.01
-# The part of SQLite's error code that says the kind: the rest says more of it.
-_PRIMARY = 0xFF
-_SCHEMA = """
+_SETUP = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
+PRAGMA journal_size_limit = 4194304;
 CREATE TABLE IF NOT EXISTS responses (
     owner TEXT NOT NULL,
-    id TEXT NOT NULL,
+    id BLOB NOT NULL,
     made REAL NOT NULL,
+    size INTEGER NOT NULL,
     response BLOB NOT NULL,
     input BLOB NOT NULL,
     PRIMARY KEY (owner, id)
 );
-CREATE INDEX IF NOT EXISTS by_age ON responses (made);
 """
+# The rows beyond the limits, counted from the newest: age, count, bytes.
+_EXCESS = """
+DELETE FROM responses WHERE rowid IN (
+    SELECT rowid FROM (
+        SELECT rowid, made, row_number() OVER newest AS number, sum(size) OVER newest AS total
+        FROM responses WINDOW newest AS (ORDER BY made DESC, rowid DESC)
+    ) WHERE made < ? OR number > ? OR total > ?
+)
+"""
+
+
+class StoreFile:
+    """The SQLite file at `path`. It is opened when a request first needs it; the worker's threads take turns."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._turn = threading.Lock()
+        self._opened = contextlib.ExitStack()
+        self._file = -1
+        self._database: sqlite3.Connection | None = None
+        weakref.finalize(self, self._opened.close)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Yield the database for one transaction. Raises NotKept if the file cannot be used."""
+        if not self._turn.acquire(timeout=_PATIENCE):
+            log.error("responses cannot be kept in %s: other requests wait for it", self.path)
+            raise NotKept("the file in which this server keeps responses is busy; try again")
+        try:
+            with self._connected() as database:
+                yield database
+        except (sqlite3.Error, OSError) as error:
+            self._disconnect()
+            log.error("responses cannot be kept in %s: %s", self.path, error)
+            # Clients are not told the path, which str() of an OSError includes.
+            reason = str(getattr(error, "strerror", None) or error).lower()
+            raise NotKept(f"this server cannot use the file in which it keeps responses: {reason}") from error
+        finally:
+            self._turn.release()
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._database is not None and self._is_in_place():
+            return self._database
+        self._disconnect()
+        for suffix in ("-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                check_plain(os.lstat(self.path + suffix))
+        # The descriptor stays open as long as the connection: closing it drops SQLite's locks on the file.
+        self._file = open_private(self.path, os.O_RDWR)
+        self._opened.callback(os.close, self._file)
+        # SQLite does not wait where several workers change a new file to WAL at the same time.
+        lock_within(self._file, _PATIENCE)
+        database = sqlite3.connect(self.path, timeout=_PATIENCE, check_same_thread=False)
+        self._opened.callback(database.close)
+        database.executescript(_SETUP)
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+        self._database = database
+        return database
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.path.samestat(os.lstat(self.path), os.fstat(self._file))
+        except FileNotFoundError:
+            return False
+
+    def _disconnect(self) -> None:
+        self._database = None
+        self._opened.close()
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseStore:
-    """The responses of one key in the file at `path`; at most `most` responses are there, none older than `seconds`,
-    and all that is in use of the file are `size` bytes.
+    """The responses of one key. Every method raises NotKept if the file cannot be used."""
 
-    Every method raises NotKept, in words, where the file cannot be used: the disk is full, it is no such file. So do
-    those that keep a response where that alone has more bytes.
-    """
-
-    path: str
+    file: StoreFile
     owner: str
-    most: int
-    seconds: float
-    size: int
 
     def keep(self, response: JsonObject, items: list[Json]) -> None:
-        """Keep a response with its input."""
+        """Store a response with its input. Raises NotKept if they alone are larger than the store."""
         now = time.time()
-        row = (self.owner, response["id"], now, dump_json(response), dump_json(items))
-        with self._open() as database:
-            database.execute("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?)", row)
-            database.execute("DELETE FROM responses WHERE made < ?", (now - self.seconds,))
-            oldest = "SELECT rowid FROM responses ORDER BY made DESC, rowid DESC LIMIT -1 OFFSET ?"
-            database.execute(f"DELETE FROM responses WHERE rowid IN ({oldest})", (self.most,))
-            self._make_room(database, str(response["id"]), len(row[3]) + len(row[4]))
-
-    def _make_room(self, database: sqlite3.Connection, newest: str, size: int) -> None:
-        """Let the oldest go until all has its bytes. Raises NotKept, by which none goes, where the newest alone, which
-        has so many bytes itself, has too many.
-        """
-        gone = 0
-        while _bytes_in_use(database) > self.size:
-            done = database.execute(
-                "DELETE FROM responses WHERE rowid = "
-                "(SELECT rowid FROM responses WHERE NOT (owner = ? AND id = ?) ORDER BY made, rowid LIMIT 1)",
-                (self.owner, newest),
-            )
-            if size > self.size or not done.rowcount:
-                log.warning("a response is not kept: it has %d bytes, and store_bytes is %d", size, self.size)
-                sizes = f"{size:,} bytes, and {self.size:,} can be kept here at most"
-                advice = "store: false asks for one that is not kept"
-                raise NotKept(f"this response and all that was given for it have {sizes}; {advice}")
-            gone += 1
-        if gone:
-            were = "response is" if gone == 1 else "responses are"
-            log.info("%d kept %s gone, the oldest first: store_bytes is %d", gone, were, self.size)
+        data, given = dump_json(response), dump_json(items)
+        size = len(data) + len(given)
+        if size > STORE_BYTES:
+            log.warning("a response is not kept: it has %d bytes with its input, over %d", size, STORE_BYTES)
+            raise NotKept(f"the response has {size:,} bytes with its input; at most {STORE_BYTES:,} are kept")
+        row = (self.owner, _key(str(response["id"])), now, size, data, given)
+        with self.file.transaction() as database:
+            # The excess goes first, so that the file never grows beyond its limit.
+            database.execute(_EXCESS, (now - STORE_SECONDS, STORE_RESPONSES - 1, STORE_BYTES - size))
+            database.execute("INSERT INTO responses VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def response(self, id_: str) -> JsonObject | None:
         """Return the response of this id, or None if there is none."""
-        stored = self._one("SELECT response FROM responses WHERE owner = ? AND id = ? AND made >= ?", id_)
-        return None if stored is None else as_object(load_json(stored))
+        data = self._column("response", id_)
+        return None if data is None else as_object(load_json(data))
 
     def input_of(self, id_: str) -> list[Json]:
-        """The input of the response of this id, as items; empty if there is none."""
-        stored_input = self._one("SELECT input FROM responses WHERE owner = ? AND id = ? AND made >= ?", id_)
-        return [] if stored_input is None else as_list(load_json(stored_input))
+        """Return the input of the response of this id, as items."""
+        data = self._column("input", id_)
+        return [] if data is None else as_list(load_json(data))
 
     def delete(self, id_: str) -> bool:
-        """Forget a response; False if there is none of this id."""
-        with self._open() as database:
-            done = database.execute("DELETE FROM responses WHERE owner = ? AND id = ?", (self.owner, id_))
-            return done.rowcount > 0
+        """Delete the response of this id, and return whether there was one."""
+        with self.file.transaction() as database:
+            where = "owner = ? AND id = ? AND made >= ?"
+            return database.execute(f"DELETE FROM responses WHERE {where}", self._which(id_)).rowcount > 0
 
-    def _one(self, query: str, value: str) -> bytes | None:
-        """The first column of the first row."""
-        with self._open() as database:
-            row = database.execute(query, (self.owner, _text(value), time.time() - self.seconds)).fetchone()
-            return None if row is None else row[0]
+    def _column(self, name: str, id_: str) -> bytes | None:
+        query = f"SELECT {name} FROM responses WHERE owner = ? AND id = ? AND made >= ?"
+        with self.file.transaction() as database:
+            row = database.execute(query, self._which(id_)).fetchone()
+        return None if row is None else row[0]
 
-    @contextlib.contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        """The file for one transaction. It is made where it is not there, for this user alone."""
-        try:
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            with contextlib.closing(sqlite3.connect(self.path, timeout=_PATIENCE)) as database:
-                _use_wal(database)
-                database.execute("PRAGMA synchronous = NORMAL")
-                database.executescript(_SCHEMA)
-                with database:
-                    yield database
-        except (sqlite3.Error, OSError, ValueError) as error:
-            log.error("responses cannot be kept in %s: %s", self.path, error)
-            raise NotKept(f"this server cannot use the file in which it keeps responses: {_why(error)}") from error
+    def _which(self, id_: str) -> tuple[str, bytes, float]:
+        return self.owner, _key(id_), time.time() - STORE_SECONDS
 
 
-def _use_wal(database: sqlite3.Connection) -> None:
-    """Let those that read and the one that writes not wait for each other (SQLite's documentation, "Write-Ahead
-    Logging").
-
-    Where several change a new file so at once, SQLite tells all but one of them at once that it is locked, whatever
-    time-out they have: the next try finds it done.
-    """
-    until = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            database.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            busy = error.sqlite_errorcode & _PRIMARY == sqlite3.SQLITE_BUSY
-            if not busy or time.monotonic() > until:
-                raise
-        time.sleep(_PAUSE)
-
-
-def _bytes_in_use(database: sqlite3.Connection) -> int:
-    """The bytes of the file that are used, with what this transaction does; what is free in it is used again."""
-    names = ("page_count", "freelist_count", "page_size")
-    pages, free, size = (int(database.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)
-    return (pages - free) * size
-
-
-def _why(error: Exception) -> str:
-    """The message of an error without the path, which is no client's business."""
-    if isinstance(error, OSError):
-        return (error.strerror or type(error).__name__).lower()
-    return str(error)
-
-
-def _text(text: str) -> str:
-    """A client's text as SQLite takes it: lone surrogates are no text there."""
-    return text.encode("utf-8", "backslashreplace").decode()
+def _key(id_: str) -> bytes:
+    """Return an id as SQLite takes it: a client's may have lone surrogates."""
+    return id_.encode("utf-8", "surrogatepass")

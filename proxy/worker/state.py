@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from proxy import __version__
-from proxy.activity.activity import Activity, open_activity
+from proxy.activity.activity import Activity, open_activity, runtime_folder
 from proxy.codec.json_text import JsonObject
 from proxy.config.api_keys import keys_from_bytes
 from proxy.config.load import (
@@ -32,6 +32,7 @@ from proxy.worker.captures import capture_folder
 from proxy.worker.lessons import Lessons
 from proxy.worker.logging_setup import adjust_logging
 from proxy.worker.metrics import PAGES, STREAMS, count_activity_lost, count_captures, health_counters
+from proxy.worker.response_store import FILE_NAME, StoreFile
 from proxy.worker.shared_memory import Memory, open_memory
 from proxy.worker.snapshot import Snapshot, make_snapshot
 
@@ -45,7 +46,8 @@ class WorkerState:
     A request takes `current()` once and works on that to its end. `generation` is the one of `memory` that the
     worker has seen; it may have been of no use to it. `drain` is the descriptor by which the worker says that it is
     about to end, `stopping` the one by which it says so at once, to who only looks on, None without gunicorn; `lessons`
-    are what was learnt of the models, `activity` what the live page shows, None where there is no place for it.
+    are what was learnt of the models, `activity` what the live page shows, `responses` the file of kept responses; both
+    are None where there is no place for them.
     """
 
     snapshot: Snapshot
@@ -55,6 +57,7 @@ class WorkerState:
     drain: int | None = None
     stopping: int | None = None
     activity: Activity | None = None
+    responses: StoreFile | None = None
     lessons: Lessons = field(init=False)
     _active: int = 0
     _threads: int = 0
@@ -131,7 +134,7 @@ class WorkerState:
         else:
             adjust_logging(verbose=settings.verbose, json_lines=settings.log_format == "json")
             self.snapshot = make_snapshot(settings, rules, keys, self.snapshot.via)
-            announce(self.snapshot)
+            announce(self.snapshot, self.responses)
             log.info("rules in force: %s (sha256 %s)", rules.source, rules.sha256[:12])
         self.generation = last.generation
 
@@ -189,6 +192,7 @@ def start_worker() -> WorkerState:
         drain=_descriptor(DRAIN_VARIABLE),
         stopping=_descriptor(STOP_VARIABLE),
         activity=_activity(memory, settings.workers),
+        responses=_kept_responses(),
     )
 
 
@@ -199,6 +203,12 @@ def _activity(memory: Memory, workers: int) -> Activity | None:
         return memory.counters.held(PAGES) > 0
 
     return open_activity(environment(), workers, is_watched, lambda count: count_activity_lost(memory.counters, count))
+
+
+def _kept_responses() -> StoreFile | None:
+    """Return the file of kept responses, which nothing has opened yet; None without a runtime directory."""
+    folder = runtime_folder(environment())
+    return StoreFile(os.path.join(folder, FILE_NAME)) if folder else None
 
 
 def _descriptor(variable: str) -> int | None:
@@ -221,13 +231,15 @@ def publish(memory: Memory) -> None:
     memory.publish(text.data, text.source, files.to_bytes())
 
 
-def announce(snapshot: Snapshot) -> None:
-    """Say in the log who may use the proxy and where the audit file is, and try whether that can be written."""
+def announce(snapshot: Snapshot, responses: StoreFile | None = None) -> None:
+    """Log who may use the proxy and where it writes repairs and responses, and try whether it can write repairs."""
     audit = snapshot.audit
     if warning := open_to_all(snapshot.settings, snapshot.keys):
         log.warning("%s", warning)
     if audit is not None and audit.write(b""):
         log.info("repairs are written, with their values, to %s", audit.path)
+    if responses is not None and snapshot.settings.store == "on":
+        log.info("responses are kept for a day in %s; store: off turns it off", responses.path)
 
 
 def tidy_captures(worker: WorkerState) -> None:

@@ -31,6 +31,7 @@ from proxy.server import pumped_stream
 from proxy.server.deadline_heap import DeadlineHeap
 from proxy.server.pump import BUSY_SECONDS, REST_SECONDS, ROUND_SECONDS, TRANSITIONS, Pump, PumpState, PumpStep
 from proxy.server.turns import Turns
+from proxy.worker.response_store import FILE_NAME
 from tests.conftest import Front, Proxy, Start, clean_environment
 from tests.integration.test_drain import ASKED, CHAT, MESSAGES, ends_in_an_error, serving
 from tests.real.processes import ROOT, answers, free_port, stop
@@ -313,14 +314,17 @@ def test_a_locked_audit_file_is_no_matter_to_50_streams(proxy: Start, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_locked_store_is_no_matter_to_50_streams(proxy: Start, tmp_path: Path) -> None:
-    """Each of 14 responses waits five seconds to be kept, and then has failed."""
-    kept = tmp_path / "kept.db"
+def test_a_locked_store_is_no_matter_to_50_streams(
+    proxy: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of 14 responses waits five seconds to be kept, and then ends without."""
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    kept = tmp_path / FILE_NAME
     asked = {"model": "tiny", "input": "Hi", "stream": True}
     gate = Gate()
     with Upstream(*[PACED] * 50, *[[*BEGIN, gate, *END]] * 14) as upstream:
         upstream.paths["/v1/models"] = [answer({"data": [{"id": "tiny", "owned_by": "vllm"}]})]
-        with fifty_paced(proxy, upstream, "--store", str(kept)) as (_, readers):
+        with fifty_paced(proxy, upstream) as (_, readers):
             responses = [readers.post(asked, "/v1/responses") for _ in range(14)]
             with closing(sqlite3.connect(kept)) as other:
                 other.execute("BEGIN EXCLUSIVE")
@@ -330,7 +334,8 @@ def test_a_locked_store_is_no_matter_to_50_streams(proxy: Start, tmp_path: Path)
                 readers.wait(lambda: all(each.ended for each in responses))
                 readers.go_on(5)
                 assert time.monotonic() - began < PATIENCE  # who waits with each of them waits for 70 s
-            assert all(b"response.failed" in each.data for each in responses)
+            assert all(b"response.completed" in each.data for each in responses)
+            assert all(b'"store":false' in each.data for each in responses)
 
 
 @pytest.mark.slow

@@ -9,14 +9,12 @@ from pathlib import Path
 
 from tests.real.processes import ROOT
 
-DAY = 86400.0
-BYTES = 2**30
 FULL = f"""
 import resource, sys
 from proxy.errors import NotKept
-from proxy.worker.response_store import ResponseStore
+from proxy.worker.response_store import ResponseStore, StoreFile
 
-kept = ResponseStore(sys.argv[1], "a", 1000, {DAY}, {BYTES})
+kept = ResponseStore(StoreFile(sys.argv[1]), "a")
 kept.keep({{"id": "resp_1"}}, [])
 resource.setrlimit(resource.RLIMIT_FSIZE, (262144, {resource.RLIM_INFINITY}))
 try:

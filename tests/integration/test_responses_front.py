@@ -46,10 +46,7 @@ from tests.support.shared import SHARED
 MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 NOWHERE = "http://127.0.0.1:1"
 MINE = "clients:\n  mine: {}\n"
-STORED = [
-    *(("GET", f"{RESPONSES}/resp_1"), ("DELETE", f"{RESPONSES}/resp_1")),
-    ("GET", f"{RESPONSES}/resp_1/input_items"),
-]
+STORED = [("GET", f"{RESPONSES}/resp_1"), ("DELETE", f"{RESPONSES}/resp_1")]
 
 
 # Paths.

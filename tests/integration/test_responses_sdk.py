@@ -257,13 +257,12 @@ def test_errors_are_of_the_sdks_classes(
         assert (caught.value.status_code, caught.value.response.json()["error"]["message"]) == (status, "no")
 
 
-@pytest.mark.parametrize("what", ["retrieve", "delete", "input_items"])
+@pytest.mark.parametrize("what", ["retrieve", "delete"])
 def test_what_needs_a_store_is_a_bad_request(scripted: Scripted, what: str) -> None:
     with scripted() as (client, upstream):
         ways: dict[str, Callable[[], Any]] = {
             "retrieve": lambda: client.responses.retrieve("resp_1"),
             "delete": lambda: client.responses.delete("resp_1"),
-            "input_items": lambda: client.responses.input_items.list("resp_1"),
         }
         with pytest.raises(openai.BadRequestError, match="keeps no responses"):
             ways[what]()

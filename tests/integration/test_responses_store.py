@@ -1,9 +1,12 @@
-"""`--store`: responses that are kept, from client to file and back: going on, asking for them, whose they are."""
+"""Kept responses, from client to file and back: going on from them, reading and deleting them, whose they are."""
 
 from __future__ import annotations
 
 import hashlib
-import json
+import os
+import signal
+import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,11 +17,15 @@ import pytest
 from flask.testing import FlaskClient
 
 from proxy.config.api_keys import ClientKey, Keys
+from proxy.dialects.responses.kept import ADVICE
+from proxy.worker import response_store
+from proxy.worker.response_store import FILE_NAME
 from tests.conftest import Inside, start
+from tests.real.processes import answers
 from tests.support.messages_client import HERMES, reply, serving
-from tests.support.responses_checker import calls_of, check_error, check_stream, text_of
+from tests.support.responses_checker import calls_of, check_error, text_of
 from tests.support.responses_client import INPUT_TOKENS, RESPONSES, TOOL, ask, response_of
-from tests.support.scripted import Upstream
+from tests.support.scripted import PATIENCE, Upstream
 
 pytestmark = pytest.mark.once
 
@@ -29,7 +36,7 @@ Keeping = Callable[[str], FlaskClient]
 @pytest.fixture
 def keeping(inside: Inside, tmp_path: Path) -> Keeping:
     """The application, which keeps responses."""
-    return lambda url: inside(url, store=str(tmp_path / "kept.db"))
+    return lambda url: inside(url, runtime=tmp_path)
 
 
 def said(server: Upstream, number: int) -> Any:
@@ -56,21 +63,18 @@ def test_a_conversation_goes_on_from_what_is_kept(keeping: Keeping, streamed: bo
 
 
 @MODES
-def test_what_is_kept_can_be_asked_for(keeping: Keeping, streamed: bool) -> None:
-    """The response as it was, what was given for it, and neither once it is deleted."""
+def test_a_kept_response_can_be_read_until_it_is_deleted(keeping: Keeping, streamed: bool) -> None:
     with serving(reply(streamed, "Hello")) as server:
         client = keeping(server.url)
         made = response_of(client.post(RESPONSES, json=ask("Hi", stream=streamed)))
     path = f"{RESPONSES}/{made['id']}"
     assert made["background"] is False
     assert client.get(path).json == made
-    items = client.get(f"{path}/input_items").json
-    assert items is not None and [item["content"] for item in items["data"]] == [[{"type": "input_text", "text": "Hi"}]]
     assert client.delete(path).json == {"id": made["id"], "object": "response", "deleted": True}
-    for method, where in (("GET", path), ("DELETE", path), ("GET", f"{path}/input_items")):
-        response = client.open(where, method=method)
+    for method in ("GET", "DELETE"):
+        response = client.open(path, method=method)
         assert response.status_code == 404
-        assert "there is no response" in check_error(response.data, 404)["message"]
+        assert check_error(response.data, 404)["message"] == f"there is no response {made['id']!r}: {ADVICE}"
 
 
 def test_an_item_can_be_referred_to(keeping: Keeping) -> None:
@@ -83,29 +87,65 @@ def test_an_item_can_be_referred_to(keeping: Keeping) -> None:
         assert [message["content"] for message in said(server, 1)] == ["Hi", "Hello", "And?"]
 
 
-def test_what_is_not_to_be_kept_is_not(keeping: Keeping, tmp_path: Path) -> None:
+def test_a_response_is_not_kept_with_store_false(keeping: Keeping, tmp_path: Path) -> None:
+    """Nor is there a file: requests that do not need it leave it alone."""
     with serving(reply(True, "Hello")) as server:
         client = keeping(server.url)
         made = response_of(client.post(RESPONSES, json=ask("Hi", store=False)))
-    assert made["store"] is False
+    assert made["store"] is False and [*tmp_path.iterdir()] == []
     assert client.get(f"{RESPONSES}/{made['id']}").status_code == 404
 
 
+def test_nothing_is_kept_with_the_setting_off(inside: Inside, tmp_path: Path) -> None:
+    with serving(reply(True, "Hello")) as server:
+        client = inside(server.url, runtime=tmp_path, store="off")
+        made = response_of(client.post(RESPONSES, json=ask("Hi")))
+        refused = client.post(RESPONSES, json=ask(previous_response_id=made["id"]))
+    assert made["store"] is False and [*tmp_path.iterdir()] == []
+    for answer in (client.get(f"{RESPONSES}/{made['id']}"), refused):
+        assert "this server keeps no responses" in check_error(answer.data, 400)["message"]
+
+
 @MODES
-def test_one_that_is_too_large_to_be_kept_is_an_error_in_words(inside: Inside, tmp_path: Path, streamed: bool) -> None:
-    """As where the disk is full; asked with `store: false` it comes."""
-    with serving(reply(streamed, "Hello"), reply(streamed, "Hello")) as server:
-        client = inside(server.url, store=str(tmp_path / "kept.db"), store_bytes=2**20)
-        large = "Hi " * 400_000
-        response = client.post(RESPONSES, json=ask(large, stream=streamed))
-        if streamed:
-            words = check_stream(response.data)["error"]["message"]
-        else:
-            assert response.status_code == 500
-            words = check_error(response.data, 500)["message"]
-        assert "and 1,048,576 can be kept here at most" in words
-        unkept = response_of(client.post(RESPONSES, json=ask(large, stream=streamed, store=False)))
-    assert text_of(unkept) == "Hello"
+def test_every_item_of_earlier_turns_can_be_a_reference(keeping: Keeping, streamed: bool) -> None:
+    """The Vercel AI SDK sends references by default (seen with 6.0: messages, while calls are sent whole)."""
+    with serving(reply(streamed, f"I run it.{HERMES}"), reply(streamed, "Done"), reply(streamed, "Bye")) as server:
+        client = keeping(server.url)
+        given: list[Any] = [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}]
+        for answer in ("written", None):
+            made = response_of(client.post(RESPONSES, json=ask(given, stream=streamed, tools=[TOOL])))
+            given += [{"type": "item_reference", "id": item["id"]} for item in made["output"]]
+            given += [
+                {"type": "function_call_output", "call_id": item["call_id"], "output": answer}
+                for item in made["output"]
+                if item["type"] == "function_call"
+            ]
+        given.append({"role": "user", "content": [{"type": "input_text", "text": "Thanks"}]})
+        response_of(client.post(RESPONSES, json=ask(given, stream=streamed, tools=[TOOL])))
+        messages = said(server, 2)
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant", "user"]
+    assert messages[1]["tool_calls"][0]["function"]["name"] == "write_file" and messages[3]["content"] == "Done"
+
+
+def test_an_item_that_is_gone_is_refused_at_its_place(keeping: Keeping) -> None:
+    with serving() as server:
+        response = keeping(server.url).post(RESPONSES, json=ask([{"type": "item_reference", "id": "msg_0_0"}]))
+        assert server.seen == []
+    error = check_error(response.data, 404)
+    assert (response.status_code, error["param"]) == (404, "input.0") and error["message"].endswith(ADVICE)
+
+
+@MODES
+def test_a_response_too_large_to_be_kept_says_so(
+    keeping: Keeping, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture, streamed: bool
+) -> None:
+    monkeypatch.setattr(response_store, "STORE_BYTES", 2**20)
+    with serving(reply(streamed, "Hello")) as server:
+        client = keeping(server.url)
+        made = response_of(client.post(RESPONSES, json=ask("Hi " * 400_000, stream=streamed)))
+    assert (text_of(made), made["store"]) == ("Hello", False)
+    assert "a response is not kept" in logged.text
+    assert client.get(f"{RESPONSES}/{made['id']}").status_code == 404
 
 
 @pytest.mark.parametrize("fields", [{"background": True}, {"conversation": "conv_1"}, {"conversation": {"id": "c"}}])
@@ -122,7 +162,9 @@ def test_a_response_that_is_gone_is_told_by_its_code(keeping: Keeping) -> None:
     with serving() as server:
         response = keeping(server.url).post(RESPONSES, json=ask(previous_response_id="resp_0"))
         assert server.seen == []
-    assert check_error(response.data, 400)["code"] == "previous_response_not_found"
+    error = check_error(response.data, 404)
+    assert (response.status_code, error["code"]) == (404, "previous_response_not_found")
+    assert error["message"] == f"previous_response_id: 'resp_0' is not kept here: {ADVICE}"
 
 
 def test_tokens_are_counted_of_the_whole_conversation(keeping: Keeping) -> None:
@@ -141,39 +183,35 @@ def test_one_key_does_not_read_anothers(inside: Inside, tmp_path: Path) -> None:
     keys = Keys(tuple(ClientKey(name, hashlib.sha256(f"key-of-{name}".encode()).digest()) for name in ("alice", "bob")))
     for known in (keys, None):
         with serving(reply(False, "Secret")) as server:
-            client = inside(server.url, "", known, store=str(tmp_path / "kept.db"))
+            client = inside(server.url, "", known, runtime=tmp_path)
             alice, bob = ({"Authorization": f"Bearer key-of-{name}"} for name in ("alice", "bob"))
             made = response_of(client.post(RESPONSES, json=ask(stream=False), headers=alice))
             path = f"{RESPONSES}/{made['id']}"
             assert client.get(path, headers=alice).status_code == 200
             statuses = [
                 client.get(path, headers=bob).status_code,
-                client.get(f"{path}/input_items", headers=bob).status_code,
                 client.delete(path, headers=bob).status_code,
             ]
-            goes_on = client.post(RESPONSES, json=ask(previous_response_id=made["id"]), headers=bob)
-            assert (statuses, goes_on.status_code, len(server.seen)) == ([404] * 3, 400, 1)
+            reference = {"type": "item_reference", "id": made["output"][0]["id"]}
+            for body in (ask(previous_response_id=made["id"]), ask([reference])):
+                statuses.append(client.post(RESPONSES, json=body, headers=bob).status_code)
+            assert (statuses, len(server.seen)) == ([404] * 4, 1)
             assert client.get(path, headers=alice).json == made
 
 
 @MODES
 def test_a_file_that_cannot_be_used_is_an_error_in_words(inside: Inside, tmp_path: Path, streamed: bool) -> None:
-    """A client that wants its response kept is told that it was not; one that does not gets it."""
-    with serving(reply(streamed, "Hello"), reply(streamed, "Hello")) as server:
-        client = inside(server.url, store=str(tmp_path / "nowhere" / "kept.db"))
-        response = client.post(RESPONSES, json=ask(stream=streamed))
-        if streamed:
-            failed = check_stream(response.data)
-            assert (failed["status"], failed["error"]["code"]) == ("failed", "server_error")
-            words = failed["error"]["message"]
-        else:
-            assert response.status_code == 500
-            words = check_error(response.data, 500)["message"]
-        assert "cannot use the file in which it keeps responses: no such file" in words and "kept.db" not in words
-        unkept = response_of(client.post(RESPONSES, json=ask(stream=streamed, store=False)))
-    assert text_of(unkept) == "Hello"
-    error = check_error(client.get(f"{RESPONSES}/resp_1").data, 500)
-    assert "cannot use the file" in error["message"]
+    """The reply is complete and says that it is not kept; what needs the file fails."""
+    with serving(reply(streamed, "Hello")) as server:
+        client = inside(server.url, runtime=tmp_path / "nowhere")
+        made = response_of(client.post(RESPONSES, json=ask(stream=streamed, store=True)))
+        assert (text_of(made), made["status"], made["store"]) == ("Hello", "completed", False)
+        goes_on = client.post(RESPONSES, json=ask(stream=streamed, previous_response_id=made["id"]))
+        assert len(server.seen) == 1
+    for answer in (client.get(f"{RESPONSES}/resp_1"), client.delete(f"{RESPONSES}/resp_1"), goes_on):
+        words = check_error(answer.data, 500)["message"]
+        assert "cannot use the file in which it keeps responses: no such file" in words
+        assert str(tmp_path) not in words
 
 
 @pytest.fixture
@@ -183,14 +221,20 @@ def stack() -> Iterator[ExitStack]:
 
 
 @pytest.mark.slow
-def test_a_restart_keeps_it_and_two_workers_share_it(tmp_path: Path, stack: ExitStack) -> None:
-    """Each worker has each response, and so has the next process."""
-    flags = ("--workers", "2", "--store", str(tmp_path / "kept.db"))
+def test_a_restart_keeps_it_and_two_workers_share_it(
+    tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each worker has each response, and so has the next process, as long as the runtime directory is there."""
+    runtime = tmp_path / "run"
+    runtime.mkdir()
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(runtime))
+    flags = ("--workers", "2")
     scripts = [reply(False, str(number)) for number in range(12)]
     with serving(*scripts) as server:
         with ExitStack() as first:
             proxy = start(server.url, *flags, folder=tmp_path / "first", stack=first)
             ids = [_asked(proxy.url).id for _ in range(8)]
+            proxy.logged(f"responses are kept for a day in {runtime / FILE_NAME}; store: off turns it off")
             workers = {proxy.health()["worker"] for _ in range(60)}
             assert len(workers) == 2
             for id_ in ids:
@@ -201,6 +245,24 @@ def test_a_restart_keeps_it_and_two_workers_share_it(tmp_path: Path, stack: Exit
         assert goes_on.previous_response_id == ids[0]
         contents = [message["content"] for message in server.seen[-1].json["messages"]]
         assert contents == ["Hi", "0", "Hi"]
+    kept = [path for path in runtime.iterdir() if path.name.startswith(FILE_NAME)]
+    assert kept and {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o600}
+
+
+@pytest.mark.slow
+def test_a_new_worker_keeps_what_was_kept(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after one that was killed."""
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    with serving(reply(False, "Hello")) as server:
+        proxy = start(server.url, folder=tmp_path / "proxy", stack=stack)
+        id_ = _asked(proxy.url).id
+        worker = proxy.health()["worker"]
+        os.kill(worker, signal.SIGKILL)
+        deadline = time.monotonic() + PATIENCE
+        while not answers(f"{proxy.url}/health") or proxy.health()["worker"] == worker:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert _texts(proxy.url, id_) == "Hello"
 
 
 def _client(url: str) -> openai.OpenAI:
@@ -214,6 +276,4 @@ def _asked(url: str, **more: Any) -> Any:
 
 def _texts(url: str, id_: str) -> str:
     with _client(url) as client:
-        given = client.responses.input_items.list(id_)
-        assert [json.loads(item.model_dump_json())["role"] for item in given.data] == ["user"]
         return client.responses.retrieve(id_).output_text

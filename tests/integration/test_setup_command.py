@@ -399,7 +399,7 @@ class TestWrite:
     def test_a_file_that_cannot_be_merged_is_left_alone_and_told(self, run: Run, real: Proxy, home: Path) -> None:
         config = home / ".codex/config.toml"
         config.parent.mkdir()
-        config.write_text('model_providers.vllm-tool-proxy = {name = "x"}\n')
+        config.write_text('[[model_providers]]\nname = "x"\n')
         before = tree(home)
         ran = run("setup", "codex", "--url", real.url, "--write")
         assert ran.status == 1 and ran.err.count("\n") == 1

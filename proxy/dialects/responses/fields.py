@@ -32,7 +32,10 @@ NO_COMPACTION = (
     "refused: this server writes no compactions; let the client compact by an ordinary request "
     "(Codex: give its provider another name than OpenAI)"
 )
-_NO_STATE = "refused: nothing is kept here; send the whole conversation as `input`; with `store` it goes on from there"
+_NO_STATE = (
+    "refused: nothing is kept here; send the whole conversation as `input`; where responses are kept, the request goes "
+    "on from that one"
+)
 
 # The body and its smaller parts.
 BODY_ROWS: Rows = MappingProxyType(
@@ -52,8 +55,7 @@ BODY_ROWS: Rows = MappingProxyType(
         "user": "`user`",
         "metadata": "comes back in the response",
         "prompt_cache_key": "part of what keeps a conversation at one server; comes back in the response",
-        "store": "without the setting `store` nothing is kept: true is dropped, and the response says `store: false`; "
-        "with it all but false are kept",
+        "store": "all but false are kept; where nothing is kept, true is dropped and the response says `store: false`",
         "truncation": "`disabled` is what happens; `auto` is dropped: the client is told by an error to compact",
         "background": "refused if true: nothing runs in the background; send the request with `stream: true`",
         "previous_response_id": _NO_STATE,
@@ -231,8 +233,8 @@ ITEM_ROWS: Mapping[str, Rows] = MappingProxyType(
 # Items of which nothing can be carried.
 OTHER_ITEM_ROWS: Rows = MappingProxyType(
     {
-        "item_reference": "refused: nothing is kept here; send the item itself; with `store` it is the item that it "
-        "means",
+        "item_reference": "refused: nothing is kept here; send the item itself; where responses are kept, it is the "
+        "item of that id",
         **dict.fromkeys(("compaction", "compaction_summary", "context_compaction"), _NO_SUMMARY),
         "compaction_trigger": NO_COMPACTION,
         "configuration_update": f"{DROPPED}the request's own fields say it",

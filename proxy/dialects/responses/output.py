@@ -52,8 +52,8 @@ class ReplyOptions:
 
     `id` tells the response and its items from others: letters and digits. `echo` are the fields of the response that
     repeat the request's. `limit` is the client's `max_output_tokens`, `context` the tokens of the model's context,
-    each None if it is not known. `now` gives the time in seconds. `keep` is told of the response when it is whole,
-    before the client is; it may raise NotKept.
+    each None if it is not known. `now` gives the time in seconds. `keep` stores the complete response before it is
+    sent; it may raise NotKept.
     """
 
     id: str
@@ -84,8 +84,6 @@ class Output:
         self._refusal: list[str] = []
         # True once more than heartbeats was said.
         self.spoke = False
-        # Why the response could not be kept, if it could not.
-        self.not_kept: NotKept | None = None
 
     def observe_body(self, body: JsonObject) -> None:
         """Keep the token counts of a chunk, or of a whole answer, and what it refuses."""
@@ -138,18 +136,15 @@ class Output:
         events = [*self._begin(), *self._end_calls(cut=cut)]
         events += self._end_text("incomplete" if cut else "completed")
         events += self._refused()
-        return [*events, *self._kept(self._closing(reason, cut))]
-
-    def _kept(self, closing: JsonObject) -> list[JsonObject]:
-        """The last event, once its response is kept; that it failed, if it could not be."""
-        if self._options.keep is None:
-            return [closing]
-        try:
-            self._options.keep(as_object(closing["response"]))
-        except NotKept as error:
-            self.not_kept = error
-            return self.fail(error)
-        return [closing]
+        closing = self._closing(reason, cut)
+        if self._options.keep is not None:
+            response = as_object(closing["response"])
+            try:
+                self._options.keep(response)
+            except NotKept:
+                # The store has logged why. A reply that is complete is not lost for it.
+                response["store"] = False
+        return [*events, closing]
 
     def fail(self, error: ProxyError) -> list[JsonObject]:
         """The end of a reply that cannot be finished: what is open stays so, for what is done counts for clients."""

@@ -47,10 +47,14 @@ class Translation:
     json_reply: bool = False
 
 
+# What a client does without a store.
+NO_RESPONSES = (
+    "this server keeps no responses; configure the client to send the whole conversation as `input` each time "
+    "(`store: false`)"
+)
 # Fields that need a state at the server, and what to do instead.
 _NO_STORE = {
-    "previous_response_id": "this server keeps no responses; configure the client to send the whole conversation as "
-    "`input` each time (`store: false`)",
+    "previous_response_id": NO_RESPONSES,
     "conversation": "this server keeps no conversations; send the whole conversation as `input` each time",
     "prompt": "this server keeps no prompts; send `instructions` and `input`",
 }

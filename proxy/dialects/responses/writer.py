@@ -48,15 +48,12 @@ class ResponsesDialect:
         return ResponsesWriter(self.options)
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
-        """A whole answer as a response; raises the error of a `Failed` event, and NotKept."""
+        """A whole answer as a response; raises the error of a `Failed` event."""
         output = Output(self.options)
         output.observe_body(answer)
         for event in events:
             output.take(event)
-        response = output.end()[-1]["response"]
-        if output.not_kept is not None:
-            raise output.not_kept
-        return dump_strict(as_object(response))
+        return dump_strict(as_object(output.end()[-1]["response"]))
 
 
 class ResponsesWriter:

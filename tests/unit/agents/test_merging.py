@@ -62,8 +62,8 @@ class TestAgents:
         (Format.JSON, '{"a": 7, "m": 1}', '{"a": 7, "m": 1}'),
         (Format.TOML, "# mine\nm = 1\n[a]\nb = 1  # why\nc = 2\n", "# mine\nm = 1\n[a]\nc = 2\n"),
         (Format.TOML, "m = 1\n[a.b]\nd = 1\n", None),
-        (Format.TOML, "a = {b = 1}\nm = 1\n", None),
-        (Format.TOML, '[a]\nb = 1\nc = """\nb = 2\n"""\n', None),
+        (Format.TOML, "a = {b = 1}\nm = 1\n", "a = {}\nm = 1\n"),
+        (Format.TOML, 'm = 1\n[a]\nb = 1\nc = """\nb = 2\n"""\n', 'm = 1\n[a]\nc = """\nb = 2\n"""\n'),
     ],
 )
 def test_what_would_win_is_taken_out_or_the_file_is_left_alone(format: Format, text: str, after: str | None) -> None:

@@ -31,7 +31,6 @@ ALL = Settings(
     capture="/c[red]",
     capture_on=("error", "healed"),
     audit_file="/a.jsonl",
-    store="/s.db",
     verbose=True,
     audit_values=True,
 )
@@ -63,7 +62,7 @@ def test_everything_that_is_on() -> None:
     assert found["keys"] == "2 clients, one for the model server, the admin's"
     assert found["writes"] == (
         "captures (error, healed) to /c[red]; repairs with their values to /a.jsonl; "
-        "repairs with their values to the log; what clients and models say to the live page; responses to /s.db"
+        "repairs with their values to the log; what clients and models say to the live page"
     )
     assert found["limits"].startswith("3 workers, each with ")
 

@@ -191,7 +191,6 @@ MENDED = {
     "in input": json.dumps({"input": MEANT}),
     "in input, as text": json.dumps({"input": _SAID}),
     "in the name": json.dumps({"write": MEANT}),
-    "in another name": json.dumps({"data": MEANT}),
     "in arguments, without marks around keys": f"{{arguments: {_SAID}}}",
     "in arguments, with marks": f'{{"arguments": {broken({"path": "a b", "content": "x"})}}}',
 }

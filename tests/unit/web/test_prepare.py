@@ -25,6 +25,7 @@ from proxy.web.prepare import (
     response_store,
     resumed,
 )
+from proxy.worker.response_store import StoreFile
 from tests.support.answered_exchange import Server, answering
 from tests.support.worker_state import make_state, read_rules
 
@@ -44,6 +45,12 @@ def context(body: JsonObject | bytes, rules: str = "", **settings: Any) -> Reque
     worker = make_state(Settings(upstream=URL, **settings), read)
     data = body if isinstance(body, bytes) else json.dumps(body, indent=1).encode()
     return RequestContext("r1", worker, worker.current(), method="POST", body=data)
+
+
+def keeping(body: JsonObject, folder: Path) -> RequestContext:
+    ctx = context(body)
+    ctx.worker.responses = StoreFile(str(folder / "kept.db"))
+    return ctx
 
 
 @pytest.fixture(name="server", autouse=True)
@@ -108,12 +115,12 @@ def test_a_response_goes_on_from_a_kept_one_where_there_is_a_store(tmp_path: Pat
     asked: JsonObject = {**RESPONSES, "previous_response_id": "resp_1"}
     assert resumed(context(asked), {}, asked).body is asked
     with pytest.raises(ResponseNotFound, match="resp_1"):
-        prepare_responses(context(asked, store=str(tmp_path / "kept.db")), {})
+        prepare_responses(keeping(asked, tmp_path), {})
 
 
 def test_each_key_has_a_store_of_its_own(tmp_path: Path) -> None:
     assert response_store(context(RESPONSES), {}) is None
-    ctx = context(RESPONSES, store=str(tmp_path / "kept.db"))
+    ctx = keeping(RESPONSES, tmp_path)
     one, other = ({"HTTP_AUTHORIZATION": f"Bearer {name}"} for name in ("one", "other"))
     first = response_store(ctx, one)
     assert first is not None and first != response_store(ctx, other)

@@ -33,7 +33,7 @@ def test_what_is_answered_here_takes_no_thread_and_no_slot() -> None:
 def test_counting_and_listing_keep_no_model_busy() -> None:
     api = {route.path for route in routes.API}
     idle = {"/v1/messages/count_tokens", "/tokenize", "/detokenize", "/v1/models", "/v1/models/{id}"}
-    idle |= {"/v1/responses/input_tokens", *(route.path for route in (*routes.STORED_RESPONSES, *routes.UNSUPPORTED))}
+    idle |= {"/v1/responses/input_tokens", *(route.path for route in (routes.RESPONSE, *routes.UNSUPPORTED))}
     assert api - paths(keeps_model_busy=True) == idle
 
 
@@ -74,7 +74,7 @@ def test_the_dialect_of_an_answer_is_told_by_the_path_and_else_by_the_header(
 
 def test_the_paths_that_are_shown_are_all_of_them() -> None:
     shown = routes.shown_paths(("/v1/rerank",))
-    refused = {route.path for route in (*routes.STORED_RESPONSES, *routes.UNSUPPORTED)}
+    refused = {route.path for route in (routes.RESPONSE, *routes.UNSUPPORTED)}
     of_the_page = {route.path for route in routes.LIVE_PAGE} - {"/_ui"}
     own = {*BY_PATH} - refused - of_the_page - {"/for/<client>/"}
     assert {*shown} == own | {"/v1/rerank", "/for/{client}/v1/…"}
