@@ -7,13 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """An audit record (contract C6): which fix, what it was before, what after, why, and to which tool's call."""
+    """An audit record (contract C6): which fix, what it was before, what after, why, and to which tool's call.
+
+    Records of a translated request have no line in the log, because they are the same at every turn; `logged` is true
+    for one that has a line all the same.
+    """
 
     id: str
     before: str
     after: str
     why: str
     tool: str = ""
+    logged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

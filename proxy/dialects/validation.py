@@ -18,6 +18,7 @@ MAX_KINDS = 100
 _MORE = "(more)"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 NO_FIELD = "chat completions has no such field"
+_UNKNOWN = "unknown field"
 CACHE = "the model server keeps its own prefix cache"
 # Characters of what the client wrote, in an error.
 _QUOTED = 40
@@ -99,17 +100,25 @@ class DroppedFields:
         self.lost(kind or path.kind, f"only {self._whose}'s own servers do this")
 
     def leave(self, fields: JsonObject, reasons: Mapping[str, str], path: FieldPath) -> None:
-        """Count what is not carried of the object here. `reasons`: "" for fields that are, the reason for others."""
+        """Count the fields of the object at `path` that are not carried.
+
+        `reasons` has "" for each field that is carried and the reason for each that is dropped. A field that it lacks
+        is unknown, and dropped too.
+        """
+        unknown = _UNKNOWN if path is BODY else NO_FIELD
         for name, value in fields.items():
-            why = reasons.get(name, NO_FIELD)
+            why = reasons.get(name, unknown)
             if why and value is not None:
                 self.lost(path.field(name if _NAME.fullmatch(name) else "(odd name)").kind, why)
 
     def records(self) -> tuple[Repair, ...]:
-        """The audit records, in the order in which the kinds were met; `before` says how many there were of each."""
+        """Return the audit records, in the order in which the kinds were met; `before` holds the count of each kind.
+
+        The log also has those of the unknown fields of the body: a client may expect an effect of them.
+        """
         return tuple(
-            Repair("dropped_field", f"{kind}: {count}", "", f"{kind}: {self._reasons[kind]}")
-            for kind, count in self._counts.items()
+            Repair("dropped_field", f"{kind}: {count}", "", f"{kind}: {why}", logged=why == _UNKNOWN)
+            for (kind, count), why in zip(self._counts.items(), self._reasons.values(), strict=True)
         )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from proxy.codec.display import cut, printable
-from proxy.codec.json_access import as_list, as_object, as_text
+from proxy.codec.json_access import as_object, as_text
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_upstream
 from proxy.config.rules import Rules
 from proxy.errors import NotFound
@@ -29,6 +29,8 @@ _LISTED = 10
 _SHOWN = 100
 # Claude Code takes no other names out of a gateway's list (`CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY`).
 _DISCOVERED = ("claude", "anthropic")
+# The signs of a glob.
+_WILD = re.compile(r"[*?[]")
 # What a name may hold that stands in a path.
 _ODD = re.compile(r"[^A-Za-z0-9._:@+-]+")
 # The last second of the year 9999, up to which a time can be written.
@@ -129,40 +131,66 @@ def served_name(name: str, cards: Sequence[ModelCard], rules: Rules) -> str:
 
 
 def listed_aliases(cards: Sequence[ModelCard], rules: Rules) -> tuple[ModelCard, ...]:
-    """Cards of the names beginning with `claude` that the rules have for models of the list, by which gateway discovery
-    finds them.
+    """Return the cards of the rules' aliases for models of the list.
 
-    In the place of a glob's star the model's name stands: `claude-*: Qwen/Qwen3-Coder` lists `claude-Qwen3-Coder`. A
-    name is listed only if it means that model, and no name of the server's own is listed again.
+    An alias without a star is listed as it is. Of the globs only those that begin with `claude` or `anthropic` are
+    listed, for Claude Code's gateway discovery, with the model's name for the star: `claude-*: Qwen/Qwen3-Coder` is
+    listed as `claude-Qwen3-Coder`. A name is listed only if it means its model and no server has a model of that name.
     """
     served = {card.id: card for card in cards}
     listed: dict[str, ModelCard] = {}
     for glob, model in rules.aliases:
         card, name = served.get(model), _listed_name(glob, model)
-        if card is None or name in served or rules.alias(name) != model:
+        if card is None or not name or name in served or rules.alias(name) != model:
             continue
-        if name.lower().startswith(_DISCOVERED):
-            listed.setdefault(name, replace(card, id=name, root=card.root or card.id, alias_of=model))
+        listed.setdefault(name, replace(card, id=name, root=card.root or card.id, alias_of=model))
     return tuple(listed.values())
 
 
 def _listed_name(glob: str, model: str) -> str:
-    """A name that the glob matches and that tells the model; empty where it has more than one star, or other signs."""
+    """Return the name under which an alias is listed, or "" if it is not."""
+    if not _WILD.search(glob):
+        return glob
     name = glob.replace("*", _ODD.sub("-", model.rpartition("/")[2]), 1)
-    return "" if _ODD.search(name) else name
+    return "" if _ODD.search(name) or not name.lower().startswith(_DISCOVERED) else name
 
 
-def with_aliases(body: bytes, rules: Rules) -> bytes:
-    """An OpenAI list of models with the names of `listed_aliases` behind it; the very bytes where there are none."""
-    aliases = listed_aliases(read_cards(body), rules)
-    if not aliases:
+def all_cards(own: Sequence[ModelCard], others: Iterable[ModelCard], rules: Rules) -> tuple[ModelCard, ...]:
+    """Return the main server's cards, then those of other servers and of the aliases under names not listed yet."""
+    new = {card.id: card for card in others}
+    for card in own:
+        new.pop(card.id, None)
+    cards = (*own, *new.values())
+    return (*cards, *listed_aliases(cards, rules))
+
+
+def completed_list(body: bytes, others: Iterable[ModelCard], rules: Rules) -> bytes:
+    """Add to an OpenAI list of models what `all_cards` adds to its cards.
+
+    Returns the body verbatim if nothing is added or if it is not a list of models.
+    """
+    own = read_cards(body)
+    added = all_cards(own, others, rules)[len(own) :]
+    try:
+        answer = as_object(load_upstream(body)[0])
+    except ValueError:
         return body
-    answer, _ = load_upstream(body)
-    assert isinstance(answer, dict)  # there are cards in it
-    entries = as_list(answer["data"])
+    entries = answer.get("data")
+    if not added or not isinstance(entries, list):
+        return body
     by_id = {entry.get("id"): entry for entry in entries if isinstance(entry, dict)}
-    more: list[Json] = [{**by_id[card.alias_of], "id": card.id, "root": card.root} for card in aliases]
+    more: list[Json] = []
+    for card in added:
+        original = by_id.get(card.alias_of)
+        more.append(_entry(card) if original is None else {**original, "id": card.id, "root": card.root})
     return dump_json({**answer, "data": [*entries, *more]})
+
+
+def _entry(card: ModelCard) -> JsonObject:
+    """Return the OpenAI entry of a card; the inverse of `_card`."""
+    entry: JsonObject = {"id": card.id, "object": "model", "created": card.created, "owned_by": card.owner}
+    more: JsonObject = {"root": card.root, "parent": card.parent, "max_model_len": card.max_len}
+    return entry | {name: value for name, value in more.items() if value}
 
 
 def distinct_models(cards: Sequence[ModelCard]) -> list[str]:

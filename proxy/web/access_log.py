@@ -114,8 +114,11 @@ def _upstream(ctx: RequestContext, status: int) -> str:
 def _audit(ctx: RequestContext, chat: ChatRequest) -> None:
     """Tell what was done to a reply: without values in the log, with them in the audit file."""
     outcome = ctx.outcome
-    # What of a request could not be carried is the same at every turn: the audit file has it, the log only if asked.
-    repairs = outcome.audit if log.isEnabledFor(logging.DEBUG) else outcome.audit[len(outcome.request_audit) :]
+    repairs = outcome.audit
+    if not log.isEnabledFor(logging.DEBUG):
+        # Most records of a translated request are the same at every turn: they are only in the audit file.
+        of_request = outcome.request_audit
+        repairs = (*outcome.audit[len(of_request) :], *(repair for repair in of_request if repair.logged))
     for repair in repairs[:MAX_LINES]:
         about = {"id": ctx.id, "model": chat.model, "tool": repair.tool, "fix": repair.id, "why": repair.why}
         _log(ctx, logging.INFO, "repair", about)

@@ -156,8 +156,8 @@ def _models() -> Response:
     ctx = request_context()
     if ctx.in_messages:
         return messages_views.models()
-    snapshot = ctx.snapshot
-    if snapshot.rules.aliases:
+    rules = ctx.snapshot.rules
+    if rules.aliases or rules.urls:
         return messages_views.openai_models()
     return views.passed(routes.MODELS.path)
 

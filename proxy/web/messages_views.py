@@ -14,7 +14,7 @@ from proxy.errors import NotFound
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer
 from proxy.upstream.content_encoding import decoded
-from proxy.upstream.model_list import ModelCard, listed_aliases, read_cards, served_name, with_aliases
+from proxy.upstream.model_list import CLAUDE, ModelCard, all_cards, completed_list, read_cards, served_name
 from proxy.upstream.paths import MODELS
 from proxy.upstream.responses import error_of_response, read_body
 from proxy.web.context import RequestContext, json_response, request_context
@@ -44,19 +44,23 @@ def count_tokens() -> Response:
 
 
 def models() -> Response:
-    """`GET /v1/models` of a Messages client, the names of the rules behind those of the server."""
+    """`GET /v1/models` of a Messages client: the models of all servers, then the aliases of the rules."""
     ctx = request_context()
+    rules = ctx.snapshot.rules
     query = {name: request.args.get(name, "") for name in ("limit", "before_id", "after_id")}
     cards = _cards(ctx, None)
-    cards = (*cards, *listed_aliases(cards, ctx.snapshot.rules))
-    return json_response(dump_json(models_page(cards, **query)))
+    others = ctx.snapshot.other_models(ctx.upstream_key)
+    # Without an alias, a claude-* name in a Messages request means a model of the main server.
+    named = [card for card in others if rules.has_alias(card.id) or not card.id.startswith(CLAUDE)]
+    return json_response(dump_json(models_page(all_cards(cards, named, rules), **query)))
 
 
 def openai_models() -> Response:
-    """`GET /v1/models` of any other client, where the rules have names that are listed too."""
+    """`GET /v1/models` of any other client, where the rules have aliases or other servers."""
     ctx = request_context()
     _, body = ask("GET", MODELS, None, model_server(ctx), _headers(ctx, None))
-    return json_response(with_aliases(body, ctx.snapshot.rules))
+    others = ctx.snapshot.other_models(ctx.upstream_key)
+    return json_response(completed_list(body, others, ctx.snapshot.rules))
 
 
 def model(name: str) -> Response:

@@ -15,7 +15,7 @@ from proxy.config.api_keys import Keys
 from proxy.config.rules import Model, Profile, Rules
 from proxy.config.settings import Settings
 from proxy.errors import Unavailable, UpstreamError
-from proxy.exchange.routing import server_key, server_of
+from proxy.exchange.routing import choose_server, server_key, server_of
 from proxy.limits import MAX_ANSWER
 from proxy.thinking.families import Family, Shown, family_of
 from proxy.upstream.client import ModelServer, ServerOptions
@@ -32,6 +32,8 @@ _CARDS_SECONDS = 2.0
 _CARDS_AGAIN = 1.0
 _CARDS_CACHED = 300.0
 _CARDS_FAILED = 10.0
+# After this time no further server is asked for the list of the models of all servers.
+_OTHERS_SECONDS = 2.0
 _NO_KEY = (401, 403)
 # Bytes of what a server says of its model: most of it is the chat template.
 _MAX_ABOUT = 1024 * 1024
@@ -151,10 +153,32 @@ class Snapshot:
     def all_models(self) -> frozenset[str]:
         """Return the names of the models of all servers; servers that have not said so yet are asked."""
         for entry in (Model("*"), *self.rules.models):
-            key = server_key(entry, self.settings, self.keys, self.keys.upstream)
-            headers = {"Authorization": f"Bearer {key}"} if key else {}
-            self.cards(headers, self.server(server_of(entry, self.settings)))
+            self._cards_of(entry, self.keys.upstream)
         return self.known_models()
+
+    def other_models(self, main: str) -> tuple[ModelCard, ...]:
+        """Return the models that the rules route to servers of their own; `main` is the key that the main server gets.
+
+        A server that does not answer in time is represented by its last answer.
+        """
+        until = time.monotonic() + _OTHERS_SECONDS
+        found: list[ModelCard] = []
+        for entry in self.rules.models:
+            url = server_of(entry, self.settings)
+            if url == self.settings.upstream:
+                continue
+            if time.monotonic() < until:
+                cards = self._cards_of(entry, main)
+            else:
+                cards = self._served.get(self.server(url).target.url, _Served()).cards
+            found += [card for card in cards if choose_server(card.id, self.rules, self.settings) == url]
+        return tuple(found)
+
+    def _cards_of(self, entry: Model, main: str) -> tuple[ModelCard, ...]:
+        """Return the models of the server of an entry of the rules, asked with the key for that server."""
+        key = server_key(entry, self.settings, self.keys, main)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return self.cards(headers, self.server(server_of(entry, self.settings)))
 
     def server_kind(self, headers: Mapping[str, str], server: ModelServer) -> str:
         """The kind of a server by `owned_by` of its models, such as `vllm`, or an empty string."""

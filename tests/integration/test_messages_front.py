@@ -600,6 +600,37 @@ def test_a_verbose_log_tells_what_was_dropped(inside: Inside, logged: pytest.Log
 
 
 @MODES
+def test_an_unknown_field_is_dropped_and_has_a_line_in_the_log_and_an_audit_record(
+    inside: Inside, tmp_path: Path, logged: pytest.LogCaptureFixture, streamed: bool
+) -> None:
+    """A field of a newer API must not stop a client; neither its value nor an odd name is shown."""
+    file = tmp_path / "audit.jsonl"
+    unknown: dict[str, Any] = {"new_beta": {"key": "a value"}, "odd name": 1, "nothing": None}
+    with serving(reply(streamed, "a")) as server:
+        client = inside(server.url, audit_file=str(file))
+        made = message(client.post(MESSAGES, json={**ask(stream=streamed), **unknown, **DROPPED}))
+        assert not unknown.keys() & server.seen[0].json.keys()
+    assert said(made) == [("text", "a")]
+    records = [json.loads(each) for each in file.read_text().splitlines()]
+    assert {(each["fix"], each["before"]) for each in records} >= {
+        ("dropped_field", "new_beta: 1"),
+        ("dropped_field", "(odd name): 1"),
+    }
+    told = [each.getMessage() for each in logged.records if "fix=dropped_field" in each.getMessage()]
+    assert [each.partition("why=")[2] for each in told] == ['"new_beta: unknown field"', '"(odd name): unknown field"']
+    assert "a value" not in logged.text
+
+
+def test_many_unknown_fields_do_not_flood_the_log(inside: Inside, logged: pytest.LogCaptureFixture) -> None:
+    """C7: the repairs of the reply come first, then at most as many lines as one request may have."""
+    unknown = {f"field_{index}": 1 for index in range(1000)}
+    with serving(reply(False, HERMES)) as server:
+        message(inside(server.url).post(MESSAGES, json={**ask(tools=[TOOL], stream=False), **unknown}))
+    told = [each.getMessage() for each in logged.records if each.getMessage().startswith("repair ")]
+    assert len(told) == 101 and "fix=text_call" in told[0] and "more=" in told[-1]
+
+
+@MODES
 def test_the_line_of_a_message(inside: Inside, logged: pytest.LogCaptureFixture, streamed: bool) -> None:
     with serving(reply(streamed, HERMES)) as server:
         response = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed))

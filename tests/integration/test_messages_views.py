@@ -147,8 +147,8 @@ def test_a_name_that_stands_for_another_is_a_model(inside: Inside) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["", "/for/openclaw"])
-def test_claude_names_of_the_rules_are_listed_in_both_shapes(inside: Inside, prefix: str) -> None:
-    """Claude Code's gateway discovery takes no other names, and each that is listed must work."""
+def test_names_of_the_rules_are_listed_in_both_shapes(inside: Inside, prefix: str) -> None:
+    """Claude Code's gateway discovery takes only names with `claude`, and each that is listed must work."""
     rules = 'aliases: {"claude-*": Qwen/b, fast: a}\n'
     with serving(models=cards("a", "Qwen/b", max_model_len=8192)) as server:
         client = inside(server.url, rules)
@@ -157,9 +157,9 @@ def test_claude_names_of_the_rules_are_listed_in_both_shapes(inside: Inside, pre
         one = client.get(f"{prefix}{MODELS}/claude-b", headers=VERSION).json
     assert mine is not None and theirs is not None and one is not None
     assert [(each["id"], each["display_name"]) for each in mine["data"]] == [
-        *(("a", "a"), ("Qwen/b", "Qwen/b"), ("claude-b", "Qwen/b"))
+        *(("a", "a"), ("Qwen/b", "Qwen/b"), ("claude-b", "Qwen/b"), ("fast", "a"))
     ]
-    assert [each["id"] for each in theirs["data"]] == ["a", "Qwen/b", "claude-b"]
+    assert [each["id"] for each in theirs["data"]] == ["a", "Qwen/b", "claude-b", "fast"]
     assert theirs["data"][2]["max_model_len"] == mine["data"][2]["max_input_tokens"] == 8192
     assert (one["id"], one["display_name"]) == ("claude-b", "Qwen/b")
 
@@ -167,7 +167,7 @@ def test_claude_names_of_the_rules_are_listed_in_both_shapes(inside: Inside, pre
 def test_where_nothing_is_to_be_changed_the_list_passes_as_it_came(inside: Inside) -> None:
     raw = b'{ "data": [ {"id": "a"} ], "object": "list" }'
     with serving(models=[answer(raw)]) as server:
-        assert inside(server.url, "aliases: {fast: a}\n").get(MODELS).data == raw
+        assert inside(server.url, 'aliases: {a: b, other: gone, "*": a, "a:*": a}\n').get(MODELS).data == raw
         assert inside(server.url).get(MODELS).data == raw
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
@@ -297,6 +298,111 @@ def test_a_model_is_shown_to_messages_clients_by_its_own_server(inside: Inside, 
     asked = {"anthropic-version": "2023-06-01"}
     assert body_of(client.get("/v1/models/own", headers=asked))["id"] == "own"
     assert body_of(client.get("/v1/models/tiny", headers=asked))["id"] == "tiny"
+
+
+# The list of models of all servers.
+
+LISTS = [{}, {"anthropic-version": "2023-06-01"}]
+
+
+def names(client: FlaskClient, version: dict[str, str]) -> list[str]:
+    """The names in the list of models, in its order."""
+    response = client.get("/v1/models", headers=version)
+    assert response.status_code == 200
+    return [each["id"] for each in body_of(response)["data"]]
+
+
+def lists(*models: str, **more: object) -> Script:
+    """The answer of a server that has these models."""
+    return [answer({"object": "list", "data": [{"id": name, "owned_by": "sglang", **more} for name in models]})]
+
+
+@pytest.mark.parametrize("version", LISTS)
+def test_the_models_and_aliases_of_all_servers_are_listed_once_if_they_are_asked_there(
+    inside: Inside, two: list[Upstream], version: dict[str, str]
+) -> None:
+    usual, own = two
+    own.paths["/v1/models"] = lists("own", "own-2", "tiny", "unrouted")
+    rules = f"""
+models:
+  - {{match: own, url: '{own.url}'}}
+  - {{match: own-*, url: '{own.url}'}}
+  - {{match: gone, url: '{nowhere()}'}}
+  - {{match: usual, url: '{usual.url}'}}
+aliases: {{fast: own, "claude-*": own-2, slow: tiny, none: gone}}
+"""
+    client = inside(usual.url, rules)
+    listed = names(client, version)
+    assert listed == ["tiny", "own", "own-2", "fast", "claude-own-2", "slow"]
+    for name in listed:
+        assert client.get(f"/v1/models/{name}", headers=LISTS[1]).status_code == 200
+    assert said(client.post(CHAT, json=chat(model="fast")).data) == "own"
+    assert said(client.post(CHAT, json=chat(model="slow")).data) == "usual"
+
+
+def test_a_model_of_another_server_is_listed_with_its_context(inside: Inside, two: list[Upstream]) -> None:
+    usual, own = two
+    own.paths["/v1/models"] = lists("own", max_model_len=4096, created=1795223438)
+    client = inside(usual.url, f"models: [{{match: own, url: '{own.url}'}}]")
+    theirs, mine = [body_of(client.get("/v1/models", headers=version))["data"][1] for version in LISTS]
+    assert theirs == {
+        **{"id": "own", "object": "model", "created": 1795223438, "owned_by": "sglang", "max_model_len": 4096}
+    }
+    assert (mine["id"], mine["max_input_tokens"]) == ("own", 4096)
+
+
+def test_a_claude_name_that_means_the_main_servers_model_is_not_listed_for_messages(
+    inside: Inside, two: list[Upstream]
+) -> None:
+    usual, own = two
+    own.paths["/v1/models"] = lists("claude-own")
+    client = inside(usual.url, f"models: [{{match: claude-own, url: '{own.url}'}}]")
+    assert [names(client, version) for version in LISTS] == [["tiny", "claude-own"], ["tiny"]]
+    own.received.clear()
+    client = inside(
+        usual.url, f"models: [{{match: claude-own, url: '{own.url}'}}]\naliases: {{claude-own: claude-own}}"
+    )
+    assert [names(client, version) for version in LISTS] == [["tiny", "claude-own"]] * 2
+
+
+@pytest.mark.parametrize("version", LISTS)
+def test_a_server_that_cannot_be_reached_leaves_the_list_of_what_is_known(
+    inside: Inside, two: list[Upstream], version: dict[str, str]
+) -> None:
+    usual, own = two
+    own.paths["/v1/models"] = [answer({"error": "starting"}, 503)]
+    rules = f"models: [{{match: gone, url: '{nowhere()}'}}, {{match: own, url: '{own.url}'}}]"
+    assert names(inside(usual.url, rules), version) == ["tiny"]
+    own.paths["/v1/models"] = lists("own")
+    assert names(inside(usual.url, rules), version) == ["tiny", "own"]
+
+
+@pytest.mark.parametrize("version", LISTS)
+def test_servers_that_do_not_answer_delay_the_list_only_a_little(inside: Inside, version: dict[str, str]) -> None:
+    """C7: however many they are."""
+    with ExitStack() as stack:
+        usual = stack.enter_context(Upstream())
+        usual.paths = named("usual")
+        silent = [stack.enter_context(Upstream()) for _ in range(4)]
+        for server in silent:
+            server.paths["/v1/models"] = [server.gate()]
+        entries = [f"{{match: m{at}, url: '{server.url}'}}" for at, server in enumerate(silent)]
+        client = inside(usual.url, f"models: [{', '.join(entries)}]")
+        began = time.monotonic()
+        assert names(client, version) == ["tiny"]
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("version", LISTS)
+def test_the_list_brings_another_server_only_the_key_of_its_entry(
+    inside: Inside, two: list[Upstream], version: dict[str, str]
+) -> None:
+    usual, own = two
+    keys = Keys(upstream="main", named={"$OWN_KEY": "own"})
+    for entry, key in (("", None), (", key_env: OWN_KEY", "Bearer own"), (", key: same", "Bearer main")):
+        client = inside(usual.url, f"models: [{{match: own, url: '{own.url}'{entry}}}]", keys)
+        client.get("/v1/models", headers={**CLIENT_KEY, **version})
+        assert (keys_at(own), keys_at(usual)) == ({key}, {"Bearer main"})
 
 
 def test_the_plan_is_made_for_the_server_of_the_model(inside: Inside) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.config.rules import Profile
+from proxy.config.rules import Profile, parse_rules
 from proxy.config.settings import Settings
 from proxy.thinking.families import family_of
 from proxy.upstream.model_list import ModelCard
@@ -115,6 +115,16 @@ def test_a_client_without_a_key_keeps_no_other_from_asking(clock: SimpleNamespac
         known = snapshot(server.url)
         assert cards_of(known) == ()
         assert kind_of(known, Authorization="Bearer k") == "vllm"
+        assert len(server.seen) == 2
+
+
+def test_another_server_that_goes_down_keeps_the_models_that_it_named(clock: SimpleNamespace) -> None:
+    with Upstream(models("vllm"), [Act.CLOSE]) as server:
+        rules = parse_rules(f"models: [{{match: m, url: '{server.url}'}}]".encode(), "rules.yaml", read_rules(None))
+        known = make_snapshot(Settings(upstream=f"http://127.0.0.1:{free_port()}"), rules)
+        assert [card.id for card in known.other_models("")] == ["m"]
+        clock.now += 301
+        assert [card.id for card in known.other_models("")] == ["m"]
         assert len(server.seen) == 2
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from proxy.config.rules import Rules, parse_rules
 from proxy.errors import NotFound
-from proxy.upstream.model_list import ModelCard, listed_aliases, read_cards, served_name, with_aliases
+from proxy.upstream.model_list import ModelCard, completed_list, listed_aliases, read_cards, served_name
 
 # vLLM 0.32 with two names of one model and a LoRA adapter.
 VLLM = {
@@ -166,13 +167,14 @@ def test_at_most_ten_are_listed_and_no_name_can_spoil_the_message() -> None:
         ({"claude-*": "small", "claude-x": "Qwen/Qwen3"}, {"claude-small": "small"}),
         ({"claude-*": "elsewhere"}, {}),
         ({"claude-own": "small"}, {}),
-        # What cannot be made a name, or is no name that Claude Code takes.
+        ({"fast": "small", "Qwen/quick": "Qwen/Qwen3"}, {"fast": "small", "Qwen/quick": "Qwen/Qwen3"}),
+        # Globs that cannot be made a name, or only one that Claude Code does not take.
         ({"claude-?": "small", "claude-[ab]": "small", "claude-*-*": "small"}, {}),
-        ({"fast": "small", "*": "small", "*claude": "small"}, {}),
+        ({"fast-*": "small", "small:*": "small", "*claude": "small", "*": "small"}, {}),
         ({}, {}),
     ],
 )
-def test_names_of_the_rules_that_gateway_discovery_finds(aliases: dict[str, str], listed: dict[str, str]) -> None:
+def test_names_of_the_rules_that_are_listed(aliases: dict[str, str], listed: dict[str, str]) -> None:
     served = cards("Qwen/Qwen3", "small", "odd name (1)", "claude-own", max_len=4096)
     found = listed_aliases(served, rules(json.dumps({"aliases": aliases})))
     assert {card.id: card.alias_of for card in found} == listed
@@ -181,13 +183,28 @@ def test_names_of_the_rules_that_gateway_discovery_finds(aliases: dict[str, str]
 
 def test_they_stand_behind_the_servers_own_as_copies_of_what_they_mean() -> None:
     body = json.dumps(VLLM).encode()
-    answer = json.loads(with_aliases(body, rules("aliases: {claude-*: qwen-again}")))
+    answer = json.loads(completed_list(body, (), rules("aliases: {claude-*: qwen-again}")))
     *own, alias = answer["data"]
     assert own == VLLM["data"]
     assert alias == {**own[1], "id": "claude-qwen-again"}
     assert served_name("claude-qwen-again", read_cards(json.dumps(answer).encode()), rules()) == "claude-qwen-again"
 
 
+def test_cards_of_other_servers_are_read_again_as_they_were() -> None:
+    other = ModelCard("o", "sglang", "/models/o", "", 4096, 1795223438)
+    adapter = ModelCard("sql-o", parent="o")
+    answer = completed_list(json.dumps(VLLM).encode(), (other, adapter, ModelCard("qwen")), rules("aliases: {fast: o}"))
+    alias = replace(other, id="fast")
+    assert read_cards(answer) == (*read(VLLM), other, adapter, alias)
+    assert {each["object"] for each in json.loads(answer)["data"]} == {"model"}
+    assert read_cards(completed_list(b'{"data": []}', (other,), rules())) == (other,)
+
+
 @pytest.mark.parametrize("body", [json.dumps(VLLM, indent=1).encode(), b"no list", b'{"data": 7}', b"[]", b""])
 def test_a_list_without_such_names_is_the_very_same(body: bytes) -> None:
-    assert with_aliases(body, rules("aliases: {fast: qwen, claude-x: other}")) == body
+    assert completed_list(body, (), rules("aliases: {fast: other, claude-x: other}")) == body
+
+
+@pytest.mark.parametrize("body", [b"no list", b'{"data": 7}', b"[]", b""])
+def test_an_answer_that_is_no_list_is_left_as_it_is(body: bytes) -> None:
+    assert completed_list(body, cards("o"), rules("aliases: {fast: o}")) == body

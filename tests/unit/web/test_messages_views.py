@@ -62,7 +62,7 @@ def test_the_models_are_those_of_the_server_and_then_those_of_the_rules(
 ) -> None:
     answering(monkeypatch, listed("tiny", "large"))
     page = inside(URL, ALIAS).get(MODELS, headers=VERSION).get_json()
-    assert page is not None and [each["id"] for each in page["data"]] == ["tiny", "large", "claude-tiny"]
+    assert page is not None and [each["id"] for each in page["data"]] == ["tiny", "large", "mine", "claude-tiny"]
     assert (page["has_more"], page["first_id"], page["last_id"]) == (False, "tiny", "claude-tiny")
 
 
@@ -78,7 +78,7 @@ def test_other_clients_have_the_names_of_the_rules_too(inside: Inside, monkeypat
     answering(monkeypatch, listed("tiny"))
     page = inside(URL, ALIAS).get(MODELS).get_json()
     assert page is not None and page["object"] == "list"
-    assert [each["id"] for each in page["data"]] == ["tiny", "claude-tiny"]
+    assert [each["id"] for each in page["data"]] == ["tiny", "mine", "claude-tiny"]
 
 
 @pytest.mark.parametrize(("name", "status"), [("tiny", 200), ("mine", 200), ("claude-x", 200), ("other", 404)])
