@@ -198,7 +198,7 @@ class Literals(StringReader):
         self._for_text &= key not in opened.declared
         if key not in opened.declared:
             # Only text before it can go on to here.
-            self._undeclared |= bool(opened.declared) and isinstance(values.get(next(reversed(values), "")), str)
+            self._undeclared |= bool(opened.declared) and any(isinstance(each, str) for each in values.values())
             self._strayed |= any(key in each.keys for each in self._open)
         schema = _member(opened.schema, key)
         if schema is ANYTHING and key in ARGUMENT_WORDS and not values:  # a wrapper that comes off
