@@ -18,6 +18,7 @@ from proxy.config.load import bind
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
 from proxy.exchange.routing import keyless, server_of
+from proxy.limits import THREADS
 from proxy.web.routes import CHAT, MESSAGES, RESPONSES
 from proxy.worker.logging_setup import log_line
 
@@ -142,6 +143,6 @@ def _written(settings: Settings) -> Iterator[str]:
 def _limits(settings: Settings) -> str:
     workers = "1 worker" if settings.workers == 1 else f"{settings.workers} workers"
     return (
-        f"{workers}, each with {settings.max_streams} streams and {settings.threads} other requests; "
+        f"{workers}, each with {settings.max_streams} streams and {THREADS} other requests; "
         f"{settings.max_body // 1024} KiB of a request, {settings.graceful_timeout} s to end"
     )

@@ -93,7 +93,7 @@ def _asker(options: argparse.Namespace, settings: Settings, rules: Rules, env: d
     seconds = _number(options.timeout, "--timeout", "seconds", _MOST_SECONDS)
     minutes = _number(options.minutes, "--minutes", "minutes", _MOST_MINUTES)
     connect = min(seconds, _CONNECT_SECONDS)
-    server = ModelServer(ServerOptions(settings.upstream, connect, seconds, settings.upstream_ca, settings.max_header))
+    server = ModelServer(ServerOptions(settings.upstream, connect, seconds, settings.upstream_ca))
     return Asker(server, _key(options, settings, rules, env), seconds, minutes * 60)
 
 

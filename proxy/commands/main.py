@@ -39,6 +39,7 @@ from proxy.config.load import (
 from proxy.config.rules import Rules
 from proxy.config.settings import SPECS, Settings
 from proxy.errors import RulesError
+from proxy.limits import THREADS
 from proxy.server import log_stream
 
 COMMANDS = ("serve", "check", "parse", "doctor", "setup", "launch")
@@ -53,10 +54,7 @@ CONNECT_SECONDS = 1.0
 # The flags whose relative paths are taken from where the command was given.
 _PATHS = ("upstream_ca", "capture", "audit_file", "store", "client_keys", "upstream_key_file", "admin_key_file")
 # What gunicorn is told once, when it starts.
-_GUNICORNS = (
-    *("host", "port", "workers", "threads", "max_streams", "client_timeout", "body_timeout", "body_rate"),
-    *("graceful_timeout", "max_request_head"),
-)
+_GUNICORNS = (*("host", "port", "workers", "max_streams", "graceful_timeout"),)
 # Idle connections that gunicorn keeps beside those that are served.
 SPARE_CONNECTIONS = 1000
 # What glibc is told of the worker's memory (mallopt(3)). It gives each of many threads a place of its own to take it
@@ -182,8 +180,8 @@ def _gunicorn(settings: Settings, folder: str) -> list[str]:
         *("--chdir", folder),
         *("--bind", bind(settings)),
         *("--workers", str(settings.workers)),
-        *("--threads", str(settings.threads)),
-        *("--worker-connections", str(settings.threads + settings.max_streams + SPARE_CONNECTIONS)),
+        *("--threads", str(THREADS)),
+        *("--worker-connections", str(THREADS + settings.max_streams + SPARE_CONNECTIONS)),
         *("--graceful-timeout", str(settings.graceful_timeout)),
         "proxy.app:create_app()",
     ]

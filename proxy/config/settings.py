@@ -19,13 +19,8 @@ from proxy.limits import (
     AUDIT_MAX,
     CAPTURE_MAX,
     MAX_BODY,
-    MAX_CALLS,
     MAX_CAPTURE,
-    MAX_DEPTH,
-    MAX_EVENT,
-    MAX_HEAD,
     MAX_HELD,
-    RETRY_TOKENS,
     STORE_BYTES,
 )
 
@@ -113,20 +108,8 @@ class Settings:
         "worker processes; more than one only if one CPU core is not enough",
         group=_HOW_MUCH,
     )
-    threads: int = _setting(
-        512,
-        checks.int_between(4, 16384),
-        "requests that one worker serves at the same time; a stream is none any more once it has begun",
-        group=_HOW_MUCH,
-    )
     max_streams: int = _setting(
         2000, checks.int_between(1, 16384), "streams that one worker has at the same time", group=_HOW_MUCH
-    )
-    reserved_threads: int = _setting(
-        32,
-        checks.int_between(0, 1024),
-        "threads that no reply of the model server gets, so that /health answers while all others are busy",
-        group=_HOW_MUCH,
     )
     heartbeat: float = _setting(
         10.0,
@@ -135,40 +118,12 @@ class Settings:
         group=_TIMES,
         metavar="SECONDS",
     )
-    connect_timeout: float = _setting(
-        2.0, checks.seconds, "seconds to wait for a connection to the model server", group=_TIMES, metavar="SECONDS"
-    )
-    send_timeout: float = _setting(
-        60.0,
-        checks.seconds,
-        "seconds that the model server may leave a request unread",
-        group=_TIMES,
-        metavar="SECONDS",
-    )
-    header_timeout: float = _setting(
+    idle_timeout: float = _setting(
         600.0,
         checks.seconds,
-        "seconds until the model server's headers, or its whole answer if that is not streamed",
+        "seconds without a byte of the model server: until its headers, and between two bytes of its answer",
         group=_TIMES,
         metavar="SECONDS",
-    )
-    idle_timeout: float = _setting(
-        600.0, checks.seconds, "seconds between two bytes of the model server", group=_TIMES, metavar="SECONDS"
-    )
-    total_timeout: float = _setting(
-        14400.0, checks.seconds, "seconds that one reply may take from its beginning", group=_TIMES, metavar="SECONDS"
-    )
-    client_timeout: float = _setting(
-        30.0, checks.seconds, "seconds that a client may neither send nor take", group=_TIMES, metavar="SECONDS"
-    )
-    body_timeout: float = _setting(
-        120.0, checks.seconds, "seconds that the body of a client's request may take", group=_TIMES, metavar="SECONDS"
-    )
-    body_rate: int = _setting(
-        1024,
-        checks.int_between(0, 2**30),
-        "bytes a second that a client must send of a body on an average, after its first 10 s; 0 is no limit",
-        group=_TIMES,
     )
     graceful_timeout: int = _setting(
         60,
@@ -192,32 +147,13 @@ class Settings:
         group=_LIMITS,
         variables=("MAX_TOOL_CALLS",),
     )
-    max_calls: int = _setting(MAX_CALLS, checks.int_between(1, 10_000), "tool calls in one reply", group=_LIMITS)
     max_body: int = _setting(MAX_BODY, checks.int_between(1024, 2**31), "bytes of one request's body", group=_LIMITS)
-    max_depth: int = _setting(
-        MAX_DEPTH, checks.int_between(10, MAX_DEPTH), "levels of one request's body", group=_LIMITS
-    )
-    max_request_head: int = _setting(
-        16384, checks.int_between(4096, 2**19), "bytes of the head of a client's request", group=_LIMITS
-    )
-    max_header: int = _setting(
-        MAX_HEAD, checks.int_between(1024, 2**20), "bytes of the head of the model server's answer", group=_LIMITS
-    )
-    max_event: int = _setting(
-        MAX_EVENT, checks.int_between(1024, 2**31), "bytes of one event of the model server's stream", group=_LIMITS
-    )
     max_held: int = _setting(
         MAX_HELD,
         checks.int_between(1024, 2**31),
         "bytes held back for one tool call",
         group=_LIMITS,
         keys=("max_buffer_size",),
-    )
-    retry_tokens: int = _setting(
-        RETRY_TOKENS,
-        checks.int_between(1, 1_000_000),
-        "tokens that must be left of the context to try again with fewer than a request asks for",
-        group=_LIMITS,
     )
     case_sensitive_tools: bool = _setting(
         False, checks.boolean, "take the names of tools in the rules exactly, letter case and all", group=_REPAIRS

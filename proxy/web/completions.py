@@ -37,7 +37,7 @@ from proxy.exchange.task import make_task
 from proxy.exchange.tries import run_exchange
 from proxy.healing.heal import HealPlan
 from proxy.healing.repeats import TOLD_IN_THE_LOG, newest_repeat
-from proxy.limits import MAX_ERROR_BODY
+from proxy.limits import MAX_ERROR_BODY, REPLY_SECONDS
 from proxy.upstream.answer_wait import AnswerWait, HasDescriptor, Timeouts
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import KNOWN, decoded
@@ -132,7 +132,7 @@ def passed(path: str, model: str | None = None) -> Response:
     """Pass request and answer of a path that the upstream answers itself; `model` is the model in the path, if any."""
     request = current_request()
     ctx, settings = request.context, request.context.snapshot.settings
-    timeouts = Timeouts(settings.header_timeout, settings.idle_timeout, total=settings.total_timeout)
+    timeouts = Timeouts(settings.idle_timeout, total=REPLY_SECONDS)
     wait = AnswerWait(ctx.socket, timeouts, ctx.worker.drain, turn=ctx.turn)
     body = PassedBody(ctx, path)
     model = model or body.model()
@@ -261,9 +261,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         ),
         engine=_Engines(snapshot, prepared, plan.parse, ctx.seed, Why.BROKEN in ask_again),
         dialect=prepared.dialect,
-        max_event=settings.max_event,
         hold_timeout=settings.hold_timeout,
-        retry_tokens=settings.retry_tokens,
         capture=_capture(ctx, prepared),
         recording=ctx.recording,
         count=server.count_tokens,
@@ -339,12 +337,19 @@ class _Engines:
 
     def __call__(self, raw_text: bool, forced: str) -> Engine:
         prepared, settings, chat = self.prepared, self.snapshot.settings, self.prepared.chat
-        limits = {"max_held": settings.max_held, "max_calls": settings.max_calls}
         ordered = not prepared.dialect.verbatim  # the blocks of Messages
         parse = "proxy" if raw_text else self.parse
         apart = thoughts_in_text(prepared.thoughts, prepared.profile, parse, blocks=ordered)
         policy = self.snapshot.rules.policy(chat.model)
-        task = make_task(chat, policy, seed=self.seed, raw_text=raw_text, ordered=ordered, thoughts=apart, **limits)
+        task = make_task(
+            chat,
+            policy,
+            seed=self.seed,
+            raw_text=raw_text,
+            ordered=ordered,
+            thoughts=apart,
+            max_held=settings.max_held,
+        )
         if forced:
             # A model that is made to call writes the arguments at once, also where the prompt has opened a thought.
             maybe = None if apart is None else replace(apart, begun="", unknown=True)
@@ -367,11 +372,10 @@ def _plan(prepared: PreparedRequest, server: _ServerOfRequest, heal: HealPlan) -
 
 def _timeouts(settings: Settings, chat: ChatRequest, profile: Profile) -> Timeouts:
     return Timeouts(
-        header=settings.header_timeout,
         idle=settings.idle_timeout,
         heartbeat=settings.heartbeat if chat.stream else 0.0,
         until_complete=not chat.stream or profile.transport == "whole",
-        total=settings.total_timeout,
+        total=REPLY_SECONDS,
     )
 
 

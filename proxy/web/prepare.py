@@ -87,7 +87,7 @@ class TranslatedRequest(Generic[_Made]):
 
 def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
     """A Chat Completions request; it is the internal one. An alias of the rules gives it another model."""
-    body, raw = parse_body(ctx.body, ctx.snapshot.settings.max_depth), ctx.body
+    body, raw = parse_body(ctx.body), ctx.body
     model = body.get("model")
     served = ctx.snapshot.rules.alias(model) if isinstance(model, str) else model
     headers = conversation_headers(ctx, environ, body, as_text(served))
@@ -119,7 +119,7 @@ def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepare
 
     It may ask the model server which models it has.
     """
-    body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
+    body = parse_body(ctx.body)
     outgoing = translated(ctx, environ, body, translate)
     translation = outgoing.translation
     ctx.outcome.translate_request(outgoing.audit)
@@ -148,7 +148,7 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
 
     It may ask the model server which models it has.
     """
-    body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
+    body = parse_body(ctx.body)
     request = resumed(ctx, environ, body)
     outgoing = translated(ctx, environ, request.body, responses.translate)
     translation = outgoing.translation

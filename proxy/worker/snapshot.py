@@ -16,7 +16,7 @@ from proxy.config.rules import Model, Profile, Rules
 from proxy.config.settings import Settings
 from proxy.errors import Unavailable, UpstreamError
 from proxy.exchange.routing import server_key, server_of
-from proxy.limits import MAX_ANSWER
+from proxy.limits import CONNECT_SECONDS, MAX_ANSWER, SEND_SECONDS
 from proxy.thinking.families import Family, Shown, family_of
 from proxy.upstream.client import ModelServer, ServerOptions
 from proxy.upstream.model_list import ABOUT, ModelCard, distinct_models, kind_of, loaded, read_about, read_cards
@@ -229,13 +229,6 @@ def make_snapshot(settings: Settings, rules: Rules, keys: Keys | None = None, vi
 
 def _servers(settings: Settings, others: Iterable[str], via: str) -> dict[str, ModelServer]:
     """The model server of the settings and those of the rules, by their URLs."""
-    options = ServerOptions(
-        settings.upstream,
-        settings.connect_timeout,
-        settings.send_timeout,
-        settings.upstream_ca,
-        settings.max_header,
-        via,
-    )
+    options = ServerOptions(settings.upstream, CONNECT_SECONDS, SEND_SECONDS, settings.upstream_ca, via)
     urls = dict.fromkeys((settings.upstream, *others))
     return {url: ModelServer(replace(options, url=url)) for url in urls}

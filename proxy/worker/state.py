@@ -28,6 +28,7 @@ from proxy.config.load import (
     rules_text,
 )
 from proxy.errors import RulesError, Unavailable
+from proxy.limits import RESERVED_THREADS, THREADS
 from proxy.worker.captures import capture_folder
 from proxy.worker.lessons import Lessons
 from proxy.worker.logging_setup import adjust_logging
@@ -77,8 +78,7 @@ class WorkerState:
 
     def take_thread(self) -> None:
         """A request begins that may take its thread for long. Raises Unavailable if only those in reserve are left."""
-        settings = self.snapshot.settings
-        limit = settings.threads - min(settings.reserved_threads, settings.threads // 4)
+        limit = THREADS - RESERVED_THREADS
         with self._lock:
             if self._threads >= limit:
                 raise Unavailable(f"this proxy serves {limit} requests already (threads); try again in a moment")
