@@ -158,8 +158,8 @@ def _written(file: Path | None, report: Report) -> list[str]:
     notes = [f"written: {written.file} ({backup}); a reload takes it (POST /_reload, or SIGHUP)"]
     if written.infers_anew:
         notes.append(
-            "the file had no section models: by its new one the setting infer_names is schema where it was table; "
-            "set it to table if calls without a name are to be told by their usual arguments"
+            "the file had no section models; with one, a call without a name is read only if the schemas of the "
+            "offered tools decide its tool"
         )
     return notes
 

@@ -190,8 +190,6 @@ class Rules:
     builtin_tools: tuple[ToolRule, ...] = ()
     legacy_file: bool = False
     case_sensitive_tools: bool = False
-    infer_names: str = ""
-    repair_typos: bool = False
     aliases: tuple[tuple[str, str], ...] = ()
     families: tuple[Family, ...] = ()
     # What most requests ask again: they are for the same few models and clients.
@@ -289,8 +287,7 @@ class Rules:
             case_sensitive=self.case_sensitive_tools,
             buffer_arguments=its.arguments == "whole",
             ids=_first(its.ids, "openai"),
-            infer_from_legacy_table=self._infers_by_table(),
-            typos=self.repair_typos,
+            infer_from_legacy_table=self.legacy_file,
             disabled_formats=its.off,
         )
 
@@ -313,12 +310,6 @@ class Rules:
             sampling=own.sampling,
             tools=own.tools,
         )
-
-    def _infers_by_table(self) -> bool:
-        """True if a table of usual arguments tells calls without a name; a file of an earlier system means it so."""
-        if not self.infer_names:
-            return self.legacy_file
-        return self.infer_names == "table"
 
     def is_fallback(self, rule: ToolRule) -> bool:
         """True if it is a built-in rule, also in a copy of the built-in file: it acts only where a call is invalid."""

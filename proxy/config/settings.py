@@ -158,16 +158,6 @@ class Settings:
     case_sensitive_tools: bool = _setting(
         False, checks.boolean, "take the names of tools in the rules exactly, letter case and all", group=_REPAIRS
     )
-    infer_names: str = _setting(
-        "",
-        checks.one_of("schema", "table", ""),
-        "what tells a call without a name: schema (the offered tools) or table (where they do not, usual keys)",
-        group=_REPAIRS,
-        metavar="HOW",
-    )
-    repair_typos: bool = _setting(
-        False, checks.boolean, "put a misspelled argument right if it is one letter from a required one", group=_REPAIRS
-    )
     client: str = _setting(
         "",
         checks.client,

@@ -101,7 +101,7 @@ def test_a_bad_value_of_an_alias_names_the_alias() -> None:
         ("settings: {buffer_timeout: 0}", "buffer_timeout: 0 cannot be used; it must be a number of seconds"),
         ("settings: {buffer_timeout: 1, hold_timeout: 1}", "hold_timeout and buffer_timeout are one setting; keep one"),
         ("settings: {max_held: 2048, max_buffer_size: 2048}", "max_held and max_buffer_size are one setting; keep one"),
-        ("settings: {infer_names: true}", "infer_names: True cannot be used; it must be schema or table"),
+        ("settings: {infer_names: table}", "there is no setting 'infer_names'; use "),
         ("models: [{match: a, formats: {off: [hermes]}}]", "yaml:1: there is no format 'hermes'; use a name that"),
         ("settings: {client: nobody}", "rules.yaml: there is no client 'nobody'; set client to "),
         ("settings: {client: a}\nclients: {}", "there is no client 'a'; set client to a name that the rules have"),
@@ -124,11 +124,9 @@ def test_the_earlier_systems_names_of_settings_are_taken_in_the_file() -> None:
 
 
 def test_the_rules_know_what_the_settings_say_of_calls_wherever_they_are_set() -> None:
-    env = {"TOOL_PROXY_INFER_NAMES": "table"}
-    policy = load({"repair_typos": "true", "case_sensitive_tools": "true"}, env)[1].policy("m")
-    assert (policy.infer_from_legacy_table, policy.typos, policy.case_sensitive) == (True, True, True)
-    policy = load({}, {})[1].policy("m")
-    assert (policy.infer_from_legacy_table, policy.typos, policy.case_sensitive) == (False, False, False)
+    assert load({"case_sensitive_tools": "true"}, {})[1].policy("m").case_sensitive
+    assert load({}, {"TOOL_PROXY_CASE_SENSITIVE_TOOLS": "1"})[1].policy("m").case_sensitive
+    assert not load({}, {})[1].policy("m").case_sensitive
 
 
 def test_a_bad_line_of_the_file_is_told_even_if_a_flag_hides_it() -> None:

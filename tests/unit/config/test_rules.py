@@ -348,12 +348,8 @@ def test_only_a_users_file_without_models_has_names_told_by_the_table() -> None:
     assert not parsed("tools: {}").policy("m").infer_from_legacy_table
 
 
-def test_the_settings_say_how_rules_name_tools_and_what_else_is_repaired() -> None:
-    theirs, ours = parsed("", Rules()), parsed("")
-    assert not dataclasses.replace(theirs, infer_names="schema").policy("m").infer_from_legacy_table
-    assert dataclasses.replace(ours, infer_names="table").policy("m").infer_from_legacy_table
-    policy = dataclasses.replace(ours, case_sensitive_tools=True, repair_typos=True).policy("m")
-    assert policy == Policy(case_sensitive=True, typos=True)
+def test_a_setting_says_whether_rules_take_the_names_of_tools_exactly() -> None:
+    assert dataclasses.replace(parsed(""), case_sensitive_tools=True).policy("m") == Policy(case_sensitive=True)
 
 
 def test_a_deep_file_at_the_size_limit_is_refused_at_once() -> None:
