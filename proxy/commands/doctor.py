@@ -110,7 +110,7 @@ def _number(text: str, option: str, unit: str, most: float) -> float:
 def _key(options: argparse.Namespace, settings: Settings, rules: Rules, env: dict[str, str]) -> str:
     """The server's key: of the named variable, else the one that the proxy itself would use."""
     if options.key_env is None:
-        return key_files(settings, rules, env).read().upstream_key("", passed=False)
+        return key_files(settings, rules, env).read().upstream_key("")
     key = env.get(options.key_env, "").strip()
     if not key:
         raise RulesError(f"--key-env: the variable {options.key_env!r} is not set; put the key into it")

@@ -85,13 +85,6 @@ class Settings:
         group=_WHERE,
         metavar="FILE",
     )
-    conversation_header: str = _setting(
-        "X-Conversation-Key",
-        checks.header_name,
-        "header by which what stands before equal model servers keeps a conversation at one of them; empty: none",
-        group=_WHERE,
-        metavar="NAME",
-    )
     host: str = _setting(
         "127.0.0.1",
         checks.host,
@@ -185,13 +178,6 @@ class Settings:
         group=_CLIENTS,
         metavar="ORIGIN,ORIGIN",
     )
-    hosts: tuple[str, ...] = _setting(
-        (),
-        checks.hosts,
-        "names of this proxy, beside localhost and IP addresses, under which web pages may ask it",
-        group=_CLIENTS,
-        metavar="HOST,HOST",
-    )
     client_keys: str = _setting(
         "",
         checks.file,
@@ -205,9 +191,6 @@ class Settings:
         "file with the key for the model server; else the systemd credential upstream-key",
         group=_KEYS,
         metavar="FILE",
-    )
-    pass_auth: bool = _setting(
-        False, checks.boolean, "send the client's own key to the model server, whatever keys are set here", group=_KEYS
     )
     admin_key_file: str = _setting(
         "",

@@ -186,7 +186,7 @@ def _before_request(worker: WorkerState, page: LivePage | None) -> Response | No
     settings = context.snapshot.settings
     check_target(environ)
     if not steps.is_of_live_page(request):
-        check_web_page(environ, settings.origins, settings.hosts)
+        check_web_page(environ, settings.origins)
         context.cors = cors(environ)
     if request.method == "OPTIONS":
         return _options(request)

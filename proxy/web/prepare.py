@@ -33,6 +33,7 @@ from proxy.notations.thoughts import Thoughts
 from proxy.thinking.families import Family
 from proxy.thinking.history import field_back
 from proxy.upstream.client import ModelServer
+from proxy.upstream.headers import CONVERSATION
 from proxy.upstream.model_list import served_name
 from proxy.web.context import PreparedRequest, RequestContext
 from proxy.web.fresh_ids import fresh_id
@@ -261,8 +262,7 @@ def conversation_headers(
 
     They include the header that keeps the conversation at one of several equal servers, and the server's key.
     """
-    name = ctx.snapshot.settings.conversation_header
-    own = {name: conversation_of(body)} if name else {}
+    own = {CONVERSATION: conversation_of(body)}
     return upstream_headers(environ, JSON_TYPE, ctx.id, ctx.server_key(model), own)
 
 

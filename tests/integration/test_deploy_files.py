@@ -14,6 +14,7 @@ from proxy.config.load import AUDIT_NAME
 from proxy.config.settings import Settings
 from proxy.limits import RESERVED_THREADS, THREADS
 from proxy.server.client_socket import GRACE
+from proxy.upstream.headers import CONVERSATION
 from tests.cluster.boxes import CONFIG, Ports, haproxy_program, rendered
 from tests.real.processes import ROOT
 
@@ -136,7 +137,7 @@ def test_its_own_errors_can_be_read_by_both_kinds_of_clients() -> None:
 
 def test_a_conversation_stays_at_one_model_server_by_the_header_that_the_proxies_send() -> None:
     lines = section("backend models")
-    assert lines[:2] == [f"balance hdr({Settings().conversation_header})", "hash-type consistent sdbm avalanche"]
+    assert lines[:2] == [f"balance hdr({CONVERSATION})", "hash-type consistent sdbm avalanche"]
     assert any(line.startswith("http-check send") and "uri /health" in line for line in lines)
     (default,) = [line.split() for line in lines if line.startswith("default-server")]
     assert "check" in default and "observe" not in default  # what a server answers is its answer

@@ -1073,7 +1073,7 @@ def test_k6_its_body_does_not_come(benches: Benches, dialect: Dialect, fault: by
         "a page without an origin": ("Origin: null\r\n", "origins"),
         "a link": ("Referer: http://evil.example/a\r\n", "origins"),
         "a page that hides": ("Sec-Fetch-Site: cross-site\r\n", "origins"),
-        "another name": ("Origin: http://localhost\r\n", "hosts"),
+        "another name": ("Origin: http://localhost\r\n", "add https://HOST to origins"),
     }
 )
 def test_k7_it_is_a_web_page(usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[str, str]) -> None:
