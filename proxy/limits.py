@@ -37,8 +37,9 @@ MAX_ERROR_BODY = 64 * 1024
 RETRY_TOKENS = 256
 # Bytes of the audit file.
 AUDIT_MAX = 1024 * 1024 * 1024
-# Bytes of one capture, and of all captures in a folder.
+# Bytes of one capture, and of all captures in a folder; seconds for which a capture is kept.
 MAX_CAPTURE = 64 * 1024 * 1024
-CAPTURE_MAX = 1024 * 1024 * 1024
+CAPTURES_MAX = 1024 * 1024 * 1024
+CAPTURE_SECONDS = 30 * 24 * 3600.0
 # Bytes of all responses that are kept.
 STORE_BYTES = 1024 * 1024 * 1024

@@ -129,11 +129,9 @@ def _keys(keys: KeysThere) -> str:
 def _written(settings: Settings) -> Iterator[str]:
     """The files that are written beside the log, each with its place."""
     if settings.capture:
-        yield f"captures ({', '.join(settings.capture_on)}) to {settings.capture}"
+        yield f"captures to {settings.capture}"
     if settings.audit_file:
         yield f"repairs with their values to {settings.audit_file}"
-    if settings.verbose:
-        yield "repairs with their values to the log"
     if settings.audit_values and not settings.no_ui:
         yield "what clients and models say to the live page"
     if settings.store:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
 from typing import Any, TypeVar
 
 from proxy.config import validators as checks
@@ -15,14 +14,7 @@ from proxy.config.rules import Setting
 from proxy.config.validators import Check
 from proxy.config.yaml_nodes import shown
 from proxy.errors import RulesError
-from proxy.limits import (
-    AUDIT_MAX,
-    CAPTURE_MAX,
-    MAX_BODY,
-    MAX_CAPTURE,
-    MAX_HELD,
-    STORE_BYTES,
-)
+from proxy.limits import MAX_BODY, MAX_HELD, STORE_BYTES
 
 PREFIX = "TOOL_PROXY_"
 
@@ -44,16 +36,6 @@ def _setting(
     about = {"check": check, "help": help, "group": group, "metavar": metavar}
     names = {"flags": flags, "variables": variables, "keys": keys}
     return field(default=default, metadata={"default": default, **about, **names})
-
-
-class Occasion(StrEnum):
-    """The results of a request for which its answers are captured."""
-
-    REPAIRED = "repaired"
-    REFUSED = "refused"
-    HEALED = "healed"
-    ERROR = "error"
-    ALL = "all"
 
 
 _WHERE = "Where"
@@ -202,7 +184,6 @@ class Settings:
     log_format: str = _setting(
         "text", checks.one_of("text", "json"), "how the log is written: text or json", group=_CLIENTS, metavar="HOW"
     )
-    verbose: bool = _setting(False, checks.boolean, "log also what was before and after each repair", group=_CLIENTS)
     detailed_logging: bool = _setting(
         False,
         checks.boolean,
@@ -215,12 +196,6 @@ class Settings:
         "file for a record of each repair, with what it was before and after; an absolute path",
         group=_CLIENTS,
         metavar="FILE",
-    )
-    audit_max: int = _setting(
-        AUDIT_MAX,
-        checks.int_between(64 * 1024, 2**40),
-        "bytes of the audit file at which no more is written to it, for where no logrotate runs",
-        group=_CLIENTS,
     )
     no_ui: bool = _setting(
         False, checks.boolean, "turn the live page /_ui off, and keep no record of requests for it", group=_CLIENTS
@@ -237,22 +212,6 @@ class Settings:
         "folder to which each chat answer of the model server is written, for parse --capture; an absolute path",
         group=_CLIENTS,
         metavar="DIR",
-    )
-    capture_on: tuple[str, ...] = _setting(
-        ("all",),
-        checks.words_of(*Occasion),
-        "which answers are captured: repaired, refused, healed, error, all",
-        group=_CLIENTS,
-        metavar="WHEN,WHEN",
-    )
-    capture_max: int = _setting(
-        CAPTURE_MAX,
-        checks.int_between(MAX_CAPTURE, 2**40),
-        "bytes of all captures in the folder; beyond it the oldest go",
-        group=_CLIENTS,
-    )
-    capture_days: int = _setting(
-        30, checks.int_between(1, 3650), "days for which a capture is kept", group=_CLIENTS, metavar="DAYS"
     )
     store: str = _setting(
         "",

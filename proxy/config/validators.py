@@ -102,17 +102,6 @@ def origins(value: Setting) -> Setting:
     return tuple(dict.fromkeys(each.lower() for each in value))
 
 
-def words_of(*words: str) -> Check:
-    """A list of these words, at least one, each once."""
-
-    def check(value: Setting) -> Setting:
-        if not isinstance(value, tuple) or not value or not set(value) <= set(words):
-            raise ValueError(f"a list of {', '.join(words)}")
-        return tuple(dict.fromkeys(value))
-
-    return check
-
-
 def _path_of(what: str) -> Check:
     def check(value: Setting) -> Setting:
         # Relative to what? The workers run in another folder than the command.

@@ -117,13 +117,11 @@ def _upstream(ctx: RequestContext, status: int) -> str:
 def _audit(ctx: RequestContext, chat: ChatRequest) -> None:
     """Tell what was done to a reply: without values in the log, with them in the audit file."""
     outcome = ctx.outcome
-    # What of a request could not be carried is the same at every turn: the audit file has it, the log only if asked.
-    repairs = outcome.audit if log.isEnabledFor(logging.DEBUG) else outcome.audit[len(outcome.request_audit) :]
+    # What a translation changed in a request is the same at every turn: only the audit file has it.
+    repairs = outcome.audit[len(outcome.request_audit) :]
     for repair in repairs[:MAX_LINES]:
         about = {"id": ctx.id, "model": chat.model, "tool": repair.tool, "fix": repair.id, "why": repair.why}
         _log(ctx, logging.INFO, "repair", about)
-        if log.isEnabledFor(logging.DEBUG):
-            _log(ctx, logging.DEBUG, "repair", {"id": ctx.id, "before": repair.before, "after": repair.after})
     if len(repairs) > MAX_LINES:
         _log(ctx, logging.INFO, "repair", {"id": ctx.id, "more": len(repairs) - MAX_LINES})
     audit_log = ctx.snapshot.audit

@@ -82,10 +82,10 @@ class _App(Flask):
 
 def create_app(page: LivePage | None = None) -> Flask:
     """The application for one worker, from the environment and the rules file; RulesError if they cannot be used."""
-    set_up_logging(verbose=False)
+    set_up_logging()
     worker = start_worker()
     settings = worker.snapshot.settings
-    set_up_logging(verbose=settings.verbose, json_lines=settings.log_format == "json")
+    set_up_logging(json_lines=settings.log_format == "json")
     announce(worker.snapshot)
     tidy_captures(worker)
     return make_app(worker, page)

@@ -28,6 +28,7 @@ from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
 from proxy.errors import BadRequest, ClientGone, ProxyError, RulesError
 from proxy.exchange.capture import Capture
+from proxy.exchange.capture_folder import CaptureFolder
 from proxy.exchange.exchange import Exchange
 from proxy.exchange.loop_guard import limit_answer, render_limit_answer
 from proxy.exchange.plan import Plan
@@ -53,7 +54,6 @@ from proxy.web.routes import shown_paths
 from proxy.web.thinking import thoughts_in_text
 from proxy.web.token_counts import tokens_of
 from proxy.worker.audit_log import as_header
-from proxy.worker.captures import capture_folder
 from proxy.worker.lessons import Lessons
 from proxy.worker.logging_setup import keep_mask, lost_lines
 from proxy.worker.metrics import count_captures
@@ -278,10 +278,9 @@ def _capture(ctx: RequestContext, prepared: PreparedRequest) -> Capture | None:
     if not settings.capture:
         return None
     return Capture(
-        folder=capture_folder(settings, partial(count_captures, ctx.worker.memory.counters)),
+        folder=CaptureFolder(settings.capture, partial(count_captures, ctx.worker.memory.counters)),
         id=ctx.id,
         credential=ctx.secrets,
-        on=frozenset(settings.capture_on),
         client=ctx.client,
         ordered=not prepared.dialect.verbatim,
         thoughts=prepared.thoughts,

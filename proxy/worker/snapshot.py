@@ -16,7 +16,7 @@ from proxy.config.rules import Model, Profile, Rules
 from proxy.config.settings import Settings
 from proxy.errors import Unavailable, UpstreamError
 from proxy.exchange.routing import server_key, server_of
-from proxy.limits import CONNECT_SECONDS, MAX_ANSWER, SEND_SECONDS
+from proxy.limits import AUDIT_MAX, CONNECT_SECONDS, MAX_ANSWER, SEND_SECONDS
 from proxy.thinking.families import Family, Shown, family_of
 from proxy.upstream.client import ModelServer, ServerOptions
 from proxy.upstream.model_list import ABOUT, ModelCard, distinct_models, kind_of, loaded, read_about, read_cards
@@ -223,7 +223,7 @@ def is_ready(server: ModelServer) -> bool:
 
 def make_snapshot(settings: Settings, rules: Rules, keys: Keys | None = None, via: str = "") -> Snapshot:
     """A new generation; nothing is asked of the model servers yet."""
-    audit = AuditFile(settings.audit_file, settings.audit_max) if settings.audit_file else None
+    audit = AuditFile(settings.audit_file, AUDIT_MAX) if settings.audit_file else None
     return Snapshot(settings, rules, _servers(settings, rules.urls, via), audit, keys or Keys(), via)
 
 

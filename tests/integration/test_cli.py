@@ -319,7 +319,7 @@ def test_without_a_command_it_serves_with_the_earlier_systems_flags_and_warns_of
     folder: Path, tmp_path: Path
 ) -> None:
     port, upstream = free_port(), f"http://127.0.0.1:{free_port()}"
-    words = ["--port", str(port), "--vllm-url", f"{upstream}/v1", "--verbose", "--max-streams", "4"]
+    words = ["--port", str(port), "--vllm-url", f"{upstream}/v1", "--no-ui", "--max-streams", "4"]
     log = tmp_path / "log"
     with serving(words, folder, log, GUNICORN_CMD_ARGS="--bind 127.0.0.1:1", TOOL_PROXY_MAX_STREAMS="5"):
         told = until(port, "1.0")
@@ -437,13 +437,13 @@ def test_given_flags_go_to_the_workers_as_variables_and_gunicorns_own_variable_d
     (tmp_path / "r.yaml").write_text("settings: {workers: 3, max_streams: 7}\n")
     monkeypatch.setenv("GUNICORN_CMD_ARGS", "--workers 9")
     monkeypatch.setenv("TOOL_PROXY_HEARTBEAT", "5")
-    env = served("--rules", "r.yaml", "--verbose", "--heartbeat", "6", "--pass-through", "/a,/b").env
+    env = served("--rules", "r.yaml", "--no-ui", "--heartbeat", "6", "--pass-through", "/a,/b").env
     assert "GUNICORN_CMD_ARGS" not in env and env["TOOL_PROXY_MAX_STREAMS"] == "7"
     assert env["TOOL_PROXY_RULES"] == f"{tmp_path}/r.yaml"
-    assert (env["TOOL_PROXY_VERBOSE"], env["TOOL_PROXY_HEARTBEAT"]) == ("true", "6")
+    assert (env["TOOL_PROXY_NO_UI"], env["TOOL_PROXY_HEARTBEAT"]) == ("true", "6")
     assert (env["TOOL_PROXY_WORKERS"], env["TOOL_PROXY_PASS_THROUGH"]) == ("3", "/a,/b")
     again, rules = config.load({}, env)
-    assert (again.workers, again.verbose, again.max_streams, again.pass_through) == (3, True, 7, ("/a", "/b"))
+    assert (again.workers, again.no_ui, again.max_streams, again.pass_through) == (3, True, 7, ("/a", "/b"))
     assert rules.source == f"{tmp_path}/r.yaml"
 
 
@@ -500,11 +500,11 @@ def test_it_says_what_it_will_do_and_no_key_is_in_that(
     (tmp_path / "keys.yaml").write_text(f"- {{name: alice, sha256: {digest}}}\n")
     (tmp_path / "admin").write_text(keys["admin"])
     monkeypatch.setenv("TOOL_PROXY_UPSTREAM_KEY", keys["upstream"])
-    served("--client-keys", "keys.yaml", "--admin-key-file", "admin", "--capture", "c", "--capture-on", "error")
+    served("--client-keys", "keys.yaml", "--admin-key-file", "admin", "--capture", "c")
     told = capsys.readouterr().err
     assert told.count("\n") == 3 and all(line.startswith("INFO vllm-tool-proxy ") for line in told.splitlines())
     assert "keys: 1 client, one for the model server, the admin's" in told
-    assert f"captures (error) to {tmp_path}/c" in told
+    assert f"captures to {tmp_path}/c" in told
     assert not [key for key in (*keys.values(), digest) if key in told]
 
 

@@ -167,7 +167,7 @@ class Case:
         with Upstream(*[script] * 4) as server:
             if body is not None:
                 server.paths["/v1/models"] = [answer({"data": []})]
-            client = self.inside(server.url, capture=str(self.folder), verbose=True)
+            client = self.inside(server.url, capture=str(self.folder))
             method = "GET" if body is None else "POST"
             response = client.open(path, method=method, json=body, headers=HEADERS)
             assert server.seen and server.seen[0].headers["Authorization"] == f"Bearer {KEY}"
@@ -495,7 +495,7 @@ def test_a_key_counts_as_one_wherever_it_comes(
     caplog.set_level(logging.DEBUG, "proxy")
     done, quoting = [answer(completion("a"))], [answer(error(KEY), 401)]
     with Upstream(done, quoting, done, quoting) as server:
-        client = inside(server.url, verbose=True)
+        client = inside(server.url)
         for path in ("/v1/chat/completions", "/v1/embeddings"):
             for _ in range(2):
                 body = chat(stream=False, model=KEY)
@@ -610,7 +610,7 @@ def test_no_part_of_it_gets_into_what_a_running_proxy_writes(
     ]
     with Upstream(*scripts) as server:
         server.paths["/v1/models"] = [VLLM]
-        flags = ("--verbose", "--log-format", lines, "--audit-file", str(audit), "--capture", str(folder))
+        flags = ("--log-format", lines, "--audit-file", str(audit), "--capture", str(folder))
         running = proxy(server.url, *flags)
         for number, model in enumerate(("tiny", "tiny", KEY, KEY, KEY)):
             body = json.dumps(chat(tools=[WRITE_FILE], model=model)).encode()

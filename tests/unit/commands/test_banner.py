@@ -29,10 +29,8 @@ ALL = Settings(
     host="::1",
     workers=3,
     capture="/c[red]",
-    capture_on=("error", "healed"),
     audit_file="/a.jsonl",
     store="/s.db",
-    verbose=True,
     audit_values=True,
 )
 
@@ -62,8 +60,8 @@ def test_everything_that_is_on() -> None:
     assert found["rules"] == "/etc/rules.yaml (3 models)"
     assert found["keys"] == "2 clients, one for the model server, the admin's"
     assert found["writes"] == (
-        "captures (error, healed) to /c[red]; repairs with their values to /a.jsonl; "
-        "repairs with their values to the log; what clients and models say to the live page; responses to /s.db"
+        "captures to /c[red]; repairs with their values to /a.jsonl; "
+        "what clients and models say to the live page; responses to /s.db"
     )
     assert found["limits"].startswith("3 workers, each with ")
 

@@ -30,7 +30,7 @@ def test_help_shows_each_option_with_its_variable_and_default(capsys: pytest.Cap
         assert spec.help in text
         assert all(name in text.replace(" ", "") for name in (*spec.flags, *spec.variables))
     assert "(TOOL_PROXY_PORT; 8003; also PROXY_PORT)" in text
-    assert "(TOOL_PROXY_UPSTREAM_CA; none)" in text and "(TOOL_PROXY_VERBOSE; off)" in text
+    assert "(TOOL_PROXY_UPSTREAM_CA; none)" in text and "(TOOL_PROXY_NO_UI; off)" in text
 
 
 def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,8 +95,8 @@ def test_unknown_settings_and_options_are_errors_that_name_near_ones(
 
 def test_words_become_a_command_and_the_settings_that_are_given() -> None:
     assert cli._arguments([]) == ("serve", {})
-    words = ["check", "--vllm-url", "http://h", "--verbose", "--rules", "r.yaml", "--port=9"]
-    given = {"upstream": "http://h", "verbose": "true", "rules": "r.yaml", "port": "9"}
+    words = ["check", "--vllm-url", "http://h", "--no-ui", "--rules", "r.yaml", "--port=9"]
+    given = {"upstream": "http://h", "no_ui": "true", "rules": "r.yaml", "port": "9"}
     assert cli._arguments(words) == ("check", given)
     assert cli._arguments([*words[1:], "check"]) == ("check", given)
 

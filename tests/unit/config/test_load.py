@@ -95,7 +95,7 @@ def test_a_bad_value_of_an_alias_names_the_alias() -> None:
         ("settings: {port: '8003'}", "rules.yaml:1: port: '8003' cannot be used; it must be a whole number"),
         ("settings: {port: true}", "rules.yaml:1: port: True cannot be used"),
         ("settings: {heartbeat: true}", "rules.yaml:1: heartbeat: True cannot be used"),
-        ("settings: {verbose: no}", "rules.yaml:1: verbose: 'no' cannot be used; it must be true or false"),
+        ("settings: {no_ui: no}", "rules.yaml:1: no_ui: 'no' cannot be used; it must be true or false"),
         ("settings: {pass_through: /a}", "rules.yaml:1: pass_through: '/a' cannot be used; it must be a list"),
         ("settings: {host: 1}", "rules.yaml:1: host: 1 cannot be used"),
         ("settings: {buffer_timeout: 0}", "buffer_timeout: 0 cannot be used; it must be a number of seconds"),

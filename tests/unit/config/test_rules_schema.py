@@ -110,7 +110,7 @@ REFUSED = [
     "settings: {port: 0}",
     "settings: {port: }",
     "settings: {heartbeat: 0}",
-    "settings: {verbose: 'no'}",
+    "settings: {no_ui: 'no'}",
     "settings: {log_format: jsno}",
     "settings: {conversation_header: X-Session}",
     "settings: {upstream: 'ftp://h'}",

@@ -23,7 +23,6 @@ TAKEN: list[tuple[Check, Any, Any]] = [
     (checks.client, "pi", "pi"),
     (checks.paths, ("/v1/rerank", "/a", "/v1/rerank"), ("/v1/rerank", "/a")),
     (checks.origins, ("HTTP://A:80", "app://", "*", "http://a:80"), ("http://a:80", "app://", "*")),
-    (checks.words_of("a", "b"), ("b", "a", "b"), ("b", "a")),
     (checks.file, "/a/b", "/a/b"),
     (checks.folder, "", ""),
 ]
@@ -39,7 +38,6 @@ REFUSED: list[tuple[Check, Any, str]] = [
     *((checks.paths, (each,), "a list of plain paths") for each in ("v1", "/", "/a/../b", "/a//b", "/a?b", "/./a")),
     (checks.paths, "/a", "a list of plain paths"),
     *((checks.origins, (each,), "a list of origins") for each in ("a", "http://a/", "http://a b", "http://[::1")),
-    *((checks.words_of("a"), each, "a list of a") for each in ((), ("b",), "a")),
     *((checks.file, each, "the absolute path of a file") for each in ("a", "./a", 7)),
     (checks.folder, "a", "the absolute path of a folder"),
 ]
