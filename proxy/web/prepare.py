@@ -224,7 +224,7 @@ def translated(
         model=served,
         server_kind=kind,
         thinking=switch_of(snapshot.rules, profile, served, family),
-        reasoning_history=_reasoning_history(ctx, served, profile, family),
+        reasoning_history=_reasoning_history(ctx, served, family),
         server_tools=profile.server_tools or "",
     )
     context = next((card.max_len for card in cards if card.id == served), None)
@@ -236,10 +236,10 @@ def translated(
     )
 
 
-def _reasoning_history(ctx: RequestContext, model: str, profile: Profile, family: Family | None) -> str:
+def _reasoning_history(ctx: RequestContext, model: str, family: Family | None) -> str:
     """Where a translated client's earlier thinking goes (F74)."""
     wants_reasoning = WANTS_REASONING in ctx.heal_plan(model).ids
-    return field_back(profile.reasoning_history, family, wanted=wants_reasoning)
+    return field_back(family, wanted=wants_reasoning)
 
 
 def healed_conversation(ctx: RequestContext, chat: JsonObject) -> Healed:

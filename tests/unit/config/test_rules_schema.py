@@ -12,7 +12,6 @@ from jsonschema import Draft202012Validator
 from proxy.config.load import load
 from proxy.config.rules import (
     ReasoningField,
-    ReasoningHistory,
     ServerTools,
     Telling,
     Thinking,
@@ -84,7 +83,7 @@ TAKEN = [
     "settings: {buffer_timeout: 120, max_buffer_size: 1048576, client: '', upstream_ca: ''}",
     "settings: {upstream: 'http://gpu:8000/v1', pass_through: [/v1/rerank, /a.b/c-d]}",
     "models: [{match: a, server: vllm, url: 'http://a:8000/v1'}, {match: b, url: 'https://b'}]",
-    "models: [{match: a, parse: proxy, upstream: whole, server: vllm, ids: kimi, arguments: whole, reasoning: both}]",
+    "models: [{match: a, parse: proxy, upstream: whole, server: vllm, reasoning: both}]",
     "models: [{match: a, formats: {off: [json, '<tool_call>']}}, {match: 7, formats: }]",
     *(f"models: [{{match: a, thinking: {word}}}]" for word in get_args(Thinking)),
     "models: [{match: a, heal: {on: [one_call], off: [all, developer]}}, {match: b, heal: {on: , off: }}]",
@@ -93,7 +92,6 @@ TAKEN = [
     "families: [{match: '*a*', heal: [one_call, late_system]}, {match: b}]",
     "families:",
     "models: [{match: a, tools: {polls: ['bash_*']}, heal: {off: [repeated_calls]}}]",
-    *(f"models: [{{match: a, reasoning_history: {word}}}]" for word in get_args(ReasoningHistory)),
     *(f"models: [{{match: a, server_tools: {word}}}]" for word in get_args(ServerTools)),
     "aliases:",
     "aliases: {claude-*: Qwen/Qwen3-Coder, '*mini': 7, 8: true}",
@@ -222,7 +220,6 @@ def test_it_knows_every_word_and_no_other() -> None:
     assert SCHEMA["$defs"]["healing"]["enum"] == list(IDS)
     assert MODEL["heal"]["properties"]["off"]["items"]["enum"] == [ALL, *IDS]
     assert MODEL["thinking"]["enum"] == list(get_args(Thinking))
-    assert MODEL["reasoning_history"]["enum"] == list(get_args(ReasoningHistory))
     assert MODEL["reasoning"]["enum"] == [*get_args(Telling), *get_args(ReasoningField)]
     assert MODEL["family"]["enum"] == list(NAMES)
     assert MODEL["server_tools"]["enum"] == list(get_args(ServerTools))
