@@ -31,13 +31,12 @@ from proxy.upstream.client import ModelServer, ServerOptions
 HARM, NO_SERVER = 1, 3
 _SECONDS = 60.0
 _MOST_SECONDS = 3600.0
-_MINUTES = 5.0
-_MOST_MINUTES = 1440.0
+_BUDGET_SECONDS = 300.0
 _CONNECT_SECONDS = 5.0
 _ABOUT = """\
-Probes a live model server in about a minute, and in no more than --minutes, through no proxy, and says what it found:
-each defect with the harm that it does, what the proxy does about it, and the flag or the rule that mends it. It
-generates some hundred tokens, and changes nothing on the server.
+Probes a live model server directly, in about a minute and never more than five, and reports each defect: the harm it
+does, what the proxy does about it, and the flag or rule that fixes it. It generates some hundred tokens and changes
+nothing on the server.
 """
 _CODES = """\
 exit codes: 0 nothing that does harm was found, 1 something was, 2 the command cannot be done as it was given, 3 there
@@ -83,27 +82,25 @@ def _parser(name: str) -> Parser:
     )
     parser.add_argument("--key-env", metavar="NAME", help="the variable that holds the server's key")
     parser.add_argument("--timeout", metavar="S", default=str(_SECONDS), help="seconds for one answer (60)")
-    about = "minutes for all of it (5): what is not examined then is told as that"
-    parser.add_argument("--minutes", metavar="N", default=str(_MINUTES), help=about)
     add_rules(parser)
     return parser
 
 
 def _asker(options: argparse.Namespace, settings: Settings, rules: Rules, env: dict[str, str]) -> Asker:
-    seconds = _number(options.timeout, "--timeout", "seconds", _MOST_SECONDS)
-    minutes = _number(options.minutes, "--minutes", "minutes", _MOST_MINUTES)
+    seconds = _seconds(options.timeout)
     connect = min(seconds, _CONNECT_SECONDS)
     server = ModelServer(ServerOptions(settings.upstream, connect, seconds, settings.upstream_ca))
-    return Asker(server, _key(options, settings, rules, env), seconds, minutes * 60)
+    return Asker(server, _key(options, settings, rules, env), seconds, _BUDGET_SECONDS)
 
 
-def _number(text: str, option: str, unit: str, most: float) -> float:
+def _seconds(text: str) -> float:
+    """Return the value of `--timeout`; raises RulesError."""
     try:
         number = float(text)
     except ValueError:
         number = 0.0
-    if not 0 < number <= most:
-        raise RulesError(f"{option} must be a number of {unit}, up to {most:g}; write one")
+    if not 0 < number <= _MOST_SECONDS:
+        raise RulesError(f"--timeout must be a number of seconds, up to {_MOST_SECONDS:g}; write one")
     return number
 
 
