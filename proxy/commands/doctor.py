@@ -169,7 +169,4 @@ def _print(report: Report, notes: Sequence[str], *, as_text: bool) -> None:
     encoding = sys.stdout.encoding or "utf-8"
     # A line break in the name of a model begins no line; JSON has lines of its own.
     text = "\n".join(printable(line, "" if as_text else "\n") for line in output_lines)
-    try:
-        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read the lines has seen enough
+    print(text.encode(encoding, "backslashreplace").decode(encoding))

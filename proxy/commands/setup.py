@@ -150,9 +150,6 @@ def _ended(name: str, step: Callable[[], int | None]) -> int:
     except CommandError as error:
         print(f"{name}: error: {printable(' '.join(str(error).split()))}", file=sys.stderr, flush=True)
         return error.status
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read the lines has seen enough
-    return Status.DONE
 
 
 def _print(lines: Iterator[str] | Sequence[str]) -> None:

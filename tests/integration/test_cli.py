@@ -215,8 +215,34 @@ def test_what_serves_loads_no_other_command() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.parametrize(
+    "words", ["", "--help", "check", "doctor --help", "setup sdk --url {url}", "parse - --tools {tools}"]
+)
+def test_a_reader_that_closes_the_pipe_ends_a_command_without_a_traceback(words: str, tmp_path: Path) -> None:
+    """`check | head`."""
+    (tmp_path / "tools.json").write_text('[{"type": "function", "function": {"name": "ls"}}]')
+    values = {"url": f"http://127.0.0.1:{free_port()}", "tools": str(tmp_path / "tools.json")}
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        argv = [sys.executable, "-m", "proxy", *words.format(**values).split()]
+        env = environ(HOME=str(tmp_path))
+        done = subprocess.run(
+            argv,
+            cwd=ROOT,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+    assert done.returncode == (3 if "setup" in words else 0), done.stderr
+
+
 def test_a_bad_variable_is_named(folder: Path) -> None:
-    done = command(cwd=folder, TOOL_PROXY_MAX_STREAMS="many")
+    done = command("serve", cwd=folder, TOOL_PROXY_MAX_STREAMS="many")
     assert done.returncode == 2
     assert done.stderr.startswith("vllm-tool-proxy: error: TOOL_PROXY_MAX_STREAMS: 'many' cannot be used")
 
@@ -297,9 +323,7 @@ def test_no_command_reads_the_rules_of_the_working_folder(tmp_path: Path, name: 
 
 
 @pytest.mark.slow
-def test_serve_does_not_read_the_rules_of_the_working_folder_and_names_the_file_in_force(
-    tmp_path: Path
-) -> None:
+def test_serve_does_not_read_the_rules_of_the_working_folder_and_names_the_file_in_force(tmp_path: Path) -> None:
     folder, start = release(tmp_path / "release"), tmp_path / "start"
     start.mkdir()
     (start / "rules.yaml").write_text("settings: {heartbeat: 3}\n")
