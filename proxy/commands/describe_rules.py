@@ -132,6 +132,14 @@ def _requests(requests: RequestRules) -> Iterator[str]:
     yield from (f"{key} {_cut(' '.join(map(_plain, words)))}" for key, words in names.items() if words)
     if requests.tools.most_repeats:
         yield f"at most {requests.tools.most_repeats} times the same call"
+    if requests.repetition is not None:
+        yield f"ended where {requests.repetition[0]} characters repeat {requests.repetition[1]} times"
+    if not requests.retry:
+        yield "no second try"
+    if requests.broken_calls == "retry":
+        yield "calls that cannot be read are asked for again, whatever the server is"
+    if requests.broken_calls == "text":
+        yield "calls that cannot be read stay text"
     if requests.tools.describe:
         yield f"descriptions of {requests.tools.describe} characters"
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import Literal, get_args
 
 from yaml.nodes import Node
 
 from proxy.codec.json_text import Json
-from proxy.config.yaml_nodes import mapping, node_error, sequence, shown, text_of, value
+from proxy.config.yaml_nodes import choice, mapping, node_error, sequence, shown, text_of, value
 from proxy.healing.heal import ALL, IDS
 from proxy.healing.parameters import KEPT, OfferedTools, Sampling
 
 _MOST = 100_000
+
+BrokenCallsAs = Literal["auto", "retry", "text"]
+_BROKEN_CALLS: tuple[BrokenCallsAs, ...] = get_args(BrokenCallsAs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +38,14 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class RequestRules:
-    """The rules of one entry of `models` for its requests."""
+    """The rules of one entry of `models` for its requests; `retry` times a reply that says nothing is asked for again,
+    and one that repeats itself so (`repetition`) is ended. `broken_calls`: one that ends with a call that cannot be
+    read is asked for again (`auto`: where the server is known to guide its decoding), or is text.
+    """
 
+    retry: int = 1
+    broken_calls: BrokenCallsAs = "auto"
+    repetition: tuple[int, int] | None = None
     heal: HealRules = field(default_factory=HealRules)
     sampling: Sampling = field(default_factory=Sampling)
     tools: OfferedTools = field(default_factory=OfferedTools)
@@ -58,7 +68,7 @@ def _family(node: Node, what: str) -> Family:
 
 
 def parse_request_rules(keys: Mapping[str, Node], what: str) -> RequestRules:
-    """The keys `heal`, `sampling` and `tools` of an entry of `models`, as rules for requests."""
+    """The keys `heal`, `sampling`, `tools`, `retry` and so on of an entry of `models`, as rules for requests."""
     heal, sampling, tools = HealRules(), Sampling(), OfferedTools()
     if "heal" in keys:
         heal = _heal(keys["heal"], f"heal of {what}")
@@ -66,7 +76,31 @@ def parse_request_rules(keys: Mapping[str, Node], what: str) -> RequestRules:
         sampling = _sampling(keys["sampling"], f"sampling of {what}")
     if "tools" in keys:
         tools = _tools(keys["tools"], f"tools of {what}")
-    return RequestRules(heal, sampling, tools)
+    retry = 1
+    if "retry" in keys:
+        retry = _times(keys["retry"], f"retry of {what}")
+    repetition = None
+    if "repetition" in keys:
+        repetition = _repetition(keys["repetition"], f"repetition of {what}")
+    broken_calls: BrokenCallsAs = "auto"
+    if "broken_calls" in keys:
+        broken_calls = choice(keys["broken_calls"], f"broken_calls of {what}", _BROKEN_CALLS)
+    return RequestRules(retry, broken_calls, repetition, heal, sampling, tools)
+
+
+def _repetition(node: Node, what: str) -> tuple[int, int]:
+    keys = mapping(node, what, ("longest", "times"))
+    longest, times = (_count(keys, key, what, 2, 1000) for key in ("longest", "times"))
+    if not (longest and times):
+        raise node_error(node, f"{what} needs longest and times; write both")
+    return longest, times
+
+
+def _times(node: Node, what: str) -> int:
+    times = value(node, what)
+    if type(times) is not int or times not in (0, 1):
+        raise node_error(node, f"{what} must be 0 or 1; write one of them")
+    return times
 
 
 def _healing(node: Node, what: str, allowed: tuple[str, ...]) -> str:

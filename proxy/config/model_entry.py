@@ -31,6 +31,12 @@ def entry_with(model: Model, name: str, healings: Iterable[str]) -> str:
         entry["reasoning"] = model.telling
     entry |= _entry_words("formats", off=sorted(model.off))
     own = model.requests
+    if not own.retry:
+        entry["retry"] = 0
+    if own.broken_calls != "auto":
+        entry["broken_calls"] = own.broken_calls
+    if own.repetition is not None:
+        entry |= _entry_words("repetition", longest=own.repetition[0], times=own.repetition[1])
     entry |= _entry_words("heal", on=[*dict.fromkeys((*own.heal.on, *healings))], off=own.heal.off)
     sampling = own.sampling
     entry |= _entry_words(

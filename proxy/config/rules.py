@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 
 from yaml.nodes import Node, ScalarNode, SequenceNode
 
-from proxy.config.heal_rules import Family, RequestRules, parse_families, parse_request_rules
+from proxy.config.heal_rules import BrokenCallsAs, Family, RequestRules, parse_families, parse_request_rules
 from proxy.config.known_names import first_match, keep
 from proxy.config.server_url import ONE_SERVER, server_url
 from proxy.config.tool_rules_parser import parse_tools
@@ -52,7 +52,7 @@ _SECTIONS = ("settings", "tools", "models", "families", "aliases", "clients")
 _MODEL_KEYS = (
     *("match", "parse", "upstream", "server", "url", "key", "key_env", "key_file"),
     *("formats", "reasoning", "thinking", "server_tools", "family"),
-    *("heal", "sampling", "tools"),
+    *("heal", "sampling", "tools", "retry", "broken_calls", "repetition"),
 )
 _CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "reasoning", "calls")
 # The value of `key` for an entry whose server gets the main server's key.
@@ -104,7 +104,9 @@ class Profile:
     model's reasoning, `telling` who tells it from the text, and `family` which family of thinking models it is, if the
     name does not say so. Two are for Messages and Responses clients (F94): the switch by which what they say of
     thinking reaches the model, and what becomes of tools that only Anthropic's or OpenAI's servers have, None where
-    each dialect does as it does.
+    each dialect does as it does. `retry` is how often a reply that says nothing is asked for once more, `broken_calls`
+    what becomes of one that ends with a call that cannot be read; `repetition` the longest piece, and how often it may
+    be repeated, at which a stream is ended.
     """
 
     parse: Parse = "auto"
@@ -117,6 +119,9 @@ class Profile:
     thinking: Thinking = "none"
     server_tools: ServerTools | None = None
     family: str = ""
+    retry: int = 1
+    broken_calls: BrokenCallsAs = "auto"
+    repetition: tuple[int, int] | None = None
     calls: CallsAs = "structured"
 
 
@@ -224,6 +229,9 @@ class Rules:
             thinking=_first(its.thinking, "none"),
             server_tools=its.server_tools,
             family=its.family,
+            retry=its.requests.retry,
+            broken_calls=its.requests.broken_calls,
+            repetition=its.requests.repetition,
         )
 
     def alias(self, name: str) -> str:

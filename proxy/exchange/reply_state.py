@@ -19,7 +19,7 @@ class ReplyState(Enum):
 
     # The engine reads them.
     READING = auto()
-    # None follow, for the upstream said `[DONE]`. The engine has not said its last.
+    # None follow, for the upstream said `[DONE]`, or was told to stop. The engine has not said its last.
     READ = auto()
     # The engine raised what it never should: they leave as they come (contract C6).
     PASSING = auto()
@@ -38,7 +38,7 @@ class ReplyState(Enum):
 class ReplyStep(Enum):
     """What happens to the reply."""
 
-    # `[DONE]` came.
+    # `[DONE]` came, or the upstream was told to stop.
     DONE = auto()
     # The upstream's body has ended, and the engine has said its last.
     END = auto()

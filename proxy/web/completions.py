@@ -32,6 +32,7 @@ from proxy.exchange.capture_folder import CaptureFolder
 from proxy.exchange.exchange import Exchange
 from proxy.exchange.loop_guard import limit_answer, render_limit_answer
 from proxy.exchange.plan import Plan
+from proxy.exchange.repetition import Period
 from proxy.exchange.second_try import Why, reasons_to_ask_again
 from proxy.exchange.task import make_task
 from proxy.exchange.tries import run_exchange
@@ -242,7 +243,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
     snapshot, settings, chat, profile = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.profile
     server = _ServerOfRequest(snapshot, prepared, ctx.worker.lessons)
     plan = _plan(prepared, server, heal_plan)
-    ask_again = reasons_to_ask_again(chat)
+    ask_again = reasons_to_ask_again(chat, silent=profile.retry > 0, broken=profile.broken_calls != "text")
     return Exchange(
         upstream=server,
         path=CHAT_COMPLETIONS,
@@ -265,6 +266,8 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         recording=ctx.recording,
         count=server.count_tokens,
         ask_again=ask_again,
+        any_guides=profile.broken_calls == "retry",
+        repetition=Period(*profile.repetition) if profile.repetition else None,
         outcome=ctx.outcome,
         secrets=ctx.secrets,
     )

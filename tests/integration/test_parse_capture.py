@@ -13,7 +13,6 @@ from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.dialects.chat.client_view import ReplyView, view_reply
 from proxy.exchange.capture import read_capture
-from proxy.exchange.second_try import Why
 from tests.conftest import Inside
 from tests.failures.test_recordings import AGENTS
 from tests.support.helpers import RECORDINGS, ends, says
@@ -28,15 +27,11 @@ FILES = sorted(RECORDINGS.glob("*/*.txt"))
 
 @pytest.mark.parametrize("transport", ["live", "whole"])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_captured_recording_reads_as_served(
-    path: Path, transport: str, inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_captured_recording_reads_as_served(path: Path, transport: str, inside: Inside, tmp_path: Path) -> None:
     """Only the ids of calls found in text differ."""
-    # A recording that says nothing is not asked for again, so that there is one capture.
-    monkeypatch.setattr("proxy.web.completions.reasons_to_ask_again", lambda chat: frozenset({Why.BROKEN}))
     raw = "-none-" in path.name and path.parent.name == "llama-server-agents"
     parse = "proxy" if raw else "server"
-    text = f'models:\n  - {{match: "*", parse: {parse}, upstream: {transport}, server: llamacpp}}\n'
+    text = f'models:\n  - {{match: "*", parse: {parse}, upstream: {transport}, server: llamacpp, retry: 0}}\n'
     script, streamed, status = served(path)
     agent = AGENTS.get(path.name.split("_")[0])
     tools = agent.body["tools"] if agent else [WRITE_FILE]

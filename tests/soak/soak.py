@@ -63,7 +63,8 @@ class Soak:
         rules = self._folder / "rules.yaml"
         rules.write_text("settings: {max_tool_calls: 0}\n")
         times = (part for name, most in TIMES.items() for part in (name, str(most * self._patience)))
-        flags = (*FLAGS, *times, f"STALL_SECONDS={10 * self._patience}", "--workers", str(workers), "--rules", str(rules))
+        flags = (*FLAGS, *times, f"STALL_SECONDS={10 * self._patience}")
+        flags = (*flags, "--workers", str(workers), "--rules", str(rules))
         with ExitStack() as stack:
             await self._start(flags, stack)
             before = self._descriptors()

@@ -10,29 +10,40 @@ from proxy.config.rules import Rules, parse_rules
 from proxy.errors import RulesError
 from proxy.healing.parameters import OfferedTools, Sampling
 
-WORDS = "tools: {most_repeats: 8}"
+WORDS = "retry: 0, broken_calls: retry, repetition: {longest: 100, times: 20}, tools: {most_repeats: 8}"
 
 
 def rules(words: str) -> Rules:
     return parse_rules(f'models:\n  - {{match: "m", {words}}}\n'.encode(), "r.yaml", Rules())
 
 
-def test_by_default_calls_may_repeat() -> None:
+def test_by_default_one_more_try_is_made_and_nothing_is_ended() -> None:
+    profile = rules("parse: auto").profile("m", "")
+    assert (profile.retry, profile.repetition, profile.calls) == (1, None, "structured")
+    assert profile.broken_calls == "auto"
     assert rules("parse: auto").heal_plan("m").tools.most_repeats == 0
 
 
 def test_what_the_entry_says() -> None:
     found = rules(WORDS)
+    assert (found.profile("m", "").retry, found.profile("m", "").repetition) == (0, (100, 20))
+    assert found.profile("m", "").broken_calls == "retry"
     assert found.heal_plan("m").tools.most_repeats == 8
     (line,) = [line for line in summary(found) if line.startswith("models")]
-    assert "at most 8 times the same call" in line
+    assert "calls that cannot be read are asked for again" in line
+    for said in ("at most 8 times the same call", "ended where 100 characters repeat 20 times", "no second try"):
+        assert said in line
 
 
 @pytest.mark.parametrize(
     "words,told",
     [
-        ("retry: 0", "there is no 'retry' in an item of models"),
-        ("broken_calls: text", "there is no 'broken_calls' in an item of models"),
+        ("retry: 2", "must be 0 or 1"),
+        ("retry: true", "must be 0 or 1"),
+        ("broken_calls: always", "text"),
+        ("repetition: {longest: 100}", "needs longest and times"),
+        ("repetition: {longest: 1, times: 3}", "must be a number from 2 to 1000"),
+        ("repetition: {longest: 100, times: 9999}", "must be a number from 2 to 1000"),
         ("tools: {most_repeats: 1}", "must be a number from 2"),
         ("tools: {most_repeats: many}", "must be a number from 2"),
     ],
@@ -84,6 +95,9 @@ def test_tools_are_dropped_cut_short_or_polled_by_globs() -> None:
         ("tools: {describe: 0}", "describe of tools of an item of models must be a number from 1 to 100000"),
         ("tools: {describe: 100001}", "must be a number from 1 to 100000"),
         ("tools: {most_repeats: true}", "must be a number from 2"),
+        ("repetition: {longest: 2, times: 1}", "times of repetition of an item of models must be a number from 2"),
+        ("repetition: ", "needs longest and times; write both"),
+        ("retry: '1'", "retry of an item of models must be 0 or 1"),
     ],
 )
 def test_what_is_no_healing_no_field_and_no_count_is_told_with_what_is_meant(words: str, told: str) -> None:

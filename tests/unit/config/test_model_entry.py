@@ -22,6 +22,8 @@ models:
     url: http://other:8000
     key_env: OTHER_KEY
     formats: {{off: [{FORMAT}]}}
+    retry: 0
+    broken_calls: retry
     heal: {{on: [no_system], off: [one_system]}}
     sampling: {{default: {{temperature: 0.5}}, strip: [seed]}}
     tools: {{drop: [web_*], polls: [wait]}}
@@ -57,7 +59,7 @@ def test_what_is_usual_is_not_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "tools: {most_repeats: 8}",
+        "retry: 0, broken_calls: retry, repetition: {longest: 100, times: 20}, tools: {most_repeats: 8}",
         *("reasoning: split", "reasoning: reasoning", "family: qwen3", "server: vllm"),
     ],
 )
