@@ -19,8 +19,8 @@ from pathlib import Path
 from benchmarks import processes
 
 ROOT = Path(__file__).resolve().parent.parent
-# One worker, with a thread for each of the 1,000 idle streams and some to spare.
-PROXY = ("-m", "proxy", "serve", "--host", "127.0.0.1", "--workers", "1", "--threads", "1100")
+# One worker.
+PROXY = ("-m", "proxy", "serve", "--host", "127.0.0.1", "--workers", "1")
 START_SECONDS = 20.0
 
 _NGINX = """

@@ -11,15 +11,12 @@ import argparse
 import json
 import socket
 import sys
-import tempfile
 import time
 from bisect import bisect_right
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -36,7 +33,6 @@ RATE = 200.0
 TOGETHER = 20
 TIMEOUT_SECONDS = 30.0
 _RECEIVE = 1 << 18
-_WHOLE_RULES = 'models: [{match: "*", arguments: whole}]\n'
 
 ROWS = (
     ("paced.first_ms", "paced: first byte of content, median ms after it was due", 2),
@@ -112,7 +108,8 @@ def main() -> int:
     run.bounded()
     results: report.Results = {}
     began = time.monotonic()
-    with targets.upstream(run.LIMIT_SECONDS) as port, _columns() as columns:
+    columns = _columns()
+    with targets.upstream(run.LIMIT_SECONDS) as port:
         for column in columns:
             try:
                 with column.start(port) as target:
@@ -128,21 +125,16 @@ def main() -> int:
     return 0
 
 
-@contextmanager
-def _columns() -> Iterator[tuple[Column, ...]]:
-    """Give what is measured; the rules file that it needs is there until the block ends."""
-    with tempfile.TemporaryDirectory(prefix="bench-rules-") as folder:
-        rules = Path(folder, "rules.yaml")
-        rules.write_text(_WHOLE_RULES)
-        live = targets.proxy()
-        yield (
-            Column("direct", targets.direct),
-            Column("nginx", targets.nginx),
-            Column("live", live),
-            Column("whole", targets.proxy(("--rules", str(rules)))),
-            Column("repaired", live, call="wrong"),
-            Column("text", live, call=""),
-        )
+def _columns() -> tuple[Column, ...]:
+    """Return what is measured."""
+    live = targets.proxy()
+    return (
+        Column("direct", targets.direct),
+        Column("nginx", targets.nginx),
+        Column("live", live),
+        Column("repaired", live, call="wrong"),
+        Column("text", live, call=""),
+    )
 
 
 def _figures(target: Target, column: Column, sizes: Sizes) -> Figures:

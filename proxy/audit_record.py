@@ -62,7 +62,6 @@ KINDS = (
         '"enable_thinking": false',
     ),
     Kind("thought_beside_text", "the text beside a thought and a call stands before them, as the template needs it"),
-    Kind("dropped_thoughts", "the rules say that thoughts do not go back"),
     Kind("dropped_field", "chat completions cannot carry the field; its kind and number are told", "thinking: 1"),
     Kind("rule_tools", "the rules offer the model fewer tools, or others"),
     Kind("rule_sampling", "the rules say how the model samples"),

@@ -110,11 +110,11 @@ errorlog = "-"
 
 # A client that sends or takes nothing for so long has lost its thread; gunicorn itself has no such limit. A stream with
 # longer gaps is not touched: while it waits, the application neither sends nor receives.
-STALL_SECONDS = float(os.environ.get("TOOL_PROXY_CLIENT_TIMEOUT") or 30)
+STALL_SECONDS = 30.0
 
 # A body has so long in all, and must bring so many bytes a second.
-BODY_SECONDS = float(os.environ.get("TOOL_PROXY_BODY_TIMEOUT") or 120)
-BODY_RATE = int(os.environ.get("TOOL_PROXY_BODY_RATE") or 1024)
+BODY_SECONDS = 120.0
+BODY_RATE = 1024
 
 # Under this name the application says how large a body may be; a reload can change that. Else it is so many bytes.
 MAX_BODY = "tool-proxy-max-body"
@@ -125,7 +125,7 @@ DEFER_SECONDS = 5
 
 # A request's head may have so many bytes, and so long from its first one; else the connection is closed.
 HEAD_SECONDS = 10.0
-HEAD_BYTES = int(os.environ.get("TOOL_PROXY_MAX_REQUEST_HEAD") or 16 * 1024)
+HEAD_BYTES = 16 * 1024
 
 # Where there is no descriptor for one more connection, it is tried again after so long.
 FULL_SECONDS = 0.5

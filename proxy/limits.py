@@ -1,9 +1,18 @@
-"""The named limits (contract C7): their defaults, each in one place. Those that `config/load.py` names can be set."""
+"""The named limits (contract C7), each in one place. `max_body` and `max_held` are settings, with these defaults."""
 
 from __future__ import annotations
 
 # Largest configuration file of an agent to merge, in bytes. Merging searches the whole file once per key.
 MAX_AGENT_FILE = 4 * 1024 * 1024
+# Requests that one worker serves at the same time; a stream stops counting once its first byte is sent. Those in
+# reserve are never taken by a reply of the model server, so that /health answers while all others are busy.
+THREADS = 512
+RESERVED_THREADS = 32
+# Seconds to wait for a connection to the model server, and for it to take a request.
+CONNECT_SECONDS = 2.0
+SEND_SECONDS = 60.0
+# Seconds that one reply may take in all.
+REPLY_SECONDS = 4 * 60 * 60.0
 # File descriptors that upstream connections leave for clients: for errors and /health.
 SPARE_DESCRIPTORS = 32
 # Bytes of a request's body.
@@ -28,9 +37,10 @@ MAX_ERROR_BODY = 64 * 1024
 RETRY_TOKENS = 256
 # Bytes of the audit file.
 AUDIT_MAX = 1024 * 1024 * 1024
-# Bytes of one capture, and of all captures in a folder.
+# Bytes of one capture, and of all captures in a folder; seconds for which a capture is kept.
 MAX_CAPTURE = 64 * 1024 * 1024
-CAPTURE_MAX = 1024 * 1024 * 1024
+CAPTURES_MAX = 1024 * 1024 * 1024
+CAPTURE_SECONDS = 30 * 24 * 3600.0
 # Responses kept for clients that refer to them later: their number, their bytes in all, and their age in seconds.
 STORE_RESPONSES = 1000
 STORE_BYTES = 64 * 1024 * 1024

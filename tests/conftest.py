@@ -110,8 +110,10 @@ def start(upstream: str, *flags: str, folder: Path, stack: ExitStack) -> Proxy:
     """The real thing, ended by the stack, which also looks whether its log tells of a defect.
 
     With `upstream` "" the rules say where that is. A setting may be a variable instead of a flag (`TOOL_PROXY_X=1`):
-    earlier releases, which do not know it, then start all the same.
+    earlier releases, which do not know it, then start all the same. A constant is replaced by its name (`THREADS=8`).
     """
+    limits = {name: float(value) if "." in value else int(value) for name, value in filter(None, map(_limit, flags))}
+    flags = tuple(flag for flag in flags if not _limit(flag))
     variables = dict(flag.split("=", 1) for flag in flags if flag.startswith("TOOL_PROXY_"))
     flags = tuple(flag for flag in flags if not flag.startswith("TOOL_PROXY_"))
     port = free_port()
@@ -119,13 +121,19 @@ def start(upstream: str, *flags: str, folder: Path, stack: ExitStack) -> Proxy:
     proxy = Proxy(port, folder / "proxy.log")
     flags = (*(("--upstream", upstream) if upstream else ()), *flags)
     environment = {**clean_environment(), **variables}
-    process = fork_server.serve(["--port", str(port), *flags], ROOT, environment, proxy.log)
+    process = fork_server.serve(["--port", str(port), *flags], ROOT, environment, proxy.log, limits)
     stack.callback(_end, process, proxy)
     deadline = time.monotonic() + PATIENCE
     while not answers(f"{proxy.url}/health"):
         assert process.is_alive() and time.monotonic() < deadline, proxy.log.read_text()
         time.sleep(0.02)
     return proxy
+
+
+def _limit(flag: str) -> tuple[str, str] | None:
+    """Return name and value of a constant, None for other words."""
+    name, given, value = flag.partition("=")
+    return (name, value) if given and name.isupper() and not name.startswith("TOOL_PROXY_") else None
 
 
 def _end(process: ForkServerProcess, proxy: Proxy) -> None:

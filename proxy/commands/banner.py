@@ -18,6 +18,7 @@ from proxy.config.load import bind
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
 from proxy.exchange.routing import keyless, server_of
+from proxy.limits import THREADS
 from proxy.web.routes import CHAT, MESSAGES, RESPONSES
 from proxy.worker.logging_setup import log_line
 
@@ -128,11 +129,9 @@ def _keys(keys: KeysThere) -> str:
 def _written(settings: Settings) -> Iterator[str]:
     """The files that are written beside the log, each with its place."""
     if settings.capture:
-        yield f"captures ({', '.join(settings.capture_on)}) to {settings.capture}"
+        yield f"captures to {settings.capture}"
     if settings.audit_file:
         yield f"repairs with their values to {settings.audit_file}"
-    if settings.verbose:
-        yield "repairs with their values to the log"
     if settings.audit_values and not settings.no_ui:
         yield "what clients and models say to the live page"
 
@@ -140,6 +139,6 @@ def _written(settings: Settings) -> Iterator[str]:
 def _limits(settings: Settings) -> str:
     workers = "1 worker" if settings.workers == 1 else f"{settings.workers} workers"
     return (
-        f"{workers}, each with {settings.max_streams} streams and {settings.threads} other requests; "
+        f"{workers}, each with {settings.max_streams} streams and {THREADS} other requests; "
         f"{settings.max_body // 1024} KiB of a request, {settings.graceful_timeout} s to end"
     )

@@ -75,7 +75,7 @@ def reread(captured: Captured, settings: Settings, rules: Rules) -> Reread:
         data = captured.body
     elif captured.streamed:
         writer = new_writer(options)
-        reply = StreamReply(engine, writer, crashes.append, max_event=settings.max_event, listener=calls)
+        reply = StreamReply(engine, writer, crashes.append, listener=calls)
         data = _streamed(captured, reply)
         swallowed = reply.swallowed
     else:
@@ -106,7 +106,6 @@ def _engine(captured: Captured, profile: Profile, settings: Settings, rules: Rul
         ordered=captured.ordered,
         thoughts=thoughts_in_text(thoughts, profile, parse, blocks=captured.ordered),
         max_held=settings.max_held,
-        max_calls=settings.max_calls,
     )
     return Engine(task)
 

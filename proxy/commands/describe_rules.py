@@ -101,12 +101,9 @@ def _model(model: Model) -> Iterator[str]:
         "parse": model.parse,
         "upstream": model.transport,
         "server": model.server_kind,
-        "ids": model.ids,
-        "arguments": model.arguments,
         "reasoning": model.reasoning or model.telling,
         "family": model.family,
         "thinking": model.thinking,
-        "reasoning_history": model.reasoning_history,
         "server_tools": model.server_tools,
     }
     yield from (f"{key} {word}" for key, word in words.items() if word)

@@ -31,13 +31,12 @@ from proxy.upstream.client import ModelServer, ServerOptions
 HARM, NO_SERVER = 1, 3
 _SECONDS = 60.0
 _MOST_SECONDS = 3600.0
-_MINUTES = 5.0
-_MOST_MINUTES = 1440.0
+_BUDGET_SECONDS = 300.0
 _CONNECT_SECONDS = 5.0
 _ABOUT = """\
-Probes a live model server in about a minute, and in no more than --minutes, through no proxy, and says what it found:
-each defect with the harm that it does, what the proxy does about it, and the flag or the rule that mends it. It
-generates some hundred tokens, and changes nothing on the server.
+Probes a live model server directly, in about a minute and never more than five, and reports each defect: the harm it
+does, what the proxy does about it, and the flag or rule that fixes it. It generates some hundred tokens and changes
+nothing on the server.
 """
 _CODES = """\
 exit codes: 0 nothing that does harm was found, 1 something was, 2 the command cannot be done as it was given, 3 there
@@ -83,34 +82,32 @@ def _parser(name: str) -> Parser:
     )
     parser.add_argument("--key-env", metavar="NAME", help="the variable that holds the server's key")
     parser.add_argument("--timeout", metavar="S", default=str(_SECONDS), help="seconds for one answer (60)")
-    about = "minutes for all of it (5): what is not examined then is told as that"
-    parser.add_argument("--minutes", metavar="N", default=str(_MINUTES), help=about)
     add_rules(parser)
     return parser
 
 
 def _asker(options: argparse.Namespace, settings: Settings, rules: Rules, env: dict[str, str]) -> Asker:
-    seconds = _number(options.timeout, "--timeout", "seconds", _MOST_SECONDS)
-    minutes = _number(options.minutes, "--minutes", "minutes", _MOST_MINUTES)
+    seconds = _seconds(options.timeout)
     connect = min(seconds, _CONNECT_SECONDS)
-    server = ModelServer(ServerOptions(settings.upstream, connect, seconds, settings.upstream_ca, settings.max_header))
-    return Asker(server, _key(options, settings, rules, env), seconds, minutes * 60)
+    server = ModelServer(ServerOptions(settings.upstream, connect, seconds, settings.upstream_ca))
+    return Asker(server, _key(options, settings, rules, env), seconds, _BUDGET_SECONDS)
 
 
-def _number(text: str, option: str, unit: str, most: float) -> float:
+def _seconds(text: str) -> float:
+    """Return the value of `--timeout`; raises RulesError."""
     try:
         number = float(text)
     except ValueError:
         number = 0.0
-    if not 0 < number <= most:
-        raise RulesError(f"{option} must be a number of {unit}, up to {most:g}; write one")
+    if not 0 < number <= _MOST_SECONDS:
+        raise RulesError(f"--timeout must be a number of seconds, up to {_MOST_SECONDS:g}; write one")
     return number
 
 
 def _key(options: argparse.Namespace, settings: Settings, rules: Rules, env: dict[str, str]) -> str:
     """The server's key: of the named variable, else the one that the proxy itself would use."""
     if options.key_env is None:
-        return key_files(settings, rules, env).read().upstream_key("", passed=False)
+        return key_files(settings, rules, env).read().upstream_key("")
     key = env.get(options.key_env, "").strip()
     if not key:
         raise RulesError(f"--key-env: the variable {options.key_env!r} is not set; put the key into it")
@@ -158,8 +155,8 @@ def _written(file: Path | None, report: Report) -> list[str]:
     notes = [f"written: {written.file} ({backup}); a reload takes it (POST /_reload, or SIGHUP)"]
     if written.infers_anew:
         notes.append(
-            "the file had no section models: by its new one the setting infer_names is schema where it was table; "
-            "set it to table if calls without a name are to be told by their usual arguments"
+            "the file had no section models; with one, a call without a name is read only if the schemas of the "
+            "offered tools decide its tool"
         )
     return notes
 
@@ -172,7 +169,4 @@ def _print(report: Report, notes: Sequence[str], *, as_text: bool) -> None:
     encoding = sys.stdout.encoding or "utf-8"
     # A line break in the name of a model begins no line; JSON has lines of its own.
     text = "\n".join(printable(line, "" if as_text else "\n") for line in output_lines)
-    try:
-        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read the lines has seen enough
+    print(text.encode(encoding, "backslashreplace").decode(encoding))

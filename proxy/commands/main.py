@@ -21,7 +21,7 @@ from proxy.codec.display import printable
 from proxy.commands.banner import keyless_entries, keys_there, show
 from proxy.commands.describe_rules import summary
 from proxy.commands.exit_status import Status
-from proxy.commands.parsers import NAME, settings_parser
+from proxy.commands.parsers import NAME, SHORT_HELP, settings_parser
 from proxy.commands.surroundings import few_descriptors, is_activated, refuse_own_address
 from proxy.config.api_keys import Keys
 from proxy.config.load import (
@@ -39,6 +39,7 @@ from proxy.config.load import (
 from proxy.config.rules import Rules
 from proxy.config.settings import SPECS, Settings
 from proxy.errors import RulesError
+from proxy.limits import THREADS
 from proxy.server import log_stream
 
 COMMANDS = ("serve", "check", "parse", "doctor", "setup", "launch")
@@ -53,10 +54,7 @@ CONNECT_SECONDS = 1.0
 # The flags whose relative paths are taken from where the command was given.
 _PATHS = ("upstream_ca", "capture", "audit_file", "store", "client_keys", "upstream_key_file", "admin_key_file")
 # What gunicorn is told once, when it starts.
-_GUNICORNS = (
-    *("host", "port", "workers", "threads", "max_streams", "client_timeout", "body_timeout", "body_rate"),
-    *("graceful_timeout", "max_request_head"),
-)
+_GUNICORNS = (*("host", "port", "workers", "max_streams", "graceful_timeout"),)
 # Idle connections that gunicorn keeps beside those that are served.
 SPARE_CONNECTIONS = 1000
 # What glibc is told of the worker's memory (mallopt(3)). It gives each of many threads a place of its own to take it
@@ -67,11 +65,31 @@ MALLOC = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(1024 * 1024)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command with `argv` (None: the process's own); return the exit code, or become gunicorn."""
+    """Run the command with `argv` (None: the process's own); return the exit code, or become gunicorn.
+
+    If the reader of a pipe closes it (`check | head`), the command ends silently.
+    """
     _open_standard_streams()
     log_stream.install()
+    words = sys.argv[1:] if argv is None else argv
+    code: int = Status.DONE
     try:
-        words = sys.argv[1:] if argv is None else argv
+        try:
+            code = _command(words)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes standard output again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _command(words: Sequence[str]) -> int:
+    if not words:
+        print(SHORT_HELP)
+        return 0
+    try:
         env = environment()
         _say_what_is_not_read(words, env)
         if words and words[0] in _COMMANDS:
@@ -101,7 +119,7 @@ def _run(command: str, words: Sequence[str]) -> int:
 def _say_what_is_not_read(words: Sequence[str], env: Mapping[str, str]) -> None:
     """Say that the `rules.yaml` of the working folder is not read, if it is a rules file and none was named."""
     own = words[: words.index("--")] if "--" in words else words
-    named = any(word.partition("=")[0] in ("--rules", "-h", "--help", "--version") for word in own)
+    named = any(word.partition("=")[0] in ("--rules", "-h", "--help", "-V", "--version") for word in own)
     if not named and (path := unread_rules(env)):
         _say("note", f"{printable(str(path), '?')} is not read; pass --rules rules.yaml to use it")
 
@@ -182,8 +200,8 @@ def _gunicorn(settings: Settings, folder: str) -> list[str]:
         *("--chdir", folder),
         *("--bind", bind(settings)),
         *("--workers", str(settings.workers)),
-        *("--threads", str(settings.threads)),
-        *("--worker-connections", str(settings.threads + settings.max_streams + SPARE_CONNECTIONS)),
+        *("--threads", str(THREADS)),
+        *("--worker-connections", str(THREADS + settings.max_streams + SPARE_CONNECTIONS)),
         *("--graceful-timeout", str(settings.graceful_timeout)),
         "proxy.app:create_app()",
     ]

@@ -69,10 +69,7 @@ def _print(listed: Iterable[str]) -> None:
     """Print lines, escaping what the terminal cannot show."""
     encoding = sys.stdout.encoding or "utf-8"
     text = "\n".join(listed).encode(encoding, "backslashreplace").decode(encoding)
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader has seen enough
+    print(text)
 
 
 def _read(file: str) -> str:

@@ -21,13 +21,22 @@ _ABOUT = """\
 The proxy between coding agents and their own model server that makes tool calls just work.
 
 commands:
-  serve       check options, rules and port, then serve (also meant without a command)
+  serve       check options, rules and port, then serve (also with options and no command)
   check       check options, rules and that the code loads; print what the rules mean and exit
   parse       print the calls in a text or a capture, and why the rest is not a call; see parse --help
   doctor      probe a live model server: what it does to tool calls, and what mends it; see doctor --help
   setup       tell a coding agent of the proxy: print its configuration, or write it; see setup --help
   launch      start a coding agent with the proxy as its model server; see launch --help
 """
+SHORT_HELP = f"""\
+{NAME} repairs the tool calls of open models. It runs between coding agents and your own model server.
+
+Try, with the URL of your model server:
+  {NAME} doctor --upstream http://127.0.0.1:8000         what the server does to tool calls
+  {NAME} launch claude --upstream http://127.0.0.1:8000  Claude Code on your model, for this run only
+  {NAME} serve --upstream http://127.0.0.1:8000          the proxy, for any number of agents
+
+{NAME} --help lists all commands and options."""
 _ORDER = f"""\
 Each option's variable and default are in brackets. A flag wins over the variable, the variable over the line of the
 rules file's settings. The rules file is the first of: --rules, {RULES_VARIABLE},
@@ -77,7 +86,7 @@ def settings_parser() -> Parser:
     )
     parser.add_argument("command", nargs="?", default="serve", help=argparse.SUPPRESS)
     parser.add_argument("--rules", metavar="FILE", help=f"the rules file ({RULES_VARIABLE})")
-    parser.add_argument("--version", action="version", version=f"{NAME} {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"{NAME} {__version__}")
     groups: dict[str, argparse._ArgumentGroup] = {}
     for spec in SPECS:
         if spec.group not in groups:

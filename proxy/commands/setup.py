@@ -99,11 +99,8 @@ def setup_command(name: str, argv: Sequence[str]) -> int:
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--write", action="store_true", help="write the files, each beside a copy of what it was")
     one.add_argument("--undo", action="store_true", help="restore what was there before the first --write")
-    one.add_argument("--launch", action="store_true", help="start the agent, as the command launch does")
     options = parser.parse_args(argv)
     command_line = _command_line(options)
-    if options.launch:
-        return _ended(name, lambda: _launch(command_line, ()))
     if options.undo:
         return _ended(name, lambda: _print(command_line.files().restore()))
     if options.write:
@@ -153,9 +150,6 @@ def _ended(name: str, step: Callable[[], int | None]) -> int:
     except CommandError as error:
         print(f"{name}: error: {printable(' '.join(str(error).split()))}", file=sys.stderr, flush=True)
         return error.status
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read the lines has seen enough
-    return Status.DONE
 
 
 def _print(lines: Iterator[str] | Sequence[str]) -> None:

@@ -154,17 +154,12 @@ class Keys:
         """True if it is the admin's key; there must be one."""
         return bool(self.admin) and hmac.compare_digest(self.admin, hashlib.sha256(key).digest())
 
-    def upstream_key(self, key: str, *, passed: bool) -> str:
-        """The key that the model server gets, or "": `key` is the client's, `passed` that it may go up all the same.
+    def upstream_key(self, key: str) -> str:
+        """Return the key that is sent to the model server, or "". `key` is the client's.
 
-        A client's key that opens the proxy is nobody else's business, least of all that of a server that logs it.
+        A client's key that opens the proxy is sent to no server, which might log it.
         """
-        asks_for_keys = self.clients or self.upstream
-        if not asks_for_keys:
-            return key
-        if passed and key:
-            return key
-        return self.upstream
+        return self.upstream if self.clients or self.upstream else key
 
 
 @dataclass(frozen=True, slots=True)

@@ -291,12 +291,7 @@ def own_url(settings: Settings) -> str:
 
 def with_settings(rules: Rules, settings: Settings) -> Rules:
     """The rules with what the settings say of the calls."""
-    return replace(
-        rules,
-        case_sensitive_tools=settings.case_sensitive_tools,
-        infer_names=settings.infer_names,
-        repair_typos=settings.repair_typos,
-    )
+    return replace(rules, case_sensitive_tools=settings.case_sensitive_tools)
 
 
 def _with_audit_file(settings: Settings, env: Mapping[str, str]) -> Settings:

@@ -13,8 +13,7 @@ from proxy.config.rules import SAME_KEY, Model
 _ATTRIBUTES = {"upstream": "transport", "server": "server_kind"}
 _GLOB = re.compile(r"([*?\[])")
 _WORDS = (
-    *("parse", "upstream", "server", "url", "ids", "arguments", "reasoning"),
-    *("thinking", "reasoning_history", "server_tools", "family"),
+    *("parse", "upstream", "server", "url", "reasoning", "thinking", "server_tools", "family"),
 )
 
 

@@ -34,7 +34,6 @@ ReasoningField = Literal["as_is", "reasoning", "reasoning_content", "both"]
 Thinking = Literal["none", "enable_thinking", "thinking", "reasoning_effort"]
 # Who tells thoughts from the text: the proxy, the server, or whoever looks for the calls.
 Telling = Literal["auto", "split", "server"]
-ReasoningHistory = Literal["auto", "drop", "reasoning", "reasoning_content", "thinking"]
 ServerTools = Literal["refuse", "drop"]
 Setting: TypeAlias = bool | int | float | str | tuple[str, ...]
 
@@ -44,18 +43,15 @@ _PARSES: tuple[Parse, ...] = get_args(Parse)
 _TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
 _CALLS: tuple[CallsAs, ...] = get_args(CallsAs)
 _HEARTBEATS: tuple[Heartbeat, ...] = get_args(Heartbeat)
-_ID_STYLES: tuple[IdStyle, ...] = get_args(IdStyle)
 _REASONING_FIELDS: tuple[ReasoningField, ...] = get_args(ReasoningField)
 _TELLINGS: tuple[Telling, ...] = get_args(Telling)
 _THINKINGS: tuple[Thinking, ...] = get_args(Thinking)
-_REASONING_HISTORIES: tuple[ReasoningHistory, ...] = get_args(ReasoningHistory)
 _SERVER_TOOLS: tuple[ServerTools, ...] = get_args(ServerTools)
 _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
 _SECTIONS = ("settings", "tools", "models", "families", "aliases", "clients")
 _MODEL_KEYS = (
     *("match", "parse", "upstream", "server", "url", "key", "key_env", "key_file"),
-    *("formats", "ids", "arguments", "reasoning"),
-    *("thinking", "reasoning_history", "server_tools", "family"),
+    *("formats", "reasoning", "thinking", "server_tools", "family"),
     *("heal", "sampling", "tools", "retry", "broken_calls", "repetition"),
 )
 _CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "reasoning", "calls")
@@ -105,13 +101,12 @@ class Profile:
 
     `transport` says whether the model server is asked for a stream, or for a whole answer (`upstream` in the rules);
     `server_kind` is "" where it is to be found out (`server`). `reasoning` says which field of an answer holds the
-    model's reasoning, `telling` who tells it from the text, `reasoning_history` in which field earlier reasoning goes
-    back to the server, and `family` which family of thinking models it is, if the name does not say so. Two are for
-    Messages and Responses clients (F94): the switch by which what they say of thinking reaches the model, and what
-    becomes of tools that only Anthropic's or OpenAI's servers have, None where each dialect does as it does.
-    `retry` is how often a reply that says nothing is asked for once more, `broken_calls` what becomes of one that ends
-    with a call that cannot be read; `repetition` the longest piece, and how often it may be repeated, at which a stream
-    is ended.
+    model's reasoning, `telling` who tells it from the text, and `family` which family of thinking models it is, if the
+    name does not say so. Two are for Messages and Responses clients (F94): the switch by which what they say of
+    thinking reaches the model, and what becomes of tools that only Anthropic's or OpenAI's servers have, None where
+    each dialect does as it does. `retry` is how often a reply that says nothing is asked for once more, `broken_calls`
+    what becomes of one that ends with a call that cannot be read; `repetition` the longest piece, and how often it may
+    be repeated, at which a stream is ended.
     """
 
     parse: Parse = "auto"
@@ -122,7 +117,6 @@ class Profile:
     reasoning: ReasoningField = "as_is"
     telling: Telling = "auto"
     thinking: Thinking = "none"
-    reasoning_history: ReasoningHistory = "auto"
     server_tools: ServerTools | None = None
     family: str = ""
     retry: int = 1
@@ -144,12 +138,9 @@ class Model:
     transport: Transport | None = None
     server_kind: str = ""
     off: frozenset[str] = frozenset()
-    ids: IdStyle | None = None
-    arguments: Transport | None = None
     reasoning: ReasoningField | None = None
     telling: Telling | None = None
     thinking: Thinking | None = None
-    reasoning_history: ReasoningHistory | None = None
     server_tools: ServerTools | None = None
     url: str = ""
     key: str = ""
@@ -190,8 +181,6 @@ class Rules:
     builtin_tools: tuple[ToolRule, ...] = ()
     legacy_file: bool = False
     case_sensitive_tools: bool = False
-    infer_names: str = ""
-    repair_typos: bool = False
     aliases: tuple[tuple[str, str], ...] = ()
     families: tuple[Family, ...] = ()
     # What most requests ask again: they are for the same few models and clients.
@@ -238,7 +227,6 @@ class Rules:
             reasoning=_first(own.reasoning, its.reasoning, "as_is"),
             telling=_first(its.telling, "auto"),
             thinking=_first(its.thinking, "none"),
-            reasoning_history=_first(its.reasoning_history, "auto"),
             server_tools=its.server_tools,
             family=its.family,
             retry=its.requests.retry,
@@ -287,10 +275,8 @@ class Rules:
             rules=tuple(rule for rule in tools if not self.is_fallback(rule)),
             fallback_rules=tuple(filter(self.is_fallback, tools)),
             case_sensitive=self.case_sensitive_tools,
-            buffer_arguments=its.arguments == "whole",
-            ids=_first(its.ids, "openai"),
-            infer_from_legacy_table=self._infers_by_table(),
-            typos=self.repair_typos,
+            ids=_id_style(self.heal_plan(model)),
+            infer_from_legacy_table=self.legacy_file,
             disabled_formats=its.off,
         )
 
@@ -313,12 +299,6 @@ class Rules:
             sampling=own.sampling,
             tools=own.tools,
         )
-
-    def _infers_by_table(self) -> bool:
-        """True if a table of usual arguments tells calls without a name; a file of an earlier system means it so."""
-        if not self.infer_names:
-            return self.legacy_file
-        return self.infer_names == "table"
 
     def is_fallback(self, rule: ToolRule) -> bool:
         """True if it is a built-in rule, also in a copy of the built-in file: it acts only where a call is invalid."""
@@ -361,6 +341,13 @@ def parse_rules(
 def _first(*words: _Word | None) -> _Word:
     """The first word that somebody says; the last one is the default."""
     return next(word for word in words if word)
+
+
+def _id_style(plan: HealPlan) -> IdStyle:
+    """Return the style of new ids: that to which ids of the history are healed for this model's template."""
+    if "kimi_ids" in plan.ids:
+        return "kimi"
+    return "mistral" if "mistral_ids" in plan.ids else "openai"
 
 
 def _option(keys: Mapping[str, Node], key: str, what: str, allowed: tuple[_Word, ...]) -> _Word | None:
@@ -407,12 +394,9 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
         url=_url(keys["url"], f"url of {what}") if "url" in keys else "",
         key=_key(keys, what),
         off=_off(keys["formats"], f"formats of {what}", formats) if "formats" in keys else frozenset(),
-        ids=_option(keys, "ids", what, _ID_STYLES),
-        arguments=_option(keys, "arguments", what, _TRANSPORTS),
         reasoning=next((word for word in _REASONING_FIELDS if word == reasoning), None),
         telling=next((word for word in _TELLINGS if word == reasoning), None),
         thinking=_option(keys, "thinking", what, _THINKINGS),
-        reasoning_history=_option(keys, "reasoning_history", what, _REASONING_HISTORIES),
         server_tools=_option(keys, "server_tools", what, _SERVER_TOOLS),
         family=_option(keys, "family", what, NAMES) or "",
         requests=parse_request_rules(keys, what),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
 from typing import Any, TypeVar
 
 from proxy.config import validators as checks
@@ -15,18 +14,7 @@ from proxy.config.rules import Setting
 from proxy.config.validators import Check
 from proxy.config.yaml_nodes import shown
 from proxy.errors import RulesError
-from proxy.limits import (
-    AUDIT_MAX,
-    CAPTURE_MAX,
-    MAX_BODY,
-    MAX_CALLS,
-    MAX_CAPTURE,
-    MAX_DEPTH,
-    MAX_EVENT,
-    MAX_HEAD,
-    MAX_HELD,
-    RETRY_TOKENS,
-)
+from proxy.limits import MAX_BODY, MAX_HELD
 
 PREFIX = "TOOL_PROXY_"
 
@@ -48,16 +36,6 @@ def _setting(
     about = {"check": check, "help": help, "group": group, "metavar": metavar}
     names = {"flags": flags, "variables": variables, "keys": keys}
     return field(default=default, metadata={"default": default, **about, **names})
-
-
-class Occasion(StrEnum):
-    """The results of a request for which its answers are captured."""
-
-    REPAIRED = "repaired"
-    REFUSED = "refused"
-    HEALED = "healed"
-    ERROR = "error"
-    ALL = "all"
 
 
 _WHERE = "Where"
@@ -89,13 +67,6 @@ class Settings:
         group=_WHERE,
         metavar="FILE",
     )
-    conversation_header: str = _setting(
-        "X-Conversation-Key",
-        checks.header_name,
-        "header by which what stands before equal model servers keeps a conversation at one of them; empty: none",
-        group=_WHERE,
-        metavar="NAME",
-    )
     host: str = _setting(
         "127.0.0.1",
         checks.host,
@@ -112,20 +83,8 @@ class Settings:
         "worker processes; more than one only if one CPU core is not enough",
         group=_HOW_MUCH,
     )
-    threads: int = _setting(
-        512,
-        checks.int_between(4, 16384),
-        "requests that one worker serves at the same time; a stream is none any more once it has begun",
-        group=_HOW_MUCH,
-    )
     max_streams: int = _setting(
         2000, checks.int_between(1, 16384), "streams that one worker has at the same time", group=_HOW_MUCH
-    )
-    reserved_threads: int = _setting(
-        32,
-        checks.int_between(0, 1024),
-        "threads that no reply of the model server gets, so that /health answers while all others are busy",
-        group=_HOW_MUCH,
     )
     heartbeat: float = _setting(
         10.0,
@@ -134,40 +93,12 @@ class Settings:
         group=_TIMES,
         metavar="SECONDS",
     )
-    connect_timeout: float = _setting(
-        2.0, checks.seconds, "seconds to wait for a connection to the model server", group=_TIMES, metavar="SECONDS"
-    )
-    send_timeout: float = _setting(
-        60.0,
-        checks.seconds,
-        "seconds that the model server may leave a request unread",
-        group=_TIMES,
-        metavar="SECONDS",
-    )
-    header_timeout: float = _setting(
+    idle_timeout: float = _setting(
         600.0,
         checks.seconds,
-        "seconds until the model server's headers, or its whole answer if that is not streamed",
+        "seconds without a byte of the model server: until its headers, and between two bytes of its answer",
         group=_TIMES,
         metavar="SECONDS",
-    )
-    idle_timeout: float = _setting(
-        600.0, checks.seconds, "seconds between two bytes of the model server", group=_TIMES, metavar="SECONDS"
-    )
-    total_timeout: float = _setting(
-        14400.0, checks.seconds, "seconds that one reply may take from its beginning", group=_TIMES, metavar="SECONDS"
-    )
-    client_timeout: float = _setting(
-        30.0, checks.seconds, "seconds that a client may neither send nor take", group=_TIMES, metavar="SECONDS"
-    )
-    body_timeout: float = _setting(
-        120.0, checks.seconds, "seconds that the body of a client's request may take", group=_TIMES, metavar="SECONDS"
-    )
-    body_rate: int = _setting(
-        1024,
-        checks.int_between(0, 2**30),
-        "bytes a second that a client must send of a body on an average, after its first 10 s; 0 is no limit",
-        group=_TIMES,
     )
     graceful_timeout: int = _setting(
         60,
@@ -191,20 +122,7 @@ class Settings:
         group=_LIMITS,
         variables=("MAX_TOOL_CALLS",),
     )
-    max_calls: int = _setting(MAX_CALLS, checks.int_between(1, 10_000), "tool calls in one reply", group=_LIMITS)
     max_body: int = _setting(MAX_BODY, checks.int_between(1024, 2**31), "bytes of one request's body", group=_LIMITS)
-    max_depth: int = _setting(
-        MAX_DEPTH, checks.int_between(10, MAX_DEPTH), "levels of one request's body", group=_LIMITS
-    )
-    max_request_head: int = _setting(
-        16384, checks.int_between(4096, 2**19), "bytes of the head of a client's request", group=_LIMITS
-    )
-    max_header: int = _setting(
-        MAX_HEAD, checks.int_between(1024, 2**20), "bytes of the head of the model server's answer", group=_LIMITS
-    )
-    max_event: int = _setting(
-        MAX_EVENT, checks.int_between(1024, 2**31), "bytes of one event of the model server's stream", group=_LIMITS
-    )
     max_held: int = _setting(
         MAX_HELD,
         checks.int_between(1024, 2**31),
@@ -212,24 +130,8 @@ class Settings:
         group=_LIMITS,
         keys=("max_buffer_size",),
     )
-    retry_tokens: int = _setting(
-        RETRY_TOKENS,
-        checks.int_between(1, 1_000_000),
-        "tokens that must be left of the context to try again with fewer than a request asks for",
-        group=_LIMITS,
-    )
     case_sensitive_tools: bool = _setting(
         False, checks.boolean, "take the names of tools in the rules exactly, letter case and all", group=_REPAIRS
-    )
-    infer_names: str = _setting(
-        "",
-        checks.one_of("schema", "table", ""),
-        "what tells a call without a name: schema (the offered tools) or table (where they do not, usual keys)",
-        group=_REPAIRS,
-        metavar="HOW",
-    )
-    repair_typos: bool = _setting(
-        False, checks.boolean, "put a misspelled argument right if it is one letter from a required one", group=_REPAIRS
     )
     client: str = _setting(
         "",
@@ -258,13 +160,6 @@ class Settings:
         group=_CLIENTS,
         metavar="ORIGIN,ORIGIN",
     )
-    hosts: tuple[str, ...] = _setting(
-        (),
-        checks.hosts,
-        "names of this proxy, beside localhost and IP addresses, under which web pages may ask it",
-        group=_CLIENTS,
-        metavar="HOST,HOST",
-    )
     client_keys: str = _setting(
         "",
         checks.file,
@@ -279,9 +174,6 @@ class Settings:
         group=_KEYS,
         metavar="FILE",
     )
-    pass_auth: bool = _setting(
-        False, checks.boolean, "send the client's own key to the model server, whatever keys are set here", group=_KEYS
-    )
     admin_key_file: str = _setting(
         "",
         checks.file,
@@ -292,7 +184,6 @@ class Settings:
     log_format: str = _setting(
         "text", checks.one_of("text", "json"), "how the log is written: text or json", group=_CLIENTS, metavar="HOW"
     )
-    verbose: bool = _setting(False, checks.boolean, "log also what was before and after each repair", group=_CLIENTS)
     detailed_logging: bool = _setting(
         False,
         checks.boolean,
@@ -305,12 +196,6 @@ class Settings:
         "file for a record of each repair, with what it was before and after; an absolute path",
         group=_CLIENTS,
         metavar="FILE",
-    )
-    audit_max: int = _setting(
-        AUDIT_MAX,
-        checks.int_between(64 * 1024, 2**40),
-        "bytes of the audit file at which no more is written to it, for where no logrotate runs",
-        group=_CLIENTS,
     )
     no_ui: bool = _setting(
         False, checks.boolean, "turn the live page /_ui off, and keep no record of requests for it", group=_CLIENTS
@@ -327,22 +212,6 @@ class Settings:
         "folder to which each chat answer of the model server is written, for parse --capture; an absolute path",
         group=_CLIENTS,
         metavar="DIR",
-    )
-    capture_on: tuple[str, ...] = _setting(
-        ("all",),
-        checks.words_of(*Occasion),
-        "which answers are captured: repaired, refused, healed, error, all",
-        group=_CLIENTS,
-        metavar="WHEN,WHEN",
-    )
-    capture_max: int = _setting(
-        CAPTURE_MAX,
-        checks.int_between(MAX_CAPTURE, 2**40),
-        "bytes of all captures in the folder; beyond it the oldest go",
-        group=_CLIENTS,
-    )
-    capture_days: int = _setting(
-        30, checks.int_between(1, 3650), "days for which a capture is kept", group=_CLIENTS, metavar="DAYS"
     )
     store: str = _setting(
         "on",

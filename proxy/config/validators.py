@@ -18,17 +18,7 @@ Check: TypeAlias = Callable[[Setting], Setting]
 _DAY = 86400
 _PATH_WORD = re.compile(r"[A-Za-z0-9_.-]+")
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9._-]+)?\]?")
-_NAME = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?")
 _ORIGIN = re.compile(r"\*|loopback|[a-z][a-z0-9+.-]*://(?:(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?)?")
-_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
-# What requests have of themselves, and what frames them (RFC 9110 and 9112).
-_TAKEN_HEADERS = frozenset(
-    (
-        *("accept", "accept-encoding", "authorization", "connection", "content-encoding", "content-length"),
-        *("content-type", "cookie", "expect", "host", "keep-alive", "proxy-authorization", "te", "trailer"),
-        *("transfer-encoding", "upgrade", "user-agent", "via", "x-api-key", "x-request-id"),
-    )
-)
 _INT = re.compile(r"[-+]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[-+]?[0-9]{1,18}(?:\.[0-9]{0,18})?(?:[eE][-+]?[0-9]{1,3})?")
 _TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
@@ -77,18 +67,6 @@ def upstream_url(value: Setting) -> Setting:
     return server_url(value)
 
 
-def header_name(value: Setting) -> Setting:
-    """The name of a header of the proxy's own, or an empty string: none that a request has anyway."""
-    needed = "the name of a header that nothing else uses, as X-Conversation-Key, or empty"
-    if not isinstance(value, str):
-        raise ValueError(needed)
-    if value and not _HEADER.fullmatch(value):
-        raise ValueError(needed)
-    if value.lower() in _TAKEN_HEADERS:
-        raise ValueError(needed)
-    return value
-
-
 def host(value: Setting) -> Setting:
     """An address to listen on."""
     if not isinstance(value, str) or not _HOST.fullmatch(value):
@@ -121,24 +99,6 @@ def origins(value: Setting) -> Setting:
     """Origins of web pages, each once, in lower case, as browsers write them."""
     if not isinstance(value, tuple) or not all(_ORIGIN.fullmatch(each.lower()) for each in value):
         raise ValueError("a list of origins like https://host:8080, app://, loopback or *, without a path")
-    return tuple(dict.fromkeys(each.lower() for each in value))
-
-
-def words_of(*words: str) -> Check:
-    """A list of these words, at least one, each once."""
-
-    def check(value: Setting) -> Setting:
-        if not isinstance(value, tuple) or not value or not set(value) <= set(words):
-            raise ValueError(f"a list of {', '.join(words)}")
-        return tuple(dict.fromkeys(value))
-
-    return check
-
-
-def hosts(value: Setting) -> Setting:
-    """Names of hosts, each once, in lower case."""
-    if not isinstance(value, tuple) or not all(_NAME.fullmatch(each.lower()) for each in value):
-        raise ValueError("a list of host names like proxy.example.com, without a port")
     return tuple(dict.fromkeys(each.lower() for each in value))
 
 

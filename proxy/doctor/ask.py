@@ -138,7 +138,7 @@ class Asker:
         if body is not None:
             data = dump_request(body)
             headers = {**headers, "Content-Type": "application/json"}
-        wait = AnswerWait(None, Timeouts(header=seconds, idle=seconds, total=seconds))
+        wait = AnswerWait(None, Timeouts(seconds, total=seconds))
         with self._server.open(method, path, headers, data, Waiting(seconds)) as call:
             whole = read_body(decoded(call, wait.receive(call)), _MAX_ANSWER)
             while True:

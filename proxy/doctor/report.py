@@ -118,7 +118,7 @@ def lines(report: Report) -> Iterator[str]:
     yield ""
     yield from _entry(report)
     if report.unexamined:
-        yield f"the time was over: {report.unexamined} probes were not made; --minutes N gives it longer"
+        yield f"out of time: {report.unexamined} probes were not made"
     yield (
         f"spent: {report.requests} requests, {report.prompt_tokens} prompt tokens, "
         f"{report.completion_tokens} generated, {report.seconds:.1f} s; nothing was changed on the server"

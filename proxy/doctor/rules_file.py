@@ -38,7 +38,7 @@ _INDENT = "  "
 class Written:
     """The result of writing: the file, and the copy of what it was before, or None if there was no file.
 
-    `infers_anew`: by the new section the file means another thing of calls without a name than before (`infer_names`).
+    `infers_anew`: the new section changes how the file reads calls without a name (`Rules.legacy_file`).
     """
 
     file: Path
@@ -62,15 +62,9 @@ def write_entry(file: Path, model: str, entry: str) -> Written | None:
     if new == old:
         return None
     backup = _backed_up(file) if old is not None else None
-    infers_anew = old is not None and _infers_by_table(old, file) and not _infers_by_table(new, file)
+    infers_anew = old is not None and _rules(old, str(file)).legacy_file and not _rules(new, str(file)).legacy_file
     _replace(file, new)
     return Written(file, backup, infers_anew)
-
-
-def _infers_by_table(data: bytes, file: Path) -> bool:
-    rules = _rules(data, str(file))
-    given = rules.settings.get("infer_names", "")
-    return rules.legacy_file if not given else given == "table"
 
 
 def merged(old: bytes | None, source: str, model: str, entry: str) -> bytes:

@@ -110,7 +110,6 @@ class Attempt:
             self._engine,
             self._writer,
             log_crash,
-            max_event=self._exchange.max_event,
             keep_back=self._keep_back,
             earlier=None if self._earlier is None else self._earlier.handover_of_all,
             watch=self._watch,

@@ -14,7 +14,6 @@ from proxy import __version__
 from proxy.codec.json_access import as_list, as_object, as_text
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
 from proxy.codec.secrets import masked
-from proxy.config.settings import Occasion
 from proxy.dialects.chat.request import ChatRequest, KnownFields, read_chat
 from proxy.errors import RulesError
 from proxy.exchange.capture_folder import CaptureFolder
@@ -33,8 +32,7 @@ _UNKNOWN = Thoughts(unknown=True)
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """Where the answers to one request are written: the folder, the request's id, its secrets, which are masked, and
-    `on` which occasions.
+    """Where the answers to one request are written: the folder, the request's id, and its secrets, which are masked.
 
     `client`, `ordered` and `thoughts` are what the engine was told beside the request: the client's name in the rules,
     that text and reasoning have one order, the thoughts of the model's family.
@@ -43,7 +41,6 @@ class Capture:
     folder: CaptureFolder
     id: str
     secrets: tuple[str, ...] = ()
-    on: frozenset[str] = frozenset((Occasion.ALL,))
     client: str = ""
     ordered: bool = False
     thoughts: Thoughts = _UNKNOWN
@@ -132,8 +129,6 @@ class Recorder:
             self._size += len(part)
 
     def _save(self, capture: Capture, status: int, content_type: str) -> None:
-        if not _occasions(self._outcome, status) & capture.on:
-            return
         try:
             data = self._file(capture, status, content_type)
         except Exception as error:  # the outermost boundary: a capture is never worth a request
@@ -181,21 +176,6 @@ def capture_bytes(request: JsonObject, answer: Answer, secrets: tuple[str, ...])
         head = masked(dump_json({**about, "truncated": True, **request}), secrets)
         body = _cut(body, most - len(head) - 1)
     return head + b"\n" + body
-
-
-def _occasions(outcome: Outcome, status: int) -> set[str]:
-    """The occasions of a capture that a request has had, as the setting names them."""
-    occasions: set[str] = {Occasion.ALL}
-    if outcome.repaired:
-        occasions.add(Occasion.REPAIRED)
-    if outcome.refusals:
-        occasions.add(Occasion.REFUSED)
-    if outcome.healed:
-        occasions.add(Occasion.HEALED)
-    failed = outcome.error and not outcome.gone
-    if failed or status >= 400:
-        occasions.add(Occasion.ERROR)
-    return occasions
 
 
 def is_stream(content_type: str) -> bool:

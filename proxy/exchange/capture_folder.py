@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from proxy.limits import CAPTURE_SECONDS, CAPTURES_MAX
+
 log = logging.getLogger("proxy")
 
 # Files in one folder.
@@ -48,13 +50,9 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class CaptureFolder:
-    """The folder at `path`, with at most `max_bytes`, none of its files older than `max_seconds`; `count` is told what
-    became of how many.
-    """
+    """The folder at `path`; `count` is told what became of how many captures."""
 
     path: str
-    max_bytes: int
-    max_seconds: float
     count: Callable[[str, int], None] = count_nothing
 
     def keep(self, id_: str, data: bytes) -> None:
@@ -80,7 +78,7 @@ class CaptureFolder:
         """Remove what is over the bounds, the oldest first."""
         removed = 0
         with contextlib.suppress(OSError):
-            for path in _over(sorted(self._files(), key=_newest_first), self, time.time()):
+            for path in _over(sorted(self._files(), key=_newest_first), time.time()):
                 with contextlib.suppress(FileNotFoundError):  # another worker was faster
                     os.unlink(path)
                     removed += 1
@@ -128,7 +126,7 @@ def _moment(text: str) -> float | None:
         return None
 
 
-def _over(files: list[_File], bounds: CaptureFolder, now: float) -> Iterator[str]:
+def _over(files: list[_File], now: float) -> Iterator[str]:
     """The paths of what is over the bounds; `files` begins with the newest."""
     count, size = 0, 0
     for file in files:
@@ -138,6 +136,6 @@ def _over(files: list[_File], bounds: CaptureFolder, now: float) -> Iterator[str
             continue
         count += 1
         size += file.size
-        is_old = file.at < now - bounds.max_seconds
-        if is_old or count > MAX_CAPTURES or size > bounds.max_bytes:
+        is_old = file.at < now - CAPTURE_SECONDS
+        if is_old or count > MAX_CAPTURES or size > CAPTURES_MAX:
             yield file.path

@@ -55,13 +55,12 @@ def log_crash(error: Exception) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One chat request with everything that its way needs; `secrets` are what no error may quote.
+    """One chat request with everything it needs on its way; `secrets` are what no error may quote.
 
-    `upstream` is where it goes. `auto`: the profile lets the server show that it cannot parse. `engine` makes one for a
-    try, for raw text if that is what comes back, and for the tool that is forced, if one is. `retry_tokens` must be
-    left of the context for a try with fewer tokens. `capture` is where the answers are recorded, if they are,
-    `recording` what the live page shows of them. `count` gives
-    the number of tokens of a text, 0 if nobody knows. `ask_again`: for what a reply is asked for once more;
+    `upstream` is the model server. `auto`: the profile lets the server show that it cannot parse. `engine` makes the
+    engine of one try, for raw text if the try returns that, and for the tool that is forced, if one is. `capture` is
+    where the answers are recorded, if they are, `recording` what the live page shows of them. `count` returns the
+    number of tokens of a text, 0 if it is unknown. `ask_again`: for what a reply is asked for once more;
     `any_guides`: for a call that cannot be read whatever the server is.
     `repetition`: a stream that repeats so ends there.
     """
@@ -75,9 +74,7 @@ class Exchange:
     wait: AnswerWait
     engine: Callable[[bool, str], Engine]
     dialect: Dialect
-    max_event: int
     hold_timeout: float
-    retry_tokens: int = RETRY_TOKENS
     capture: Capture | None = None
     recording: Recording | None = None
     count: Callable[[str], int] = no_count
@@ -107,7 +104,7 @@ class Exchange:
         kind = plan.server_kind
         if not kind and asks_for_proxy(error):
             kind = self.upstream.kind()
-        again = second_plan(self.request, plan, error, kind, self.retry_tokens)
+        again = second_plan(self.request, plan, error, kind, RETRY_TOKENS)
         if again is not None and again.parse != plan.parse:
             self.upstream.remember_parser_failure()
         return again

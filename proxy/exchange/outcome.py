@@ -52,11 +52,6 @@ class Outcome:
     later: list[Callable[[], None]] = field(default_factory=list)
     times: EventTimes = field(default_factory=EventTimes)
 
-    @property
-    def repaired(self) -> bool:
-        """True if something of the answer was changed."""
-        return len(self.audit) > len(self.request_audit) + len(self.healed)
-
     def begin_try(self, plan: Plan) -> None:
         """The request goes up by this plan, for the first time or once more."""
         self.tries += 1

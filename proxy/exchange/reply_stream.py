@@ -104,7 +104,6 @@ class StreamReply:
         writer: Writer,
         on_crash: Callable[[Exception], None],
         *,
-        max_event: int = MAX_EVENT,
         keep_back: Collection[Why] = (),
         earlier: EarlierTry | None = None,
         watch: RepetitionWatch | None = None,
@@ -113,7 +112,7 @@ class StreamReply:
         self._engine = engine
         self._writer = writer
         self._on_crash = on_crash
-        self._decoder = sse.Decoder(max_event)
+        self._decoder = sse.Decoder(MAX_EVENT)
         self._state = _READING
         # Events that have come and were not read yet, the last first.
         self._events: list[sse.ServerSentEvent] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.task import Task
-from proxy.limits import MAX_CALLS, MAX_HELD
+from proxy.limits import MAX_HELD
 from proxy.notations.thoughts import Thoughts
 from proxy.repair.policy import Policy
 
@@ -16,7 +16,6 @@ def make_task(
     seed: bytes,
     raw_text: bool,
     max_held: int = MAX_HELD,
-    max_calls: int = MAX_CALLS,
     ordered: bool = False,
     thoughts: Thoughts | None = None,
 ) -> Task:
@@ -37,5 +36,4 @@ def make_task(
         forced=request.forced_tool,
         policy=policy,
         max_held=max_held,
-        max_calls=max_calls,
     )

@@ -90,11 +90,9 @@ class ClientSocket(socket.socket):
         limits = [
             (self._since + times.body, 408, f"the body took longer than {times.body:g} s (body_timeout)"),
             (self._last + times.idle, 408, f"nothing came of the body for {times.idle:g} s (client_timeout)"),
+            (self._covered, 408, f"the body came slower than {times.rate} bytes a second (body_rate)"),
             (self._end, 503, "the proxy is about to end; send the request again"),
         ]
-        if times.rate:
-            slow = f"the body came slower than {times.rate} bytes a second (body_rate)"
-            limits.append((self._covered, 408, slow))
         moment, status, words = min(limits)
         return moment, Refused(status, words)
 
@@ -108,10 +106,9 @@ class ClientSocket(socket.socket):
             return b""
         self._last = time.monotonic()
         self.taken += len(data)
-        if self._times.rate:
-            # A fast beginning is no credit for ever.
-            most = self._last + max(GRACE, self._times.idle)
-            self._covered = min(self._covered + len(data) / self._times.rate, most)
+        # A fast start counts for a limited time.
+        most = self._last + max(GRACE, self._times.idle)
+        self._covered = min(self._covered + len(data) / self._times.rate, most)
         return data
 
     def untaken(self) -> int:

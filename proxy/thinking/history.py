@@ -22,14 +22,11 @@ _UNKNOWN = Family("", ())
 _MOVED = "the template takes no text beside a thought and a call: it stands before them"
 
 
-def field_back(how: str, family: Family | None, *, wanted: bool) -> str:
-    """The field for thoughts that a client brings in none; "" for none, and "drop" if no thought goes back at all.
+def field_back(family: Family | None, *, wanted: bool) -> str:
+    """Return the field for thoughts that a client brings in none; "" if they do not go back.
 
-    `how` is what the rules say: auto, drop, or the name of the field. What they leave open is known by the family, else
-    the server has shown it: `wanted` if it has refused a request without.
+    The family decides, else the server has: `wanted` if it has refused a request without.
     """
-    if how != "auto":
-        return how
     if wanted or (family is not None and family.fields):
         return _DEFAULT
     return ""
@@ -41,17 +38,15 @@ def thought_of(message: JsonObject) -> str:
     return next(filter(None, brought), "") or _of_details(message.get(_DETAILS))
 
 
-def given_back(body: JsonObject, family: Family | None, how: str) -> tuple[JsonObject, tuple[Repair, ...]]:
-    """The request with its thoughts where the model reads them, the very same if nothing changes. `how` is what the
-    rules say: auto, drop, or the name of the field.
-    """
+def given_back(body: JsonObject, family: Family | None) -> tuple[JsonObject, tuple[Repair, ...]]:
+    """Return the request with its thoughts where the model reads them, the very same if nothing changes."""
     messages = body.get("messages")
     if not isinstance(messages, list):
         return body, ()
     made: list[Json] = []
     changed = moved = False
     for message in messages:
-        rewritten = _as_read(message, family, how)
+        rewritten = _as_read(message, family)
         moved |= len(rewritten) > 1
         changed |= rewritten[0] is not message
         made += rewritten
@@ -60,17 +55,13 @@ def given_back(body: JsonObject, family: Family | None, how: str) -> tuple[JsonO
     records: list[Repair] = []
     if moved:
         records.append(Repair("thought_beside_text", "", "", _MOVED))
-    if how == "drop":
-        records.append(Repair("dropped_thoughts", "", "", "the rules say that thoughts do not go back"))
     return {**body, "messages": made}, tuple(records)
 
 
-def _as_read(message: Json, family: Family | None, how: str) -> Sequence[Json]:
+def _as_read(message: Json, family: Family | None) -> Sequence[Json]:
     """A message as the model reads it; two where text may not stand beside its thought."""
     if not isinstance(message, dict) or message.get("role") != "assistant":
         return (message,)
-    if how == "drop":
-        return (_without(message),)
     brought = {name: text for name in _FIELDS if (text := as_text(message.get(name)))}
     thought = thought_of(message)
     if not thought:
@@ -79,7 +70,7 @@ def _as_read(message: Json, family: Family | None, how: str) -> Sequence[Json]:
     if PARTS in family.fields:
         return (_in_parts(message, thought),)
     if not _is_read(brought, family.fields):
-        message = {**message, _field(family.fields, how): thought}
+        message = {**message, (family.fields or (_DEFAULT,))[0]: thought}
         message.pop(_DETAILS, None)
     return _alone(message) if family.alone else (message,)
 
@@ -97,13 +88,6 @@ def _is_read(brought: Mapping[str, str], fields: tuple[str, ...]) -> bool:
     if not fields:
         return bool(brought)
     return any(name in brought for name in fields)
-
-
-def _field(fields: tuple[str, ...], how: str) -> str:
-    """The field for a thought that the client brings in none which the template reads."""
-    if fields and how not in fields:
-        return fields[0]
-    return _DEFAULT if how == "auto" else how
 
 
 def _of_details(details: Json) -> str:

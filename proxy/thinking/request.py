@@ -15,13 +15,12 @@ from proxy.thinking.switches import of_rules, switched
 
 @dataclass(frozen=True, slots=True)
 class ThinkingRules:
-    """The facts of a model: its family, None if unknown; what the rules name as its switch, and what becomes of
-    earlier thoughts; `suffix`: what the name that the client uses says of thinking.
+    """The facts of a model: its family, None if unknown; what the rules name as its switch; `suffix`:
+    what the name that the client uses says of thinking.
     """
 
     family: Family | None
     switch: str = "none"
-    history: str = "auto"
     suffix: str = ""
 
 
@@ -43,5 +42,5 @@ def think(body: JsonObject, rules: ThinkingRules) -> ThinkingRequest:
     if family is None and rules.suffix:
         family = of_rules(rules.switch)
     told, switching = switched(body, family, rules.suffix)
-    made, giving = given_back(told, rules.family, rules.history)
+    made, giving = given_back(told, rules.family)
     return ThinkingRequest(made, (*switching, *giving), thoughts_of(made, rules.family), made is not body)

@@ -140,9 +140,8 @@ def events() -> Response:
     ctx, activity = request_context(), _activity()
     counters = ctx.worker.memory.counters
     # Each holds a thread: clients have the rest of them.
-    most = max(1, min(MAX_PAGES, ctx.snapshot.settings.threads // 4))
-    if not counters.acquire_slots(PAGES, 1, most):
-        raise Unavailable(f"{most} live pages are open already; close one")
+    if not counters.acquire_slots(PAGES, 1, MAX_PAGES):
+        raise Unavailable(f"{MAX_PAGES} live pages are open already; close one")
     ctx.held.append(partial(counters.acquire_slots, PAGES, -1))
     shown = PageState(ctx.worker, activity)
     shown.go_on(request.headers.get("Last-Event-ID", ""))

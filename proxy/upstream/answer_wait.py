@@ -47,12 +47,11 @@ TURN = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds: until the head of the answer, between two bytes of it, between two writes to the client, and in all.
+    """Seconds: without a byte of the answer, between two writes to the client, and in all.
 
     `heartbeat` 0 means that the client gets none; `until_complete` that the whole answer is due as its head is.
     """
 
-    header: float
     idle: float
     heartbeat: float = 0.0
     until_complete: bool = False
@@ -290,7 +289,7 @@ class AnswerWait:
         headless = True
         while not call.complete:
             until_complete = headless or self._timeouts.until_complete
-            self._silent_until = self._received_at + self._limit(until_complete=until_complete)
+            self._silent_until = self._received_at + self._timeouts.idle
             if self._must_park(call):
                 # Its driver polls.
                 self._poll = None
@@ -298,7 +297,7 @@ class AnswerWait:
                 yield None
                 self._move(WaitStep.RESUME)
                 self.lane = None
-                self._silent_until = self._received_at + self._limit(until_complete=until_complete)
+                self._silent_until = self._received_at + self._timeouts.idle
             ready = self._is_ready(call)
             now = time.monotonic()
             if now >= self._end:
@@ -358,10 +357,6 @@ class AnswerWait:
         self._move(WaitStep.TAKE)
         return ready
 
-    def _limit(self, *, until_complete: bool) -> float:
-        """Seconds until the head, or all that is read whole; else until the next bytes."""
-        return self._timeouts.header if until_complete else self._timeouts.idle
-
     def _late(self, now: float, *, until_complete: bool, ready: bool) -> None:
         """Some time is over: raise UpstreamTimeout.
 
@@ -369,7 +364,7 @@ class AnswerWait:
         """
         excused = ready and not until_complete
         if now >= self._silent_until and not excused:
-            raise UpstreamTimeout(_silence(until_complete, self._limit(until_complete=until_complete)))
+            raise UpstreamTimeout(_silence(until_complete, self._timeouts.idle))
         if now >= self._last:
             raise UpstreamTimeout(f"the reply took longer than {self._timeouts.total:g} s (total_timeout)")
 
@@ -424,5 +419,5 @@ def rest_after(quiet: float, *, spoke: bool) -> float:
 
 def _silence(until_complete: bool, limit: float) -> str:
     if until_complete:
-        return f"the model server did not answer within {limit:g} s (header_timeout)"
+        return f"the model server did not answer within {limit:g} s (idle_timeout)"
     return f"the model server was silent for {limit:g} s (idle_timeout)"

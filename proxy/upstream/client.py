@@ -20,7 +20,7 @@ import urllib3
 from urllib3.connection import HTTPConnection
 
 from proxy.errors import ProxyError, Unavailable, UpstreamBroken, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
-from proxy.limits import MAX_HEAD
+from proxy.limits import CONNECT_SECONDS, MAX_HEAD, SEND_SECONDS
 from proxy.upstream.connections import USUAL, WOULD_BLOCK, Connections, Waiting
 from proxy.upstream.http1 import ResponseDecoder
 
@@ -43,14 +43,14 @@ class UpstreamCall:
 
     __slots__ = ("_ahead", "_decoder", "_failure", "_socket", "_tls", "more")
 
-    def __init__(self, connection: HTTPConnection, max_header: int = MAX_HEAD) -> None:
+    def __init__(self, connection: HTTPConnection) -> None:
         sock = connection.sock
         if sock is None:
             raise UpstreamBroken("the model server closed the connection before it answered")
         # Of the connection nothing but its socket is of use from now on.
         self._socket: socket.socket = sock
         self._tls = isinstance(sock, ssl.SSLSocket)
-        self._decoder = ResponseDecoder(max_header)
+        self._decoder = ResponseDecoder(MAX_HEAD)
         self._failure: UpstreamBroken | None = None
         # What `look` has received, and what went wrong there, until it is taken.
         self._ahead: list[bytes | OSError] = []
@@ -188,16 +188,14 @@ class UpstreamCall:
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """The model server: base URL without `/v1`, time limits in seconds, a CA file for https or an empty string, and the
-    maximum size of a response head in bytes. `via` is the proxy's pseudonym in the `Via` header; without one no entry
-    is added.
+    """The model server: base URL without `/v1`, time limits in seconds, and a CA file for https or an empty string.
+    `via` is the proxy's pseudonym in the `Via` header; without one no entry is added.
     """
 
     url: str
-    connect_timeout: float = 2.0
-    send_timeout: float = 60.0
+    connect_timeout: float = CONNECT_SECONDS
+    send_timeout: float = SEND_SECONDS
     ca_file: str = ""
-    max_header: int = MAX_HEAD
     via: str = ""
 
 
@@ -226,7 +224,7 @@ class ModelServer:
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise self._mapped(error) from error
         try:
-            return UpstreamCall(connection, self.target.max_header)
+            return UpstreamCall(connection)
         except BaseException:
             connection.close()
             raise

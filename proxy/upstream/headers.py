@@ -11,6 +11,8 @@ from proxy.upstream.client import UpstreamCall
 # The client's headers that go up as they came, as WSGI names them; beside these, all of OpenAI's own.
 REQUEST = frozenset(("HTTP_ACCEPT", "HTTP_ANTHROPIC_VERSION", "HTTP_ANTHROPIC_BETA", "HTTP_VIA"))
 REQUEST_PREFIX = "HTTP_OPENAI_"
+# Of each conversation's requests: the header by which a load balancer keeps it at one of several equal model servers.
+CONVERSATION = "X-Conversation-Key"
 # The words in the name of a header, or of a field of a query, that holds a secret: x-goog-api-key, access_token.
 SECRET_WORDS = frozenset(("KEY", "APIKEY", "TOKEN", "SECRET", "AUTH", "AUTHORIZATION", "PASSWORD", "CREDENTIAL"))
 # Of the answer that is a repaired reply, whose other headers are the proxy's own.

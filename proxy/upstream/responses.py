@@ -111,7 +111,7 @@ def fetch(
 
     Raises an UpstreamError if there is no answer.
     """
-    wait = AnswerWait(None, Timeouts(header=seconds, idle=seconds))
+    wait = AnswerWait(None, Timeouts(seconds))
     with upstream.open("GET", path, headers, waiting=Waiting(seconds)) as call:
         wait.alarm(time.monotonic() + seconds)
         whole = read_body(decoded(call, wait.receive(call)), limit, strict=False)

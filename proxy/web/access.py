@@ -68,7 +68,7 @@ def authenticate(
 
 def upstream_key(environ: Mapping[str, Any], snapshot: Snapshot) -> str:
     """The key that goes up with a request that was let in: the client's own, the server's, or "" for none."""
-    return snapshot.keys.upstream_key(credential(environ), passed=snapshot.settings.pass_auth)
+    return snapshot.keys.upstream_key(credential(environ))
 
 
 def count_request(key: ClientKey, counters: SharedCounters) -> None:

@@ -114,16 +114,12 @@ def _upstream(ctx: RequestContext, status: int) -> str:
 def _audit(ctx: RequestContext, chat: ChatRequest) -> None:
     """Tell what was done to a reply: without values in the log, with them in the audit file."""
     outcome = ctx.outcome
-    repairs = outcome.audit
-    if not log.isEnabledFor(logging.DEBUG):
-        # Most records of a translated request are the same at every turn: they are only in the audit file.
-        of_request = outcome.request_audit
-        repairs = (*outcome.audit[len(of_request) :], *(repair for repair in of_request if repair.logged))
+    # Most records of a translated request are the same at every turn: they are only in the audit file.
+    of_request = outcome.request_audit
+    repairs = (*outcome.audit[len(of_request) :], *(repair for repair in of_request if repair.logged))
     for repair in repairs[:MAX_LINES]:
         about = {"id": ctx.id, "model": chat.model, "tool": repair.tool, "fix": repair.id, "why": repair.why}
         _log(ctx, logging.INFO, "repair", about)
-        if log.isEnabledFor(logging.DEBUG):
-            _log(ctx, logging.DEBUG, "repair", {"id": ctx.id, "before": repair.before, "after": repair.after})
     if len(repairs) > MAX_LINES:
         _log(ctx, logging.INFO, "repair", {"id": ctx.id, "more": len(repairs) - MAX_LINES})
     audit_log = ctx.snapshot.audit

@@ -80,10 +80,10 @@ class _App(Flask):
 
 def create_app(page: LivePage | None = None) -> Flask:
     """The application for one worker, from the environment and the rules file; RulesError if they cannot be used."""
-    set_up_logging(verbose=False)
+    set_up_logging()
     worker = start_worker()
     settings = worker.snapshot.settings
-    set_up_logging(verbose=settings.verbose, json_lines=settings.log_format == "json")
+    set_up_logging(json_lines=settings.log_format == "json")
     announce(worker.snapshot, worker.responses)
     tidy_captures(worker)
     return make_app(worker, page)
@@ -183,7 +183,7 @@ def _before_request(worker: WorkerState, page: LivePage | None) -> Response | No
     settings = context.snapshot.settings
     check_target(environ)
     if not steps.is_of_live_page(request):
-        check_web_page(environ, settings.origins, settings.hosts)
+        check_web_page(environ, settings.origins)
         context.cors = cors(environ)
     if request.method == "OPTIONS":
         return _options(request)

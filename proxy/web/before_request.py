@@ -122,7 +122,7 @@ def is_listed(path: str, settings: Settings) -> bool:
 
 
 def is_of_live_page(request: Request) -> bool:
-    """True if the live page itself asks for something of its own: then it does not go by `origins` and `hosts`, but by
+    """True if the live page itself asks for something of its own: then it does not go by `origins`, but by
     `admin_access.check_page`.
     """
     return is_of_own_page(request.environ) and find_route(request) in LIVE_PAGE

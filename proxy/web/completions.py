@@ -26,6 +26,7 @@ from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
 from proxy.errors import BadRequest, ClientGone, LimitExceeded, ProxyError, RulesError
 from proxy.exchange.capture import Capture
+from proxy.exchange.capture_folder import CaptureFolder
 from proxy.exchange.exchange import Exchange
 from proxy.exchange.loop_guard import limit_answer, render_limit_answer
 from proxy.exchange.plan import Plan
@@ -35,7 +36,7 @@ from proxy.exchange.task import make_task
 from proxy.exchange.tries import run_exchange
 from proxy.healing.heal import HealPlan
 from proxy.healing.repeats import TOLD_IN_THE_LOG, newest_repeat
-from proxy.limits import MAX_ANSWER
+from proxy.limits import MAX_ANSWER, REPLY_SECONDS
 from proxy.upstream.answer_wait import AnswerWait, HasDescriptor, Timeouts
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import KNOWN, decoded
@@ -51,7 +52,6 @@ from proxy.web.routes import shown_paths
 from proxy.web.thinking import thoughts_in_text
 from proxy.web.token_counts import tokens_of
 from proxy.worker.audit_log import as_header
-from proxy.worker.captures import capture_folder
 from proxy.worker.lessons import Lessons
 from proxy.worker.logging_setup import keep_secrets, lost_lines
 from proxy.worker.metrics import count_captures
@@ -129,7 +129,7 @@ def passed(path: str, model: str | None = None) -> Response:
     """Pass request and answer of a path that the upstream answers itself; `model` is the model in the path, if any."""
     request = current_request()
     ctx, settings = request.context, request.context.snapshot.settings
-    timeouts = Timeouts(settings.header_timeout, settings.idle_timeout, total=settings.total_timeout)
+    timeouts = Timeouts(settings.idle_timeout, total=REPLY_SECONDS)
     wait = AnswerWait(ctx.socket, timeouts, ctx.worker.drain, turn=ctx.turn)
     body = PassedBody(ctx, path)
     model = model or body.model()
@@ -246,9 +246,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         ),
         engine=_Engines(snapshot, prepared, plan.parse, ctx.seed, Why.BROKEN in ask_again),
         dialect=prepared.dialect,
-        max_event=settings.max_event,
         hold_timeout=settings.hold_timeout,
-        retry_tokens=settings.retry_tokens,
         capture=_capture(ctx, prepared),
         recording=ctx.recording,
         count=server.count_tokens,
@@ -265,10 +263,9 @@ def _capture(ctx: RequestContext, prepared: PreparedRequest) -> Capture | None:
     if not settings.capture:
         return None
     return Capture(
-        folder=capture_folder(settings, partial(count_captures, ctx.worker.memory.counters)),
+        folder=CaptureFolder(settings.capture, partial(count_captures, ctx.worker.memory.counters)),
         id=ctx.id,
         secrets=ctx.secrets,
-        on=frozenset(settings.capture_on),
         client=ctx.client,
         ordered=not prepared.dialect.verbatim,
         thoughts=prepared.thoughts,
@@ -324,12 +321,19 @@ class _Engines:
 
     def __call__(self, raw_text: bool, forced: str) -> Engine:
         prepared, settings, chat = self.prepared, self.snapshot.settings, self.prepared.chat
-        limits = {"max_held": settings.max_held, "max_calls": settings.max_calls}
         ordered = not prepared.dialect.verbatim  # the blocks of Messages
         parse = "proxy" if raw_text else self.parse
         apart = thoughts_in_text(prepared.thoughts, prepared.profile, parse, blocks=ordered)
         policy = self.snapshot.rules.policy(chat.model)
-        task = make_task(chat, policy, seed=self.seed, raw_text=raw_text, ordered=ordered, thoughts=apart, **limits)
+        task = make_task(
+            chat,
+            policy,
+            seed=self.seed,
+            raw_text=raw_text,
+            ordered=ordered,
+            thoughts=apart,
+            max_held=settings.max_held,
+        )
         if forced:
             # A model that is made to call writes the arguments at once, also where the prompt has opened a thought.
             maybe = None if apart is None else replace(apart, begun="", unknown=True)
@@ -352,11 +356,10 @@ def _plan(prepared: PreparedRequest, server: _ServerOfRequest, heal: HealPlan) -
 
 def _timeouts(settings: Settings, chat: ChatRequest, profile: Profile) -> Timeouts:
     return Timeouts(
-        header=settings.header_timeout,
         idle=settings.idle_timeout,
         heartbeat=settings.heartbeat if chat.stream else 0.0,
         until_complete=not chat.stream or profile.transport == "whole",
-        total=settings.total_timeout,
+        total=REPLY_SECONDS,
     )
 
 

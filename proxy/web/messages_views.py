@@ -31,7 +31,7 @@ _NO_KEY = (401, 403)
 def count_tokens() -> Response:
     """`POST /v1/messages/count_tokens`: the number, and in a header the way it came (F95)."""
     ctx = request_context()
-    body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
+    body = parse_body(ctx.body)
     outgoing = translated(ctx, request.environ, body, translate_count)
 
     def post(path: str, data: bytes) -> tuple[int, bytes]:
@@ -94,7 +94,7 @@ def ask(
 ) -> tuple[int, bytes]:
     """Status and body of the model server's answer; an error that the client must know of is raised."""
     ctx = request_context()
-    timeouts = Timeouts(header=_SECONDS, idle=_SECONDS, until_complete=True)
+    timeouts = Timeouts(_SECONDS, until_complete=True)
     wait = AnswerWait(ctx.socket, timeouts, ctx.worker.drain, turn=ctx.turn)
     wait.start_over()
     with server.open(method, path, headers, data, wait.connecting()) as call:

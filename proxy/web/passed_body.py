@@ -13,6 +13,7 @@ from typing import Any
 from proxy.codec.json_access import as_list
 from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
 from proxy.exchange.routing import conversation_of
+from proxy.upstream.headers import CONVERSATION
 from proxy.upstream.paths import COMPLETIONS, TOKENIZE
 from proxy.web.context import RequestContext
 from proxy.web.headers import upstream_headers
@@ -47,8 +48,7 @@ class PassedBody:
         A body with messages, or a text to complete, has the header of its conversation.
         """
         ctx = self._ctx
-        name = ctx.snapshot.settings.conversation_header
-        own = {name: self._conversation()} if name else {}
+        own = {CONVERSATION: self._conversation()}
         return upstream_headers(environ, environ.get("CONTENT_TYPE", ""), ctx.id, ctx.server_key(model), own)
 
     def upward(self) -> bytes:

@@ -33,6 +33,7 @@ from proxy.notations.thoughts import Thoughts
 from proxy.thinking.families import Family
 from proxy.thinking.history import field_back
 from proxy.upstream.client import ModelServer
+from proxy.upstream.headers import CONVERSATION
 from proxy.upstream.model_list import served_name
 from proxy.web.context import PreparedRequest, RequestContext
 from proxy.web.fresh_ids import fresh_id
@@ -86,7 +87,7 @@ class TranslatedRequest(Generic[_Made]):
 
 def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
     """A Chat Completions request; it is the internal one. An alias of the rules gives it another model."""
-    body, raw = parse_body(ctx.body, ctx.snapshot.settings.max_depth), ctx.body
+    body, raw = parse_body(ctx.body), ctx.body
     model = body.get("model")
     served = ctx.snapshot.rules.alias(model) if isinstance(model, str) else model
     headers = conversation_headers(ctx, environ, body, as_text(served))
@@ -118,7 +119,7 @@ def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepare
 
     It may ask the model server which models it has.
     """
-    body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
+    body = parse_body(ctx.body)
     outgoing = translated(ctx, environ, body, translate)
     translation = outgoing.translation
     ctx.outcome.translate_request(outgoing.audit)
@@ -147,7 +148,7 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
 
     It may ask the model server which models it has.
     """
-    body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
+    body = parse_body(ctx.body)
     request = resumed(ctx, environ, body)
     outgoing = translated(ctx, environ, request.body, responses.translate)
     translation = outgoing.translation
@@ -222,7 +223,7 @@ def translated(
         model=served,
         server_kind=kind,
         thinking=switch_of(snapshot.rules, profile, served, family),
-        reasoning_history=_reasoning_history(ctx, served, profile, family),
+        reasoning_history=_reasoning_history(ctx, served, family),
         server_tools=profile.server_tools or "",
     )
     context = next((card.max_len for card in cards if card.id == served), None)
@@ -234,10 +235,10 @@ def translated(
     )
 
 
-def _reasoning_history(ctx: RequestContext, model: str, profile: Profile, family: Family | None) -> str:
+def _reasoning_history(ctx: RequestContext, model: str, family: Family | None) -> str:
     """Where a translated client's earlier thinking goes (F74)."""
     wants_reasoning = WANTS_REASONING in ctx.heal_plan(model).ids
-    return field_back(profile.reasoning_history, family, wanted=wants_reasoning)
+    return field_back(family, wanted=wants_reasoning)
 
 
 def healed_conversation(ctx: RequestContext, chat: JsonObject) -> Healed:
@@ -260,8 +261,7 @@ def conversation_headers(
 
     They include the header that keeps the conversation at one of several equal servers, and the server's key.
     """
-    name = ctx.snapshot.settings.conversation_header
-    own = {name: conversation_of(body)} if name else {}
+    own = {CONVERSATION: conversation_of(body)}
     return upstream_headers(environ, JSON_TYPE, ctx.id, ctx.server_key(model), own)
 
 

@@ -85,21 +85,21 @@ def _too_large(limit: int) -> BodyTooLarge:
     return BodyTooLarge(f"the body is larger than {limit} bytes (max_body)")
 
 
-def parse_body(raw: bytes, max_depth: int = MAX_DEPTH) -> JsonObject:
-    """The JSON object that the body is. Raises BadRequest that says where it is none, or nested over `max_depth`."""
+def parse_body(raw: bytes) -> JsonObject:
+    """The JSON object that the body is. Raises BadRequest that says where it is none, or nested over MAX_DEPTH."""
     try:
         body = load_json(raw)
     except ValueError:
-        raise _not_json(raw, max_depth) from None
+        raise _not_json(raw) from None
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object, at character 0")
     # Where fewer begin than may stand in each other nothing is to be counted.
-    if raw.count(b"{") + raw.count(b"[") > max_depth and is_deep(body, max_depth):
-        raise _too_deep(raw, max_depth)
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and is_deep(body, MAX_DEPTH):
+        raise _too_deep(raw)
     return body
 
 
-def _not_json(raw: bytes, max_depth: int) -> BadRequest:
+def _not_json(raw: bytes) -> BadRequest:
     """Where a body that is no JSON breaks off, in the words of Python's own reader."""
     try:
         _DECODER.decode(raw.decode(json.detect_encoding(raw), "surrogatepass"))
@@ -109,7 +109,7 @@ def _not_json(raw: bytes, max_depth: int) -> BadRequest:
     except UnicodeDecodeError as error:
         return BadRequest(f"the body is no UTF-8: byte {error.start} cannot be read")
     except RecursionError:
-        return _too_deep(raw, max_depth)
+        return _too_deep(raw)
     except ValueError as error:
         return BadRequest(f"the body is no JSON: {error}{_place_of_constant(raw)}")
     return BadRequest("the body is no JSON")
@@ -130,10 +130,11 @@ def _place_of_constant(raw: bytes) -> str:
     return ""
 
 
-def _too_deep(raw: bytes, limit: int) -> BadRequest:
+def _too_deep(raw: bytes) -> BadRequest:
+    words = f"the body is nested more than {MAX_DEPTH} levels deep (max_depth)"
     depth = 0
     for token in _TOKEN.finditer(raw):
         depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(token.group(), 0)
-        if depth > limit:
-            return BadRequest(f"the body is nested more than {limit} levels deep (max_depth), at byte {token.start()}")
-    return BadRequest(f"the body is nested more than {limit} levels deep (max_depth)")
+        if depth > MAX_DEPTH:
+            return BadRequest(f"{words}, at byte {token.start()}")
+    return BadRequest(words)

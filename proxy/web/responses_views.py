@@ -28,7 +28,7 @@ def create() -> Response:
 def input_tokens() -> Response:
     """`POST /v1/responses/input_tokens`: the number, and in a header the way it came."""
     ctx = request_context()
-    body = parse_body(ctx.body, ctx.snapshot.settings.max_depth)
+    body = parse_body(ctx.body)
     body = resumed(ctx, request.environ, body).body
     outgoing = translated(ctx, request.environ, body, translate_count)
 

@@ -17,7 +17,7 @@ def with_thinking(
 ) -> ThinkingRequest:
     """Return a request in the words of its model's family. `requested` is the client's name for the model."""
     suffix = rules.thinking_suffix(requested)
-    return think(body, ThinkingRules(family, profile.thinking, profile.reasoning_history, suffix))
+    return think(body, ThinkingRules(family, profile.thinking, suffix))
 
 
 def switch_of(rules: Rules, profile: Profile, model: str, family: Family | None) -> str:

@@ -20,7 +20,7 @@ _SECONDS = 1.0
 def tokens_of(text: str, model: str, server: ModelServer, headers: Mapping[str, str]) -> int:
     """The number of tokens of a text by `/tokenize`, as vLLM and llama.cpp have it; 0 where nobody says."""
     body: JsonObject = {"model": model, "prompt": text, "content": text, "add_special_tokens": False}
-    wait = AnswerWait(None, Timeouts(header=_SECONDS, idle=_SECONDS, total=_SECONDS, until_complete=True))
+    wait = AnswerWait(None, Timeouts(_SECONDS, total=_SECONDS, until_complete=True))
     try:
         with server.open("POST", TOKENIZE, headers, dump_request(body)) as call:
             whole = read_body(decoded(call, wait.receive(call)))

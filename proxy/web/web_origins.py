@@ -53,8 +53,11 @@ def _origin_of(url: str) -> str:
     return match[1] if match else ""
 
 
-def check_web_page(environ: Mapping[str, Any], origins: Sequence[str], hosts: Sequence[str]) -> None:
-    """Raise Forbidden if this request comes from a page that may not ask, or under a name that is not this proxy's."""
+def check_web_page(environ: Mapping[str, Any], origins: Sequence[str]) -> None:
+    """Raise Forbidden if this request comes from a page that may not ask, or under a name that is not this proxy's.
+
+    The proxy's names are `localhost`, addresses, and the hosts of `origins`.
+    """
     page = web_page_of(environ)
     if page is None:
         return
@@ -63,8 +66,9 @@ def check_web_page(environ: Mapping[str, Any], origins: Sequence[str], hosts: Se
         words = f"this request comes from {named}, which may not ask here; if it shall, list it in origins"
         raise Forbidden(words, "page")
     host = str(environ.get("HTTP_HOST", ""))
-    if not _is_own(host, hosts):
-        words = f"this request of a web page is for the host {host[:100]!r}; if that is this proxy, list it in hosts"
+    if not _is_own(host, origins):
+        words = f"this request of a web page is for the host {host[:100]!r}; if that is this proxy"
+        words += ", add https://HOST to origins"
         raise Forbidden(words, "page")
 
 
@@ -108,14 +112,14 @@ def _read_host(host: str) -> tuple[str, _Address | None]:
     return "", address.ipv4_mapped or address
 
 
-def _is_own(host: str, hosts: Sequence[str]) -> bool:
-    """True for an address, which nobody can make mean another one, and for a name that is known to be ours."""
+def _is_own(host: str, origins: Sequence[str]) -> bool:
+    """Return whether a host is an address, which DNS cannot change, or a name known to be the proxy's own."""
     name, address = _read_host(host.lower())
     if address is not None:
         return True
     if name == "":
         return False
-    return name == "localhost" or name in hosts
+    return name == "localhost" or name in {_read_host(each.partition("://")[2])[0] for each in origins}
 
 
 def cors(environ: Mapping[str, Any]) -> dict[str, str]:

@@ -117,7 +117,7 @@ class AuditFile:
             lock_within(file, LOCK_TIMEOUT)
             size = os.fstat(file).st_size
             if size + len(data) > self._max_bytes:
-                raise OSError(f"it has {size} bytes, and audit_max is {self._max_bytes}; rotate it")
+                raise OSError(f"it has {size} bytes, and may have {self._max_bytes}; rotate it")
             _write(file, size, data)
         finally:
             os.close(file)

@@ -69,7 +69,7 @@ class LineHandler(logging.StreamHandler[TextIO]):
             self.handleError(record)
 
 
-def set_up_logging(*, verbose: bool, json_lines: bool = False) -> None:
+def set_up_logging(*, json_lines: bool = False) -> None:
     """Log to standard error; a log that cannot be written never disturbs a request."""
     logging.raiseExceptions = False
     # No line tells of these, which each record would be asked for. gunicorn's lines do tell of the process.
@@ -78,12 +78,12 @@ def set_up_logging(*, verbose: bool, json_lines: bool = False) -> None:
         log.addHandler(LineHandler())
         log.propagate = False
         logging.getLogger("gunicorn.error").addFilter(redact_gunicorn)
-    adjust_logging(verbose=verbose, json_lines=json_lines)
+    log.setLevel(logging.INFO)
+    adjust_logging(json_lines=json_lines)
 
 
-def adjust_logging(*, verbose: bool, json_lines: bool) -> None:
-    """Log more or less, and in which form, if the log was set up here."""
-    log.setLevel(logging.DEBUG if verbose else logging.INFO)
+def adjust_logging(*, json_lines: bool) -> None:
+    """Set the form of the lines, if the log was set up here."""
     if log.propagate:
         return
     for handler in log.handlers:

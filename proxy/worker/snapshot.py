@@ -16,7 +16,7 @@ from proxy.config.rules import Model, Profile, Rules
 from proxy.config.settings import Settings
 from proxy.errors import Unavailable, UpstreamError
 from proxy.exchange.routing import choose_server, server_key, server_of
-from proxy.limits import MAX_ANSWER
+from proxy.limits import AUDIT_MAX, CONNECT_SECONDS, MAX_ANSWER, SEND_SECONDS
 from proxy.thinking.families import Family, Shown, family_of
 from proxy.upstream.client import ModelServer, ServerOptions
 from proxy.upstream.model_list import ABOUT, ModelCard, distinct_models, kind_of, loaded, read_about, read_cards
@@ -247,19 +247,12 @@ def is_ready(server: ModelServer) -> bool:
 
 def make_snapshot(settings: Settings, rules: Rules, keys: Keys | None = None, via: str = "") -> Snapshot:
     """A new generation; nothing is asked of the model servers yet."""
-    audit = AuditFile(settings.audit_file, settings.audit_max) if settings.audit_file else None
+    audit = AuditFile(settings.audit_file, AUDIT_MAX) if settings.audit_file else None
     return Snapshot(settings, rules, _servers(settings, rules.urls, via), audit, keys or Keys(), via)
 
 
 def _servers(settings: Settings, others: Iterable[str], via: str) -> dict[str, ModelServer]:
     """The model server of the settings and those of the rules, by their URLs."""
-    options = ServerOptions(
-        settings.upstream,
-        settings.connect_timeout,
-        settings.send_timeout,
-        settings.upstream_ca,
-        settings.max_header,
-        via,
-    )
+    options = ServerOptions(settings.upstream, CONNECT_SECONDS, SEND_SECONDS, settings.upstream_ca, via)
     urls = dict.fromkeys((settings.upstream, *others))
     return {url: ModelServer(replace(options, url=url)) for url in urls}

@@ -28,7 +28,8 @@ from proxy.config.load import (
     rules_text,
 )
 from proxy.errors import RulesError, Unavailable
-from proxy.worker.captures import capture_folder
+from proxy.exchange.capture_folder import CaptureFolder
+from proxy.limits import RESERVED_THREADS, THREADS
 from proxy.worker.lessons import Lessons
 from proxy.worker.logging_setup import adjust_logging
 from proxy.worker.metrics import PAGES, STREAMS, count_activity_lost, count_captures, health_counters
@@ -80,8 +81,7 @@ class WorkerState:
 
     def take_thread(self) -> None:
         """A request begins that may take its thread for long. Raises Unavailable if only those in reserve are left."""
-        settings = self.snapshot.settings
-        limit = settings.threads - min(settings.reserved_threads, settings.threads // 4)
+        limit = THREADS - RESERVED_THREADS
         with self._lock:
             if self._threads >= limit:
                 raise Unavailable(f"this proxy serves {limit} requests already (threads); try again in a moment")
@@ -132,7 +132,7 @@ class WorkerState:
             # A worker of the release before, which ends soon, may not know what the new one's rules say.
             log.error("this worker keeps its rules: %s", error.message)
         else:
-            adjust_logging(verbose=settings.verbose, json_lines=settings.log_format == "json")
+            adjust_logging(json_lines=settings.log_format == "json")
             self.snapshot = make_snapshot(settings, rules, keys, self.snapshot.via)
             announce(self.snapshot, self.responses)
             log.info("rules in force: %s (sha256 %s)", rules.source, rules.sha256[:12])
@@ -246,4 +246,4 @@ def tidy_captures(worker: WorkerState) -> None:
     """Remove the captures that are too old by now: where none is written any more, nobody else does."""
     settings = worker.snapshot.settings
     if settings.capture:
-        capture_folder(settings, partial(count_captures, worker.memory.counters)).tidy()
+        CaptureFolder(settings.capture, partial(count_captures, worker.memory.counters)).tidy()

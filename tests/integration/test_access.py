@@ -132,13 +132,11 @@ def test_a_key_that_opens_may_tell_a_client_too(caplog: pytest.LogCaptureFixture
 
 
 @pytest.mark.parametrize(
-    "keys,pass_auth,expected",
+    "keys,expected",
     [
-        (Keys(), False, "Bearer secret-of-alice"),
-        (access(), False, None),
-        (access(), True, "Bearer secret-of-alice"),
-        (Keys(upstream="upkey"), False, "Bearer upkey"),
-        (Keys(upstream="upkey"), True, "Bearer secret-of-alice"),
+        (Keys(), "Bearer secret-of-alice"),
+        (access(), None),
+        (Keys(upstream="upkey"), "Bearer upkey"),
     ],
 )
 @pytest.mark.parametrize(
@@ -146,10 +144,10 @@ def test_a_key_that_opens_may_tell_a_client_too(caplog: pytest.LogCaptureFixture
 )
 @pytest.mark.parametrize("header", [ALICE, {"X-Api-Key": "secret-of-alice"}])
 def test_the_clients_key_goes_up_only_where_nothing_else_is_set(
-    keys: Keys, pass_auth: bool, expected: str | None, path: str, header: dict[str, str]
+    keys: Keys, expected: str | None, path: str, header: dict[str, str]
 ) -> None:
     with Upstream(*[[answer({"count": 3, **completion("a")})]] * 9) as server:
-        client, _ = front(server.url, keys, pass_auth=pass_auth)
+        client, _ = front(server.url, keys)
         body = ask(stream=False) if path.startswith(MESSAGES) else WHOLE
         if path == "/v1/models":
             client.get(path, headers=header)

@@ -201,17 +201,6 @@ def test_each_repair_has_a_line_without_values(inside: Inside, caplog: pytest.Lo
     assert "a.txt" not in caplog.text and "before=" not in caplog.text
 
 
-def test_with_verbose_each_repair_shows_what_it_was_before_and_after(
-    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
-) -> None:
-    caplog.set_level(logging.DEBUG, "proxy")
-    with repairing() as server:
-        inside(server.url).post(CHAT, json=WHOLE)
-    told = [record.message for record in caplog.records if record.levelno == logging.DEBUG]
-    assert len(told) == 2 and all("before=" in line and "after=" in line for line in told)
-    assert told[1].endswith(" before=stop after=tool_calls")
-
-
 def test_a_reply_with_countless_repairs_cannot_fill_the_log(
     inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,13 +270,12 @@ def fresh_logger() -> Iterator[logging.Logger]:
     log.handlers, log.level, log.propagate, logging.raiseExceptions = before
 
 
-@pytest.mark.parametrize("verbose,level", [(False, logging.INFO), (True, logging.DEBUG)])
 def test_the_log_goes_to_standard_error_once(
-    fresh_logger: logging.Logger, capsys: pytest.CaptureFixture[str], verbose: bool, level: int
+    fresh_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(2):
-        set_up_logging(verbose=verbose)
-    assert len(fresh_logger.handlers) == 1 and fresh_logger.level == level
+        set_up_logging()
+    assert len(fresh_logger.handlers) == 1 and fresh_logger.level == logging.INFO
     fresh_logger.info("hello")
     assert capsys.readouterr() == ("", "INFO hello\n")
 
@@ -296,7 +284,7 @@ def test_a_log_that_cannot_be_written_disturbs_no_request(
     fresh_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """P3: a full disk."""
-    set_up_logging(verbose=False)
+    set_up_logging()
 
     class Full(io.StringIO):
         def write(self, text: str) -> int:

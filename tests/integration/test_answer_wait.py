@@ -33,7 +33,7 @@ def test_the_parts_come_as_they_arrive_and_end_with_the_body() -> None:
         gates = [server.gate(), server.gate()]
         server.play([SSE, gates[0], chunked(b"one"), gates[1], chunked(b"two") + chunked(b"three"), LAST])
         with called(server) as call:
-            parts = AnswerWait(None, Timeouts(HELD, HELD)).receive(call)
+            parts = AnswerWait(None, Timeouts(HELD)).receive(call)
             assert next(parts) == b""  # the head alone: the first part comes with it
             gates[0].open()
             assert next(parts) == b"one"
@@ -43,14 +43,14 @@ def test_the_parts_come_as_they_arrive_and_end_with_the_body() -> None:
 
 def test_what_arrived_together_is_one_part() -> None:
     with Upstream([SSE + chunked(b"one") + chunked(b"two") + LAST]) as server, called(server) as call:
-        assert list(AnswerWait(None, Timeouts(HELD, HELD)).receive(call)) == [b"onetwo"]
+        assert list(AnswerWait(None, Timeouts(HELD)).receive(call)) == [b"onetwo"]
 
 
 def test_a_heartbeat_comes_due_before_the_head_and_after_it() -> None:
     with Upstream() as server:
         gate = server.gate()
         server.play([gate, SSE + chunked(b"one"), Act.EXPECT_CLOSE])
-        pump = AnswerWait(None, Timeouts(HELD, HELD, heartbeat=0.05))
+        pump = AnswerWait(None, Timeouts(HELD, heartbeat=0.05))
         with called(server) as call:
             parts = pump.receive(call)
             assert next(parts) is None and pump.heartbeat_due
@@ -70,7 +70,7 @@ def test_only_bytes_to_the_client_move_the_next_heartbeat(slow: bool) -> None:
     for _ in range(int(HELD / 0.02)):
         drops += [chunked(b"x"), 0.02]
     with Upstream(drops) as server, called(server) as call:
-        pump = AnswerWait(None, Timeouts(HELD, HELD, heartbeat=0.1))
+        pump = AnswerWait(None, Timeouts(HELD, heartbeat=0.1))
         began = time.monotonic()
         for part in pump.receive(call):
             if part is None:
@@ -83,7 +83,7 @@ def test_only_bytes_to_the_client_move_the_next_heartbeat(slow: bool) -> None:
 
 def test_without_a_heartbeat_nothing_wakes_but_bytes_and_alarms() -> None:
     with Upstream([SSE, Act.EXPECT_CLOSE]) as server, called(server) as call:
-        pump = AnswerWait(None, Timeouts(HELD, HELD))
+        pump = AnswerWait(None, Timeouts(HELD))
         parts = pump.receive(call)
         next(parts)
         began = time.monotonic()
@@ -100,7 +100,7 @@ def test_a_client_that_leaves_wakes_the_poll_at_once(script: list[Action], reset
         far = socket.create_connection(listener.getsockname())
         near, _ = listener.accept()
     with near, Upstream(script) as server, called(server) as call:
-        pump = AnswerWait(near, Timeouts(HELD, HELD, heartbeat=0.02))
+        pump = AnswerWait(near, Timeouts(HELD, heartbeat=0.02))
         parts = pump.receive(call)
         last = b"one" if len(script) > 1 else None
         while next(parts) != last:
@@ -120,7 +120,7 @@ def test_a_client_that_closed_its_sending_half_counts_as_gone(client: tuple[sock
     with Upstream([Act.EXPECT_CLOSE]) as server, called(server) as call:
         far.shutdown(socket.SHUT_WR)
         with pytest.raises(ClientGone):
-            next(iter(AnswerWait(near, Timeouts(HELD, HELD)).receive(call)))
+            next(iter(AnswerWait(near, Timeouts(HELD)).receive(call)))
 
 
 def test_what_the_client_sends_meanwhile_wakes_nobody(client: tuple[socket.socket, socket.socket]) -> None:
@@ -130,13 +130,13 @@ def test_what_the_client_sends_meanwhile_wakes_nobody(client: tuple[socket.socke
     with Upstream([Act.EXPECT_CLOSE]) as server, called(server) as call:
         spent = time.thread_time()
         with pytest.raises(UpstreamTimeout):
-            list(AnswerWait(near, Timeouts(0.3, HELD)).receive(call))
+            list(AnswerWait(near, Timeouts(0.3)).receive(call))
         assert time.thread_time() - spent < 0.1
 
 
 def test_a_poll_that_waits_for_a_heartbeat_does_not_spin() -> None:
     with Upstream([Act.EXPECT_CLOSE]) as server, called(server) as call:
-        pump = AnswerWait(None, Timeouts(0.5, HELD, heartbeat=0.05))
+        pump = AnswerWait(None, Timeouts(0.5, heartbeat=0.05))
         woken, spent = 0, time.thread_time()
         with pytest.raises(UpstreamTimeout):
             for _ in pump.receive(call):
@@ -153,8 +153,8 @@ def test_a_poll_that_waits_for_a_heartbeat_does_not_spin() -> None:
 def test_a_head_that_does_not_come_in_time_is_a_timeout_that_names_the_setting(script: list[Action]) -> None:
     with Upstream(script) as server, called(server) as call:
         began = time.monotonic()
-        with pytest.raises(UpstreamTimeout, match="header_timeout"):
-            list(AnswerWait(None, Timeouts(0.1, HELD)).receive(call))
+        with pytest.raises(UpstreamTimeout, match="idle_timeout"):
+            list(AnswerWait(None, Timeouts(0.1)).receive(call))
         assert 0.1 <= time.monotonic() - began < PATIENCE
 
 
@@ -165,8 +165,8 @@ def test_a_head_that_is_dribbled_does_not_gain_time() -> None:
         drops += [b"y", 0.02]
     with Upstream(drops) as server, called(server) as call:
         began = time.monotonic()
-        with pytest.raises(UpstreamTimeout, match="header_timeout"):
-            list(AnswerWait(None, Timeouts(0.2, HELD)).receive(call))
+        with pytest.raises(UpstreamTimeout, match="idle_timeout"):
+            list(AnswerWait(None, Timeouts(0.2)).receive(call))
         assert time.monotonic() - began < PATIENCE
 
 
@@ -174,7 +174,7 @@ def test_silence_after_the_head_is_a_timeout_that_names_the_setting() -> None:
     """U10."""
     with Upstream([SSE + chunked(b"one"), Act.EXPECT_CLOSE]) as server, called(server) as call:
         began = time.monotonic()
-        parts = AnswerWait(None, Timeouts(HELD, 0.1)).receive(call)
+        parts = AnswerWait(None, Timeouts(0.1)).receive(call)
         assert next(parts) == b"one"
         with pytest.raises(UpstreamTimeout, match="idle_timeout"):
             next(parts)
@@ -187,7 +187,7 @@ def test_what_the_reader_takes_is_no_silence_of_the_servers() -> None:
         gate = server.gate()
         server.play([SSE + chunked(b"one"), gate, chunked(b"two") + LAST])
         with called(server) as call:
-            wait = AnswerWait(None, Timeouts(HELD, 0.2))
+            wait = AnswerWait(None, Timeouts(0.2))
             parts = wait.receive(call)
             assert next(parts) == b"one"
             gate.open()
@@ -211,7 +211,7 @@ def test_every_byte_of_the_upstream_moves_the_idle_limit() -> None:
         gates = [server.gate() for _ in range(3)]
         server.play([SSE, *(step for gate in gates for step in (gate, chunked(b"x"))), LAST])
         with called(server) as call:
-            wait = AnswerWait(None, Timeouts(HELD, HELD))
+            wait = AnswerWait(None, Timeouts(HELD))
             parts = wait.receive(call)
             assert next(parts) == b""
             wait.drive()
@@ -227,7 +227,7 @@ def test_every_byte_of_the_upstream_moves_the_idle_limit() -> None:
 
 def test_a_body_that_should_have_ended_is_not_waited_for() -> None:
     with Upstream([SSE + chunked(b"one"), Act.EXPECT_CLOSE]) as server, called(server) as call:
-        pump = AnswerWait(None, Timeouts(HELD, HELD))
+        pump = AnswerWait(None, Timeouts(HELD))
         parts = pump.receive(call)
         assert next(parts) == b"one"
         began = time.monotonic()
@@ -242,14 +242,14 @@ def test_a_break_comes_after_all_that_came_before_it() -> None:
     with Upstream([SSE + chunked(b"one"), chunked(b"two")]) as server, called(server) as call:
         got = b""
         with pytest.raises(UpstreamBroken):
-            for part in AnswerWait(None, Timeouts(HELD, HELD)).receive(call):
+            for part in AnswerWait(None, Timeouts(HELD)).receive(call):
                 got += part or b""
     assert got == b"onetwo"
 
 
 def test_an_answer_without_a_body_gives_one_empty_part() -> None:
     with Upstream([head(204)]) as server, called(server) as call:
-        assert list(AnswerWait(None, Timeouts(HELD, HELD)).receive(call)) == [b""]
+        assert list(AnswerWait(None, Timeouts(HELD)).receive(call)) == [b""]
         assert call.status == 204
 
 
@@ -258,7 +258,7 @@ def test_a_flood_comes_in_several_parts_so_that_the_client_is_looked_at_between_
 ) -> None:
     near, far = client
     with Upstream([answer(b"x" * 20_000_000), Act.EXPECT_CLOSE]) as server, called(server) as call:
-        parts = AnswerWait(near, Timeouts(HELD, HELD)).receive(call)
+        parts = AnswerWait(near, Timeouts(HELD)).receive(call)
         assert next(parts) is not None
         far.close()
         with pytest.raises(ClientGone):
@@ -271,7 +271,7 @@ def test_parts_of_one_stream_do_not_wait_for_each_other() -> None:
         gates = [server.gate() for _ in range(20)]
         server.play([SSE, *(step for gate in gates for step in (gate, chunked(b"x"))), LAST])
         with called(server) as call:
-            parts = AnswerWait(None, Timeouts(HELD, HELD)).receive(call)
+            parts = AnswerWait(None, Timeouts(HELD)).receive(call)
             assert next(parts) == b""
             for gate in gates:
                 gate.open()
@@ -283,7 +283,7 @@ def test_while_it_rests_what_has_come_waits_for_what_comes_behind_it() -> None:
         gate = server.gate()
         server.play([SSE + chunked(b"one"), gate, chunked(b"two") + LAST])
         with called(server) as call:
-            wait = AnswerWait(None, Timeouts(HELD, HELD))
+            wait = AnswerWait(None, Timeouts(HELD))
             parts = wait.receive(call)
             assert next(parts) == b"one"
             gate.open()
@@ -296,7 +296,7 @@ def test_while_it_rests_what_has_come_waits_for_what_comes_behind_it() -> None:
 
 def test_a_rest_is_no_longer_than_the_next_heartbeat() -> None:
     with Upstream([SSE + chunked(b"one"), Act.EXPECT_CLOSE]) as server, called(server) as call:
-        wait = AnswerWait(None, Timeouts(HELD, HELD, heartbeat=0.05))
+        wait = AnswerWait(None, Timeouts(HELD, heartbeat=0.05))
         parts = wait.receive(call)
         assert next(parts) == b"one"
         wait.rest(HELD)
@@ -308,7 +308,7 @@ def test_a_rest_is_no_longer_than_the_next_heartbeat() -> None:
 def test_a_client_that_leaves_ends_a_rest(client: tuple[socket.socket, socket.socket]) -> None:
     near, far = client
     with Upstream([SSE + chunked(b"one"), Act.EXPECT_CLOSE]) as server, called(server) as call:
-        wait = AnswerWait(near, Timeouts(HELD, HELD))
+        wait = AnswerWait(near, Timeouts(HELD))
         parts = wait.receive(call)
         assert next(parts) == b"one"
         wait.rest(HELD)
@@ -321,7 +321,7 @@ def test_a_client_that_leaves_ends_a_rest(client: tuple[socket.socket, socket.so
 
 def test_a_rest_of_the_answer_before_is_none_of_the_next() -> None:
     with Upstream([SSE + chunked(b"one") + LAST]) as server, called(server) as call:
-        wait = AnswerWait(None, Timeouts(HELD, HELD))
+        wait = AnswerWait(None, Timeouts(HELD))
         wait.rest(HELD)
         wait.start_over()
         began = time.monotonic()

@@ -377,21 +377,18 @@ def test_an_older_tree_is_there_and_gone_again() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.benchmarks
-def test_a_long_write_call_is_measured_live_and_whole() -> None:
-    """Every answer held the very arguments, or the repaired ones; live they leave in pieces, whole in one."""
+def test_a_long_write_call_is_measured() -> None:
+    """Every answer held the very arguments, or the repaired ones; they leave in pieces."""
     command = [sys.executable, "-m", "benchmarks.write_call", "--quick"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if line[:1] == "|"]
     names = ["direct", *(["nginx"] if nginx_program() or "CI" in os.environ else [])]
-    assert rows[0][1:] == [*names, "live", "whole", "repaired", "text"]
+    assert rows[0][1:] == [*names, "live", "repaired", "text"]
     assert [row[0] for row in rows[2:]] == [what for _, what, _ in ROWS]
     figures = {row[0]: dict(zip(rows[0][1:], row[1:], strict=True)) for row in rows[2:]}
     events = figures["flat out: events at the client"]
-    assert float(events["whole"]) < 10
     assert float(events["live"]) > 1_000
-    first = figures["paced: first byte of content, median ms after it was due"]
-    assert float(first["live"]) < float(first["whole"])
     assert all(bound.what in done.stdout for bound in WRITE_CALL_BOUNDS)
 
 

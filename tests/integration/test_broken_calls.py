@@ -28,7 +28,6 @@ from tests.support.scripted import (
     answer,
     chat,
     completion,
-    delta,
     finish,
     stream,
     text,
@@ -101,25 +100,17 @@ def test_the_second_call_stands_in_the_place_of_the_broken_one(
     assert "stream_options" not in other and not other.get("stream")
 
 
-@pytest.mark.parametrize("streamed", [True, False])
-def test_a_structured_call_that_cannot_be_read_is_asked_for_again(inside: Inside, streamed: bool) -> None:
+def test_a_structured_call_of_a_whole_answer_that_cannot_be_read_is_asked_for_again(inside: Inside) -> None:
+    """Of a call that has begun to leave in a stream nothing can be taken back."""
     called = call_of("write_file", '{"path": "a", "content": "say "x" y" z}')
-    if streamed:
-        first = stream(
-            ROLE, text("I write it."), delta({"tool_calls": [{"index": 0, **called}]}), finish("tool_calls"),
-            counted(10, 9), DONE,
-        )  # fmt: skip
-    else:
-        message = {"role": "assistant", "content": "I write it.", "tool_calls": [called]}
-        first = [answer(completion(message, "tool_calls", usage=usage(10, 9)))]
-    # Of a call that has begun to leave nothing can be taken back.
-    rules = 'models: [{match: "*", broken_calls: retry, arguments: whole}]'
+    message = {"role": "assistant", "content": "I write it.", "tool_calls": [called]}
+    first = [answer(completion(message, "tool_calls", usage=usage(10, 9)))]
     with upstream(first, guided()) as server:
-        response = inside(server.url, rules=rules).post(CHAT, json=asked(streamed))
+        response = inside(server.url, rules=RULES).post(CHAT, json=asked(False))
         assert len(server.seen) == 2
-    found = said(response.data, streamed)
+    found = said(response.data, False)
     assert found["text"] == "I write it." and found["calls"] == ["write_file"] and found["end"] == ["tool_calls"]
-    assert arguments_of(response.data, streamed) == [ARGUMENTS] and found["usage"] == usage(30, 14)
+    assert arguments_of(response.data, False) == [ARGUMENTS] and found["usage"] == usage(30, 14)
 
 
 @pytest.mark.parametrize("streamed", [True, False])

@@ -42,7 +42,7 @@ from .config.load import load
 def create_app():
     settings, rules = load()
     told = {"version": __version__, "pid": os.getpid(), "master": os.getppid(), "source": rules.source,
-            "upstream": settings.upstream, "threads": settings.threads, "heartbeat": settings.heartbeat,
+            "upstream": settings.upstream, "max_streams": settings.max_streams, "heartbeat": settings.heartbeat,
             "upstream_ca": settings.upstream_ca, "sha256": rules.sha256}
     def app(environ, start_response):
         start_response("200 OK", [("Content-Type", "application/json")])
@@ -215,10 +215,36 @@ def test_what_serves_loads_no_other_command() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.parametrize(
+    "words", ["", "--help", "check", "doctor --help", "setup sdk --url {url}", "parse - --tools {tools}"]
+)
+def test_a_reader_that_closes_the_pipe_ends_a_command_without_a_traceback(words: str, tmp_path: Path) -> None:
+    """`check | head`."""
+    (tmp_path / "tools.json").write_text('[{"type": "function", "function": {"name": "ls"}}]')
+    values = {"url": f"http://127.0.0.1:{free_port()}", "tools": str(tmp_path / "tools.json")}
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        argv = [sys.executable, "-m", "proxy", *words.format(**values).split()]
+        env = environ(HOME=str(tmp_path))
+        done = subprocess.run(
+            argv,
+            cwd=ROOT,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+    assert done.returncode == (3 if "setup" in words else 0), done.stderr
+
+
 def test_a_bad_variable_is_named(folder: Path) -> None:
-    done = command(cwd=folder, TOOL_PROXY_THREADS="many")
+    done = command("serve", cwd=folder, TOOL_PROXY_MAX_STREAMS="many")
     assert done.returncode == 2
-    assert done.stderr.startswith("vllm-tool-proxy: error: TOOL_PROXY_THREADS: 'many' cannot be used")
+    assert done.stderr.startswith("vllm-tool-proxy: error: TOOL_PROXY_MAX_STREAMS: 'many' cannot be used")
 
 
 def test_a_port_in_use_is_told_before_gunicorn_starts(folder: Path) -> None:
@@ -297,9 +323,7 @@ def test_no_command_reads_the_rules_of_the_working_folder(tmp_path: Path, name: 
 
 
 @pytest.mark.slow
-def test_serve_does_not_read_the_rules_of_the_working_folder_and_names_the_file_in_force(
-    tmp_path: Path
-) -> None:
+def test_serve_does_not_read_the_rules_of_the_working_folder_and_names_the_file_in_force(tmp_path: Path) -> None:
     folder, start = release(tmp_path / "release"), tmp_path / "start"
     start.mkdir()
     (start / "rules.yaml").write_text("settings: {heartbeat: 3}\n")
@@ -319,11 +343,11 @@ def test_without_a_command_it_serves_with_the_earlier_systems_flags_and_warns_of
     folder: Path, tmp_path: Path
 ) -> None:
     port, upstream = free_port(), f"http://127.0.0.1:{free_port()}"
-    words = ["--port", str(port), "--vllm-url", f"{upstream}/v1", "--verbose", "--threads", "4"]
+    words = ["--port", str(port), "--vllm-url", f"{upstream}/v1", "--no-ui", "--max-streams", "4"]
     log = tmp_path / "log"
-    with serving(words, folder, log, GUNICORN_CMD_ARGS="--bind 127.0.0.1:1", TOOL_PROXY_THREADS="5"):
+    with serving(words, folder, log, GUNICORN_CMD_ARGS="--bind 127.0.0.1:1", TOOL_PROXY_MAX_STREAMS="5"):
         told = until(port, "1.0")
-    assert (told["upstream"], told["threads"]) == (upstream, 4)
+    assert (told["upstream"], told["max_streams"]) == (upstream, 4)
     warnings = [line for line in log.read_text().splitlines() if line.startswith("vllm-tool-proxy: ")]
     refused = "cannot be reached (Connection refused); the proxy serves all the same"
     assert warnings == [f"vllm-tool-proxy: warning: upstream {upstream} {refused}"]
@@ -333,10 +357,10 @@ def test_without_a_command_it_serves_with_the_earlier_systems_flags_and_warns_of
 def test_a_switched_release_and_a_hang_up_bring_all_the_new_code_and_rules(tmp_path: Path) -> None:
     old, new = release(tmp_path / "one", "1.0"), release(tmp_path / "two", "2.0")
     (old / "rules.yaml").write_text("settings: {heartbeat: 1}\n")
-    (new / "rules.yaml").write_text("settings: {heartbeat: 2, threads: 99}\n")
+    (new / "rules.yaml").write_text("settings: {heartbeat: 2, max_streams: 99}\n")
     current, port = tmp_path / "current", free_port()
     current.symlink_to("one")
-    words = ["serve", "--port", str(port), "--threads", "4", "--rules", "rules.yaml"]
+    words = ["serve", "--port", str(port), "--max-streams", "4", "--rules", "rules.yaml"]
     with serving(words, current, tmp_path / "log", PWD=str(current)) as main:
         first = until(port, "1.0")
         (tmp_path / "next").symlink_to("two")
@@ -344,7 +368,7 @@ def test_a_switched_release_and_a_hang_up_bring_all_the_new_code_and_rules(tmp_p
         main.send_signal(signal.SIGHUP)
         second = until(port, "2.0")
     for told, heartbeat in ((first, 1.0), (second, 2.0)):
-        assert (told["master"], told["heartbeat"], told["threads"]) == (main.pid, heartbeat, 4)
+        assert (told["master"], told["heartbeat"], told["max_streams"]) == (main.pid, heartbeat, 4)
         assert told["source"] == str(current / "rules.yaml")
     imported = [line.split() for line in (tmp_path / "import.log").read_text().splitlines()]
     assert [str(main.pid), "command"] in imported  # before it became gunicorn
@@ -359,7 +383,7 @@ def test_rules_that_come_later_are_found_by_a_reload_where_serve_would_find_them
     (start / "proxy").mkdir()
     (start / "proxy" / "__init__.py").write_text("raise SystemExit('the wrong package')\n")
     (start / "json.py").write_text("raise SystemExit('the wrong module')\n")
-    argv = [sys.executable, "-P", "-m", "proxy", "--port", str(port), "--threads", "4"]
+    argv = [sys.executable, "-P", "-m", "proxy", "--port", str(port), "--max-streams", "4"]
     with (tmp_path / "log").open("wb") as stderr:
         variables = environ(PYTHONPATH=str(folder), HOME=str(tmp_path))
         process = subprocess.Popen(argv, cwd=start, env=variables, stderr=stderr)
@@ -407,12 +431,12 @@ def served(*words: str) -> Became:
 
 @pytest.mark.usefixtures("serve")
 def test_gunicorn_gets_address_workers_threads_and_room_for_streams_and_idle_connections(tmp_path: Path) -> None:
-    argv = served("--host", "[::1]", "--workers", "2", "--threads", "8").argv
+    argv = served("--host", "[::1]", "--workers", "2", "--max-streams", "8").argv
     folder = str(PACKAGE.parent)
     assert argv[:4] == [sys.executable, "-P", "-m", "gunicorn"]
     assert argv[4:8] == ["-c", f"{folder}/proxy/gunicorn_conf.py", "--chdir", folder]
     assert argv[8] == "--bind" and argv[9].startswith("[::1]:")
-    counts = ["--workers", "2", "--threads", "8", "--worker-connections", "3008"]
+    counts = ["--workers", "2", "--threads", "512", "--worker-connections", "1520"]
     assert argv[10:] == [*counts, "--graceful-timeout", "60", "proxy.app:create_app()"]
     assert os.getcwd() == folder
 
@@ -434,16 +458,16 @@ def test_glibc_is_told_how_to_keep_memory_unless_the_operator_says_otherwise(
 def test_given_flags_go_to_the_workers_as_variables_and_gunicorns_own_variable_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "r.yaml").write_text("settings: {workers: 3, max_calls: 7}\n")
+    (tmp_path / "r.yaml").write_text("settings: {workers: 3, max_streams: 7}\n")
     monkeypatch.setenv("GUNICORN_CMD_ARGS", "--workers 9")
     monkeypatch.setenv("TOOL_PROXY_HEARTBEAT", "5")
-    env = served("--rules", "r.yaml", "--verbose", "--heartbeat", "6", "--pass-through", "/a,/b").env
-    assert "GUNICORN_CMD_ARGS" not in env and "TOOL_PROXY_MAX_CALLS" not in env
+    env = served("--rules", "r.yaml", "--no-ui", "--heartbeat", "6", "--pass-through", "/a,/b").env
+    assert "GUNICORN_CMD_ARGS" not in env and env["TOOL_PROXY_MAX_STREAMS"] == "7"
     assert env["TOOL_PROXY_RULES"] == f"{tmp_path}/r.yaml"
-    assert (env["TOOL_PROXY_VERBOSE"], env["TOOL_PROXY_HEARTBEAT"]) == ("true", "6")
+    assert (env["TOOL_PROXY_NO_UI"], env["TOOL_PROXY_HEARTBEAT"]) == ("true", "6")
     assert (env["TOOL_PROXY_WORKERS"], env["TOOL_PROXY_PASS_THROUGH"]) == ("3", "/a,/b")
     again, rules = config.load({}, env)
-    assert (again.workers, again.verbose, again.max_calls, again.pass_through) == (3, True, 7, ("/a", "/b"))
+    assert (again.workers, again.no_ui, again.max_streams, again.pass_through) == (3, True, 7, ("/a", "/b"))
     assert rules.source == f"{tmp_path}/r.yaml"
 
 
@@ -500,11 +524,11 @@ def test_it_says_what_it_will_do_and_no_key_is_in_that(
     (tmp_path / "keys.yaml").write_text(f"- {{name: alice, sha256: {digest}}}\n")
     (tmp_path / "admin").write_text(keys["admin"])
     monkeypatch.setenv("TOOL_PROXY_UPSTREAM_KEY", keys["upstream"])
-    served("--client-keys", "keys.yaml", "--admin-key-file", "admin", "--capture", "c", "--capture-on", "error")
+    served("--client-keys", "keys.yaml", "--admin-key-file", "admin", "--capture", "c")
     told = capsys.readouterr().err
     assert told.count("\n") == 3 and all(line.startswith("INFO vllm-tool-proxy ") for line in told.splitlines())
     assert "keys: 1 client, one for the model server, the admin's" in told
-    assert f"captures (error) to {tmp_path}/c" in told
+    assert f"captures to {tmp_path}/c" in told
     assert not [key for key in (*keys.values(), digest) if key in told]
 
 

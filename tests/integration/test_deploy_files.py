@@ -12,7 +12,9 @@ import yaml
 from proxy import __version__, gunicorn_conf
 from proxy.config.load import AUDIT_NAME
 from proxy.config.settings import Settings
+from proxy.limits import RESERVED_THREADS, THREADS
 from proxy.server.client_socket import GRACE
+from proxy.upstream.headers import CONVERSATION
 from tests.cluster.boxes import CONFIG, Ports, haproxy_program, rendered
 from tests.real.processes import ROOT
 
@@ -84,15 +86,14 @@ def test_a_client_that_leaves_is_told_to_the_proxy_and_events_are_not_gathered()
 def test_a_body_that_does_not_come_waits_in_front_of_the_proxies() -> None:
     """Without the option the time is that of the head alone. At the proxy's least rate a buffer is full in time."""
     assert "option http-buffer-request" in section("defaults")
-    settings, buffer = Settings(), 16 * 1024
-    assert GRACE + buffer / settings.body_rate <= seconds(value("timeout http-request"))
-    assert seconds(value("timeout http-request")) < settings.body_timeout < seconds(value("timeout client"))
+    buffer = 16 * 1024
+    assert GRACE + buffer / gunicorn_conf.BODY_RATE <= seconds(value("timeout http-request"))
+    assert seconds(value("timeout http-request")) < gunicorn_conf.BODY_SECONDS < seconds(value("timeout client"))
 
 
 def test_the_idle_times_are_longer_than_anything_the_proxy_waits_for() -> None:
-    longest = max(Settings().header_timeout, Settings().idle_timeout)
     for side in ("client", "server", "tunnel"):
-        assert seconds(value("timeout", side)) > 2 * longest > 10 * Settings().heartbeat
+        assert seconds(value("timeout", side)) > 2 * Settings().idle_timeout > 10 * Settings().heartbeat
     assert seconds(value("timeout", "http-keep-alive")) >= gunicorn_conf.keepalive
 
 
@@ -106,7 +107,7 @@ def test_the_checks_ask_who_can_serve_and_who_lives() -> None:
         assert "check" in default
         # A request that asks for more than the proxy's threads would have the check wait too; and all may be streams.
         most = int(default[default.index("maxconn") + 1])
-        assert most <= min(Settings().threads - Settings().reserved_threads, Settings().max_streams)
+        assert most <= min(THREADS - RESERVED_THREADS, Settings().max_streams)
 
 
 def test_both_lists_of_servers_are_the_same() -> None:
@@ -136,7 +137,7 @@ def test_its_own_errors_can_be_read_by_both_kinds_of_clients() -> None:
 
 def test_a_conversation_stays_at_one_model_server_by_the_header_that_the_proxies_send() -> None:
     lines = section("backend models")
-    assert lines[:2] == [f"balance hdr({Settings().conversation_header})", "hash-type consistent sdbm avalanche"]
+    assert lines[:2] == [f"balance hdr({CONVERSATION})", "hash-type consistent sdbm avalanche"]
     assert any(line.startswith("http-check send") and "uri /health" in line for line in lines)
     (default,) = [line.split() for line in lines if line.startswith("default-server")]
     assert "check" in default and "observe" not in default  # what a server answers is its answer

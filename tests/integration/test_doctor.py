@@ -695,7 +695,7 @@ def test_what_comes_behind_the_end_of_the_time_is_not_examined() -> None:
     assert (report.requests, report.does_harm, report.entry) == (4, False, "")
     text = "\n".join(lines(report))
     assert "- two calls in one answer: not examined, as the time was over\n" in text
-    assert f"\nthe time was over: {report.unexamined} probes were not made; --minutes N gives it longer\n" in text
+    assert f"\nout of time: {report.unexamined} probes were not made\n" in text
     assert as_json(report)["syntaxes"] == {} and "in each syntax:" not in text
     assert "the rules need no entry" not in text and as_json(report)["unexamined"] == len(PROBES) - 3
 

@@ -124,14 +124,14 @@ def test_a_line_break_in_a_name_begins_no_line(capsys: pytest.CaptureFixture[str
 def test_the_entry_is_written_once_and_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--write` makes a file that `check` takes; the second time nothing changes, and the first text is kept."""
     rules = tmp_path / "mine.yaml"
-    before = "# ours\nmodels:\n  - {match: 'Qwen*', ids: kimi}  # theirs\n  - match: '*'\n    parse: auto\n"
+    before = "# ours\nmodels:\n  - {match: 'Qwen*', upstream: live}  # theirs\n  - match: '*'\n    parse: auto\n"
     rules.write_text(before)
     rules.chmod(0o640)
     with ModelServer(WRONG) as server:
         main(["doctor", "--upstream", server.url, "--write", "mine.yaml"])
         assert f"written: {rules} (before it was what {rules}.before-1 is)" in capsys.readouterr().out
         after = rules.read_text()
-        entry = '  - {"match": "Qwen3-Coder", "parse": "proxy", "ids": "kimi"}\n'
+        entry = '  - {"match": "Qwen3-Coder", "parse": "proxy", "upstream": "live"}\n'
         assert after == before.replace("models:\n", f"models:\n{entry}")
         assert (tmp_path / "mine.yaml.before-1").read_text() == before
         assert stat.S_IMODE(rules.stat().st_mode) == 0o640

@@ -140,7 +140,7 @@ def test_while_all_threads_are_busy_others_are_refused_at_once_and_health_answer
     with ExitStack() as stack:
         script: list[Action] = [gate, SSE, *TEXT]
         upstream = serving(stack, *[script] * 3)
-        front = proxy(upstream.url, "--threads", "4")
+        front = proxy(upstream.url, "THREADS=4", "RESERVED_THREADS=1")
         for number in range(3):
             stack.enter_context(Client.post(front.port, chat()))
             upstream.wait(number + 1)
@@ -164,7 +164,7 @@ def test_streams_hold_no_thread_and_those_over_max_streams_are_refused_at_once(p
     with ExitStack() as stack:
         script: list[Action] = [SSE, *TEXT, gate]
         upstream = serving(stack, *[script] * 9, [answer(completion("So."))])
-        front = proxy(upstream.url, "--threads", "4", "--max-streams", "9")
+        front = proxy(upstream.url, "THREADS=4", "RESERVED_THREADS=1", "--max-streams", "9")
         for _ in range(9):
             client = stack.enter_context(Client.post(front.port, chat()))
             response = stack.enter_context(client.answer())
@@ -188,7 +188,7 @@ def test_what_takes_too_long_in_all_ends(proxy: Start, tmp_path: Path) -> None:
     with ExitStack() as stack:
         upstream = serving(stack, [SSE, *TEXT, gate])
         stack.callback(gate.open)
-        front = proxy(upstream.url, "--total-timeout", "0.5")
+        front = proxy(upstream.url, "REPLY_SECONDS=0.5")
         client = stack.enter_context(Client.post(front.port, chat()))
         with client.answer() as response:
             data = response.read()

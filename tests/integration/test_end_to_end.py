@@ -229,10 +229,13 @@ def test_when_to_come_again_is_passed(inside: Inside, status: int) -> None:
     assert (response.headers["Retry-After"], response.headers["X-Should-Retry"]) == ("7", "true")
 
 
-def test_an_event_over_the_limit_is_a_typed_error_and_not_a_success(inside: Inside) -> None:
+def test_an_event_over_the_limit_is_a_typed_error_and_not_a_success(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """U14, C7: `max_event`."""
+    monkeypatch.setattr("proxy.exchange.reply_stream.MAX_EVENT", 1024)
     with Upstream(stream(ROLE, text("Hi "), text("x" * 5000), finish(), DONE)) as server:
-        data = inside(server.url, max_event=1024).post(CHAT, json=chat(tools=[WRITE_FILE])).data
+        data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
     last = data.rstrip(b"\n").rpartition(b"\n\n")[2]
     assert data.startswith(ROLE + text("Hi ")) and DONE not in data
     assert "max_event" in json.loads(last[6:])["error"]["message"]

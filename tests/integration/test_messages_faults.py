@@ -177,7 +177,7 @@ def test_an_error_that_follows_blanks_alone_is_a_status(inside: Inside) -> None:
 @MODES
 def test_an_answer_that_does_not_come_in_time_is_a_504(inside: Inside, streamed: bool) -> None:
     with serving([Act.EXPECT_CLOSE]) as server:
-        response = inside(server.url, header_timeout=0.15).post(MESSAGES, json=ask(stream=streamed))
+        response = inside(server.url, idle_timeout=0.15).post(MESSAGES, json=ask(stream=streamed))
         assert server.seen[0].closed.wait(PATIENCE)
     assert response.status_code == 504
     check_error(response.data, 504)
@@ -257,10 +257,11 @@ def test_nothing_follows_the_error(inside: Inside) -> None:
     assert broken(data)[1] == "a"
 
 
-def test_an_event_over_the_limit_is_an_error(inside: Inside) -> None:
+def test_an_event_over_the_limit_is_an_error(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     """C7."""
+    monkeypatch.setattr("proxy.exchange.reply_stream.MAX_EVENT", 1024)
     with serving(stream(ROLE, text("Hi "), text("x" * 5000), finish(), DONE)) as server:
-        data = inside(server.url, max_event=1024).post(MESSAGES, json=ask()).data
+        data = inside(server.url).post(MESSAGES, json=ask()).data
     error, words, _ = broken(data)
     assert "max_event" in error["message"] and words == "Hi "
 

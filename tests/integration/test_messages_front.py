@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
-import logging
 import threading
 from pathlib import Path
 from typing import Any
@@ -590,13 +589,6 @@ def test_what_was_dropped_is_in_the_audit_file_and_counted_but_no_line_of_its_ow
     assert [each for each in told if "fix=text_call" in each]
     fixes = response.headers.get("X-Tool-Proxy-Fixes")
     assert fixes == (None if streamed else "dropped_field:2, finish:1, text_call:1")
-
-
-def test_a_verbose_log_tells_what_was_dropped(inside: Inside, logged: pytest.LogCaptureFixture) -> None:
-    with logged.at_level(logging.DEBUG, "proxy"), serving(reply(False, "a")) as server:
-        message(inside(server.url).post(MESSAGES, json={**ask(stream=False), **DROPPED}))
-    told = [record.getMessage() for record in logged.records if "fix=dropped_field" in record.getMessage()]
-    assert len(told) == 2
 
 
 @MODES

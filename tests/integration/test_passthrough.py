@@ -21,7 +21,7 @@ from tests.support.scripted import DONE, HELD, LAST, SSE, Act, Client, Upstream,
 def relayed(server: Upstream, timeouts: Timeouts | None = None) -> Iterator[PassthroughResponse]:
     """What is relayed of the server's next answer."""
     with Caller(ServerOptions(server.url)).open("POST", "/x", {}, b"{}") as call:
-        yield pass_through(call, AnswerWait(None, timeouts or Timeouts(HELD, HELD)))
+        yield pass_through(call, AnswerWait(None, timeouts or Timeouts(HELD)))
 
 
 @pytest.mark.parametrize("status", [200, 201, 302, 404, 500])
@@ -85,7 +85,7 @@ def test_what_breaks_off_raises_after_what_came() -> None:
 
 @pytest.mark.parametrize("action,error", [(Act.CLOSE, UpstreamBroken), (Act.EXPECT_CLOSE, UpstreamTimeout)])
 def test_what_fails_before_the_head_raises_at_once(action: Act, error: type[Exception]) -> None:
-    with Upstream([action]) as server, pytest.raises(error), relayed(server, Timeouts(0.1, HELD)):
+    with Upstream([action]) as server, pytest.raises(error), relayed(server, Timeouts(0.1)):
         pass
 
 
@@ -105,7 +105,7 @@ def test_a_relay_that_fails_before_the_head_is_a_status_and_closes_the_upstream(
     inside: Inside, action: Act, status: int
 ) -> None:
     with Upstream([action]) as server:
-        assert inside(server.url, header_timeout=0.1).post("/v1/completions", json={}).status_code == status
+        assert inside(server.url, idle_timeout=0.1).post("/v1/completions", json={}).status_code == status
         if action is Act.EXPECT_CLOSE:
             assert server.seen[0].gone_after(time.monotonic())
 

@@ -24,7 +24,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import Proxy, Start
-from tests.integration.test_capture_on import CALL, STRANGE
+from tests.integration.test_kept_captures import CALL, STRANGE
 from tests.real.processes import ROOT, free_port, running
 from tests.support.helpers import RECORDINGS
 from tests.support.messages_client import MODELS, cards

@@ -89,7 +89,7 @@ def test_200_streams_on_8_threads_all_deliver(proxy: Start) -> None:
         script = [*BEGIN, gate, *(chunked(text(f" {number}")) for number in range(20)), *END]
         upstream = serving(stack, *[script] * 200)
         stack.callback(gate.open)
-        front = proxy(upstream.url, "--threads", "8")
+        front = proxy(upstream.url, "THREADS=8", "RESERVED_THREADS=2")
         readers = stack.enter_context(Readers(front.port))
         for number in range(200):
             readers.post(ASKED[MESSAGES if number % 4 == 0 else CHAT](), MESSAGES if number % 4 == 0 else CHAT)
@@ -143,7 +143,7 @@ def test_a_client_that_stops_reading_is_no_matter_to_200_that_read(proxy: Start)
     flood: list[Action] = [SSE, *[chunked(text("x" * 4000)) * 16] * 800, Act.EXPECT_CLOSE]
     with Upstream(*[PACED] * 200, flood) as upstream:
         upstream.paths["/v1/models"] = [answer({"data": []})]
-        front = proxy(upstream.url, "--client-timeout", f"{HELD:g}")
+        front = proxy(upstream.url, f"STALL_SECONDS={HELD:g}")
         with Readers(front.port) as readers:
             for _ in range(200):
                 readers.post(chat())
@@ -265,7 +265,7 @@ def test_a_second_try_that_nobody_takes_is_no_matter_to_50_streams(proxy: Start,
     rules = tmp_path / "rules.yaml"
     with Upstream(*[PACED] * 50) as upstream, BlackHole() as hole:
         rules.write_text(f"models: [{{match: hole, url: '{hole.url}', server: vllm, family: gpt-oss}}]")
-        flags = ("--rules", str(rules), "--heartbeat", "1", "--connect-timeout", f"{HELD:g}")
+        flags = ("--rules", str(rules), "--heartbeat", "1", f"CONNECT_SECONDS={HELD:g}")
         with fifty_paced(proxy, upstream, *flags) as (front, readers):
             asked = chat(model="hole", tools=[WRITE_FILE])
             with Client.post(front.port, asked) as client, client.answer() as response:
@@ -281,7 +281,7 @@ def test_a_second_try_that_nobody_takes_is_waited_for_no_longer_than_any(proxy: 
     rules = tmp_path / "rules.yaml"
     with BlackHole() as hole:
         rules.write_text(f"models: [{{match: hole, url: '{hole.url}', server: vllm, family: gpt-oss}}]")
-        flags = ("--rules", str(rules), "--heartbeat", "1", "--connect-timeout", "1")
+        flags = ("--rules", str(rules), "--heartbeat", "1", "CONNECT_SECONDS=1")
         asked = chat(model="hole", tools=[WRITE_FILE])
         with Client.post(proxy(hole.url, *flags).port, asked) as client, client.answer() as response:
             assert response.readline().startswith(b":")

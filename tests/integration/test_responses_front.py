@@ -173,7 +173,7 @@ def test_a_custom_tool_gets_its_text(inside: Inside, form: str, streamed: bool) 
 @MODES
 @pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
 def test_reasoning_goes_out_and_comes_back(inside: Inside, name: str, streamed: bool) -> None:
-    rules = f'models:\n  - {{match: "*", reasoning_history: {name}}}\n'
+    rules = 'models:\n  - {match: "*", family: qwen3}\n'
     with serving(reply(streamed, "Hi", **{name: "Hm, so."}), reply(streamed, "ok")) as server:
         client = inside(server.url, rules)
         made = response_of(client.post(RESPONSES, json=ask(stream=streamed)))
@@ -183,7 +183,7 @@ def test_reasoning_goes_out_and_comes_back(inside: Inside, name: str, streamed: 
         again = server.seen[1].json["messages"]
     assert again == [
         {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": "Hi", name: "Hm, so."},
+        {"role": "assistant", "content": "Hi", "reasoning_content": "Hm, so."},
         {"role": "user", "content": "go"},
     ]
 

@@ -91,7 +91,7 @@ ITEMS: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("name", ITEMS)
 def test_an_item_that_cannot_be_read_is_refused_with_its_place(inside: Inside, name: str) -> None:
     item, place = ITEMS[name]
-    rules = 'models:\n  - {match: "*", reasoning_history: reasoning}\n'
+    rules = 'models:\n  - {match: "*", family: qwen3}\n'
     with serving() as server:
         response = inside(server.url, rules).post(RESPONSES, json=ask([item], stream=False))
         assert server.seen == []

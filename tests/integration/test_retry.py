@@ -303,14 +303,6 @@ def test_so_few_tokens_that_no_answer_fits_are_no_second_try(inside: Inside, pro
         assert [seen.json["max_tokens"] for seen in server.seen] == [32000, asked][: 2 if asked else 1]
 
 
-@pytest.mark.parametrize(("least", "tries"), [(192, 2), (193, 1), (1, 2)])
-def test_how_few_are_enough_can_be_set(inside: Inside, least: int, tries: int) -> None:
-    message = OLD_VLLM_CONTEXT.replace("1000", "8000")
-    with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
-        inside(server.url, retry_tokens=least).post(CHAT, json=chat(max_tokens=32000))
-        assert len(server.seen) == tries
-
-
 @pytest.mark.parametrize(
     "second", [REFUSED, [answer(FAILED_TO_PARSE, 500)], [answer({"error": "unknown field 'user'"}, 400)]]
 )

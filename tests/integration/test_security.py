@@ -119,7 +119,7 @@ def running(folder: Path) -> Iterator[Two]:
     with ExitStack() as stack, Upstream() as upstream:
         upstream.paths = {"/v1/models": MODELS}
         yield Two(
-            start(upstream.url, "--workers", "2", "--verbose", *flags, folder=folder, stack=stack), upstream, folder
+            start(upstream.url, "--workers", "2", *flags, folder=folder, stack=stack), upstream, folder
         )
 
 

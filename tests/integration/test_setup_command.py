@@ -557,10 +557,10 @@ class TestLaunch:
         assert said | excepted <= {*ran.out.splitlines()}
         assert "NO_PROXY" not in launched(home, "launch", "claude", "--url", real.url).out.upper()
 
-    def test_setup_can_launch_it_too(self, real: Proxy, home: Path) -> None:
+    def test_codex_gets_flags_and_no_file(self, real: Proxy, home: Path) -> None:
         program(home / "bin", "codex")
         before = tree(home)
-        ran = launched(home, "setup", "codex", "--url", real.url, "--launch")
+        ran = launched(home, "launch", "codex", "--url", real.url)
         assert (ran.status, ran.err) == (7, "")
         assert ran.out.startswith(f"word {home}/bin/codex\nword -c\nword model=\"{MODEL}\"\nword -c\n")
         assert tree(home) == before

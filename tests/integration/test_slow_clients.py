@@ -122,7 +122,7 @@ def test_twelve_clients_that_dribble_hold_nobody_up(
 ) -> None:
     """Of 16 threads 12 are for replies."""
     line, begun, said = framing
-    bench = benches("--threads", "16")
+    bench = benches("THREADS=16", "RESERVED_THREADS=4")
     bench.play(*[WHOLE] * 12)
     running, clients = bench.proxy, []
     with ExitStack() as stack:
@@ -143,12 +143,12 @@ def test_twelve_clients_that_dribble_hold_nobody_up(
 
 @EACH
 @pytest.mark.parametrize("framing", FRAMINGS.values(), ids=FRAMINGS)
-@pytest.mark.parametrize("named", ["body_timeout", "client_timeout"])
+@pytest.mark.parametrize("limit,named", [("BODY_SECONDS", "body_timeout"), ("STALL_SECONDS", "client_timeout")])
 def test_a_body_that_takes_too_long_is_answered_so(
-    benches: Benches, dialect: Dialect, framing: tuple[str, bytes, bytes], named: str
+    benches: Benches, dialect: Dialect, framing: tuple[str, bytes, bytes], limit: str, named: str
 ) -> None:
     line, begun, _ = framing
-    bench = benches(f"TOOL_PROXY_{named.upper()}=1")
+    bench = benches(f"{limit}=1")
     with connected(bench.proxy.port) as client:
         client.sendall(head_of(dialect, line) + begun)
         with closing(HTTPResponse(client)) as response:
@@ -277,7 +277,7 @@ def next_worker(running: Proxy, before: int) -> None:
 def test_a_body_may_go_on_while_the_worker_ends(proxy: Start, dialect: Dialect, number: signal.Signals) -> None:
     with Upstream(WHOLE) as upstream, ExitStack() as stack:
         # On a busy machine another worker takes long to begin.
-        running = proxy(upstream.url, "--body-rate", "0", "--client-timeout", "300")
+        running = proxy(upstream.url, "BODY_RATE=0.001", "STALL_SECONDS=300")
         worker = running.health()["worker"]
         body = body_of(dialect)
         clients = [stack.enter_context(connected(running.port)) for _ in range(3)]
@@ -370,7 +370,7 @@ def test_client_timeout_means_what_it_says(proxy: Start, streamed: bool) -> None
     many = [SSE, *[chunked(text("x" * 4000)) * 16] * 600]
     flood: list[Any] = many if streamed else [answer(completion("x" * 30_000_000))]
     with Upstream([*flood, Act.EXPECT_CLOSE]) as upstream:
-        running = proxy(upstream.url, "--client-timeout", "5", "--body-rate", "0")
+        running = proxy(upstream.url, "STALL_SECONDS=5")
         with closing(socket.socket()) as client, connected(running.port) as silent:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.connect(("127.0.0.1", running.port))

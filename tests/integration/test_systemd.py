@@ -137,7 +137,7 @@ def test_the_question_whether_it_is_up_goes_where_it_listens(host: str, port: st
 def test_a_socket_that_systemd_hands_over_is_the_one_that_is_served(tmp_path: Path) -> None:
     """With systemd's own program for it, which starts the service at the first connection."""
     port, own = free_port(), free_port()
-    serve = [sys.executable, "-m", "proxy", "serve", "--port", str(own), "--threads", "8"]
+    serve = [sys.executable, "-m", "proxy", "serve", "--port", str(own)]
     command = ["systemd-socket-activate", "--listen", f"127.0.0.1:{port}"]
     command += [f"--setenv={name}={value}" for name, value in clean_environment().items()]
     with (tmp_path / "log").open("wb") as log:

@@ -25,8 +25,8 @@ from tests.support.scripted import PATIENCE
 
 # The model server's silence ends a reply within these seconds, and a stream that began before a reload has the time to
 # end; times the soak's patience.
-TIMES = {"--idle-timeout": 3, "--header-timeout": 4, "--client-timeout": 10, "--graceful-timeout": 15}
-FLAGS = ("--heartbeat", "0.5", "--max-event", "1048576", "--max-body", "1048576", "--threads", "512")
+TIMES = {"--idle-timeout": 3, "--graceful-timeout": 15}
+FLAGS = ("--heartbeat", "0.5", "MAX_EVENT=1048576", "--max-body", "1048576")
 # Of the whole time: when the reloads with new workers are; between them the workers stay, and are measured.
 EARLY, LATE = (0.02, 0.05, 0.08), (0.95, 0.98)
 # Seconds until the workers are warm: each thread's part of the allocator has seen the largest answers.
@@ -63,7 +63,8 @@ class Soak:
         rules = self._folder / "rules.yaml"
         rules.write_text("settings: {max_tool_calls: 0}\n")
         times = (part for name, most in TIMES.items() for part in (name, str(most * self._patience)))
-        flags = (*FLAGS, *times, "--workers", str(workers), "--rules", str(rules))
+        flags = (*FLAGS, *times, f"STALL_SECONDS={10 * self._patience}")
+        flags = (*flags, "--workers", str(workers), "--rules", str(rules))
         with ExitStack() as stack:
             await self._start(flags, stack)
             before = self._descriptors()

@@ -105,7 +105,7 @@ class Wait(AnswerWait):
     """Waits for nothing: what an answer says is there at once, and before each None a heartbeat is due."""
 
     def __init__(self) -> None:
-        super().__init__(None, Timeouts(header=60.0, idle=60.0))
+        super().__init__(None, Timeouts(60.0))
         self._is_due_now = False
 
     @property
@@ -179,7 +179,6 @@ def answered(*answers: Answer | Exception, ask: ChatRequest | None = None, **mor
         "wait": Wait(),
         "engine": lambda raw_text, forced: Engine(Task(tools=offered(), seed=SEED, raw_text=raw_text)),
         "dialect": ChatDialect(options),
-        "max_event": 1024 * 1024,
         "hold_timeout": 30.0,
     }
     return Answered(Exchange(**{**given, **more}), server, known)

@@ -19,16 +19,27 @@ from unittest import mock
 
 from gunicorn.app import wsgiapp
 
+from proxy import gunicorn_conf
 from proxy.commands.main import MALLOC, main
 
+CONF = gunicorn_conf.__file__
 _PRELOADED = [__name__, "proxy.app", "gunicorn.workers.gthread"]
 
 
-def serve(words: Sequence[str], folder: Path, environment: Mapping[str, str], log: Path) -> ForkServerProcess:
-    """Start `serve` with these words and variables in `folder`; what it writes to stderr goes into `log`."""
+def serve(
+    words: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    log: Path,
+    limits: Mapping[str, float] | None = None,
+) -> ForkServerProcess:
+    """Start `serve` with these words and variables in `folder`; what it writes to stderr goes into `log`.
+
+    `limits`: other values for constants of `proxy/limits.py` and `proxy/gunicorn_conf.py`, by name.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
-    process = context.Process(target=_serve, args=(list(words), folder, dict(environment), log))
+    process = context.Process(target=_serve, args=(list(words), folder, dict(environment), log, dict(limits or {})))
     # The first start begins the fork server, in this environment; glibc reads these variables once.
     with mock.patch.dict(os.environ, {**environment, **MALLOC}, clear=True):
         process.start()
@@ -44,20 +55,44 @@ def end(process: ForkServerProcess, patience: float = 4) -> None:
         process.join()
 
 
-def _serve(words: list[str], folder: Path, environment: dict[str, str], log: Path) -> None:
+def _serve(
+    words: list[str], folder: Path, environment: dict[str, str], log: Path, limits: dict[str, float]
+) -> None:
     with log.open("wb") as file:
         os.dup2(file.fileno(), 2)
     os.chdir(folder)
     _take(environment)
+    _set_limits(limits)
     command, variables = _command_of_gunicorn(["serve", *words])
     os.chdir(variables["PWD"])
     _take(variables)
     sys.argv = ["gunicorn", *command[command.index("gunicorn") + 1 :]]
+    if limits:
+        sys.argv[sys.argv.index("-c") + 1] = str(_gunicorn_conf(log.with_name("gunicorn_conf.py"), limits))
     try:
         wsgiapp.run()
     finally:
         # In the master and in each worker, which leave by SystemExit; multiprocessing ends them without.
         atexit._run_exitfuncs()
+
+
+def _set_limits(limits: Mapping[str, float]) -> None:
+    """Replace these constants in every module of the proxy that has imported them."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("proxy."):
+            for limit in limits.keys() & vars(module).keys():
+                setattr(module, limit, limits[limit])
+
+
+def _gunicorn_conf(path: Path, limits: Mapping[str, float]) -> Path:
+    """Write gunicorn's configuration with these constants instead of its own."""
+    source = str(CONF)
+    lines = ["from pathlib import Path", f"__file__ = {source!r}"]
+    lines.append("exec(compile(Path(__file__).read_text(), __file__, 'exec'))")
+    lines += [f"{name} = {value!r}" for name, value in limits.items()]
+    lines.append("_made = partial(_clients.ClientSocket, _clients.Times(STALL_SECONDS, BODY_SECONDS, BODY_RATE))")
+    path.write_text("\n".join(lines))
+    return path
 
 
 def _take(environment: Mapping[str, str]) -> None:

@@ -82,7 +82,7 @@ REASONING_ROWS: Rows = MappingProxyType(
         "effort": "the switch that the model's entry in rules.yaml names (`thinking`); dropped if it names none",
         "summary": f"{DROPPED}reasoning comes as the model wrote it",
         "generate_summary": f"{DROPPED}reasoning comes as the model wrote it",
-        "context": f"{DROPPED}the rules (`reasoning_history`), else the model's family, say what goes back",
+        "context": f"{DROPPED}the model's family says what goes back",
         "mode": _HERE,
     }
 )
@@ -141,8 +141,7 @@ _ACTION = "the function's `arguments`"
 ITEM_ROWS: Mapping[str, Rows] = MappingProxyType(
     {
         "reasoning": {
-            "type": "the assistant's reasoning, in the field that `reasoning_history`, else the model's family, names; "
-            "dropped if neither does",
+            "type": "the assistant's reasoning, in the field that the model's family names; dropped if it names none",
             "content": "its text",
             "summary": "its text, if there is no `content`",
             "encrypted_content": f"{DROPPED}only OpenAI's own servers can read it",

@@ -29,9 +29,7 @@ ALL = Settings(
     host="::1",
     workers=3,
     capture="/c[red]",
-    capture_on=("error", "healed"),
     audit_file="/a.jsonl",
-    verbose=True,
     audit_values=True,
 )
 
@@ -61,8 +59,8 @@ def test_everything_that_is_on() -> None:
     assert found["rules"] == "/etc/rules.yaml (3 models)"
     assert found["keys"] == "2 clients, one for the model server, the admin's"
     assert found["writes"] == (
-        "captures (error, healed) to /c[red]; repairs with their values to /a.jsonl; "
-        "repairs with their values to the log; what clients and models say to the live page"
+        "captures to /c[red]; repairs with their values to /a.jsonl; "
+        "what clients and models say to the live page"
     )
     assert found["limits"].startswith("3 workers, each with ")
 

@@ -99,8 +99,8 @@ def test_each_model_and_client_is_told() -> None:
     lines = told(
         """
 models:
-  - {match: "Kimi*", parse: proxy, upstream: whole, server: vllm, ids: kimi, arguments: whole, reasoning: both,
-     thinking: none, reasoning_history: reasoning, server_tools: drop,
+  - {match: "Kimi*", parse: proxy, upstream: whole, server: vllm, reasoning: both,
+     thinking: none, server_tools: drop,
      formats: {off: [list, json]}}
   - match: "*"
 aliases: {claude-*: Kimi-K2, "caf\\u00e9": "\\e[2J"}
@@ -110,8 +110,8 @@ clients:
 """
     )
     assert lines == [
-        "models Kimi*: parse proxy, upstream whole, server vllm, ids kimi, arguments whole, reasoning both, "
-        "thinking none, reasoning_history reasoning, server_tools drop, no calls in json, list",
+        "models Kimi*: parse proxy, upstream whole, server vllm, reasoning both, "
+        "thinking none, server_tools drop, no calls in json, list",
         "models *: all by default",
         "aliases claude-*: asked for as Kimi-K2",
         r'aliases "caf\u00e9": asked for as "\u001b[2J"',

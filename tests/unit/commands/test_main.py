@@ -30,12 +30,21 @@ def test_help_shows_each_option_with_its_variable_and_default(capsys: pytest.Cap
         assert spec.help in text
         assert all(name in text.replace(" ", "") for name in (*spec.flags, *spec.variables))
     assert "(TOOL_PROXY_PORT; 8003; also PROXY_PORT)" in text
-    assert "(TOOL_PROXY_UPSTREAM_CA; none)" in text and "(TOOL_PROXY_VERBOSE; off)" in text
+    assert "(TOOL_PROXY_UPSTREAM_CA; none)" in text and "(TOOL_PROXY_NO_UI; off)" in text
 
 
-def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_word_it_says_what_it_is_and_which_commands_to_try(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("vllm-tool-proxy repairs the tool calls of open models.") and text.count("\n") < 12
+    for command in ("doctor --upstream", "launch claude --upstream", "serve --upstream", "--help"):
+        assert f"vllm-tool-proxy {command}" in text
+
+
+@pytest.mark.parametrize("flag", ["-V", "--version"])
+def test_version_is_told(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main(["--version"])
+        cli.main([flag])
     assert (ended.value.code, capsys.readouterr().out) == (0, f"vllm-tool-proxy {__version__}\n")
 
 
@@ -95,8 +104,8 @@ def test_unknown_settings_and_options_are_errors_that_name_near_ones(
 
 def test_words_become_a_command_and_the_settings_that_are_given() -> None:
     assert cli._arguments([]) == ("serve", {})
-    words = ["check", "--vllm-url", "http://h", "--verbose", "--rules", "r.yaml", "--port=9"]
-    given = {"upstream": "http://h", "verbose": "true", "rules": "r.yaml", "port": "9"}
+    words = ["check", "--vllm-url", "http://h", "--no-ui", "--rules", "r.yaml", "--port=9"]
+    given = {"upstream": "http://h", "no_ui": "true", "rules": "r.yaml", "port": "9"}
     assert cli._arguments(words) == ("check", given)
     assert cli._arguments([*words[1:], "check"]) == ("check", given)
 

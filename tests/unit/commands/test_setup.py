@@ -133,16 +133,30 @@ def test_what_is_written_is_merged_and_undone(home: Path, capsys: pytest.Capture
         (["pi", "--url", "h:1"], Status.USAGE, "--url 'h:1' is none; give "),
         (["pi", "--key-env", "lower"], Status.USAGE, "--key-env 'lower' is no name of a variable, in capitals"),
         (["pi", "--key-env", "NOT_THERE"], Status.USAGE, "--key-env NOT_THERE: there is no such variable, or it is"),
-        (["pi", "--launch"], Status.NOT_INSTALLED, "pi is not on PATH; install it: npm install -g @mariozechner/"),
-        (["sdk", "--launch"], Status.USAGE, "sdk is no program; give one behind --, which gets its variables"),
         (["cline", "--write"], Status.NOT_INSTALLED, "cline is not on PATH"),
     ],
-    ids=["no URL", "no name", "no key", "not there", "no program", "what comes first"],
+    ids=["no URL", "no name", "no key", "what comes first"],
 )
 def test_what_hinders_it_is_one_line_and_a_status(
     words: list[str], status: Status, line: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert setup_command("x", words) == status
+    err = capsys.readouterr().err
+    assert err.startswith(f"x: error: {line}") and err.count("\n") == 1
+    assert files(home) == {}
+
+
+@pytest.mark.parametrize(
+    ("agent", "line"),
+    [
+        ("pi", "pi is not on PATH; install it: npm install -g @mariozechner/"),
+        ("sdk", "sdk is no program; give one behind --, which gets its variables"),
+    ],
+)
+def test_an_agent_that_cannot_be_launched_is_one_line(
+    agent: str, line: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert launch_command("x", [agent]) == (Status.USAGE if agent == "sdk" else Status.NOT_INSTALLED)
     err = capsys.readouterr().err
     assert err.startswith(f"x: error: {line}") and err.count("\n") == 1
     assert files(home) == {}
@@ -157,9 +171,8 @@ def test_words_that_cannot_be_read_are_refused(words: list[str]) -> None:
 
 def test_one_thing_is_done_at_a_time(home: Path) -> None:
     """What would come first, if two were asked for, nobody can know."""
-    for words in (["--write", "--undo"], ["--launch", "--undo"], ["--write", "--launch"]):
-        with pytest.raises(RulesError, match="not allowed with argument"):
-            setup_command("x", ["pi", *words])
+    with pytest.raises(RulesError, match="not allowed with argument"):
+        setup_command("x", ["pi", "--write", "--undo"])
     assert files(home) == {}
 
 

@@ -202,22 +202,18 @@ def test_a_key_may_use_the_models_that_its_globs_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "clients,upstream,passed,expected",
+    "clients,upstream,expected",
     [
-        (False, "", False, "own"),
-        (False, "", True, "own"),
-        (True, "", False, ""),
-        (True, "", True, "own"),
-        (False, "up", False, "up"),
-        (False, "up", True, "own"),
-        (True, "up", False, "up"),
-        (True, "up", True, "own"),
+        (False, "", "own"),
+        (True, "", ""),
+        (False, "up", "up"),
+        (True, "up", "up"),
     ],
 )
-def test_which_key_the_model_server_gets(clients: bool, upstream: str, passed: bool, expected: str) -> None:
+def test_which_key_the_model_server_gets(clients: bool, upstream: str, expected: str) -> None:
     keys = Keys(clients=parsed(FILE) if clients else (), upstream=upstream)
-    assert keys.upstream_key("own", passed=passed) == expected
-    assert keys.upstream_key("", passed=passed) == upstream
+    assert keys.upstream_key("own") == expected
+    assert keys.upstream_key("") == upstream
 
 
 @pytest.mark.parametrize("data,key", [(b"abc", "abc"), (b"  abc\r\n", "abc"), (b"a" * MAX_SECRET, "a" * MAX_SECRET)])

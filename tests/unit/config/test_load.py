@@ -50,7 +50,7 @@ def test_without_anything_set_the_defaults_hold() -> None:
     settings, rules = load({}, {})
     assert settings == Settings()
     assert (settings.upstream, settings.host, settings.port) == ("http://127.0.0.1:8000", "127.0.0.1", 8003)
-    assert (settings.workers, settings.threads, settings.max_tool_calls) == (1, 512, 0)
+    assert (settings.workers, settings.max_streams, settings.max_tool_calls) == (1, 2000, 0)
     assert rules.source == "built-in"
 
 
@@ -63,10 +63,10 @@ def test_the_rules_file_with_its_settings_uncommented_says_the_defaults() -> Non
 
 
 def test_a_flag_wins_over_the_environment_over_the_file_over_the_default() -> None:
-    Path("etc/rules.yaml").write_text("settings: {port: 3, threads: 33, heartbeat: 3}\n")
-    env = {"TOOL_PROXY_PORT": "2", "TOOL_PROXY_THREADS": "22"}
+    Path("etc/rules.yaml").write_text("settings: {port: 3, max_streams: 33, heartbeat: 3}\n")
+    env = {"TOOL_PROXY_PORT": "2", "TOOL_PROXY_MAX_STREAMS": "22"}
     settings, _ = load({"port": "1"}, env)
-    assert (settings.port, settings.threads, settings.heartbeat, settings.workers) == (1, 22, 3.0, 1)
+    assert (settings.port, settings.max_streams, settings.heartbeat, settings.workers) == (1, 22, 3.0, 1)
 
 
 def test_the_earlier_systems_variables_are_taken_and_our_own_win() -> None:
@@ -78,8 +78,8 @@ def test_the_earlier_systems_variables_are_taken_and_our_own_win() -> None:
 
 
 def test_a_bad_value_is_told_with_the_flag_or_the_variable_that_has_it() -> None:
-    assert refused({"body_rate": "-1"}, {}).startswith("--body-rate: -1 cannot be used")
-    assert refused({}, {"TOOL_PROXY_BODY_RATE": "-1"}).startswith("TOOL_PROXY_BODY_RATE: -1 cannot be used")
+    assert refused({"max_tool_calls": "-1"}, {}).startswith("--max-tool-calls: -1 cannot be used")
+    assert refused({}, {"TOOL_PROXY_MAX_TOOL_CALLS": "-1"}).startswith("TOOL_PROXY_MAX_TOOL_CALLS: -1 cannot be used")
 
 
 def test_a_bad_value_of_an_alias_names_the_alias() -> None:
@@ -90,16 +90,18 @@ def test_a_bad_value_of_an_alias_names_the_alias() -> None:
     ("text", "message"),
     [
         ("settings: {prot: 1}", "rules.yaml:1: there is no setting 'prot'; use port"),
+        ("settings: {threads: 8}", "rules.yaml:1: there is no setting 'threads'; use "),
+        ("settings: {header_timeout: 8}", "rules.yaml:1: there is no setting 'header_timeout'; use idle_timeout"),
         ("settings: {port: '8003'}", "rules.yaml:1: port: '8003' cannot be used; it must be a whole number"),
         ("settings: {port: true}", "rules.yaml:1: port: True cannot be used"),
         ("settings: {heartbeat: true}", "rules.yaml:1: heartbeat: True cannot be used"),
-        ("settings: {verbose: no}", "rules.yaml:1: verbose: 'no' cannot be used; it must be true or false"),
+        ("settings: {no_ui: no}", "rules.yaml:1: no_ui: 'no' cannot be used; it must be true or false"),
         ("settings: {pass_through: /a}", "rules.yaml:1: pass_through: '/a' cannot be used; it must be a list"),
         ("settings: {host: 1}", "rules.yaml:1: host: 1 cannot be used"),
         ("settings: {buffer_timeout: 0}", "buffer_timeout: 0 cannot be used; it must be a number of seconds"),
         ("settings: {buffer_timeout: 1, hold_timeout: 1}", "hold_timeout and buffer_timeout are one setting; keep one"),
         ("settings: {max_held: 2048, max_buffer_size: 2048}", "max_held and max_buffer_size are one setting; keep one"),
-        ("settings: {infer_names: true}", "infer_names: True cannot be used; it must be schema or table"),
+        ("settings: {infer_names: table}", "there is no setting 'infer_names'; use "),
         ("models: [{match: a, formats: {off: [hermes]}}]", "yaml:1: there is no format 'hermes'; use a name that"),
         ("settings: {client: nobody}", "rules.yaml: there is no client 'nobody'; set client to "),
         ("settings: {client: a}\nclients: {}", "there is no client 'a'; set client to a name that the rules have"),
@@ -122,11 +124,9 @@ def test_the_earlier_systems_names_of_settings_are_taken_in_the_file() -> None:
 
 
 def test_the_rules_know_what_the_settings_say_of_calls_wherever_they_are_set() -> None:
-    env = {"TOOL_PROXY_INFER_NAMES": "table"}
-    policy = load({"repair_typos": "true", "case_sensitive_tools": "true"}, env)[1].policy("m")
-    assert (policy.infer_from_legacy_table, policy.typos, policy.case_sensitive) == (True, True, True)
-    policy = load({}, {})[1].policy("m")
-    assert (policy.infer_from_legacy_table, policy.typos, policy.case_sensitive) == (False, False, False)
+    assert load({"case_sensitive_tools": "true"}, {})[1].policy("m").case_sensitive
+    assert load({}, {"TOOL_PROXY_CASE_SENSITIVE_TOOLS": "1"})[1].policy("m").case_sensitive
+    assert not load({}, {})[1].policy("m").case_sensitive
 
 
 def test_a_bad_line_of_the_file_is_told_even_if_a_flag_hides_it() -> None:
@@ -254,8 +254,8 @@ def test_a_text_that_was_read_before_is_taken_instead_of_the_file(tmp_path: Path
     path = write_rules(tmp_path / "etc/rules.yaml", "settings: {heartbeat: 3}\n")
     text = rules_text({}, {})
     path.unlink()
-    settings, rules = load({}, {"TOOL_PROXY_THREADS": "7"}, text)
-    assert (settings.heartbeat, settings.threads, rules.source) == (3.0, 7, text.source)
+    settings, rules = load({}, {"TOOL_PROXY_MAX_STREAMS": "7"}, text)
+    assert (settings.heartbeat, settings.max_streams, rules.source) == (3.0, 7, text.source)
     assert load({}, {}, rules_text({}, {})) == load({}, {})
 
 

@@ -149,15 +149,15 @@ def test_what_came_out_cannot_be_changed() -> None:
         ("settings:\n  port:\n", "r.yaml:2: setting port has no value; give one or remove the line"),
         ("settings: {port: {a: 1}}", "setting port has no value"),
         ("settings: {pass_through: [[a]]}", "an item of setting pass_through must be a text"),
-        ("models: [{match: a, ids: vllm}]", "ids of an item of models cannot be 'vllm'; use openai, kimi, mistral"),
-        ("models: [{match: a, arguments: dead}]", "arguments of an item of models cannot be 'dead'; use live, whole"),
+        ("models: [{match: a, ids: kimi}]", "there is no 'ids' in an item of models"),
+        ("models: [{match: a, arguments: whole}]", "there is no 'arguments' in an item of models"),
         ("models: [{match: a, reasoning: no}]", "'no'; use auto, split, server, as_is, reasoning, "),
         ("models: [{match: a, formats: [json]}]", "formats of an item of models must be a mapping"),
         ("models: [{match: a, formats: {on: [json]}}]", "there is no 'on' in formats of an item of models; use off"),
         ("models: [{match: a, formats: {off: json}}]", "off of formats of an item of models must be a list"),
         ("models: [{match: a, thinking: yes}]", "'yes'; use none, enable_thinking, thinking, reasoning_effort"),
         ("models: [{match: a, thinking: }]", "thinking of an item of models must be a text"),
-        ("models: [{match: a, reasoning_history: keep}]", "cannot be 'keep'; use auto, drop, reasoning, "),
+        ("models: [{match: a, reasoning_history: drop}]", "there is no 'reasoning_history' in an item of models"),
         ("models: [{match: a, family: qwen9}]", "family of an item of models cannot be 'qwen9'; use gpt-oss, "),
         ("clients: {a: {reasoning: split}}", "'split'; use as_is, reasoning, reasoning_content, both"),
         ("models:\n- match: a\n  server_tools: run\n", "r.yaml:3: server_tools of an item of models cannot be 'run'"),
@@ -196,15 +196,26 @@ def test_the_first_model_that_matches_says_how_its_calls_are_treated() -> None:
     found = parsed(
         """
 models:
-  - {match: "Kimi*", ids: kimi, arguments: whole, reasoning: both, formats: {off: [json, fence]}}
-  - {match: "*", ids: mistral, formats: }
+  - {match: "Kimi*", reasoning: both, formats: {off: [json, fence]}}
+  - {match: "*", formats: }
 """
     )
     disabled = frozenset({"json", "fence"})
-    assert found.policy("Kimi-K2") == Policy(ids="kimi", buffer_arguments=True, disabled_formats=disabled)
-    assert found.policy("x") == Policy(ids="mistral")
+    assert found.policy("Kimi-K2") == Policy(disabled_formats=disabled)
+    assert found.policy("x") == Policy()
     assert found.profile("Kimi-K2", "").reasoning == "both"
     assert found.profile("x", "").reasoning == "as_is"
+
+
+@pytest.mark.parametrize(
+    ("model", "style"),
+    [("moonshotai/Kimi-K2", "kimi"), ("Mistral-7B", "mistral"), ("Devstral-2", "mistral"), ("Qwen3", "openai")],
+)
+def test_new_ids_look_as_the_family_of_the_model_wants_them(model: str, style: str) -> None:
+    families = "{match: '*kimi-k2*', heal: [kimi_ids]}, {match: '*stral*', heal: [mistral_ids]}"
+    assert parsed(f"families: [{families}]").policy(model).ids == style
+    off = f"families: [{families}]\nmodels: [{{match: '*', heal: {{off: [kimi_ids, mistral_ids]}}}}]"
+    assert parsed(off).policy(model).ids == "openai"
 
 
 def test_a_model_says_how_a_messages_clients_thinking_and_tools_reach_its_server() -> None:
@@ -212,20 +223,19 @@ def test_a_model_says_how_a_messages_clients_thinking_and_tools_reach_its_server
     found = parsed(
         """
 models:
-  - {match: a, thinking: thinking, reasoning_history: reasoning_content, server_tools: drop}
+  - {match: a, thinking: thinking, server_tools: drop}
   - {match: "*"}
 clients: {x: {parse: proxy}}
 """
     )
     said = Profile(
         thinking="thinking",
-        reasoning_history="reasoning_content",
         server_tools="drop",
     )
     assert found.profile("a", "") == said
     assert found.profile("a", "x") == dataclasses.replace(said, parse="proxy")
     silent = found.profile("b", "")
-    assert (silent.thinking, silent.reasoning_history, silent.server_tools) == ("none", "auto", None)
+    assert (silent.thinking, silent.server_tools) == ("none", None)
 
 
 def test_a_model_says_who_tells_its_thoughts_from_the_text_or_in_which_field_they_are() -> None:
@@ -348,12 +358,8 @@ def test_only_a_users_file_without_models_has_names_told_by_the_table() -> None:
     assert not parsed("tools: {}").policy("m").infer_from_legacy_table
 
 
-def test_the_settings_say_how_rules_name_tools_and_what_else_is_repaired() -> None:
-    theirs, ours = parsed("", Rules()), parsed("")
-    assert not dataclasses.replace(theirs, infer_names="schema").policy("m").infer_from_legacy_table
-    assert dataclasses.replace(ours, infer_names="table").policy("m").infer_from_legacy_table
-    policy = dataclasses.replace(ours, case_sensitive_tools=True, repair_typos=True).policy("m")
-    assert policy == Policy(case_sensitive=True, typos=True)
+def test_a_setting_says_whether_rules_take_the_names_of_tools_exactly() -> None:
+    assert dataclasses.replace(parsed(""), case_sensitive_tools=True).policy("m") == Policy(case_sensitive=True)
 
 
 def test_a_deep_file_at_the_size_limit_is_refused_at_once() -> None:

@@ -12,7 +12,6 @@ from jsonschema import Draft202012Validator
 from proxy.config.load import load
 from proxy.config.rules import (
     ReasoningField,
-    ReasoningHistory,
     ServerTools,
     Telling,
     Thinking,
@@ -81,12 +80,10 @@ TAKEN = [
     fix(r"parameter: 'a\[]', condition: exists, action: rename_parameter, to: 'c\.d'"),
     fix("parameter: 7, condition: is_type, type: 'null', action: remove_parameter"),
     "tools: {'*': {models: [a, 'b*'], fixes: }, b: }",
-    "settings: {buffer_timeout: 120, max_buffer_size: 1048576, infer_names: table, client: '', upstream_ca: ''}",
+    "settings: {buffer_timeout: 120, max_buffer_size: 1048576, client: '', upstream_ca: ''}",
     "settings: {upstream: 'http://gpu:8000/v1', pass_through: [/v1/rerank, /a.b/c-d]}",
-    "settings: {conversation_header: X-Session}",
-    "settings: {conversation_header: ''}",
     "models: [{match: a, server: vllm, url: 'http://a:8000/v1'}, {match: b, url: 'https://b'}]",
-    "models: [{match: a, parse: proxy, upstream: whole, server: vllm, ids: kimi, arguments: whole, reasoning: both}]",
+    "models: [{match: a, parse: proxy, upstream: whole, server: vllm, reasoning: both}]",
     "models: [{match: a, formats: {off: [json, '<tool_call>']}}, {match: 7, formats: }]",
     *(f"models: [{{match: a, thinking: {word}}}]" for word in get_args(Thinking)),
     "models: [{match: a, heal: {on: [one_call], off: [all, developer]}}, {match: b, heal: {on: , off: }}]",
@@ -95,7 +92,6 @@ TAKEN = [
     "families: [{match: '*a*', heal: [one_call, late_system]}, {match: b}]",
     "families:",
     "models: [{match: a, tools: {polls: ['bash_*']}, heal: {off: [repeated_calls]}}]",
-    *(f"models: [{{match: a, reasoning_history: {word}}}]" for word in get_args(ReasoningHistory)),
     *(f"models: [{{match: a, server_tools: {word}}}]" for word in get_args(ServerTools)),
     "aliases:",
     "aliases: {claude-*: Qwen/Qwen3-Coder, '*mini': 7, 8: true}",
@@ -112,18 +108,15 @@ REFUSED = [
     "settings: {port: 0}",
     "settings: {port: }",
     "settings: {heartbeat: 0}",
-    "settings: {verbose: 'no'}",
-    "settings: {infer_names: tabel}",
+    "settings: {no_ui: 'no'}",
+    "settings: {log_format: jsno}",
+    "settings: {conversation_header: X-Session}",
     "settings: {upstream: 'ftp://h'}",
     "settings: {upstream: 'http://h,ftp://h'}",
     "settings: {upstream: 'http://h,http://i'}",
     "settings: {upstream: 'http://h,'}",
     "settings: {upstream: []}",
     "settings: {upstream: ['http://h']}",
-    "settings: {conversation_header: Authorization}",
-    "settings: {conversation_header: content-length}",
-    "settings: {conversation_header: 'X Key'}",
-    "settings: {conversation_header: 7}",
     "models: [{match: a, servers: ['http://h']}]",
     "models: [{match: a, url: ['http://h']}]",
     "models: [{match: a, url: 'http://u@h'}]",
@@ -227,7 +220,6 @@ def test_it_knows_every_word_and_no_other() -> None:
     assert SCHEMA["$defs"]["healing"]["enum"] == list(IDS)
     assert MODEL["heal"]["properties"]["off"]["items"]["enum"] == [ALL, *IDS]
     assert MODEL["thinking"]["enum"] == list(get_args(Thinking))
-    assert MODEL["reasoning_history"]["enum"] == list(get_args(ReasoningHistory))
     assert MODEL["reasoning"]["enum"] == [*get_args(Telling), *get_args(ReasoningField)]
     assert MODEL["family"]["enum"] == list(NAMES)
     assert MODEL["server_tools"]["enum"] == list(get_args(ServerTools))

@@ -99,18 +99,3 @@ def test_a_url_of_a_model_that_is_none_is_refused_without_being_shown(url: str, 
         parse_rules(f"models:\n  - {{match: a, url: {url}}}\n".encode(), "r.yaml")
     assert caught.value.message.startswith("r.yaml:2: ") and message in caught.value.message
     assert "secret" not in caught.value.message
-
-
-# The header that keeps a conversation at one of several equal servers.
-
-
-@pytest.mark.parametrize("name", ["X-Conversation-Key", "session", ""])
-def test_the_header_of_a_conversation_is_a_setting(name: str) -> None:
-    assert Settings().conversation_header == "X-Conversation-Key"
-    assert load({"conversation_header": name}, {})[0].conversation_header == name
-
-
-@pytest.mark.parametrize("name", ["Authorization", "content-length", "HOST", "X-Api-Key", "X Key", "X:", "-", "x" * 65])
-def test_a_header_that_requests_have_anyway_is_refused(name: str) -> None:
-    with pytest.raises(RulesError, match=r"^--conversation-header: .* must be the name of a header that nothing else"):
-        load({"conversation_header": name}, {})

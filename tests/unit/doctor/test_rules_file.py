@@ -126,8 +126,6 @@ def test_each_change_leaves_a_backup(tmp_path: Path) -> None:
     ("before", "told"),
     [
         ("tools: {}\n", True),
-        ("settings: {infer_names: table}\n", False),
-        ("settings: {infer_names: schema}\n", False),
         ("models: []\n", False),
     ],
 )

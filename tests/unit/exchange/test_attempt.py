@@ -69,7 +69,7 @@ def test_a_clean_stream_leaves_as_it_came_and_its_connection_is_closed() -> None
     assert data == wire(TEXT)
     assert (made.server.asked, answer.closed) == ([made.exchange.request.raw], True)
     assert (one.spoke, one.silence, one.withheld, one.calls) == (True, None, False, 0)
-    assert not made.exchange.outcome.repaired
+    assert made.exchange.outcome.audit == ()
 
 
 def test_a_call_in_the_text_is_told_to_the_outcome() -> None:
@@ -78,7 +78,7 @@ def test_a_call_in_the_text_is_told_to_the_outcome() -> None:
     got = received(data)[0]
     assert (got.text, got.calls, got.finish) == ("I will.\n", [LS], "tool_calls")
     outcome = made.exchange.outcome
-    assert (one.calls, outcome.calls, outcome.repaired) == (1, 1, True)
+    assert (one.calls, outcome.calls) == (1, 1)
     assert {"text_call", "finish"} <= {repair.id for repair in outcome.audit}
 
 

@@ -19,12 +19,20 @@ DAY = 86400.0
 NOW = time.time()
 
 
+@pytest.fixture(autouse=True)
+def _usual_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bounds that `Told` sets last for one test."""
+    monkeypatch.setattr(capture_folder, "CAPTURES_MAX", 2**30)
+    monkeypatch.setattr(capture_folder, "CAPTURE_SECONDS", 30 * DAY)
+
+
 class Told:
     """A folder, and what it told of its captures."""
 
     def __init__(self, path: Path, max_bytes: int = 2**30, max_seconds: float = 30 * DAY) -> None:
         self.counts = Counter[str]()
-        self.folder = CaptureFolder(str(path), max_bytes, max_seconds, self._count)
+        vars(capture_folder).update(CAPTURES_MAX=max_bytes, CAPTURE_SECONDS=max_seconds)
+        self.folder = CaptureFolder(str(path), self._count)
 
     def _count(self, what: str, number: int) -> None:
         self.counts[what] += number

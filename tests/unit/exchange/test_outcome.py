@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from proxy.audit_record import Repair
 from proxy.errors import ClientGone, UpstreamBroken, refusal
 from proxy.exchange.outcome import Outcome, ReplyFacts
@@ -11,17 +9,6 @@ from proxy.exchange.plan import Plan
 
 TRANSLATED, HEALED, MENDED = (Repair(name, "a", "b", "so") for name in ("dropped", "heal_developer", "finish"))
 BROKEN = UpstreamBroken("it broke off")
-
-
-@pytest.mark.parametrize(
-    ("audit", "repaired"),
-    [((), False), ((TRANSLATED, HEALED), False), ((TRANSLATED, HEALED, MENDED), True), ((MENDED,), True)],
-    ids=["nothing", "the request alone", "both", "the answer alone"],
-)
-def test_an_answer_is_repaired_if_more_was_changed_than_the_request(audit: tuple[Repair, ...], repaired: bool) -> None:
-    of_request = tuple(each for each in audit if each is TRANSLATED)
-    healed = tuple(each for each in audit if each is HEALED)
-    assert Outcome(request_audit=of_request, healed=healed, audit=audit).repaired is repaired
 
 
 def test_an_error_is_told_in_the_words_of_the_log_and_kept_itself() -> None:

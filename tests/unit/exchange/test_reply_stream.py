@@ -217,17 +217,19 @@ def test_a_reply_with_neither_is_a_failure() -> None:
     assert b"[DONE]" not in given
 
 
-def test_an_event_over_the_limit_is_a_failure() -> None:
+def test_an_event_over_the_limit_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """C7."""
-    one = reply(max_event=500)
+    monkeypatch.setattr("proxy.exchange.reply_stream.MAX_EVENT", 500)
+    one = reply()
     one.receive(says("a").raw)
     assert one.receive(b"data: " + b"x" * 1000) == b""
     assert isinstance(one.failure, LimitExceeded)
 
 
-def test_an_event_over_the_limit_at_the_end_is_a_failure_too() -> None:
+def test_an_event_over_the_limit_at_the_end_is_a_failure_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """C7: the limit is a typed error wherever it is exceeded."""
-    one = reply(max_event=500)
+    monkeypatch.setattr("proxy.exchange.reply_stream.MAX_EVENT", 500)
+    one = reply()
     one.receive(says("a").raw + b"data: " + b"x" * 1000)
     one.finish()
     assert isinstance(one.failure, LimitExceeded)

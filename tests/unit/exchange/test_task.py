@@ -23,8 +23,8 @@ def test_the_task_carries_what_the_request_says() -> None:
         "response_format": {"type": "json_object"},
     }
     policy = Policy(buffer_arguments=True)
-    task = make_task(read_chat(b"", body), policy, seed=b"s", raw_text=True, max_held=7, max_calls=3)
+    task = make_task(read_chat(b"", body), policy, seed=b"s", raw_text=True, max_held=7)
     assert task.tools is not None and len(task.tools.names) == len(OFFERED)
     assert (task.json_reply, task.sources) == (True, ("a", "a result"))
     assert (task.ids, task.one_call) == (frozenset({"c1"}), True)
-    assert (task.seed, task.raw_text, task.policy, task.max_held, task.max_calls) == (b"s", True, policy, 7, 3)
+    assert (task.seed, task.raw_text, task.policy, task.max_held) == (b"s", True, policy, 7)

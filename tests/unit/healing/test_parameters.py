@@ -16,7 +16,7 @@ from tests.healing.shapes import tool, user
 MODEL = """
 models:
   - match: "m"
-    ids: kimi
+    server: vllm
     thinking: enable_thinking
     formats: {off: [json]}
     heal: {off: [all]}

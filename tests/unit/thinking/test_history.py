@@ -51,7 +51,7 @@ def test_the_next_prompt_holds_the_thought_of_the_running_turn(template: str, fi
     family = known(TEMPLATES[template])
     body = conversation(**BROUGHT[field])
     body["chat_template_kwargs"] = ONLY_ON.get(family.name, {})
-    made, _ = given_back(body, family, "auto")
+    made, _ = given_back(body, family)
     prompt = render(template, dict(made))
     assert prompt.count(THOUGHT) == 1
     assert prompt[: prompt.index(THOUGHT)].rstrip().endswith(family.markers[0].opener.rstrip())
@@ -60,7 +60,7 @@ def test_the_next_prompt_holds_the_thought_of_the_running_turn(template: str, fi
 @needed
 def test_text_beside_a_thought_and_a_call_moves_where_the_template_raises() -> None:
     body = conversation(reasoning_content=THOUGHT, content="I look.")
-    made, told = given_back(body, known("gpt-oss"), "auto")
+    made, told = given_back(body, known("gpt-oss"))
     assert [repair.id for repair in told] == ["thought_beside_text"]
     prompt = render("openai-gpt-oss-120b", dict(made))
     assert prompt.index("I look.") < prompt.index(THOUGHT) < prompt.index("functions.read")
@@ -83,43 +83,36 @@ SAME: list[tuple[str | None, dict[str, Any]]] = [
 def test_what_needs_no_change_is_the_very_same(name: str | None, said: dict[str, Any]) -> None:
     """C1."""
     body = conversation(**said)
-    made, told = given_back(body, family_of("", name) if name else None, "auto")
+    made, told = given_back(body, family_of("", name) if name else None)
     assert made is body and told == ()
 
 
-def test_a_thought_that_no_server_reads_goes_to_the_field_of_the_rules_or_of_the_family() -> None:
+@pytest.mark.parametrize(
+    ("family", "field"), [(None, "reasoning_content"), ("gemma-4", "reasoning_content"), ("lfm2.5", "thinking")]
+)
+def test_a_thought_that_no_server_reads_goes_to_the_field_of_the_family(family: str | None, field: str) -> None:
     body = conversation(reasoning_details=DETAILS)
-    for family, how, field in (
-        (None, "auto", "reasoning_content"),
-        (None, "reasoning", "reasoning"),
-        ("gemma-4", "reasoning", "reasoning"),
-        ("gemma-4", "auto", "reasoning_content"),
-        ("lfm2.5", "auto", "thinking"),
-    ):
-        made: Any = given_back(body, family_of("", family) if family else None, how)[0]
-        assert {key: value for key, value in made["messages"][1].items() if value == THOUGHT} == {field: THOUGHT}
-        assert "reasoning_details" not in made["messages"][1]
+    made: Any = given_back(body, family_of("", family) if family else None)[0]
+    assert {key: value for key, value in made["messages"][1].items() if value == THOUGHT} == {field: THOUGHT}
+    assert "reasoning_details" not in made["messages"][1]
 
 
 @pytest.mark.parametrize(
-    ("how", "family", "wanted", "field"),
+    ("family", "wanted", "field"),
     [
-        ("auto", "qwen3", False, "reasoning_content"),
-        ("auto", "gpt-oss", False, "reasoning_content"),  # and `given_back` writes it where the template reads it
-        ("auto", "deepseek-r1", False, ""),
-        ("auto", None, False, ""),
-        ("auto", "deepseek-r1", True, "reasoning_content"),
-        ("auto", None, True, "reasoning_content"),
-        ("drop", "qwen3", True, "drop"),
-        ("reasoning", None, False, "reasoning"),
-        ("thinking", "qwen3", True, "thinking"),
+        ("qwen3", False, "reasoning_content"),
+        ("gpt-oss", False, "reasoning_content"),  # and `given_back` writes it where the template reads it
+        ("deepseek-r1", False, ""),
+        (None, False, ""),
+        ("deepseek-r1", True, "reasoning_content"),
+        (None, True, "reasoning_content"),
     ],
 )
-def test_the_field_is_that_of_the_rules_else_the_familys_else_the_server_has_shown_it(
-    how: str, family: str | None, wanted: bool, field: str
+def test_the_field_is_that_of_the_family_or_the_server_has_shown_that_it_wants_one(
+    family: str | None, wanted: bool, field: str
 ) -> None:
     """F74."""
-    assert field_back(how, family_of("", family) if family else None, wanted=wanted) == field
+    assert field_back(family_of("", family) if family else None, wanted=wanted) == field
 
 
 @pytest.mark.parametrize(
@@ -138,17 +131,11 @@ def test_a_thought_is_found_in_whatever_field_it_comes(message: Any, thought: st
 
 
 def test_parts_hold_the_thought_and_the_text() -> None:
-    made: Any = given_back(conversation(reasoning_content=THOUGHT, content="Hm."), known("mistral"), "auto")[0]
+    made: Any = given_back(conversation(reasoning_content=THOUGHT, content="Hm."), known("mistral"))[0]
     assert made["messages"][1]["content"] == [
         {"type": "thinking", "thinking": THOUGHT},
         {"type": "text", "text": "Hm."},
     ]
-
-
-def test_dropped_thoughts_do_not_go_back() -> None:
-    made: Any = given_back(conversation(reasoning_content=THOUGHT), known("qwen3"), "drop")
-    assert "reasoning_content" not in made[0]["messages"][1]
-    assert [repair.id for repair in made[1]] == ["dropped_thoughts"]
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
@@ -156,7 +143,7 @@ def test_the_next_turn_begins_with_the_bytes_of_this_one(family: Any) -> None:
     """C8; and what was given back is given back as it is."""
     first = conversation(reasoning_content=THOUGHT, content="Hm.")
     longer = {**first, "messages": [*first["messages"], {"role": "assistant", "content": "Done.", "reasoning": "x"}]}
-    made, long = given_back(first, family, "auto")[0], given_back(longer, family, "auto")[0]
+    made, long = given_back(first, family)[0], given_back(longer, family)[0]
     start = json.dumps(made["messages"])[:-1]
     assert json.dumps(long["messages"]).startswith(start)
-    assert given_back(made, family, "auto")[0] is made or family.alone
+    assert given_back(made, family)[0] is made or family.alone

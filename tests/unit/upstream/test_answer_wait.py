@@ -55,7 +55,7 @@ def test_the_longer_nothing_could_leave_the_longer_it_rests(quiet: float, rest: 
 
 
 def test_where_nothing_has_come_it_is_parked_until_it_is_told() -> None:
-    wait = driven(Timeouts(10, 10))
+    wait = driven(Timeouts(10))
     with answer_with(200, BODY) as call:
         parts = wait.receive(call)
         assert next(parts) is None
@@ -66,7 +66,7 @@ def test_where_nothing_has_come_it_is_parked_until_it_is_told() -> None:
 
 
 def test_a_step_takes_no_more_than_a_share_so_that_other_streams_have_theirs() -> None:
-    wait = driven(Timeouts(10, 10))
+    wait = driven(Timeouts(10))
     with answer_with(200, BODY) as call:
         given: list[bytes] = []
         for part in wait.receive(call):
@@ -79,7 +79,7 @@ def test_a_step_takes_no_more_than_a_share_so_that_other_streams_have_theirs() -
 
 @pytest.mark.parametrize("stage", ["on_a_thread", "on_a_long_step"])
 def test_a_driver_is_told_that_the_next_step_is_for_a_thread(stage: str) -> None:
-    wait = driven(Timeouts(10, 10))
+    wait = driven(Timeouts(10))
     steps = getattr(wait, stage)()
     assert next(steps) == b""
     assert (wait.blocks, wait.computes) == (stage == "on_a_thread", stage == "on_a_long_step")
@@ -87,11 +87,11 @@ def test_a_driver_is_told_that_the_next_step_is_for_a_thread(stage: str) -> None
 
 
 def test_without_a_driver_there_is_nobody_to_tell() -> None:
-    assert [*AnswerWait(None, Timeouts(10, 10)).on_a_thread()] == []
+    assert [*AnswerWait(None, Timeouts(10)).on_a_thread()] == []
 
 
 def test_the_deadline_is_that_which_comes_first(clock: Clock) -> None:
-    wait = driven(Timeouts(header=30, idle=20, heartbeat=15, total=100))
+    wait = driven(Timeouts(20, heartbeat=15, total=100))
     assert wait.deadline == 1015.0
     wait.alarm(1004.0)
     assert wait.deadline == 1004.0
@@ -104,11 +104,11 @@ def test_the_deadline_is_that_which_comes_first(clock: Clock) -> None:
     clock.now = 1008.0
     wait.wrote()
     assert wait.deadline == 1023.0
-    assert driven(Timeouts(header=30, idle=20)).deadline == NEVER
+    assert driven(Timeouts(20)).deadline == NEVER
 
 
 def test_a_heartbeat_is_due_when_the_client_has_had_nothing_for_the_interval(clock: Clock) -> None:
-    wait = driven(Timeouts(30, 30, heartbeat=15))
+    wait = driven(Timeouts(30, heartbeat=15))
     clock.now = 1014.9
     assert not wait.heartbeat_due
     clock.now = 1015.0
@@ -116,17 +116,17 @@ def test_a_heartbeat_is_due_when_the_client_has_had_nothing_for_the_interval(clo
     wait.wrote()
     assert not wait.heartbeat_due
     clock.now = 9999.0
-    assert not driven(Timeouts(30, 30)).heartbeat_due
+    assert not driven(Timeouts(30)).heartbeat_due
 
 
 @pytest.mark.parametrize(
     ("timeouts", "seconds", "words"),
     [
-        (Timeouts(header=5, idle=50), 5, r"did not answer within 5 s \(header_timeout\)"),
-        (Timeouts(header=50, idle=50, total=7), 7, r"longer than 7 s \(total_timeout\)"),
+        (Timeouts(5), 5, r"did not answer within 5 s \(idle_timeout\)"),
+        (Timeouts(50, total=7), 7, r"longer than 7 s \(total_timeout\)"),
     ],
 )
-def test_a_time_that_is_over_is_a_timeout_that_names_its_setting(
+def test_a_time_that_is_over_is_a_timeout_that_names_its_limit(
     clock: Clock, timeouts: Timeouts, seconds: int, words: str
 ) -> None:
     wait = driven(timeouts)
@@ -145,8 +145,8 @@ def begun() -> UpstreamCall:
     return bytes_came(b"HTTP/1.1 200 OK\r\nContent-Length: 40000\r\n\r\npart", stays=True)
 
 
-def test_silence_after_the_head_is_another_setting(clock: Clock) -> None:
-    wait = driven(Timeouts(header=50, idle=5))
+def test_silence_after_the_head_is_a_timeout(clock: Clock) -> None:
+    wait = driven(Timeouts(5))
     with begun() as call:
         parts = wait.receive(call)
         assert next(parts) is None
@@ -159,7 +159,7 @@ def test_silence_after_the_head_is_another_setting(clock: Clock) -> None:
 
 
 def test_bytes_that_have_come_after_all_excuse_a_silence(clock: Clock) -> None:
-    wait = driven(Timeouts(header=50, idle=5))
+    wait = driven(Timeouts(5))
     with begun() as call:
         parts = wait.receive(call)
         assert next(parts) is None
@@ -172,7 +172,7 @@ def test_bytes_that_have_come_after_all_excuse_a_silence(clock: Clock) -> None:
 
 
 def test_a_body_that_should_have_ended_is_not_waited_for(clock: Clock) -> None:
-    wait = driven(Timeouts(50, 50))
+    wait = driven(Timeouts(50))
     with answer_with(200, BODY) as call:
         parts = wait.receive(call)
         assert next(parts) is None
@@ -183,7 +183,7 @@ def test_a_body_that_should_have_ended_is_not_waited_for(clock: Clock) -> None:
 
 @pytest.mark.parametrize(("tell", "error"), [("client_left", ClientGone), ("worker_ends", Unavailable)])
 def test_what_the_driver_has_seen_ends_the_wait(tell: str, error: type[Exception]) -> None:
-    wait = driven(Timeouts(10, 10))
+    wait = driven(Timeouts(10))
     with answer_with(200, BODY) as call:
         parts = wait.receive(call)
         assert next(parts) is None
@@ -193,7 +193,7 @@ def test_what_the_driver_has_seen_ends_the_wait(tell: str, error: type[Exception
 
 
 def test_a_client_that_left_does_not_come_back_as_the_worker_ends() -> None:
-    wait = driven(Timeouts(10, 10))
+    wait = driven(Timeouts(10))
     wait.client_left()
     wait.worker_ends()
     with answer_with(200, BODY) as call, pytest.raises(ClientGone):
@@ -201,7 +201,7 @@ def test_a_client_that_left_does_not_come_back_as_the_worker_ends() -> None:
 
 
 def test_what_leaves_by_the_lane_is_reported_and_unchanged() -> None:
-    wait = driven(Timeouts(10, 10, heartbeat=15))
+    wait = driven(Timeouts(10, heartbeat=15))
     assert wait.leaves(b"a") == b"a"
     reported: list[bytes] = []
     wait.on_lane = reported.append
@@ -210,7 +210,7 @@ def test_what_leaves_by_the_lane_is_reported_and_unchanged() -> None:
 
 def test_what_waits_in_the_lane_is_no_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client has seen nothing of it, but the model server was not silent."""
-    wait = driven(Timeouts(10, 10, heartbeat=5))
+    wait = driven(Timeouts(10, heartbeat=5))
     with answer_with(200, BODY) as call:
         next(wait.receive(call))
         later = time.monotonic() + 6
@@ -220,7 +220,7 @@ def test_what_waits_in_the_lane_is_no_sign_of_life(monkeypatch: pytest.MonkeyPat
 
 
 def test_only_a_parked_wait_with_a_lane_may_pass() -> None:
-    wait = driven(Timeouts(10, 10))
+    wait = driven(Timeouts(10))
     wait.on_lane = len
     with answer_with(200, BODY) as call:
         assert not wait.may_pass
@@ -230,7 +230,7 @@ def test_only_a_parked_wait_with_a_lane_may_pass() -> None:
 
 def test_the_turn_is_given_back_while_it_blocks() -> None:
     turn = Turn()
-    wait = AnswerWait(None, Timeouts(10, 10), turn=turn)
+    wait = AnswerWait(None, Timeouts(10), turn=turn)
     wait.start_over()
     waiting = wait.connecting()
     assert turn.said == [] and waiting.seconds == NEVER
@@ -239,11 +239,11 @@ def test_the_turn_is_given_back_while_it_blocks() -> None:
     with answer_with(200, b"a") as call:
         assert [*wait.receive(call)] == [b"a"]
     assert turn.said == ["give back", *["give back", "take"] * ((len(turn.said) - 1) // 2)] and len(turn.said) > 1
-    AnswerWait(None, Timeouts(10, 10)).connecting().begins()
+    AnswerWait(None, Timeouts(10)).connecting().begins()
 
 
 def test_what_the_lane_does_not_take_closes_it_and_needs_a_step() -> None:
-    wait = driven(Timeouts(10, 10))
+    wait = driven(Timeouts(10))
     assert wait.pass_by(time.monotonic()) is None
     given = [None, b"", b"data"]
     wait.lane = given.pop

@@ -52,7 +52,7 @@ class Reply:
     def __init__(self, clock: Clock, began: float, *, whole: bool = False) -> None:
         self.clock = clock
         self.times = EventTimes()
-        timeouts = Timeouts(600, 600, until_complete=whole)
+        timeouts = Timeouts(600, until_complete=whole)
         self.wait = AnswerWait(None, timeouts, times=self.times, began=began)
         self.wait.drive()
         self.call = Call()
@@ -197,6 +197,6 @@ def test_without_a_driver_an_arrival_is_when_the_poll_has_told_of_it(clock: Cloc
 
 def test_a_pass_before_anything_was_taken_is_counted_as_nothing_odd(clock: Clock) -> None:
     times: Any = EventTimes()
-    wait = AnswerWait(None, Timeouts(1, 1), times=times)
+    wait = AnswerWait(None, Timeouts(1), times=times)
     wait.leaves(b"x")
     assert times.gap.total == 0.0

@@ -14,7 +14,7 @@ BODY = b'{"b": 1,\n "a": NaN, "\xff"'
 
 
 def passed(call: UpstreamCall) -> PassthroughResponse:
-    return pass_through(call, AnswerWait(None, Timeouts(10, 10)))
+    return pass_through(call, AnswerWait(None, Timeouts(10)))
 
 
 @pytest.mark.parametrize("status", [200, 201, 302, 404, 500, 599])

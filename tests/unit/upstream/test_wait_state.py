@@ -16,7 +16,7 @@ DRIVEN = [state for state in WaitState if state is not WaitState.ALONE]
 
 
 def new_wait() -> AnswerWait:
-    return AnswerWait(None, Timeouts(1.0, 1.0))
+    return AnswerWait(None, Timeouts(1.0))
 
 
 def test_the_table_knows_each_state() -> None:

@@ -112,17 +112,16 @@ def test_without_an_admins_key_only_this_machine_may(route: Route) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "pass_auth", "goes_up"),
+    ("keys", "goes_up"),
     [
-        (Keys(), False, "alice's"),
-        (Keys(clients=(client_key(),)), False, ""),
-        (Keys(clients=(client_key(),), upstream="server's"), False, "server's"),
-        (Keys(clients=(client_key(),), upstream="server's"), True, "alice's"),
+        (Keys(), "alice's"),
+        (Keys(clients=(client_key(),)), ""),
+        (Keys(clients=(client_key(),), upstream="server's"), "server's"),
     ],
-    ids=["no keys", "a key that opens", "the server's own", "passed all the same"],
+    ids=["no keys", "a key that opens", "the server's own"],
 )
-def test_which_key_goes_up(keys: Keys, pass_auth: bool, goes_up: str) -> None:
-    assert upstream_key(ALICE, snapshot(keys, pass_auth=pass_auth)) == goes_up
+def test_which_key_goes_up(keys: Keys, goes_up: str) -> None:
+    assert upstream_key(ALICE, snapshot(keys)) == goes_up
 
 
 def test_a_key_has_so_many_requests_a_minute(counters: SharedCounters) -> None:

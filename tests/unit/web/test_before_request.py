@@ -17,6 +17,7 @@ from proxy.config.api_keys import ClientKey, Forbidden, Keys, TooMany
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.errors import NotFound, Unavailable
+from proxy.limits import RESERVED_THREADS
 from proxy.web import before_request as steps
 from proxy.web import routes
 from proxy.web.app import make_app
@@ -123,8 +124,9 @@ def test_a_key_has_its_share_of_requests() -> None:
     steps.admit(context(served), routes.MODELS)
 
 
-def test_what_may_take_long_takes_a_thread_and_gives_it_back() -> None:
-    served = worker(threads=4)
+def test_what_may_take_long_takes_a_thread_and_gives_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.worker.state.THREADS", RESERVED_THREADS + 4)
+    served = worker()
     taken = []
     with pytest.raises(Unavailable):
         for _ in range(10):

@@ -10,6 +10,7 @@ import pytest
 from proxy.config.api_keys import ClientKey, Forbidden
 from proxy.config.settings import Settings
 from proxy.errors import Unavailable
+from proxy.limits import RESERVED_THREADS
 from proxy.web import routes
 from proxy.web.app import make_app
 from proxy.web.context import HeldThread, RequestContext, current_request, json_response, request_context
@@ -41,8 +42,9 @@ def test_a_model_is_checked_where_a_key_let_the_request_in() -> None:
         context(of, key=key).check_model("tiny")
 
 
-def test_a_thread_is_given_back_once_however_the_request_ends() -> None:
-    of = worker(threads=1, reserved_threads=0)
+def test_a_thread_is_given_back_once_however_the_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.worker.state.THREADS", RESERVED_THREADS + 1)
+    of = worker()
     first, second = context(of), context(of)
     first.return_thread()
     first.hold_thread(HeldThread(of))

@@ -108,7 +108,7 @@ def test_so_is_that_of_messages(model: str, said: dict[str, Any], up: JsonObject
 
 def test_the_rules_can_turn_it_off_and_name_a_switch_of_a_family() -> None:
     assert responses("low", KIMI, rules_of_entry("thinking: none")) == {}
-    assert responses("low", KIMI, rules_of_entry("arguments: live")) == kwargs(thinking_effort="low")
+    assert responses("low", KIMI, rules_of_entry("upstream: live")) == kwargs(thinking_effort="low")
     mine = rules_of_entry("thinking: enable_thinking, family: kimi-k3")
     assert switch_of(mine, mine.profile("mine", ""), "mine", family_of("", "kimi-k3")) == OWN_WORDS
 

@@ -118,19 +118,19 @@ def test_standard_error_is_the_journal_only_where_systemd_says_so(
         monkeypatch.setenv("JOURNAL_STREAM", told)
         monkeypatch.setattr(sys, "stderr", os.fdopen(os.dup(2), "w"))
         log.handlers = []
-        set_up_logging(verbose=False)
+        set_up_logging()
         log.info("hello")
         sys.stderr.close()
         assert capfd.readouterr().err == expected
 
 
-def test_the_form_and_the_level_can_change_while_it_runs(fresh: None, capsys: pytest.CaptureFixture[str]) -> None:
-    set_up_logging(verbose=False)
+def test_the_form_can_change_while_it_runs(fresh: None, capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging()
     log.debug("unseen")
     log.info("one")
-    adjust_logging(verbose=True, json_lines=True)
-    log.debug("two")
-    adjust_logging(verbose=False, json_lines=False)
+    adjust_logging(json_lines=True)
+    log.info("two")
+    adjust_logging(json_lines=False)
     log.info("three")
     first, second, third = capsys.readouterr().err.splitlines()
     assert (first, third) == ("INFO one", "INFO three")
@@ -176,7 +176,7 @@ def test_a_log_that_another_set_up_keeps_its_form() -> None:
     """Tests, and programs that serve the application by other means."""
     handlers = log.handlers[:]
     level = log.level
-    adjust_logging(verbose=False, json_lines=True)
+    adjust_logging(json_lines=True)
     assert log.handlers == handlers and log.propagate
     log.setLevel(level)
 
@@ -205,6 +205,6 @@ def test_gunicorn_tells_no_query() -> None:
 def test_gunicorns_own_lines_are_json_too(fresh: None) -> None:
     stream = io.StringIO()
     gunicorn.addHandler(logging.StreamHandler(stream))
-    set_up_logging(verbose=False, json_lines=True)
+    set_up_logging(json_lines=True)
     gunicorn.warning("Invalid request from ip=1.2.3.4: Invalid HTTP Header: 'x'")
     assert json.loads(stream.getvalue())["message"] == "Invalid request from ip=1.2.3.4: Invalid HTTP Header"

@@ -108,19 +108,6 @@ def test_a_reload_after_which_there_is_no_file_takes_the_built_in_rules(rules: P
     assert (heartbeat(worker), worker.current().rules.source) == (10.0, "built-in")
 
 
-def test_a_reload_changes_how_much_is_logged(rules: Path) -> None:
-    logger = logging.getLogger("proxy")
-    level = logger.level
-    try:
-        worker = start_worker()
-        for verbose, expected in (("true", logging.DEBUG), ("false", logging.INFO)):
-            rules.write_text(f"settings: {{verbose: {verbose}}}\n")
-            worker.reload()
-            assert logger.level == expected
-    finally:
-        logger.setLevel(level)
-
-
 @pytest.mark.usefixtures("master")
 def test_every_worker_takes_what_one_has_read_and_not_what_the_file_says_by_then(rules: Path) -> None:
     workers = [start_worker() for _ in range(3)]

@@ -1,8 +1,7 @@
-"""`--capture-on`: which answers are kept, what the metrics say of them, and what is removed where none is written."""
+"""`--capture`: which answers are kept, what the metrics say of them, and what is removed where none is written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.config.load import load
-from proxy.errors import RulesError
 from proxy.web.app import make_app
 from proxy.worker.state import tidy_captures
 from tests.conftest import Inside, Start
@@ -59,33 +57,31 @@ def counted(client: FlaskClient) -> dict[str, float]:
     return {each.labels["what"]: each.value for each in samples if each.name == "tool_proxy_captures_total"}
 
 
-@pytest.mark.parametrize("on", ["repaired", "refused", "healed", "error", "all", "refused,error"])
 @pytest.mark.parametrize("case", CASES)
-def test_an_answer_is_kept_on_its_occasions(case: str, on: str, inside: Inside, tmp_path: Path) -> None:
+def test_each_answer_is_kept(case: str, inside: Inside, tmp_path: Path) -> None:
     script, body = CASES[case]
     with Upstream(script) as server:
         server.paths[MODELS] = cards("tiny")
-        client = inside(server.url, capture=str(tmp_path / "new"), capture_on=tuple(on.split(",")))
+        client = inside(server.url, capture=str(tmp_path / "new"))
         client.post(CHAT, json=body)
-        kept = on == "all" or case in on.split(",")
-        assert captures(tmp_path / "new") == int(kept)
-        assert counted(client) == ({"written": 1} if kept else {})
+        assert captures(tmp_path / "new") == 1
+        assert counted(client) == {"written": 1}
 
 
-def test_an_error_in_the_middle_of_a_stream_is_one(inside: Inside, tmp_path: Path) -> None:
+def test_an_error_in_the_middle_of_a_stream_is_kept(inside: Inside, tmp_path: Path) -> None:
     script = stream(ROLE, text("Hi"), b'data: {"error": {"message": "out of memory"}}\n\n')
     with Upstream(script) as server:
-        inside(server.url, capture=str(tmp_path), capture_on=("error",)).post(CHAT, json=chat(tools=[WRITE_FILE]))
+        inside(server.url, capture=str(tmp_path)).post(CHAT, json=chat(tools=[WRITE_FILE]))
     assert captures(tmp_path) == 1
 
 
-def test_a_client_that_left_is_no_error(inside: Inside, tmp_path: Path) -> None:
+def test_the_answer_to_a_client_that_left_is_kept(inside: Inside, tmp_path: Path) -> None:
     with Upstream(PLAIN) as server:
-        client = inside(server.url, capture=str(tmp_path), capture_on=("error",))
+        client = inside(server.url, capture=str(tmp_path))
         response = client.post(CHAT, json=chat(tools=[WRITE_FILE]), buffered=False)
         next(response.iter_encoded())
         response.close()
-    assert captures(tmp_path) == 0
+    assert captures(tmp_path) == 1
 
 
 def test_each_try_of_a_request_is_kept(inside: Inside, tmp_path: Path) -> None:
@@ -93,7 +89,7 @@ def test_each_try_of_a_request_is_kept(inside: Inside, tmp_path: Path) -> None:
     empty = stream(ROLE, finish(), DONE)
     with Upstream(empty, CASES["repaired"][0]) as server:
         server.paths[MODELS] = cards("tiny")
-        client = inside(server.url, capture=str(tmp_path), capture_on=("repaired",))
+        client = inside(server.url, capture=str(tmp_path))
         client.post(CHAT, json=chat(tools=[WRITE_FILE]))
     assert captures(tmp_path) == 2
 
@@ -106,7 +102,7 @@ def test_what_cannot_be_written_is_counted(inside: Inside, tmp_path: Path) -> No
         assert counted(client) == {"lost": 1}
 
 
-def test_at_the_age_of_the_setting_the_oldest_go_and_are_counted(inside: Inside, tmp_path: Path) -> None:
+def test_after_30_days_captures_go_and_are_counted(inside: Inside, tmp_path: Path) -> None:
     (tmp_path / "20200101T000000.000000Z-old.capture").write_text("")
     with Upstream(PLAIN) as server:
         client = inside(server.url, capture=str(tmp_path))
@@ -123,7 +119,7 @@ def test_a_worker_that_starts_removes_what_is_too_old(tmp_path: Path) -> None:
     assert counted(make_app(worker).test_client()) == {"removed": 1}
 
 
-def test_under_gunicorn_the_folder_is_tidied_at_the_start_and_the_settings_are_flags(
+def test_under_gunicorn_the_folder_is_tidied_at_the_start(
     proxy: Start, tmp_path: Path
 ) -> None:
     folder = tmp_path / "captures"
@@ -131,36 +127,10 @@ def test_under_gunicorn_the_folder_is_tidied_at_the_start_and_the_settings_are_f
     (folder / "20200101T000000.000000Z-old.capture").write_text("")
     with Upstream(PLAIN, CASES["repaired"][0]) as server:
         server.paths[MODELS] = cards("tiny")
-        flags = ("--capture-on", "repaired,error", "--capture-days", "7", "--capture-max", str(2**30))
-        running = proxy(server.url, "--capture", str(folder), *flags)
+        running = proxy(server.url, "--capture", str(folder))
         assert captures(folder) == 0
         for _ in range(2):
             with Client.post(running.port, chat(tools=[WRITE_FILE])) as client, client.answer() as response:
                 assert b"[DONE]" in response.read()
         assert running.idle()
-        assert captures(folder) == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "needed"),
-    [
-        ("capture_on", "sometimes", "a list of repaired, refused, healed, error, all"),
-        ("capture_on", "", "a list of repaired, refused, healed, error, all"),
-        ("capture_max", "1024", "a whole number from 67108864"),
-        ("capture_days", "0", "a whole number from 1 to 3650"),
-    ],
-)
-def test_a_bound_that_cannot_be_is_refused(name: str, value: str, needed: str) -> None:
-    with pytest.raises(RulesError, match=needed):
-        load({name: value}, {})
-
-
-SET: dict[str, Callable[[], tuple[str, ...]]] = {
-    "a flag": lambda: load({"capture_on": "error, healed,error"}, {})[0].capture_on,
-    "a variable": lambda: load({}, {"TOOL_PROXY_CAPTURE_ON": "error,healed"})[0].capture_on,
-}
-
-
-@pytest.mark.parametrize("way", SET)
-def test_several_occasions_are_written_with_commas(way: str) -> None:
-    assert SET[way]() == ("error", "healed")
+        assert captures(folder) == 2
