@@ -212,7 +212,7 @@ def test_log_audit_and_captures_of_a_running_proxy_are_masked(proxy: Start, tmp_
     cut = unclosed("x" * (10_000 - 36 - PART) + KEY)
     with Upstream(unclosed(KEY), cut, told, [answer({"error": REFUSAL}, 400)], told, [answer(error(), 401)]) as server:
         server.paths["/v1/models"] = [answer({"data": [{"id": "tiny", "owned_by": "vllm"}]})]
-        flags = ("--verbose", "--log-format", lines, "--audit-file", str(audit), "--capture", str(folder))
+        flags = ("--log-format", lines, "--audit-file", str(audit), "--capture", str(folder))
         running = proxy(server.url, *flags)
         statuses = []
         for model in ("tiny", "tiny", "tiny", KEY, KEY):
