@@ -22,6 +22,7 @@ from proxy.commands.banner import keyless_entries, keys_there, show
 from proxy.commands.describe_rules import summary
 from proxy.commands.exit_status import Status
 from proxy.commands.parsers import NAME, SHORT_HELP, settings_parser
+from proxy.commands.rules_notes import notes
 from proxy.commands.surroundings import few_descriptors, is_activated, refuse_own_address
 from proxy.config.api_keys import Keys
 from proxy.config.load import (
@@ -33,6 +34,7 @@ from proxy.config.load import (
     key_files,
     load,
     open_to_all,
+    rules_text,
     unread_rules,
     working_folder,
 )
@@ -171,6 +173,8 @@ def _check(settings: Settings, rules: Rules) -> int:
     )
     for entry in keyless_entries(settings, rules):
         print(f"no key for {entry} (set key_env, key_file or key: same)")
+    for note in notes(rules_text({"rules": rules.source} if os.path.isabs(rules.source) else {}), rules):
+        print(f"note: {note}")
     for line in summary(rules):
         print(line)
     return 0

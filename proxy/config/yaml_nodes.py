@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import yaml
 from yaml.composer import ComposerError
 from yaml.error import MarkedYAMLError
-from yaml.events import Event
+from yaml.events import AliasEvent, Event
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.reader import ReaderError
 
@@ -47,6 +47,8 @@ def _tag(name: str) -> str:
     return f"tag:yaml.org,2002:{name}"
 
 
+# YAML takes a plain * for an alias.
+_UNQUOTED = 'a glob that starts with * needs quotes; write it as "*..."'
 _BOOL, _NULL, _INT, _FLOAT = map(_tag, ("bool", "null", "int", "float"))
 _BOOLS = (_BOOL, re.compile(r"\A(?:true|True|TRUE|false|False|FALSE)\Z"))
 _NULLS = (_NULL, re.compile(r"\A(?:null|Null|NULL|~|)\Z"))
@@ -79,8 +81,10 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
         event: Event = self.peek_event()  # type: ignore[no-untyped-call]
         self.mark: Any = event.start_mark
-        if getattr(event, "anchor", None):  # an alias has it too
-            raise self.refusal("aliases and anchors are not taken; write the value out")
+        if isinstance(event, AliasEvent):
+            raise self.refusal(_UNQUOTED)
+        if getattr(event, "anchor", None):
+            raise self.refusal("anchors are not taken; write the value out")
         if getattr(event, "tag", None):
             raise self.refusal("tags are not taken; remove the '!' word")
         if _SURROGATE.search(getattr(event, "value", "")):
@@ -128,6 +132,8 @@ def _syntax_error(error: MarkedYAMLError, source: str) -> str:
     """PyYAML's error as one line; ours carry their own remedy."""
     mark = error.problem_mark
     where = source if mark is None else f"{source}:{mark.line + 1}"
+    if error.context == "while scanning an alias":
+        return f"{where}: {_UNQUOTED}"
     problem = " ".join((error.problem or "this is not YAML").split())
     if problem.startswith("but "):  # the other half of the sentence
         problem = f"{error.context}, {problem}"

@@ -99,7 +99,7 @@ def test_a_client_that_the_rules_do_not_have_is_told_with_its_line() -> None:
         (f"- name: a\n  sha256: {GOOD}\n  requests_per_minute:", 3, "from 1 to"),
         (f"- name: a\n  sha256: {GOOD}\n  streams: 1\n  streams: 2", 4, "twice"),
         (f"- name: a\n  sha256: {GOOD}\n  stream: 1", 3, "use name, sha256, client, models, requests_per"),
-        ("- &a {}", 1, "aliases"),
+        ("- &a {}", 1, "anchors"),
         ("- name: [", 1, "check indentation"),
     ],
 )
