@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import json
 import os
 import socket
 import sys
@@ -91,20 +92,27 @@ def _command(words: Sequence[str]) -> int:
     if not words:
         print(SHORT_HELP)
         return 0
+    # Flags that cannot be read are told in JSON, too.
+    as_json = "check" in words[:1] and "--json" in words
     try:
         env = environment()
         _say_what_is_not_read(words, env)
         if words and words[0] in _COMMANDS:
             return _run(words[0], words[1:])
-        command, flags = _arguments(words)
+        command, flags = _arguments([word for word in words if word != "--json"] if as_json else words)
         cwd = working_folder(env)
         flags |= {name: str(cwd / flags[name]) for name in _PATHS if flags.get(name)}
         settings, rules = load(flags, env)
         refuse_own_address(settings, (settings.upstream, *rules.urls), env)
         handed_on = _handed_on(settings, rules, flags, env)
-        return _check(settings, rules) if command == "check" else _serve(settings, rules, handed_on, cwd)
+        if command == "check":
+            return _check(settings, rules, as_json=as_json)
+        return _serve(settings, rules, handed_on, cwd)
     except RulesError as error:
-        _say("error", error.message)
+        if as_json:
+            print(json.dumps({"ok": False, "error": error.message}))
+        else:
+            _say("error", error.message)
         return 2
     except KeyboardInterrupt:
         # The agent of a `launch` takes it as its end.
@@ -160,22 +168,26 @@ def _arguments(argv: Sequence[str]) -> tuple[str, dict[str, str]]:
     return command, flags
 
 
-def _check(settings: Settings, rules: Rules) -> int:
+def _check(settings: Settings, rules: Rules, *, as_json: bool) -> int:
     _check_surroundings(settings, rules)
     try:
         importlib.import_module("proxy.app")
     except Exception as error:
         # A worker that cannot load the code takes the service down at a reload; here it costs one line.
         raise RulesError(f"the code cannot be loaded ({type(error).__name__}: {error}); restore it") from error
+    keyless = [f"no key for {entry} (set key_env, key_file or key: same)" for entry in keyless_entries(settings, rules)]
+    noted = [*notes(rules_text({"rules": rules.source} if os.path.isabs(rules.source) else {}), rules)]
+    if as_json:
+        where = {"upstream": settings.upstream, "listening": bind(settings)}
+        rules_file = {"source": rules.source, "sha256": rules.sha256, "summary": [*summary(rules)]}
+        report = {"ok": True, "version": __version__, **where, "rules": rules_file, "notes": [*keyless, *noted]}
+        print(json.dumps(report, indent=2))
+        return 0
     print(
         f"ok: {NAME} {__version__}, upstream {settings.upstream}, listening on {bind(settings)}, "
         f"rules {rules.source} (sha256 {rules.sha256[:12]})"
     )
-    for entry in keyless_entries(settings, rules):
-        print(f"no key for {entry} (set key_env, key_file or key: same)")
-    for note in notes(rules_text({"rules": rules.source} if os.path.isabs(rules.source) else {}), rules):
-        print(f"note: {note}")
-    for line in summary(rules):
+    for line in (*keyless, *(f"note: {note}" for note in noted), *summary(rules)):
         print(line)
     return 0
 

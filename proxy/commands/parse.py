@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from proxy.codec.json_access import as_list
 from proxy.codec.json_text import Json, load_json
 from proxy.commands.capture_report import lines, reread
 from proxy.commands.parsers import add_rules, command_parser, rules_flag
-from proxy.commands.text_report import explained, printable
+from proxy.commands.text_report import TextReport, as_json, explained, printable, read_text
 from proxy.config.load import load
 from proxy.errors import RulesError
 from proxy.exchange.capture import read_capture
@@ -19,11 +20,14 @@ from proxy.tools.toolset import ToolSet, read_tools
 
 _ABOUT = """\
 Prints the calls in the text of a reply with their evidence: strong calls count anywhere, weak ones only at the end of
-the reply. Then what looked like a call and was rejected, with the reason; then the content that is left.
+the reply; each with its repairs and as the client gets it. Then what looked like a call and was rejected, with the
+reason; then the content that is left. Ends with status 1 if there is no call.
 
 With --capture, prints what the model server sent, what the client gets, each repair with its reason, and why other
 text was not recognised as a tool call.
 """
+
+NO_CALL = 1
 
 
 def parse_command(name: str, argv: Sequence[str]) -> int:
@@ -40,26 +44,31 @@ def parse_command(name: str, argv: Sequence[str]) -> int:
     )
     parser.add_argument("--model", default="", metavar="NAME", help="apply the rules for this model")
     parser.add_argument("--capture", metavar="FILE", help="a file that serve --capture DIR wrote, instead of a text")
+    parser.add_argument("--json", action="store_true", help="print the report on a text as JSON")
     add_rules(parser)
     options = parser.parse_args(argv)
-    listed = _of_text(options) if options.capture is None else _of_capture(options)
-    _print(listed)
-    return 0
+    if options.capture is not None:
+        _print(_of_capture(options))
+        return 0
+    report = _of_text(options)
+    if options.json:
+        print(json.dumps(as_json(report), indent=2))
+    else:
+        _print(printable(line, "\n\t") for line in explained(report))
+    return 0 if any(each.repaired for each in report.calls) else NO_CALL
 
 
-def _of_text(options: argparse.Namespace) -> Iterator[str]:
+def _of_text(options: argparse.Namespace) -> TextReport:
     if options.file is None or options.tools is None:
         raise RulesError("give FILE and --tools TOOLS.json, or --capture FILE")
     _, rules = load(rules_flag(options))
-    off = rules.policy(options.model).disabled_formats
     tools = _tools(options.tools)
-    listed = explained(_read(options.file), tools, stopped=options.finish == "stop", off=off)
-    return (printable(line, "\n\t") for line in listed)
+    return read_text(_read(options.file), tools, rules.policy(options.model), stopped=options.finish == "stop")
 
 
 def _of_capture(options: argparse.Namespace) -> Iterator[str]:
-    if options.file is not None or options.tools is not None or options.model:
-        raise RulesError("--capture takes no FILE, --tools or --model: the capture has them")
+    if options.file is not None or options.tools is not None or options.model or options.json:
+        raise RulesError("--capture takes no FILE, --tools or --model: the capture has them; nor --json")
     settings, rules = load(rules_flag(options))
     captured = read_capture(_read_bytes(options.capture), options.capture)
     return lines(captured, reread(captured, settings, rules))

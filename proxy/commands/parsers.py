@@ -22,7 +22,7 @@ The proxy between coding agents and their own model server that makes tool calls
 
 commands:
   serve       check options, rules and port, then serve (also with options and no command)
-  check       check options, rules and that the code loads; print what the rules mean and exit
+  check       check options, rules and that the code loads; print what the rules mean and exit; --json prints JSON
   parse       print the calls in a text or a capture, and why the rest is not a call; see parse --help
   doctor      probe a live model server: what it does to tool calls, and what mends it; see doctor --help
   setup       tell a coding agent of the proxy: print its configuration, or write it; see setup --help

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from proxy.codec.json_text import dump
+from proxy.codec.json_text import Json, JsonObject, dump
 from proxy.notations.front import Reader
 from proxy.notations.source import Rejection
+from proxy.notations.stream import Found
+from proxy.repair.policy import Policy
+from proxy.repair.repairer import Repaired, Repairer
 from proxy.tools.toolset import ToolSet
 
 _SHOWN = 60
@@ -30,31 +34,87 @@ def printable(text: str, keep: str = "") -> str:
     )
 
 
-def explained(text: str, tools: ToolSet, *, stopped: bool, off: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield lines about a text: its calls and the rows that read them, rejected text, and the content that is left.
+@dataclass(frozen=True, slots=True)
+class FoundCall:
+    """A call in a text: how it was written and read, and what the client gets, None if the call cannot be executed."""
 
-    `off` names the rows that read nothing.
-    """
-    reader = Reader(tools, off=off)
-    pieces = (*reader.feed(text), *reader.finish(stopped=stopped))
-    number, start, content = 0, 0, ""
-    for piece in pieces:
+    found: Found
+    row: str
+    line: str
+    repaired: Repaired | None
+
+
+@dataclass(frozen=True, slots=True)
+class TextReport:
+    """The calls in a text, the places that looked like a call and were rejected, and the content that is left."""
+
+    calls: tuple[FoundCall, ...]
+    refused: tuple[str, ...]
+    content: str
+
+
+def read_text(text: str, tools: ToolSet, policy: Policy, *, stopped: bool) -> TextReport:
+    """Read a text, and repair its calls as a reply's."""
+    reader, repairer = Reader(tools, off=policy.disabled_formats), Repairer(tools, policy)
+    calls: list[FoundCall] = []
+    start, content = 0, ""
+    for piece in (*reader.feed(text), *reader.finish(stopped=stopped)):
         for call in piece.calls or ():
-            number += 1
-            written = "" if call.written == call.name else f", written {call.written!r}"
-            evidence = "weak" if call.weak else "strong"
-            yield f"call {number}: {call.name}{written} ({evidence} evidence, {piece.row}, {_line(text, start)})"
-            yield f"  {dump(call.arguments)}"
+            repaired = repairer.repair(call.name, dump(call.arguments), stopped=True)
+            calls.append(FoundCall(call, piece.row, _line(text, start), repaired))
         content += piece.text if piece.is_prose else ""
         start += len(piece.text)
-    if not number:
+    return TextReport(tuple(calls), tuple(_rejected(reader, text)), content)
+
+
+def explained(report: TextReport) -> Iterator[str]:
+    """Yield the report in lines: for each call how it was read, as the client gets it, and its repairs."""
+    for number, each in enumerate(report.calls, 1):
+        call = each.found
+        written = "" if call.written == call.name else f", written {call.written!r}"
+        evidence = "weak" if call.weak else "strong"
+        yield f"call {number}: {call.name}{written} ({evidence} evidence, {each.row}, {each.line})"
+        yield f"  {dump(call.arguments)}"
+        if each.repaired is None:
+            yield "  cannot be executed: the text leaves as it is"
+            continue
+        for repair in each.repaired.fixes:
+            yield f"  repair {repair.id}: {repair.why}"
+        if each.repaired.fixes:
+            yield f"  the client gets {each.repaired.name} {each.repaired.arguments}"
+    if not report.calls:
         yield "no call"
-    yield from _rejected(reader, text)
-    if not content:
+    yield from report.refused
+    if not report.content:
         yield "no content"
         return
     yield "content:"
-    yield content
+    yield report.content
+
+
+def as_json(report: TextReport) -> JsonObject:
+    """Return the report as JSON."""
+    return {
+        "calls": [_call_json(each) for each in report.calls],
+        "refused": [*report.refused],
+        "content": report.content,
+    }
+
+
+def _call_json(each: FoundCall) -> JsonObject:
+    made: JsonObject = {
+        "written": each.found.written,
+        "evidence": "weak" if each.found.weak else "strong",
+        "format": each.row,
+        "place": each.line,
+        "name": each.found.name,
+        "arguments": each.found.arguments,
+        "repairs": [],
+    }
+    if each.repaired is None:
+        return {**made, "name": None, "arguments": None}
+    repairs: list[Json] = [{"id": repair.id, "why": repair.why} for repair in each.repaired.fixes]
+    return {**made, "name": each.repaired.name, "arguments": each.repaired.values, "repairs": repairs}
 
 
 def written_calls(text: str, tools: ToolSet, *, stopped: bool) -> Iterator[str]:

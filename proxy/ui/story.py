@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from proxy.activity.ring import Story
 from proxy.codec.json_text import Json, JsonObject
-from proxy.commands.text_report import explained
+from proxy.commands.text_report import explained, read_text
 from proxy.dialects.chat.client_view import view_reply
 from proxy.errors import RulesError
 from proxy.exchange.capture import Captured, read_capture
+from proxy.repair.policy import Policy
 from proxy.tools.toolset import ToolSet
 
 _CAPTURE = "capture "
@@ -65,7 +66,7 @@ def _reading(story: Story) -> Iterator[str]:
 
 def _explained(text: str, tools: ToolSet, *, stopped: bool) -> Iterator[str]:
     """The lines of the command `parse`, without the content, which stands elsewhere."""
-    for line in explained(text, tools, stopped=stopped):
+    for line in explained(read_text(text, tools, Policy(), stopped=stopped)):
         if line in ("content:", "no content"):
             return
         yield line

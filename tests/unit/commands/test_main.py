@@ -67,7 +67,7 @@ def test_the_return_value_is_the_exit_code(words: list[str], message: str, capsy
 def test_ctrl_c_is_one_line_and_a_status_of_its_own(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*words: object) -> int:
+    def interrupted(*words: object, **more: object) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "_run", interrupted)

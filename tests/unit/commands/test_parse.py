@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from proxy.commands.main import main
-from proxy.commands.text_report import explained
+from proxy.commands.text_report import explained, read_text
+from proxy.repair.policy import Policy
 from tests.support.helpers import OFFERED, call_json, offered
 
 LS = call_json("bash", command="ls")
@@ -20,7 +21,7 @@ RESPONSES = [{"type": "function", "name": "bash", "parameters": ANTHROPIC[0]["in
 
 
 def lines(text: str, *, stopped: bool = True) -> list[str]:
-    return list(explained(text, offered(), stopped=stopped))
+    return list(explained(read_text(text, offered(), Policy(), stopped=stopped)))
 
 
 def test_calls_come_with_evidence_format_and_place() -> None:
@@ -69,12 +70,37 @@ def test_the_command_takes_tools_of_every_dialect(
     assert capsys.readouterr().out.startswith("call 1: bash (strong")
 
 
+def test_the_repaired_call_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tools = [{"name": "read", "input_schema": {"type": "object", "properties": {"limit": {"type": "integer"}}}}]
+    (tmp_path / "tools.json").write_text(json.dumps(tools))
+    (tmp_path / "reply.txt").write_text('So. <tool_call>{"name": "Read", "arguments": {"limit": "10"}}</tool_call>'[4:])
+    words = ["parse", str(tmp_path / "reply.txt"), "--tools", str(tmp_path / "tools.json")]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert '\n  {"limit": "10"}\n  repair ' in said and '\n  the client gets read {"limit": 10}\n' in said
+    assert main([*words, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    (call,) = report["calls"]
+    assert (call["name"], call["written"], call["arguments"]) == ("read", "Read", {"limit": 10})
+    assert call["repairs"] and all(each["id"] and each["why"] for each in call["repairs"])
+    assert (call["evidence"], call["place"], report["refused"], report["content"]) == ("strong", "line 1", [], "")
+
+
+def test_without_a_call_the_status_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tools.json").write_text(json.dumps(OFFERED))
+    (tmp_path / "reply.txt").write_text(f"a `{STRONG}` b")
+    words = ["parse", str(tmp_path / "reply.txt"), "--tools", str(tmp_path / "tools.json"), "--json"]
+    assert main(words) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["calls"] == [] and "in code" in report["refused"][0] and report["content"] == f"a `{STRONG}` b"
+
+
 def test_standard_input_and_a_reply_that_was_cut_off(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tools.json").write_text(json.dumps(OFFERED))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(LS.encode())))
-    assert main(["parse", "-", "--tools", str(tmp_path / "tools.json"), "--finish", "length"]) == 0
+    assert main(["parse", "-", "--tools", str(tmp_path / "tools.json"), "--finish", "length"]) == 1
     assert capsys.readouterr().out.startswith("no call\nrefused at line 1")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,22 @@ def test_a_glob_that_starts_with_an_asterisk_needs_quotes(
     assert main(["check", "--rules", str(tmp_path / "r.yaml")]) == 2
     told = 'r.yaml:2: a glob that starts with * needs quotes; write it as "*..."\n'
     assert capsys.readouterr().err.endswith(told)
+
+
+def test_check_reports_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r.yaml").write_text("tools: {}\n")
+    assert main(["check", "--json", "--rules", str(tmp_path / "r.yaml")]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["ok"], report["listening"], report["rules"]["source"]) == (
+        True,
+        "127.0.0.1:8003",
+        f"{tmp_path}/r.yaml",
+    )
+    assert any("the section tools replaces" in note for note in report["notes"])
+    assert any(line.startswith("models ") for line in report["rules"]["summary"])
+    for words, error in ((["--port", "x"], "--port: 'x' cannot be used"), (["--prot"], "there is no option --prot")):
+        assert main(["check", "--json", *words]) == 2
+        told = json.loads(capsys.readouterr().out)
+        assert told["ok"] is False and told["error"].startswith(error)
+    assert main(["serve", "--json"]) == 2
+    assert "there is no option --json" in capsys.readouterr().err
