@@ -215,7 +215,6 @@ class CallAssembler:
         hold_all = any(
             (
                 self._at_once,
-                self._repairer.policy.buffer_arguments,
                 # One with the id of the call before it may be that one, sent again, which only the end tells (F27).
                 call.maybe_duplicate,
                 # It may be a call that is in the text too (F28).

@@ -56,17 +56,14 @@ class Policy:
     """The rules for one model's calls.
 
     `rules` act whenever their condition holds; `fallback_rules`, the built-in ones, only where the offered schema finds
-    a call invalid and they make it less so. `case_sensitive`: rules name their tools exactly. `buffer_arguments`: no
-    call opens before it is complete. `infer_from_legacy_table`: a call without a name may be told by the earlier
-    systems' table of keys. `typos`: a misspelled key is put right if it is one letter from a required one that is
-    missing (F33). `disabled_formats` are those in which no call is looked for.
+    a call invalid and they make it less so. `case_sensitive`: rules name their tools exactly.
+    `infer_from_legacy_table`: a call without a name may be told by the earlier systems' table of keys.
+    `disabled_formats` are those in which no call is looked for.
     """
 
     rules: tuple[ToolRule, ...] = ()
     fallback_rules: tuple[ToolRule, ...] = ()
     case_sensitive: bool = False
-    buffer_arguments: bool = False
     ids: IdStyle = "openai"
     infer_from_legacy_table: bool = False
-    typos: bool = False
     disabled_formats: frozenset[str] = frozenset()

@@ -17,7 +17,7 @@ from proxy.repair.arguments import ReadArguments, read_call
 from proxy.repair.name_inference import inferred
 from proxy.repair.policy import Condition, Policy, ToolRule
 from proxy.repair.rule_actions import apply_rule, rules_for
-from proxy.repair.schema_fixes import FIXES, USUAL, Fix, Step, apply_fixes
+from proxy.repair.schema_fixes import FIXES, Step, apply_fixes
 from proxy.tools.toolset import Tool, ToolSet
 from proxy.tools.validator import same, violations
 
@@ -74,7 +74,7 @@ class Repairer:
             return None
         tool = call.tool
         call = self._by_rules(call, _OF_WHAT_IS_THERE)
-        call = self._apply_fixes(call, self._fixes)
+        call = self._apply_fixes(call)
         call = self._by_rules(call, _ALL_CONDITIONS)
         wrong = call.violations
         if wrong:
@@ -102,12 +102,6 @@ class Repairer:
             return None
         return _Call(name, None, reading.values)
 
-    @property
-    def _fixes(self) -> tuple[Fix, ...]:
-        if self.policy.typos:
-            return FIXES
-        return USUAL
-
     def _tool_of(self, name: str, values: JsonObject) -> Tool | None:
         if name:
             return self.tools.resolve(name)
@@ -116,10 +110,10 @@ class Repairer:
     def _inferred(self, values: JsonObject) -> Tool | None:
         return inferred(values, self.tools, by_table=self.policy.infer_from_legacy_table)
 
-    def _apply_fixes(self, call: _Call, fixes: tuple[Fix, ...] = USUAL) -> _Call:
+    def _apply_fixes(self, call: _Call) -> _Call:
         if call.tool is None:
             return call
-        values, steps = apply_fixes(call.values, call.tool.compiled, fixes)
+        values, steps = apply_fixes(call.values, call.tool.compiled, FIXES)
         if not isinstance(values, dict) or not steps:
             return call
         return _Call(call.name, call.tool, values, (*call.fixes, *_repairs(steps, call.name)))

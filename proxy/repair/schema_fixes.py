@@ -21,9 +21,8 @@ from proxy.tools.validator import Score, Validator, children, inner_schemas, mem
 MAX_DEPTH = 64
 # Values that are looked at in one call.
 MAX_VALUES = 2_000
-# Steps of judging in one call, and pairs of keys that are compared letter by letter.
+# Steps of judging in one call.
 MAX_VALIDATED = 100_000
-MAX_PAIRS = 10_000
 _TEXT = frozenset(("string",))
 
 Apply = Callable[[Json, Schema, Validator], Json]
@@ -42,7 +41,6 @@ class Fix:
     example: tuple[JsonObject, Json, Json]
     apply: Apply
     complete: bool = False
-    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,34 +196,6 @@ def spell_keys(values: Json, schema: Schema, validator: Validator) -> Json:
     return _renamed(values, schema, lambda key: _only(alike.get(fold(key), ())))
 
 
-def fix_typos(values: Json, schema: Schema, validator: Validator) -> Json:
-    """Keys that are one letter from a required one that is missing (F33)."""
-    if not isinstance(values, dict):
-        return values
-    known = _known_keys(values, schema, validator)
-    required = frozenset(name for part in validator.applied(values, schema) for name in part.required)
-    missing = (required & known) - values.keys()
-    if len(missing) * len(values) > MAX_PAIRS:
-        return values
-    return _renamed(values, schema, lambda key: _only([name for name in missing if _one_apart(key, name)]))
-
-
-def _one_apart(one: str, other: str) -> bool:
-    """True if one letter was added, lost or changed, or two neighbours were swapped, in a word of four or more."""
-    if len(other) < 4:
-        return False
-    if abs(len(one) - len(other)) > 1:
-        return False
-    short, long = sorted((one, other), key=len)
-    start = next((at for at, letter in enumerate(short) if letter != long[at]), len(short))
-    if len(short) < len(long):
-        return short[start:] == long[start + 1 :]
-    if short[start + 1 :] == long[start + 1 :]:
-        return True
-    swapped = short[start + 1 : start + 2] + short[start : start + 1] + short[start + 2 :]
-    return swapped == long[start:]
-
-
 def unwrap(values: Json, schema: Schema, validator: Validator) -> Json:
     """The arguments out of a wrapper that no schema declares: `{"arguments": {…}}`, `{"input": "{…}"}`."""
     if not isinstance(values, dict) or len(values) != 1:
@@ -323,18 +293,9 @@ FIXES = (
     ),
     Fix("unwrapped", "one key held them all", (_PATH, {"args": {"file_path": "a"}}, {"file_path": "a"}), unwrap),
     Fix("key_spelling", "a key was spelled in another way", (_PATH, {"filePath": "a"}, {"file_path": "a"}), spell_keys),
-    Fix(
-        "key_typo",
-        "a key was one letter from a required one",
-        (_PATH, {"file_pth": "a"}, {"file_path": "a"}),
-        fix_typos,
-        optional=True,
-    ),
     Fix("literal", "a string held the value that the schema wants", ({"type": "integer"}, "10", 10), read_value),
     Fix("text", "the schema wants a string", ({"type": "string"}, {"a": 1}, '{"a": 1}'), write_text),
     Fix("enum_case", "an allowed value in other letters", ({"enum": ["Yes", "No"]}, "yes", "Yes"), match_enum),
     Fix("item", "the schema wants an array", ({"type": "array"}, "a", ["a"]), wrap_item, complete=True),
     Fix("dropped", "the schema forbids it, and it may be left out", (_COUNT, {"count": ""}, {}), drop_optional),
 )
-# Those that no setting asks for.
-USUAL = tuple(fix for fix in FIXES if not fix.optional)

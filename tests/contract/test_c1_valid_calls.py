@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from tests.support.random_schemas import TOOLS, Kind, texts_of, validator
 CORPUS = Path(__file__).parents[1] / "corpora" / "valid_calls.jsonl"
 RULES = Path(__file__).parents[2] / "proxy" / "rules.yaml"
 # With every fix, and with the rules that come with the proxy.
-POLICY = replace(parse_rules(RULES.read_bytes(), str(RULES)).policy("a-model"), typos=True)
+POLICY = parse_rules(RULES.read_bytes(), str(RULES)).policy("a-model")
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,6 @@ def written(cut: list[str]) -> list[Chunk]:
 
 WAYS: dict[str, tuple[Callable[[list[str]], list[Chunk]], Policy]] = {
     "live": (deltas, POLICY),
-    "whole calls": (deltas, replace(POLICY, buffer_arguments=True)),
     "a whole answer": (all_at_once, POLICY),
     "in text": (written, POLICY),
 }

@@ -256,19 +256,6 @@ def test_f32_arguments_hold_html_entities() -> None:
     assert kept("bash", '{"command": "a && b &amp;lt;"}', policy=policy)
 
 
-def test_f33_a_key_is_misspelled() -> None:
-    """Put right only where that is switched on, and only for a required one that is missing and one letter away."""
-    typos = Policy(typos=True)
-    for key in ("comand", "commnad", "commandd", "Xommand"):
-        assert mended("bash", json.dumps({key: "ls", "timeout": 1}), policy=typos) == (
-            {"command": "ls", "timeout": 1},
-            {"key_typo"},
-        )
-        assert kept("bash", json.dumps({key: "ls", "timeout": 1}))
-    for arguments in ('{"cmd": "ls"}', '{"timout": 3, "command": "ls"}', '{"comand": "ls", "command": "pwd"}'):
-        assert kept("bash", arguments, policy=typos)
-
-
 def test_f34_a_key_is_spelled_as_another_agent_does() -> None:
     """Letter case and separators are put right if only one key can be meant; another word is a rule's matter."""
     assert mended("read", '{"file_path": "a", "Offset": 3}', tools=FILES) == (

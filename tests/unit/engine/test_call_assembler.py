@@ -349,13 +349,12 @@ def test_the_completion_of_a_call_is_recorded() -> None:
     assert closed.fixes
 
 
-@pytest.mark.parametrize("policy", [PLAIN, Policy(buffer_arguments=True)])
-def test_what_stands_behind_a_whole_call_is_content(policy: Policy) -> None:
+def test_what_stands_behind_a_whole_call_is_content() -> None:
     """C4: the call is whole, and nothing that the model wrote is lost; a few characters and closers are junk (F31)."""
     content_of = {"} and more": " and more", "}\nAnd so.": "\nAnd so.", "}}": "", "} </tool_call>\n": ""}
     for text, content in content_of.items():
         for cut in all_cuts(LS[:-1] + text):
-            calls = gatherer(policy)
+            calls = gatherer(PLAIN)
             pieces = [piece(0, "", "bash", "a"), *(piece(0, part) for part in cut)]
             events = [event for each in pieces for event in calls.feed(said(each))]
             seen = view([*events, *calls.finish(stopped=True)])[0]

@@ -22,7 +22,7 @@ def test_the_task_carries_what_the_request_says() -> None:
         "parallel_tool_calls": False,
         "response_format": {"type": "json_object"},
     }
-    policy = Policy(buffer_arguments=True)
+    policy = Policy(case_sensitive=True)
     task = make_task(read_chat(b"", body), policy, seed=b"s", raw_text=True, max_held=7)
     assert task.tools is not None and len(task.tools.names) == len(OFFERED)
     assert (task.json_reply, task.sources) == (True, ("a", "a result"))
