@@ -82,5 +82,6 @@ def _written(char: str) -> bytes:
     if char.isascii() and (char.isalnum() or char in "-_."):
         return re.escape(char).encode()  # no encoding changes these
     # WSGI shows each byte of a header as a character.
-    plain = b"|".join(re.escape(form) for form in (char.encode(), char.encode("latin-1", "ignore")) if form)
+    forms = dict.fromkeys((char.encode(), char.encode("latin-1", "ignore")))  # the same twice would be tried twice
+    plain = b"|".join(re.escape(form) for form in forms if form)
     return rb"(?:\\{0,4}(?:%b)|(?i:\\{1,4}(?:u00|x)%02x|%%%02x))" % (plain, ord(char), ord(char))

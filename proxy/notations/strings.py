@@ -140,6 +140,8 @@ class StringReader:
         if mark in TYPOGRAPHIC:
             self.odd.add(Oddity.SMART_QUOTES)
         if source.starts(mark * 3, pos):
+            if mark == "`":
+                raise NoCall("a fence, and no string")
             return self._tripled(mark * 3, pos + 3)
         start = at = pos + 1
         told = inside = False

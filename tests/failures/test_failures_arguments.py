@@ -256,6 +256,12 @@ def test_f32_arguments_hold_html_entities() -> None:
     assert kept("bash", '{"command": "a && b &amp;lt;"}', policy=policy)
 
 
+def test_f33_a_key_is_misspelled() -> None:
+    """It stays as it is (C10): the client's error teaches the model."""
+    for key in ("comand", "commnad", "commandd", "Xommand"):
+        assert kept("bash", json.dumps({key: "ls", "timeout": 1}))
+
+
 def test_f34_a_key_is_spelled_as_another_agent_does() -> None:
     """Letter case and separators are put right if only one key can be meant; another word is a rule's matter."""
     assert mended("read", '{"file_path": "a", "Offset": 3}', tools=FILES) == (
