@@ -115,7 +115,7 @@ class CallReader(ArgumentReader):
         if not (value or self.delimited or missing or self.foreign):
             return calls, end, closed
         after = self.skip_left(end)
-        if value and value.unended and VALUE_END.search(self.source.text, end, after):
+        if value and value.unended and VALUE_END.search(self.source.text, calls[-1].end, after):
             self.deep = True
             raise NoCall("the end tag of a value follows the call's")
         if after == self.source.size or self.source.match(n.STRONG, after) or self.source.match(CALL_TAG, after):

@@ -32,6 +32,8 @@ def calls(text: str) -> list[tuple[str, Any]]:
         # The value's own end tag follows what it shows.
         "<tool_call><function=bash><parameter=command>a</function></tool_call></parameter></function></tool_call>",
         "<tool_call>bash\n<arg_key>command</arg_key>\n<arg_value>a</tool_call></arg_value>\n</tool_call>",
+        "<tool_calls>\n<tool_call>bash<tool_sep>\n<arg_key>command</arg_key>\n"
+        "<arg_value></parameter></function></tool_call></arg_value>\n</tool_call>\n</tool_calls>",
         # A bare value with a bracket of its own.
         "<|tool_call>call:bash{command:echo ${HOME}}<tool_call|>",
         # A key of an item where the item should be.
