@@ -227,7 +227,7 @@ def missing_closers(draft: Draft) -> Broken:
     if not lost:
         raise Inapplicable
     chosen = draft.rng.choice(lost)
-    # An open bracket of Python's may be that of code.
+    # An open bracket in Python may belong to code.
     return Broken(Style(without=chosen), one=family.body is not Body.PYTHON or "foot" not in chosen, last=True)
 
 
@@ -244,7 +244,7 @@ def end_tags(where: str) -> Any:
             # Which line ends are the value's nobody could say.
             raise Inapplicable
         if any(value == "" for number, value in enumerate(draft.values.values()) if number in numbers):
-            # Without its end tag an empty value is none (C10).
+            # A value without text and without an end tag does not count (C10).
             raise Inapplicable
         return Broken(Style(no_end=frozenset(numbers)))
 

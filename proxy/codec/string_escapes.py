@@ -36,22 +36,13 @@ _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 def unescape(inside: str, *, python: bool = False) -> str:
     """Return the value of a string from the text between its marks; marks without a backslash are kept.
 
-    What escapes nothing stays as it is: in JSON `\\033` and `\\app` are no escapes, as they are in Python. Raises
+    A backslash that escapes nothing is kept: in JSON `\\033` and `\\app` are no escapes, as they are in Python. Raises
     ValueError if the backslashes can be read in two ways.
     """
     if "\\" not in inside:
         return _joined(inside)
-    meanings: dict[str, str] = {}
-
-    def decoded(match: re.Match[str]) -> str:
-        written, escape = match.group(0, 1)
-        meaning = meanings.get(escape)
-        if meaning is None:
-            meaning = meanings[escape] = _meaning(escape[1:], python=python)
-        return meaning * (len(written) // len(escape))
-
-    text = (_PYTHON_ESCAPE if python else _ESCAPE).sub(decoded, inside)
-    # Python joins lines after a backslash; who writes line ends without one may mean it as it stands.
+    text, meanings = _decoded(inside, python=python)
+    # Python joins lines after a backslash; a string that also has plain line ends may mean the backslash literally.
     if "" in meanings.values() and _BARE_LINE_END.search(inside):
         raise ValueError("a backslash at the end of a line can be read in two ways")
     _check_escapes({_kind_of_escape(meaning) for meaning in meanings.values()}, inside)
@@ -59,14 +50,21 @@ def unescape(inside: str, *, python: bool = False) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Return a text without its escapes, in JSON or in Python, also where they can be read in two ways."""
-    return _joined(_PYTHON_ESCAPE.sub(lambda found: _repeated(found, python=True), text)) if "\\" in text else text
+    """Return a text with the escapes of JSON and Python decoded, even those that can be read in two ways."""
+    return _joined(_decoded(text, python=True)[0]) if "\\" in text else text
 
 
-def _repeated(found: re.Match[str], *, python: bool) -> str:
-    """Return what an escape means, as often as it stands there."""
-    written, escape = found.group(0, 1)
-    return _meaning(escape[1:], python=python) * (len(written) // len(escape))
+def _decoded(text: str, *, python: bool) -> tuple[str, dict[str, str]]:
+    """Return the text with its escapes decoded, and the value of each escape that occurs."""
+    meanings: dict[str, str] = {}
+
+    def decoded(match: re.Match[str]) -> str:
+        written, escape = match.group(0, 1)
+        if escape not in meanings:
+            meanings[escape] = _meaning(escape[1:], python=python)
+        return meanings[escape] * (len(written) // len(escape))
+
+    return (_PYTHON_ESCAPE if python else _ESCAPE).sub(decoded, text), meanings
 
 
 def _meaning(written: str, *, python: bool) -> str:
@@ -82,7 +80,7 @@ def _meaning(written: str, *, python: bool) -> str:
 
 
 def _character(escape: str) -> str:
-    """The character of `u00e9`; the escape itself if there is none of that number."""
+    """Return the character that `u00e9` encodes; the escape itself if no character has that number."""
     code = int(escape[1:], 16)
     if code > sys.maxunicode:
         return f"\\{escape}"
@@ -92,16 +90,16 @@ def _character(escape: str) -> str:
 class _Escape(Enum):
     """The meanings of a backslash in a string."""
 
-    # It stands before a mark or another backslash: whoever wrote it knew how to escape.
+    # It escapes a quotation mark, a slash or another backslash, so the author escapes deliberately.
     SURE = auto()
-    # It stands for a character, unless it is that of a path: `\\new`.
+    # It encodes a character, or is the separator of a Windows path: `\\new`.
     CHARACTER = auto()
-    # It escapes nothing, and stays: `\\d`.
+    # It escapes nothing, and is kept: `\\d`.
     NOTHING = auto()
 
 
 def _kind_of_escape(part: str) -> _Escape:
-    """The kind of an escape, by what it stands for."""
+    """Return the kind of an escape, given its decoded value."""
     if part in _SURE:
         return _Escape.SURE
     if part.startswith("\\"):
@@ -120,9 +118,9 @@ def _check_escapes(kinds: set[_Escape], written: str) -> None:
 
 
 def has_doubtful_path(written: str) -> bool:
-    """True if a path on Windows may stand in a string with single backslashes, and these may be escapes as well.
+    """Return whether a string may hold a Windows path with single backslashes that could also be escapes.
 
-    Whoever wrote no backslash before the string's own marks may have written none before those of the path either.
+    A model that does not escape quotation marks may not escape the backslashes of a path either.
     """
     return bool(_DRIVE_PATH.search(written) or _SERVER_PATH.search(written))
 

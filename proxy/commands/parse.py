@@ -111,7 +111,7 @@ def _tools(file: str) -> ToolSet:
 
 
 def _as_chat(entry: Json) -> Json:
-    """Return a tool in the form of Chat Completions, given that of Messages or Responses."""
+    """Convert a tool of the Messages or Responses API to the Chat Completions form."""
     if not isinstance(entry, dict) or isinstance(entry.get("function"), dict):
         return entry
     schema = entry.get("input_schema", entry.get("parameters"))

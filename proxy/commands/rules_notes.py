@@ -31,8 +31,8 @@ def notes(text: RulesText, rules: Rules) -> Iterator[str]:
         for glob in _globs(key.value, section):
             if _REGULAR_EXPRESSION.search(glob.value):
                 yield (
-                    f"{place_of(glob)}: {shown(glob.value)} looks like a regular expression; it is read as a glob, in "
-                    "which * stands for any text"
+                    f"{place_of(glob)}: {shown(glob.value)} looks like a regular expression, but is read as a glob: "
+                    "* matches any text"
                 )
         gone = [*dict.fromkeys(replaced.get(key.value, ()))]
         if gone:

@@ -32,8 +32,8 @@ def told(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> list[st
 def test_a_regular_expression_in_the_place_of_a_glob_is_named(
     text: str, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = "looks like a regular expression; it is read as a glob, in which * stands for any text"
-    assert told(text, tmp_path, capsys) == [f"{shown} {words}"]
+    (note,) = told(text, tmp_path, capsys)
+    assert note.startswith(f"{shown} looks like a regular expression")
 
 
 @pytest.mark.parametrize("glob", ["*qwen*", "qwen2.*", "gpt-[45]*", "a.b?c", "[Dd]eepseek"])
