@@ -32,7 +32,7 @@ class Host:
         self.rules = folder / "rules.yaml"
         self.port = free_port()
         self.rules.write_text("settings: {max_tool_calls: 41}\n")
-        variables = {"PORT": self.port, "UPSTREAM": upstream, "RULES": self.rules, "THREADS": 32}
+        variables = {"PORT": self.port, "UPSTREAM": upstream, "RULES": self.rules}
         lines = [f"TOOL_PROXY_{name}={value}" for name, value in variables.items()]
         self.environment = folder / "environment"
         self.environment.write_text("\n".join(["# The host's own.", *lines, ""]))

@@ -30,7 +30,7 @@ def main(folder: Path) -> None:
     """All steps, in order; what they found is written to `folder`."""
     told = list[str]()
     with Upstream() as upstream:
-        variables = {"UPSTREAM": upstream.url, "DETAILED_LOGGING": "true", "THREADS": "32"}
+        variables = {"UPSTREAM": upstream.url, "DETAILED_LOGGING": "true"}
         lines = "".join(f"TOOL_PROXY_{name}={value}\n" for name, value in variables.items())
         Path(f"/etc/default/{NAME}").write_text(lines)
         hide_a_key()
