@@ -21,9 +21,6 @@ _ACTIONS: Mapping[Action, str] = {
     "convert_string_to_boolean": "make it true or false",
     "remove_parameter": "remove it",
     "convert_tool_to_write": "make the call of read one of write",
-    "wrap_in_array": "wrap it in an array",
-    "to_string": "make it a text",
-    "strip_markup": "strip the tags of calls from its ends",
     "unescape_html": "decode its HTML entities",
 }
 
@@ -66,8 +63,6 @@ def _condition(rule: ToolRule) -> str:
             return f"is none of {_cut(', '.join(map(_value, rule.valid)))}"
         case "matches":
             return f"matches {_value(rule.pattern)}"
-        case "is_type":
-            return f"is of type {rule.type}"
 
 
 def _action(rule: ToolRule) -> str:

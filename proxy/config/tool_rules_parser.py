@@ -20,13 +20,11 @@ MAX_DESCRIPTION = 1000
 
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)
 ACTIONS: tuple[Action, ...] = get_args(Action)
-TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
 _FIELDS = ("name", "parameter", "condition", "action", "models", "description")
 # The other fields: which a condition or an action needs, and which it may have.
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     "invalid_enum": ("valid_values",),
     "matches": ("pattern",),
-    "is_type": ("type",),
     "set_default": ("default_value",),
     "rename_parameter": ("to",),
     "rename_tool": ("to",),
@@ -77,7 +75,6 @@ def _fix(node: Node, what: str, tool: str, models: tuple[str, ...]) -> ToolRule:
         fallback=_value_of(keys, "fallback_value", what),
         valid=_valid(keys, what),
         pattern=optional(keys, "pattern", lambda node: text_of(node, f"pattern of {what}"), ""),
-        type=optional(keys, "type", lambda node: choice(node, f"type of {what}", TYPES), ""),
         to=optional(keys, "to", lambda node: _to(node, what, action, path), ""),
         description=_description(keys, what),
     )

@@ -8,7 +8,7 @@ from typing import Literal
 from proxy.codec.json_text import Json
 
 IdStyle = Literal["openai", "kimi", "mistral"]
-Condition = Literal["is_string", "missing", "missing_or_empty", "exists", "invalid_enum", "matches", "is_type"]
+Condition = Literal["is_string", "missing", "missing_or_empty", "exists", "invalid_enum", "matches"]
 Action = Literal[
     "parse_json_array",
     "parse_json_object",
@@ -18,9 +18,6 @@ Action = Literal[
     "convert_tool_to_write",
     "rename_parameter",
     "rename_tool",
-    "wrap_in_array",
-    "to_string",
-    "strip_markup",
     "unescape_html",
 ]
 
@@ -32,7 +29,7 @@ class ToolRule:
     `name` is what audit records call it; where the file gives none, the action. `tool` and `models` are globs on names;
     no models are all. `parameter` is the path to what is looked at, `("a", "b", "[]")` for `a.b[]`. `default` and
     `fallback` are one-tuples of the value, or empty where the file gives none; `valid` are the values that an enum has,
-    `pattern` is a glob on text, `type` a type of JSON, `to` the new name of a tool or of a path's last key. Which of
+    `pattern` is a glob on text, `to` the new name of a tool or of a path's last key. Which of
     them a condition or an action needs is checked when the file is read.
     """
 
@@ -46,7 +43,6 @@ class ToolRule:
     fallback: tuple[Json, ...] = ()
     valid: tuple[Json, ...] = ()
     pattern: str = ""
-    type: str = ""
     to: str = ""
     description: str = ""
 

@@ -32,7 +32,6 @@ def of_rule(fields: str) -> str:
         ("condition: exists", "is there"),
         ('condition: invalid_enum, valid_values: [a, 1, "true", true]', 'is none of "a", 1, "true", true'),
         ('condition: matches, pattern: "*.py"', 'matches "*.py"'),
-        ("condition: is_type, type: integer", "is of type integer"),
     ],
 )
 def test_each_condition_is_told(condition: str, words: str) -> None:
@@ -52,9 +51,6 @@ def test_each_condition_is_told(condition: str, words: str) -> None:
         ("action: convert_tool_to_write", "make the call of read one of write"),
         ("action: rename_parameter, to: q", "rename it to q"),
         ("action: rename_tool, to: sh", "make it a call of sh"),
-        ("action: wrap_in_array", "wrap it in an array"),
-        ("action: to_string", "make it a text"),
-        ("action: strip_markup", "strip the tags of calls from its ends"),
         ("action: unescape_html", "decode its HTML entities"),
     ],
 )
@@ -64,12 +60,12 @@ def test_each_action_is_told(action: str, words: str) -> None:
 
 @pytest.mark.parametrize("path", ["a", "a.b[].c", "a[][]", r"a\.b\[0].c\\d"])
 def test_a_path_is_told_as_it_is_written(path: str) -> None:
-    assert of_rule(f"parameter: '{path}', condition: exists, action: to_string").startswith(f"if {path} is there, ")
+    assert of_rule(f"parameter: '{path}', condition: exists, action: unescape_html").startswith(f"if {path} is there, ")
 
 
 def test_the_models_of_a_rule_are_told() -> None:
-    line = of_rule("parameter: p, condition: exists, action: to_string, models: ['Qwen*', b]")
-    assert line == "if p is there, make it a text, for models Qwen*, b"
+    line = of_rule("parameter: p, condition: exists, action: unescape_html, models: ['Qwen*', b]")
+    assert line == "if p is there, decode its HTML entities, for models Qwen*, b"
 
 
 def test_what_could_spoil_a_terminal_or_is_long_is_told_safely() -> None:

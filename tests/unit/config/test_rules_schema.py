@@ -17,7 +17,7 @@ from proxy.config.rules import (
     Thinking,
 )
 from proxy.config.settings import SPECS, Spec
-from proxy.config.tool_rules_parser import ACTIONS, CONDITIONS, TYPES
+from proxy.config.tool_rules_parser import ACTIONS, CONDITIONS
 from proxy.config.yaml_nodes import compose, value
 from proxy.errors import RulesError
 from proxy.healing.heal import ALL, IDS
@@ -55,7 +55,6 @@ def of_each_word() -> list[str]:
     needs = {
         "invalid_enum": "valid_values: [a]",
         "matches": "pattern: a",
-        "is_type": "type: integer",
         "set_default": "default_value: null",
         "rename_parameter": "to: q",
         "rename_tool": "to: q.r",
@@ -76,9 +75,8 @@ TAKEN = [
     (REPO / "rules.yaml").read_text(),
     *of_each_word(),
     fix("parameter: 'a.b[].c', condition: exists, action: parse_json_array, fallback_value: []"),
-    fix(r"parameter: 'a\.b\[0][]', condition: exists, action: to_string, name: n, description: '', models: [a]"),
+    fix(r"parameter: 'a\.b\[0][]', condition: exists, action: unescape_html, name: n, description: '', models: [a]"),
     fix(r"parameter: 'a\[]', condition: exists, action: rename_parameter, to: 'c\.d'"),
-    fix("parameter: 7, condition: is_type, type: 'null', action: remove_parameter"),
     "tools: {'*': {models: [a, 'b*'], fixes: }, b: }",
     "settings: {buffer_timeout: 120, max_buffer_size: 1048576, client: '', upstream_ca: ''}",
     "settings: {upstream: 'http://gpu:8000/v1', pass_through: [/v1/rerank, /a.b/c-d]}",
@@ -136,31 +134,29 @@ REFUSED = [
     "tools: {a: {fixes: {}}}",
     "tools: {a: {fixes: [a]}}",
     "tools: {a: {fixes: [{}]}}",
-    fix("condition: exists, action: to_string"),
-    fix("parameter: p, action: to_string"),
+    fix("condition: exists, action: unescape_html"),
+    fix("parameter: p, action: unescape_html"),
     fix("parameter: p, condition: exists"),
-    fix("parameter: p, condition: existing, action: to_string"),
+    fix("parameter: p, condition: existing, action: unescape_html"),
     fix("parameter: p, condition: exists, action: delete"),
-    fix("parameter: p, condition: exists, action: to_string, acton: x"),
-    fix("parameter: p, condition: exists, action: to_string, models: []"),
-    fix("parameter: p, condition: exists, action: to_string, name: ''"),
+    fix("parameter: p, condition: exists, action: unescape_html, acton: x"),
+    fix("parameter: p, condition: exists, action: unescape_html, models: []"),
+    fix("parameter: p, condition: exists, action: unescape_html, name: ''"),
     fix("parameter: p, condition: exists, action: set_default"),
-    fix("parameter: p, condition: exists, action: to_string, default_value: 1"),
-    fix("parameter: p, condition: exists, action: to_string, fallback_value: 1"),
-    fix("parameter: p, condition: exists, action: to_string, valid_values: [1]"),
-    fix("parameter: p, condition: exists, action: to_string, pattern: a"),
-    fix("parameter: p, condition: exists, action: to_string, type: string"),
-    fix("parameter: p, condition: exists, action: to_string, to: a"),
-    fix("parameter: p, condition: invalid_enum, action: to_string"),
-    fix("parameter: p, condition: invalid_enum, valid_values: [], action: to_string"),
-    fix("parameter: p, condition: matches, action: to_string"),
-    fix("parameter: p, condition: is_type, action: to_string"),
-    fix("parameter: p, condition: is_type, type: int, action: to_string"),
+    fix("parameter: p, condition: exists, action: unescape_html, default_value: 1"),
+    fix("parameter: p, condition: exists, action: unescape_html, fallback_value: 1"),
+    fix("parameter: p, condition: exists, action: unescape_html, valid_values: [1]"),
+    fix("parameter: p, condition: exists, action: unescape_html, pattern: a"),
+    fix("parameter: p, condition: exists, action: unescape_html, type: string"),
+    fix("parameter: p, condition: exists, action: unescape_html, to: a"),
+    fix("parameter: p, condition: invalid_enum, action: unescape_html"),
+    fix("parameter: p, condition: invalid_enum, valid_values: [], action: unescape_html"),
+    fix("parameter: p, condition: matches, action: unescape_html"),
     fix("parameter: p, condition: exists, action: rename_tool"),
     fix("parameter: p, condition: exists, action: rename_parameter"),
     fix("parameter: p, condition: exists, action: rename_parameter, to: a.b"),
     fix("parameter: 'p[]', condition: exists, action: rename_parameter, to: a"),
-    *(fix(f"parameter: '{path}', condition: exists, action: to_string") for path in NO_PATHS),
+    *(fix(f"parameter: '{path}', condition: exists, action: unescape_html") for path in NO_PATHS),
     "models: {}",
     "models: [{parse: auto}]",
     "models: [{match: a, parse: 'no'}]",
@@ -216,7 +212,6 @@ def test_both_refuse_what_is_wrong(text: str, tmp_path: Path) -> None:
 def test_it_knows_every_word_and_no_other() -> None:
     assert FIX["condition"]["enum"] == list(CONDITIONS)
     assert FIX["action"]["enum"] == list(ACTIONS)
-    assert FIX["type"]["enum"] == list(TYPES)
     assert SCHEMA["$defs"]["healing"]["enum"] == list(IDS)
     assert MODEL["heal"]["properties"]["off"]["items"]["enum"] == [ALL, *IDS]
     assert MODEL["thinking"]["enum"] == list(get_args(Thinking))

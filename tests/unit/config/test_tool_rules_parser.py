@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.config.rules import parse_rules
-from proxy.config.tool_rules_parser import ACTIONS, CONDITIONS, MAX_RULES, TYPES
+from proxy.config.tool_rules_parser import ACTIONS, CONDITIONS, MAX_RULES
 from proxy.errors import RulesError
 from proxy.repair.policy import ToolRule
 from tests.support.work import over_soon
@@ -118,7 +118,6 @@ def test_a_path_has_at_most_16_steps() -> None:
 NEEDS: dict[str, dict[str, Any]] = {
     "invalid_enum": {"valid_values": "[a]"},
     "matches": {"pattern": "'*a'"},
-    "is_type": {"type": "integer"},
     "set_default": {"default_value": "a"},
     "rename_parameter": {"to": "q"},
     "rename_tool": {"to": "q"},
@@ -146,14 +145,8 @@ def test_what_a_condition_or_an_action_needs_must_be_there(word: str) -> None:
 def test_a_fallback_is_taken_where_something_is_read(action: str) -> None:
     assert parsed(fix(action=action, fallback_value="[]"))[0].fallback == ([],)
     assert parsed(fix(action=action))[0].fallback == ()
-    assert "r.yaml:7: fallback_value means nothing to exists and to_string in a fix of 'bash'; remove it" in refused(
-        fix(action="to_string", fallback_value="[]")
-    )
-
-
-@pytest.mark.parametrize("kind", TYPES)
-def test_each_type_of_json_can_be_asked_for(kind: str) -> None:
-    assert parsed(fix(condition="is_type", type=f'"{kind}"'))[0].type == kind
+    words = "fallback_value means nothing to exists and unescape_html in a fix of 'bash'; remove it"
+    assert f"r.yaml:7: {words}" in refused(fix(action="unescape_html", fallback_value="[]"))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +166,6 @@ def test_each_type_of_json_can_be_asked_for(kind: str) -> None:
         (fix(condition="invalid_enum", valid_values="[]"), "r.yaml:7: valid_values of a fix of 'bash' is empty"),
         (fix(condition="invalid_enum", valid_values="a"), "valid_values of a fix of 'bash' must be a list"),
         (fix(condition="invalid_enum", valid_values="[yes]"), "write true or false, or 'yes' in quotes"),
-        (fix(condition="is_type", type="int"), "type of a fix of 'bash' cannot be 'int'; use string, integer"),
         (fix(action="set_default", default_value="no"), "r.yaml:7: default_value of a fix of 'bash' cannot be 'no'"),
         (fix(action="rename_parameter", to="p"), "a fix of 'bash' cannot rename 'p' so; write one key in to"),
         (fix(action="rename_parameter", to="a.b"), "cannot rename 'p' so; write one key in to"),
@@ -209,7 +201,7 @@ def test_a_file_has_at_most_1000_rules() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "tools: {a: {fixes: [" + "{parameter: p, condition: exists, action: to_string}, " * 4700 + "]}}",
+        "tools: {a: {fixes: [" + "{parameter: p, condition: exists, action: unescape_html}, " * 4700 + "]}}",
         "tools: {" + "".join(f"t{number}: {{}}, " for number in range(20_000)) + "}",
         fix(default_value="[" * 200_000),
         fix(action="set_default", default_value="[" + "0," * 120_000 + "]"),

@@ -59,13 +59,6 @@ VALUES: dict[str, JsonObject] = {
         ("invalid_enum", {"valid": ("a", 1, None)}, VALUES.keys() - {"absent", "text", "one", "null"}),
         ("matches", {"pattern": "[a-c]"}, {"text"}),
         ("matches", {"pattern": "*"}, {"empty text", "text"}),
-        ("is_type", {"type": "null"}, {"null"}),
-        ("is_type", {"type": "boolean"}, {"false"}),
-        ("is_type", {"type": "integer"}, {"zero", "one"}),
-        ("is_type", {"type": "number"}, {"zero", "one", "half"}),
-        ("is_type", {"type": "array"}, {"empty list"}),
-        ("is_type", {"type": "object"}, {"empty object"}),
-        ("is_type", {"type": "string"}, {"empty text", "text"}),
     ],
 )
 def test_a_condition_holds_exactly_where_it_should(condition: Condition, more: Any, where: set[str]) -> None:
@@ -103,18 +96,6 @@ def test_a_number_is_the_same_enum_value_however_it_is_written() -> None:
         ("convert_string_to_boolean", "no", False),
         ("convert_string_to_boolean", "OFF", False),
         ("convert_string_to_boolean", "0", False),
-        ("wrap_in_array", "a", ["a"]),
-        ("wrap_in_array", 1, [1]),
-        ("wrap_in_array", None, [None]),
-        ("wrap_in_array", {"a": 1}, [{"a": 1}]),
-        ("to_string", 10, "10"),
-        ("to_string", True, "true"),
-        ("to_string", {"a": [1, "é"]}, '{"a": [1, "é"]}'),
-        ("strip_markup", "a.py</parameter>", "a.py"),
-        ("strip_markup", "<parameter=path>a.py\n</parameter>\n</function>\n</tool_call>\n", "a.py\n"),
-        ("strip_markup", '\n<parameter name="p"> a </x:parameter></arg_value>', " a "),
-        ("strip_markup", "a<|tool_call_end|>", "a"),
-        ("strip_markup", "</PARAMETER>", ""),
         ("unescape_html", "a &amp;&amp; b &lt; &quot;c&quot; &#39;&#x41;", 'a && b < "c" \'A'),
     ],
 )
@@ -139,14 +120,6 @@ def test_an_action_repairs_a_value(action: Action, text: Json, value: Json) -> N
         ("convert_string_to_boolean", ""),
         ("convert_string_to_boolean", " true"),
         ("convert_string_to_boolean", 1),
-        ("wrap_in_array", []),
-        ("to_string", "a"),
-        ("to_string", ""),
-        ("strip_markup", "use </parameter> to end it"),
-        ("strip_markup", "<b>bold</b>"),
-        ("strip_markup", "  a  "),
-        ("strip_markup", f"<parameter={'a' * 300}>"),
-        ("strip_markup", ["</parameter>"]),
         ("unescape_html", "a & b; &nosuch; &copy=1 &amp"),
         ("unescape_html", "&amp;lt;"),
         ("unescape_html", "a &lt; b &amp;amp; c"),
@@ -239,8 +212,9 @@ def test_what_is_missing_is_missing_in_each_object_that_is_there() -> None:
 def test_the_items_of_a_list_are_places_themselves() -> None:
     items = ("a", "[]")
     assert after(rule("is_string", parameter=items), {"a": ["x", 1, "y"]}) == {"a": [1]}
-    assert after(rule("exists", "to_string", parameter=items), {"a": [1, "b"]}) == {"a": ["1", "b"]}
-    assert after(rule("exists", "wrap_in_array", parameter=(*items, "[]")), {"a": [[1], 2]}) == {"a": [[[1]], 2]}
+    assert after(rule("exists", "unescape_html", parameter=items), {"a": [1, "&lt;"]}) == {"a": [1, "<"]}
+    inner = rule("exists", "unescape_html", parameter=(*items, "[]"))
+    assert after(inner, {"a": [["&lt;"], "&lt;"]}) == {"a": [["<"], "&lt;"]}
 
 
 def test_a_nested_key_is_renamed() -> None:
@@ -327,7 +301,6 @@ _RULES = st.builds(
     fallback=st.one_of(st.just(()), st.tuples(_VALUES)),
     valid=st.lists(_LEAVES, max_size=2).map(tuple),
     pattern=st.sampled_from(["*", "?", "*</*", "tr*"]),
-    type=st.sampled_from(["string", "integer", "number", "boolean", "null", "array", "object"]),
     to=st.sampled_from(["r", "q", "write", "content"]),
 )
 
@@ -351,7 +324,7 @@ def test_a_rule_is_idempotent_and_never_changes_what_it_is_given(
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("action", ACTIONS)
 def test_each_condition_with_each_action_is_idempotent(condition: Condition, action: Action) -> None:
-    the_rule = rule(condition, action, default=("x",), valid=("x",), pattern="*", type="string", to="q")
+    the_rule = rule(condition, action, default=("x",), valid=("x",), pattern="*", to="q")
     for values in VALUES.values():
         once_name, once = apply_rule(the_rule, "read", values, OFFERED)
         again_name, again = apply_rule(the_rule, once_name, once, OFFERED)
@@ -361,10 +334,6 @@ def test_each_condition_with_each_action_is_idempotent(condition: Condition, act
 @pytest.mark.parametrize(
     ("action", "text"),
     [
-        ("strip_markup", "</parameter>\n" * 100_000),
-        ("strip_markup", "a" + "</parameter>\n" * 100_000),
-        ("strip_markup", "<" * 1_000_000),
-        ("strip_markup", " " * 1_000_000 + "x" + " " * 1_000_000),
         ("unescape_html", "&" * 1_000_000),
         ("unescape_html", "&amp;" * 200_000),
         ("parse_json_array", "[" * 1_000_000),

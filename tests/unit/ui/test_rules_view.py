@@ -19,7 +19,7 @@ tools:
   bash:
     models: [tiny]
     fixes:
-      - {parameter: command, condition: is_string, action: strip_markup}
+      - {parameter: command, condition: is_string, action: remove_parameter}
 
       - parameter: timeout
         condition: exists
