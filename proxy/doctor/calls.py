@@ -23,8 +23,7 @@ from proxy.doctor.syntaxes import (
     untried,
     written_in,
 )
-from proxy.exchange.plan import KEEPS_TOOLS
-from proxy.exchange.retry import PARSER_FAILED
+from proxy.exchange.plan import KEEPS_TOOLS, PARSER_FAILED
 
 _NO_PARSER = re.compile(r"--enable-auto-tool-choice|--tool-call-parser")
 # Fewer tokens than these say nothing: the end of a turn is one.

@@ -1,54 +1,227 @@
-"""One try: the request goes up once, and what comes back becomes the client's bytes."""
+"""One chat request on its way: each try is sent upstream, and what is returned becomes the client's bytes.
+
+The status 200 is delayed until the model server has said something or the first heartbeat is due: an error before that
+is raised and becomes a real status; a later one ends the stream with the dialect's error event. However the generator
+ends, it closes the upstream, so that the model server stops generating.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from functools import partial
 from itertools import chain
-from typing import ParamSpec
+from typing import ParamSpec, Protocol
 
-from proxy.activity.recording import begin_try, listened
+from proxy.activity.recording import Recording, begin_try, listened
+from proxy.audit_record import Repair
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_json
-from proxy.dialects.base import Writer
+from proxy.codec.secrets import mask_error
+from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import read_answer, read_whole, says_nothing
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
 from proxy.engine.events import Call, Text
 from proxy.engine.thought_tokens import with_thought_tokens
-from proxy.errors import InternalError, ProxyError, UpstreamBroken
-from proxy.exchange.capture import Recorder, is_stream
-from proxy.exchange.exchange import Exchange, log_crash
-from proxy.exchange.guided import answer_instead, guided_call
+from proxy.errors import ClientGone, InternalError, ProxyError, UpstreamBroken, UpstreamError
+from proxy.exchange.capture import Capture, Recorder, is_stream
+from proxy.exchange.joined_reply import EarlierTry, answer_instead, guided_call, summed
 from proxy.exchange.lane import ReplyLane, notes_of
-from proxy.exchange.outcome import ReplyFacts
-from proxy.exchange.plan import Plan, UpstreamRequest, upstream_request
-from proxy.exchange.repetition import RepetitionWatch
+from proxy.exchange.outcome import Outcome, ReplyFacts
+from proxy.exchange.plan import Ended, Plan, Retries, UpstreamRequest, Why, next_plan, upstream_request
+from proxy.exchange.repetition import Period, RepetitionWatch
 from proxy.exchange.reply_content import ReplyContent
 from proxy.exchange.reply_stream import StreamReply, never_enough
-from proxy.exchange.second_try import EarlierTry, Why, record, summed, why_again
-from proxy.exchange.slices import new_slice
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream, thoughts_to_count
 from proxy.healing.heal import NO_HEALING
 from proxy.limits import MAX_ERROR_BODY
-from proxy.upstream.answer_wait import NEVER, rest_after
-from proxy.upstream.client import UpstreamCall
+from proxy.upstream.answer_wait import NEVER, AnswerWait, rest_after
+from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.content_encoding import decoded
 from proxy.upstream.headers import REPLY, response_headers
 from proxy.upstream.responses import error_of_response, read_body
 
+log = logging.getLogger("proxy")
+
+# Id of the record of another try.
+FIX = "second_try"
 # The body should end right after `[DONE]`; a server that keeps the connection open is not waited for.
 END_GRACE = 1.0
-# Prose whose event ends with what may become a call waits so long, in seconds, to leave as it came.
+# Seconds that prose waits whose event ends with what may become a call.
 PROSE_HOLD_SECONDS = 0.05
+# Seconds for which the events of one stream are read before other streams have their turn.
+SLICE = 0.002
 
 P = ParamSpec("P")
 
 
-def _on_its_way(request: ChatRequest, plan: Plan) -> UpstreamRequest:
-    """The request as it goes up; a defect of the healing leaves the request as it came (contract C6)."""
+class Said(IntEnum):
+    """What the client has received of a reply.
+
+    An error can still become a status while it is NOTHING, and another try may follow until it is CONTENT.
+    """
+
+    NOTHING = 0
+    HEARTBEAT = 1
+    CONTENT = 2
+
+
+class Upstream(Protocol):
+    """The model server of one request, and what is known of it beyond this request."""
+
+    @property
+    def server(self) -> ModelServer:
+        """The server; the same for all tries of the request."""
+
+    def kind(self) -> str:
+        """Return the kind of the server (vllm, llamacpp, …), or "" if it is unknown; it may have to be asked."""
+
+    def remember_parser_failure(self) -> None:
+        """Remember that the server cannot find the calls of the request's model: from now on the proxy does."""
+
+    def remember_healings(self, ids: tuple[str, ...]) -> None:
+        """Remember that requests for this model need these healings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One chat request with everything its tries need.
+
+    `plan` is that of the first try, `retries` says which others may follow. `engine` makes the engine of one try, for
+    raw text if that is returned, and for the tool that is forced, if one is. `capture` is where the answers are
+    recorded, `recording` what the live page shows of them. `count` returns the number of tokens of a text, 0 if it is
+    unknown. A stream that repeats itself by `repetition` is ended. No error may quote `secrets`.
+    """
+
+    upstream: Upstream
+    path: str
+    headers: Mapping[str, str]
+    request: ChatRequest
+    plan: Plan
+    wait: AnswerWait
+    engine: Callable[[bool, str], Engine]
+    dialect: Dialect
+    hold_timeout: float
+    retries: Retries = field(default_factory=Retries)
+    capture: Capture | None = None
+    recording: Recording | None = None
+    count: Callable[[str], int] = lambda text: 0
+    repetition: Period | None = None
+    outcome: Outcome = field(default_factory=Outcome)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+
+def log_crash(error: Exception) -> None:
+    """Log a defect of the engine or of a writer; it never costs the reply."""
+    log.error("the proxy failed while it read a reply", exc_info=error)
+
+
+def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
+    """Yield the bytes of the reply, `b""` where there are none now; a whole reply in one piece.
+
+    Raises a ProxyError only before the first bytes.
+    """
+    plan, earlier, said = exchange.plan, None, Said.NOTHING
+    while True:
+        exchange.outcome.begin_try(plan)
+        attempt = Attempt(exchange, plan, earlier)
+        told, failure = attempt, None
+        try:
+            try:
+                for part in attempt.run():
+                    if part:
+                        said = max(said, attempt.said, Said.HEARTBEAT)
+                    yield part
+            except ClientGone:
+                raise
+            except Exception as error:  # the outermost boundary: only an error event can end a stream
+                failure = error
+            again = yield from _next_try(exchange, plan, attempt, failure)
+            if again is not None:
+                if failure is None:
+                    earlier = attempt
+                plan = again
+                continue
+            if failure is None:
+                if attempt.withheld:
+                    yield from attempt.before_it_is_stored()
+                    yield attempt.end_after_all()
+                return
+            yield from attempt.before_it_is_stored()
+            if earlier is not None and not attempt.begun:
+                # Nothing of this try has been sent: the reply before is the answer.
+                told = earlier
+                if not isinstance(failure, ProxyError):
+                    log_crash(failure)
+                yield earlier.end_after_all()
+                return
+            ending = _error_event(exchange, attempt, failure, said)
+            if ending is None:
+                raise failure
+            yield ending
+            return
+        finally:
+            told.note()
+            # The traceback refers to this frame.
+            failure = None
+
+
+def _next_try(
+    exchange: Exchange, plan: Plan, attempt: Attempt, failure: Exception | None
+) -> Generator[bytes, None, Plan | None]:
+    """Return the plan of another try, or None. The server may be asked what it is, so this may block."""
+    if failure is None:
+        why, broken = attempt.silence, attempt.broken
+        ended = Ended(None, why, "" if broken is None else broken.broken, attempt.calls, attempt.withheld)
+        may_block = why in exchange.retries.again
+    elif isinstance(failure, ProxyError):
+        ended = Ended(failure)
+        may_block = isinstance(failure, UpstreamError)
+    else:
+        return None
+    if may_block:
+        yield from exchange.wait.on_a_thread()
+    following = next_plan(exchange.request, plan, ended, exchange.retries, exchange.upstream.kind)
+    if following.parser_failed:
+        exchange.upstream.remember_parser_failure()
+    again = following.plan
+    if again is None or (failure is not None and attempt.said is Said.CONTENT):
+        return None
+    if failure is None and again.again is not None:
+        exchange.outcome.ask_again(again.again)
+    return again
+
+
+def _error_event(exchange: Exchange, attempt: Attempt, failure: Exception, said: Said) -> bytes | None:
+    """Return the end of a reply that cannot be finished, or None if the error can become a status.
+
+    Then the caller raises it, and the web layer masks secrets in it and records the outcome.
+    """
+    if isinstance(failure, ProxyError):
+        attempt.let_go()
+        if said is Said.NOTHING and not (attempt.begun and exchange.request.stream):
+            return None
+        mask_error(failure, exchange.secrets)
+        exchange.outcome.fail(failure)
+        return attempt.fail(failure)
+    if said is Said.NOTHING:
+        return None
+    log_crash(failure)
+    return attempt.fail(InternalError("the proxy failed while it read the reply; its log says why"))
+
+
+def _slice() -> Callable[[], bool]:
+    """Start a slice of time; the function returns whether it is over."""
+    end = time.monotonic() + SLICE
+    return lambda: time.monotonic() >= end
+
+
+def _sent_upstream(request: ChatRequest, plan: Plan) -> UpstreamRequest:
+    """Return the request as it is sent; a defect of the healing leaves it as the client sent it (contract C6)."""
     try:
         return upstream_request(request, plan)
     except Exception as error:  # the outermost boundary of the healing
@@ -57,13 +230,14 @@ def _on_its_way(request: ChatRequest, plan: Plan) -> UpstreamRequest:
 
 
 class Attempt:
-    """One try: the request goes up once. `spoke` is true once more than heartbeats went, or must go, to the client.
+    """One try. `said` is what the client has received of it.
 
-    `silence` says why a reply that has ended says nothing, if it does. What `earlier` has said goes on in this one.
+    `silence` says why a reply that has ended is worth another try, if it is. What `earlier` has said goes on in this
+    one.
     """
 
     __slots__ = (
-        *("handover", "silence", "spoke", "_answer", "_call", "_earlier", "_engine", "_exchange", "_held_since"),
+        *("handover", "said", "silence", "_answer", "_call", "_earlier", "_engine", "_exchange", "_held_since"),
         *("_keep_back", "_lane", "_plan", "_reply", "_swallowed", "_times", "_unsent", "_up"),
         *("_watch", "_writer"),
     )
@@ -71,7 +245,7 @@ class Attempt:
     def __init__(self, exchange: Exchange, plan: Plan, earlier: Attempt | None = None) -> None:
         self._exchange = exchange
         self._plan = plan
-        self._up = _on_its_way(exchange.request, plan)
+        self._up = _sent_upstream(exchange.request, plan)
         self._engine = exchange.engine(self._up.raw_text, plan.guided)
         self._earlier = earlier
         self._keep_back = self._followed()
@@ -87,21 +261,22 @@ class Attempt:
         self.silence: Why | None = None
         self.handover = EarlierTry()
         self._lane: ReplyLane | None = None
-        self.spoke = False
+        self.said = Said.NOTHING
 
     def _followed(self) -> frozenset[Why]:
-        """The silences that another try may follow: each behind the first one. Behind a second one, of which the client
-        has seen nothing yet, only a call that was swallowed: a stream tells its tokens when it is asked for them.
+        """Return the reasons for which another try may follow this one: all after the first try. After a second one of
+        which the client has received nothing, only a call that was swallowed, as only then its tokens are counted.
         """
+        allowed = self._exchange.retries.again
         if self._earlier is None:
-            return self._exchange.ask_again
-        if self._earlier.spoke or self._plan.again is not Why.EMPTY:
+            return allowed
+        if self._earlier.said is Said.CONTENT or self._plan.again is not Why.EMPTY:
             return frozenset()
-        return self._exchange.ask_again & {Why.SWALLOWED}
+        return allowed & {Why.SWALLOWED}
 
     def _new_writer(self) -> Writer:
         """That of the try before, if something of that has left."""
-        if self._earlier is not None and self._earlier.spoke:
+        if self._earlier is not None and self._earlier.said is Said.CONTENT:
             return self._earlier._writer
         return self._exchange.dialect.writer(expand=False)
 
@@ -117,8 +292,8 @@ class Attempt:
 
     @property
     def begun(self) -> bool:
-        """True once the client has, or is about to get, something of this try that no other try may say again."""
-        return self.spoke or self._reply.started
+        """Return whether the client has, or is about to get, something that no other try may say again."""
+        return self.said is Said.CONTENT or self._reply.started
 
     def run(self) -> Iterator[bytes]:
         """The bytes for the client."""
@@ -178,7 +353,7 @@ class Attempt:
         """True if the answer goes on in a stream that has begun."""
         if self._earlier is None or self._plan.guided:
             return False
-        return self._earlier.spoke
+        return self._earlier.said is Said.CONTENT
 
     def _instead(self, body: bytes) -> bytes:
         """The end of the reply before, with the call of this answer in the place of the broken one."""
@@ -217,9 +392,8 @@ class Attempt:
         return self._engine.broken_call if self.silence is Why.BROKEN else None
 
     def let_go(self) -> None:
-        """Let what is held leave, for nothing follows it; `spoke` says whether there is anything to be sent."""
+        """Release what is held, as nothing follows it."""
         self._unsent += self._reply.let_go()
-        self.spoke = self.begun
 
     def fail(self, error: ProxyError) -> bytes:
         """The end of a stream that cannot be finished."""
@@ -233,7 +407,12 @@ class Attempt:
         if outcome.again is Why.BROKEN:
             earlier = self._earlier
             broken = (earlier or self)._engine.broken_call
-        again = record(outcome.again, broken, "" if self._call is None else self._call.arguments)
+        again: tuple[Repair, ...] = ()
+        if outcome.again is not None:
+            why, said = f"{outcome.again.value}; the request was sent again", ("", "", "")
+            if broken is not None:
+                said = (broken.text, "" if self._call is None else self._call.arguments, broken.broken)
+            again = (Repair(FIX, said[0], said[1], why, said[2]),)
         before = () if earlier is None else earlier._engine.audit
         ended = () if self._watch is None else self._watch.record
         outcome.end_try(
@@ -282,7 +461,7 @@ class Attempt:
             if reply.done:
                 wait.expect_end(END_GRACE)
             ready = self._ready()
-            wait.rest(rest_after(time.monotonic() - began, spoke=self.spoke))
+            wait.rest(rest_after(time.monotonic() - began, spoke=self.said is Said.CONTENT))
             wait.lane = self._open_lane()
             yield beat + ready
             if reply.cut:
@@ -329,11 +508,13 @@ class Attempt:
             yield from self._exchange.wait.on_a_long_step()
             self._unsent += self._measured(reply.receive, part, never_enough)
             return
-        self._unsent += self._measured(reply.receive, part, new_slice())
-        while reply.unread:
-            # What was read is numbered already, so that a heartbeat comes behind it.
+        while True:
+            self._unsent += self._measured(reply.receive, part, _slice())
+            if not reply.unread:
+                return
+            # What was read is numbered already, so a heartbeat follows it.
             yield self._ready() + self._beat()
-            self._unsent += self._measured(reply.receive, b"", new_slice())
+            part = b""
 
     def _measured(self, step: Callable[P, bytes], *arguments: P.args, **named: P.kwargs) -> bytes:
         """The bytes that a step gives; its time is counted if something was repaired in it."""
@@ -347,7 +528,7 @@ class Attempt:
         """The bytes that may go to the client now: a role-only chunk waits for what comes after it."""
         if not (self._unsent and (self._reply.started or ended)):
             return b""
-        self.spoke = True
+        self.said = Said.CONTENT
         data, self._unsent = self._unsent, b""
         self._exchange.wait.answers()
         return data
@@ -358,6 +539,7 @@ class Attempt:
         if not wait.heartbeat_due:
             return b""
         wait.wrote()
+        self.said = max(self.said, Said.HEARTBEAT)
         self._exchange.outcome.count_heartbeat()
         return self._reply.heartbeat()
 
@@ -432,6 +614,5 @@ class Attempt:
             reply = answer_as_stream(answer, engine, dialect.writer(expand=True), content)
         else:
             reply = answer_as_answer(body, answer, engine, dialect, content)
-        tokens, in_thought = self.handover.tokens, engine.ends_in_thought
-        self.silence = why_again(content, tokens, engine.broken_call, in_thought=in_thought)
+        self.silence = content.why_again(self.handover.tokens, engine.broken_call, in_thought=engine.ends_in_thought)
         return reply

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from proxy.audit_record import Repair
 from proxy.errors import ProxyError
-from proxy.exchange.plan import Plan
-from proxy.exchange.second_try import Why
+from proxy.exchange.plan import Plan, Why
 from proxy.upstream.event_times import EventTimes
 
 

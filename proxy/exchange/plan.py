@@ -1,34 +1,82 @@
-"""The request on its way up: what is read of it, and what the upstream gets instead of what the client sent.
+"""How a request is sent upstream, and whether and how it is sent again (docs/configuration.md: who parses).
 
-What the upstream gets is a deterministic function of the request (contract C8), and a body in which nothing has to
-change goes up as the very bytes that came (contract C1).
+Pure functions. What the upstream receives is a deterministic function of the request (contract C8), and a body in which
+nothing has to change is sent verbatim (contract C1).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
 
 from proxy.audit_record import Repair
-from proxy.codec.json_access import as_object
-from proxy.codec.json_text import Json, JsonObject, dump_request
+from proxy.codec.json_access import as_list, as_object, as_text, objects_in
+from proxy.codec.json_text import JsonObject, dump_request
 from proxy.config.rules import Parse, Transport
 from proxy.dialects.chat.request import ChatRequest, is_true
-from proxy.exchange.guided import forced_request, with_one_tool
-from proxy.exchange.second_try import Why
-from proxy.healing.heal import NO_HEALING, Healed, HealPlan, heal_request
+from proxy.errors import ProxyError, UpstreamError, UpstreamRefused, UpstreamUnreachable
+from proxy.healing.heal import NO_HEALING, HealPlan, heal_request
+from proxy.healing.lessons import lesson
+from proxy.limits import RETRY_TOKENS
+from proxy.upstream.context_overflow import read_overflow
 
-# Servers whose `tool_choice: "none"` keeps the tools in the prompt (docs/configuration.md: who parses).
+# Servers whose `tool_choice: "none"` keeps the tools in the prompt.
 KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
 # Servers that decode a forced call by its tool's schema.
 GUIDES = frozenset(("vllm", "sglang", "llamacpp", "lmdeploy"))
 
+# The error of a server that was started without a tool parser (vLLM).
+_NO_PARSER = re.compile(r"--enable-auto-tool-choice|--tool-call-parser")
+# The errors of a server whose own parser failed (llama-server). It names the format that its parser expected; where
+# that is text alone, it could not read half a character, and no call.
+PARSER_FAILED = re.compile(
+    r"Failed to parse input|[Ee]mpty grammar|does not match the expected (?!Content-only\b)[\w-]{1,40} format"
+)
+# The errors that name a field which the server does not accept, and the fields that may be left out.
+_REFUSED = re.compile(
+    r"extra[ _]forbidden|not permitted|not supported|unsupported|unknown|unexpected|unrecognized|not allowed",
+    re.IGNORECASE,
+)
+_OPTIONAL = frozenset(
+    (
+        *("store", "metadata", "user", "service_tier", "stream_options", "parallel_tool_calls", "reasoning_effort"),
+        *("verbosity", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "include_reasoning"),
+        *("skip_special_tokens", "prediction", "modalities", "web_search_options", "chat_template_kwargs"),
+    )
+)
+_QUOTED = re.compile(r"['\"`]([A-Za-z_][A-Za-z0-9_]{0,63})['\"`]")
+# Characters of an error that are searched.
+_LONGEST = 4096
+# Statuses with which servers report that a chat template failed.
+_TEMPLATE_FAILED = frozenset((400, 422, 500))
+# Refusals of one request from which a healing is learnt.
+_MOST_LESSONS = 3
+_MAX_TOKENS = ("max_tokens", "max_completion_tokens")
+
+
+class Why(Enum):
+    """Why a request was sent again although it was answered (F63, F72)."""
+
+    EMPTY = "the reply was empty"
+    THOUGHT = "the reply was only thought"
+    SWALLOWED = "the reply used tokens and said nothing: the server's parser may have swallowed a call"
+    BROKEN = "the reply ended with a call that cannot be read"
+
+
+# The reasons of replies that contain neither text nor a call.
+SILENT = frozenset((Why.EMPTY, Why.THOUGHT, Why.SWALLOWED))
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan of one try. `second`: it was refused before, and is changed only by what a template's refusal teaches.
-    `learnt` are the healings that refusals asked for, so many as there were `lessons`; they are kept for the model if
-    the request is taken with them. `again`: why it goes up once more although it was answered, with the tool `guided`
-    forced if a call of that could not be read.
+    """How one try is sent.
+
+    `second`: the request was refused before, and from now on changes only by what refusals of the template teach.
+    `learnt` are the healings of these `lessons`; they are kept for the model if the request is accepted with them.
+    `again`: why the request is sent again although it was answered; `guided` is the tool whose call could not be read,
+    which is forced.
     """
 
     parse: Parse = "server"
@@ -46,8 +94,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
-    """The request of one try, as it goes up. `raw_text`: the server is told not to look for calls, so their raw text
-    comes back. `healed` tells what was healed in it.
+    """The body of one try. `raw_text`: the server is told not to look for calls, so the model's raw text is returned.
+    `healed` are the records of healings.
     """
 
     body: bytes
@@ -56,83 +104,237 @@ class UpstreamRequest:
 
 
 def upstream_request(request: ChatRequest, plan: Plan) -> UpstreamRequest:
-    """The request that goes up by this plan."""
+    """Return the request of a try by this plan."""
+    raw, body = request.raw, request.body
     if plan.guided:
-        request = forced_request(request, plan.guided)
+        body = {**body, "tool_choice": {"type": "function", "function": {"name": plan.guided}}}
+        raw = dump_request(body)
     raw_text = proxy_parses(request, plan)
-    healed = heal_request(request.body, plan.heal)
-    return UpstreamRequest(_body(request, healed, plan, raw_text), raw_text, healed.repairs)
+    healed = heal_request(body, plan.heal)
+    changed = _changed(dict(healed.body), plan, raw_text=raw_text, stream=request.stream)
+    if healed.changed or changed != healed.body:
+        raw = dump_request(changed)
+    return UpstreamRequest(raw, raw_text, healed.repairs)
 
 
 def proxy_parses(request: ChatRequest, plan: Plan) -> bool:
-    """True if the raw text comes back: the server is told not to look for calls.
+    """Return whether the proxy alone reads the raw text: the server is told not to look for calls.
 
-    A forced choice always goes up as it is, and so does every choice where `none` would take the tools away.
+    A forced choice is always sent unchanged, and so is every choice where `none` would remove the tools.
     """
-    if plan.parse != "proxy":
-        return False
-    if request.tools is None:
-        return False
-    if request.forced:
+    if plan.parse != "proxy" or request.tools is None or request.forced or plan.guided:
         return False
     return plan.server_kind in KEEPS_TOOLS
 
 
-class _Draft:
-    """A body on its way up, and whether it is another one than came."""
-
-    def __init__(self, healed: Healed) -> None:
-        self.body = dict(healed.body)
-        self.changed = healed.changed
-
-    def replace(self, body: JsonObject) -> None:
-        """Another body goes up."""
-        self.body, self.changed = body, True
-
-    def set(self, name: str, value: Json) -> None:
-        """A field gets another value."""
-        self.body[name] = value
-        self.changed = True
-
-    def drop(self, name: str) -> None:
-        """A field is left out, if it is there."""
-        if name in self.body:
-            del self.body[name]
-            self.changed = True
-
-
-def _body(request: ChatRequest, healed: Healed, plan: Plan, raw_text: bool) -> bytes:
-    """The body for the upstream: the bytes that came, where nothing in them has to change."""
-    draft = _Draft(healed)
+def _changed(body: JsonObject, plan: Plan, *, raw_text: bool, stream: bool) -> JsonObject:
+    """Apply the plan to the healed body."""
     if plan.guided and plan.server_kind == "llamacpp":
-        draft.replace(with_one_tool(draft.body))
+        # llama.cpp cannot force a tool by name: it is offered that tool alone, and must call one.
+        tools = [tool for tool in objects_in(body.get("tools")) if _name_of(tool) == plan.guided]
+        body |= {"tools": [*tools], "tool_choice": "required", "parallel_tool_calls": False}
     if raw_text:
-        draft.set("tool_choice", "none")
+        body["tool_choice"] = "none"
         if plan.server_kind == "vllm":
-            draft.set("skip_special_tokens", False)
-    if plan.transport == "whole" and request.stream:
-        draft.set("stream", False)
-    _set_stream_options(draft, again=plan.again is not None)
+            body["skip_special_tokens"] = False
+    if plan.transport == "whole" and stream:
+        body["stream"] = False
+    options = as_object(body.get("stream_options"))
+    if not is_true(body.get("stream")):
+        # Servers refuse the options next to `stream: false` (F60).
+        body.pop("stream_options", None)
+    elif plan.again is not None and options.get("include_usage") is not True:
+        # The token counts show whether the server's parser swallowed a call.
+        body["stream_options"] = {**options, "include_usage": True}
     for name in plan.without:
-        draft.drop(name)
+        body.pop(name, None)
     if plan.max_tokens is not None:
-        _limit_tokens(draft, plan.max_tokens)
-    return dump_request(draft.body) if draft.changed else request.raw
+        body |= {name: plan.max_tokens for name in _MAX_TOKENS if name in body}
+    return body
 
 
-def _limit_tokens(draft: _Draft, most: int) -> None:
-    """Give the reply so many tokens, in the words of the request."""
-    for name in ("max_tokens", "max_completion_tokens"):
-        if draft.body.get(name, most) != most:
-            draft.set(name, most)
+def _name_of(entry: JsonObject) -> str:
+    return as_text(as_object(entry.get("function")).get("name"))
 
 
-def _set_stream_options(draft: _Draft, *, again: bool) -> None:
-    """Ask for the usage where the reply is asked for `again`: whether the server's parser swallowed a call is told from
-    the tokens. Servers refuse the options beside `stream: false` (F60).
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """The tries that the rules and the request allow.
+
+    `auto`: the server may show that it cannot parse, and `parse` is who parsed in the first try. `again` are the
+    reasons for which an answered request is sent again; `any_guides`: servers of every kind are asked to guide.
     """
-    options = as_object(draft.body.get("stream_options"))
-    if not is_true(draft.body.get("stream")):
-        draft.drop("stream_options")
-    elif again and options.get("include_usage") is not True:
-        draft.set("stream_options", {**options, "include_usage": True})
+
+    parse: Parse = "server"
+    auto: bool = False
+    again: frozenset[Why] = frozenset()
+    any_guides: bool = False
+
+
+def reasons_to_ask_again(request: ChatRequest, *, silent: bool, broken: bool) -> frozenset[Why]:
+    """Return the reasons for which the request is sent again, if the rules want that for replies that say nothing
+    (`silent`) and for calls that cannot be read (`broken`): tools are offered, one answer is wanted, and the client
+    has not written its beginning.
+    """
+    body = request.body
+    messages = as_list(body.get("messages"))
+    prefilled = bool(messages) and as_object(messages[-1]).get("role") == "assistant"
+    if body.get("continue_final_message") or body.get("add_generation_prompt") is False or prefilled:
+        return frozenset()
+    if request.tools is None or body.get("n") not in (None, 1):
+        return frozenset()
+    reasons = SILENT if silent else frozenset()
+    return reasons | {Why.BROKEN} if broken and not request.json_reply else reasons
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a try ended: by an `error`, or with a reply of `calls` calls that may be worth another try (`why`).
+
+    `broken` is the tool whose call could not be read. `withheld`: the end of the reply has not been sent.
+    """
+
+    error: ProxyError | None = None
+    why: Why | None = None
+    broken: str = ""
+    calls: int = 0
+    withheld: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """The plan of the next try, None if there is none. `parser_failed`: the server showed that it cannot find the
+    calls of this model, which is remembered even if this request cannot be sent again.
+    """
+
+    plan: Plan | None = None
+    parser_failed: bool = False
+
+
+def next_plan(request: ChatRequest, plan: Plan, ended: Ended, allowed: Retries, kind: Callable[[], str]) -> Next:
+    """Decide whether and how the request is sent again after a try by `plan`.
+
+    After an error: once if no connection could be made, or if the server refused the request and said what to change,
+    and beside that once for each of a few healings that the chat template's refusals ask for. After a reply that says
+    nothing, or ends in a call that cannot be read: once; a third try follows only where the second reply shows that a
+    call was swallowed. `kind` returns the kind of the server, and may have to ask it.
+    """
+    if isinstance(ended.error, UpstreamError):
+        return _after_error(request, plan, ended.error, allowed, kind)
+    if ended.error is None and ended.why in allowed.again:
+        again = _after_reply(request, plan, ended, allowed, kind)
+        if again.plan is not None or again.parser_failed:
+            return again
+    # Calls that the server had swallowed and the proxy has found prove that the server cannot find them.
+    found = ended.calls > 0 and plan.again is Why.SWALLOWED
+    return Next(parser_failed=found and plan.parse == "proxy" and allowed.parse != "proxy")
+
+
+def _after_error(
+    request: ChatRequest, plan: Plan, error: UpstreamError, allowed: Retries, kind: Callable[[], str]
+) -> Next:
+    if allowed.auto and not plan.second:
+        again = _second_plan(request, replace(plan, second=True), error, kind)
+        if again is not None:
+            return Next(again, parser_failed=again.parse != plan.parse)
+    return Next(_healed_plan(request, plan, error))
+
+
+def _second_plan(request: ChatRequest, again: Plan, error: UpstreamError, kind: Callable[[], str]) -> Plan | None:
+    """Return the plan without what the server shows that it cannot do, or does not accept."""
+    if isinstance(error, UpstreamUnreachable):
+        return again if error.refused else None
+    if not isinstance(error, UpstreamRefused):
+        return None
+    if parser_failed(error):
+        parsed_here = replace(again, parse="proxy", server_kind=again.server_kind or kind())
+        return parsed_here if not proxy_parses(request, again) and proxy_parses(request, parsed_here) else None
+    if error.status != 400:
+        return None
+    fitting = _fitting(request, again, error)
+    if fitting is not None:
+        return fitting
+    message = error.message[:_LONGEST]
+    named = {name for name in _QUOTED.findall(message) if name in request.body} & _OPTIONAL
+    if len(named) != 1 or not _REFUSED.search(message):
+        return None
+    return replace(again, without=(*again.without, *named))
+
+
+def parser_failed(error: UpstreamError) -> bool:
+    """Return whether the server showed that it cannot find the calls: it has no parser, or its parser failed."""
+    if not isinstance(error, UpstreamRefused):
+        return False
+    message = error.message[:_LONGEST]
+    if error.status == 400:
+        return _NO_PARSER.search(message) is not None
+    return error.status >= 500 and PARSER_FAILED.search(message) is not None
+
+
+def _fitting(request: ChatRequest, again: Plan, error: UpstreamRefused) -> Plan | None:
+    """Return the plan that asks for the rest of the context, if the request asked for more than that (F85).
+
+    If the server did not count the whole prompt, the limit is left out, and the server takes the rest. No answer is
+    worth a try with fewer than RETRY_TOKENS: it would be cut, while a client that learns of the error makes room.
+    """
+    overflow = read_overflow(error.message, error.body)
+    limit = request.body.get("max_completion_tokens", request.body.get("max_tokens"))
+    if overflow is None or not isinstance(limit, int):
+        return None
+    unlimited = replace(again, without=(*again.without, *_MAX_TOKENS))
+    if overflow.prompt is None:
+        return unlimited
+    left = overflow.limit - overflow.prompt
+    if not RETRY_TOKENS <= left < limit:
+        return None
+    return unlimited if overflow.least else replace(again, max_tokens=left)
+
+
+def _healed_plan(request: ChatRequest, plan: Plan, error: UpstreamError) -> Plan | None:
+    """Return the plan with what the refusal says that the chat template wants, or None.
+
+    A template names one cause at a time, and vLLM looks for its parser before it asks the template.
+    """
+    if plan.guided or plan.lessons >= _MOST_LESSONS or not isinstance(error, UpstreamRefused):
+        return None
+    if error.status not in _TEMPLATE_FAILED or parser_failed(error):
+        return None
+    learnt = lesson(error.message, heal_request(request.body, plan.heal).body, plan.heal)
+    if not learnt:
+        return None
+    heal = plan.heal.learnt(learnt)
+    return replace(plan, heal=heal, learnt=(*plan.learnt, *learnt), lessons=plan.lessons + 1)
+
+
+def _after_reply(
+    request: ChatRequest, plan: Plan, ended: Ended, allowed: Retries, kind: Callable[[], str]
+) -> Next:
+    again = replace(plan, again=ended.why)
+    if ended.why is Why.SWALLOWED:
+        again = _by_the_other(request, again, allowed, kind)
+    if plan.again is None:
+        if not ended.broken:
+            return Next(again)
+        server_kind = plan.server_kind or kind()
+        if server_kind not in GUIDES and not allowed.any_guides:
+            return Next()
+        guided = replace(again, guided=ended.broken, server_kind=server_kind, transport="whole", second=True)
+        return Next(guided)
+    if again.parse == plan.parse:
+        return Next()
+    if ended.withheld:
+        return Next(again)
+    # Part of the reply has been sent, so it is too late for this one.
+    return Next(parser_failed=again.parse == "proxy")
+
+
+def _by_the_other(request: ChatRequest, plan: Plan, allowed: Retries, kind: Callable[[], str]) -> Plan:
+    """Let the proxy look for the calls that the server swallowed. Where it did so before, let the server: vLLM's newer
+    parsers remove the calls of their family from the text under `none`, too.
+    """
+    if proxy_parses(request, plan):
+        return replace(plan, parse="server")
+    if not allowed.auto:
+        return plan
+    again = replace(plan, parse="proxy", server_kind=plan.server_kind or kind())
+    return again if proxy_parses(request, again) else plan

@@ -8,6 +8,7 @@ from enum import IntEnum
 from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import JsonObject
 from proxy.engine.events import Event, Finished, Reasoning, Rest, Text, Unchanged, Usage
+from proxy.exchange.plan import Why
 from proxy.notations.thought_reader import TextPart, ThoughtReader, holds_no_mark
 
 # What a message may say beside its text, its reasoning and its calls.
@@ -62,6 +63,21 @@ class ReplyContent:
             delta = as_object(entry.get("delta") or entry.get("message"))
             if any(delta.get(name) for name in _OTHER_WORDS):
                 self._raise(ContentLevel.ANSWER)
+
+    def why_again(self, tokens: int, broken: Text | None = None, *, in_thought: bool = False) -> Why | None:
+        """Return why the reply, which has ended, is worth another try, or None.
+
+        `tokens` is the number of tokens that the model used, `broken` the unreadable call with which the reply ended,
+        and `in_thought` says that it ended in reasoning that the engine separated from the text. Reasoning that is
+        never closed may contain the answer, so it is sent once.
+        """
+        if broken is not None:
+            return Why.BROKEN if self.ended_by_itself() else None
+        if not self.ended_without_answer():
+            return None
+        if self.level is ContentLevel.THOUGHT:
+            return None if in_thought or self.open_thought else Why.THOUGHT
+        return Why.SWALLOWED if self.used_without_a_word(tokens) else Why.EMPTY
 
     def used_without_a_word(self, tokens: int) -> bool:
         """True if more tokens were used than what was said can have taken: at most one for each blank, and the end's.

@@ -23,12 +23,12 @@ from proxy.engine.events import (
 from proxy.engine.held_lane import HeldLane
 from proxy.engine.lane import Lane
 from proxy.errors import InternalError, ProxyError, UnreadableReply, UpstreamBroken
-from proxy.exchange.guided import events_instead
+from proxy.exchange.joined_reply import EarlierTry, envelope_of, events_instead
+from proxy.exchange.plan import Why
 from proxy.exchange.repetition import RepetitionWatch
 from proxy.exchange.reply_content import ContentLevel, ReplyContent
 from proxy.exchange.reply_state import DONE as UPSTREAM_DONE
 from proxy.exchange.reply_state import IN_ENGINE, MAY_END, OVER, PASSES, TRANSITIONS, ReplyState, ReplyStep
-from proxy.exchange.second_try import EarlierTry, Why, envelope_of, why_again
 from proxy.exchange.unsent_events import UnsentEvents
 from proxy.exchange.whole_answer import Listener
 from proxy.limits import MAX_EVENT
@@ -359,7 +359,7 @@ class StreamReply:
         if self._state in MAY_END:
             self._move(ReplyStep.END)
             tokens, engine = EarlierTry(self._usage).tokens, self._engine
-            self.silence = why_again(self._content, tokens, engine.broken_call, in_thought=engine.ends_in_thought)
+            self.silence = self._content.why_again(tokens, engine.broken_call, in_thought=engine.ends_in_thought)
         if self.withheld:
             return self._without_end(events)
         return events

@@ -25,15 +25,13 @@ from proxy.config.settings import Settings
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
 from proxy.errors import BadRequest, ClientGone, LimitExceeded, ProxyError, RulesError
+from proxy.exchange.attempt import Exchange, run_exchange
 from proxy.exchange.capture import Capture
 from proxy.exchange.capture_folder import CaptureFolder
-from proxy.exchange.exchange import Exchange
 from proxy.exchange.loop_guard import limit_answer, render_limit_answer
-from proxy.exchange.plan import Plan
+from proxy.exchange.plan import Plan, Retries, Why, reasons_to_ask_again
 from proxy.exchange.repetition import Period
-from proxy.exchange.second_try import Why, reasons_to_ask_again
 from proxy.exchange.task import make_task
-from proxy.exchange.tries import run_exchange
 from proxy.healing.heal import HealPlan
 from proxy.healing.repeats import TOLD_IN_THE_LOG, newest_repeat
 from proxy.limits import MAX_ANSWER, REPLY_SECONDS
@@ -235,7 +233,6 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         headers=prepared.headers,
         request=chat,
         plan=plan,
-        auto=profile.parse == "auto",
         wait=AnswerWait(
             ctx.socket,
             _timeouts(settings, chat, profile),
@@ -250,8 +247,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         capture=_capture(ctx, prepared),
         recording=ctx.recording,
         count=server.count_tokens,
-        ask_again=ask_again,
-        any_guides=profile.broken_calls == "retry",
+        retries=Retries(plan.parse, profile.parse == "auto", ask_again, profile.broken_calls == "retry"),
         repetition=Period(*profile.repetition) if profile.repetition else None,
         outcome=ctx.outcome,
         secrets=ctx.secrets,

@@ -12,8 +12,7 @@ from proxy.config.load import load
 from proxy.config.rules import Rules
 from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.errors import UpstreamRefused
-from proxy.exchange.plan import Plan, upstream_request
-from proxy.exchange.retry import healed_plan
+from proxy.exchange.plan import Ended, Plan, Retries, next_plan, upstream_request
 from tests.conftest import Inside
 from tests.healing.server import rendering
 from tests.support.chat_templates import ChatTemplate, Refused
@@ -60,7 +59,8 @@ def _healed(template: ChatTemplate, body: Body, name: str) -> str:
         try:
             return template.render(_sent(request, plan))
         except Refused as refused:
-            again = healed_plan(request, plan, UpstreamRefused(str(refused), status=400))
+            error = UpstreamRefused(str(refused), status=400)
+            again = next_plan(request, plan, Ended(error), Retries(), lambda: "").plan
             if again is None:
                 raise
             plan = again

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from proxy.exchange import slices
+from proxy.exchange import attempt
 from proxy.exchange.reply_stream import LONG
 from proxy.web.completions import HAND_OVER
 from tests.conftest import Front, Inside
@@ -268,7 +268,7 @@ def test_what_has_come_is_read_event_by_event_but_for_a_long_step(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of a call may be anywhere in what is read by a long step."""
-    monkeypatch.setattr(slices, "SLICE", 0.0)
+    monkeypatch.setattr(attempt, "SLICE", 0.0)
     said = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "' + "x" * LONG
     held = [text(said[at : at + 50]) for at in range(0, len(said), 50)]
     rest = [text("x")] * 20 + [text('"}}\n</tool_call>')] + [text(" ")] * 20

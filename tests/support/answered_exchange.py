@@ -15,7 +15,7 @@ from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.dialects.chat.writer import ChatOptions
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
-from proxy.exchange.exchange import Exchange
+from proxy.exchange.attempt import Exchange
 from proxy.exchange.plan import Plan
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer
@@ -175,7 +175,6 @@ def answered(*answers: Answer | Exception, ask: ChatRequest | None = None, **mor
         "headers": {},
         "request": wanted,
         "plan": Plan(),
-        "auto": False,
         "wait": Wait(),
         "engine": lambda raw_text, forced: Engine(Task(tools=offered(), seed=SEED, raw_text=raw_text)),
         "dialect": ChatDialect(options),

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.audit_record import KINDS
 from proxy.engine.choice_records import _DROPPED
-from proxy.exchange.second_try import FIX
+from proxy.exchange.attempt import FIX
 from proxy.healing.heal import REPEATS, RULE_SAMPLING, RULE_TOOLS, record_id
 from proxy.healing.table import HEALINGS
 from proxy.repair.arguments import FORMS

@@ -11,9 +11,8 @@ from proxy.codec.json_text import JsonObject
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.errors import UpstreamBroken, UpstreamRefused, UpstreamUnreachable
-from proxy.exchange.attempt import Attempt
-from proxy.exchange.plan import Plan
-from proxy.exchange.second_try import SILENT, Why
+from proxy.exchange.attempt import Attempt, Said
+from proxy.exchange.plan import SILENT, Plan, Retries, Why
 from proxy.healing.heal import HealPlan, heal_request
 from proxy.notations.thoughts import Thoughts
 from tests.support.answered_exchange import BEAT, JSON, Answer, Answered, answered, request
@@ -68,7 +67,7 @@ def test_a_clean_stream_leaves_as_it_came_and_its_connection_is_closed() -> None
     data, one = run(made)
     assert data == wire(TEXT)
     assert (made.server.asked, answer.closed) == ([made.exchange.request.raw], True)
-    assert (one.spoke, one.silence, one.withheld, one.calls) == (True, None, False, 0)
+    assert (one.said, one.silence, one.withheld, one.calls) == (Said.CONTENT, None, False, 0)
     assert made.exchange.outcome.audit == ()
 
 
@@ -86,7 +85,7 @@ def test_a_heartbeat_leaves_where_nothing_comes_and_is_no_word_of_the_reply() ->
     made = answered(Answer([BEAT, ROLE.raw, BEAT, *(each.raw for each in TEXT[1:]), DONE]))
     one = attempt(made)
     parts = one.run()
-    assert (next(parts), one.spoke, one.begun) == (PING, False, False)
+    assert (next(parts), one.said, one.begun) == (PING, Said.HEARTBEAT, False)
     rest = b"".join(parts)
     assert rest.startswith(PING) and received(rest)[0].text == "Just text."
     assert made.exchange.outcome.heartbeats == 2
@@ -96,7 +95,7 @@ def test_a_role_alone_waits_for_what_comes_after_it() -> None:
     one = attempt(answered(Answer([ROLE.raw, says("Just ").raw, ends().raw, DONE])))
     parts = filter(None, one.run())
     assert next(parts) == ROLE.raw + says("Just ").raw
-    assert one.spoke
+    assert one.said is Said.CONTENT
 
 
 @pytest.mark.parametrize(("status", "error"), [(400, UpstreamRefused), (503, UpstreamRefused), (302, UpstreamBroken)])
@@ -110,7 +109,7 @@ def test_what_is_no_success_is_raised_without_secrets_before_anything_is_given(
     with pytest.raises(error) as raised:
         b"".join(one.run())
     assert "sk-secret-123456" not in str(raised.value)
-    assert (one.spoke, one.begun, answer.closed) == (False, False, True)
+    assert (one.said, one.begun, answer.closed) == (Said.NOTHING, False, True)
 
 
 def test_a_server_that_is_not_there_is_raised() -> None:
@@ -152,7 +151,7 @@ def test_a_stream_that_nobody_asked_for_is_an_error() -> None:
 def test_the_end_of_a_reply_that_says_nothing_is_kept_back_if_one_more_may_follow(why: Why) -> None:
     said = [ROLE] if why is Why.EMPTY else [ROLE, chunk(delta(reasoning="So."))]
     for ask_again, kept in ((SILENT, True), (frozenset[Why](), False)):
-        one = attempt(answered(Answer([wire([*said, ends()])]), ask_again=ask_again))
+        one = attempt(answered(Answer([wire([*said, ends()])]), retries=Retries(again=ask_again)))
         data = b"".join(one.run())
         assert (one.silence, one.withheld) == (why, kept)
         assert (b"[DONE]" in data) is not kept
@@ -163,7 +162,7 @@ def test_what_a_second_try_says_goes_on_in_the_reply_of_the_first() -> None:
     made = answered(
         Answer([wire([ROLE, chunk(delta(reasoning="So.")), ends()])]),
         Answer([wire([ROLE, says("It is done."), ends()])]),
-        ask_again=SILENT,
+        retries=Retries(again=SILENT),
     )
     first = attempt(made)
     data = b"".join(first.run())
@@ -174,7 +173,7 @@ def test_what_a_second_try_says_goes_on_in_the_reply_of_the_first() -> None:
 
 def test_a_second_try_that_is_no_stream_cannot_go_on_in_one() -> None:
     thought = Answer([wire([ROLE, chunk(delta(reasoning="So.")), ends()])])
-    made = answered(thought, Answer([whole("It is done.")], JSON), ask_again=SILENT)
+    made = answered(thought, Answer([whole("It is done.")], JSON), retries=Retries(again=SILENT))
     first = attempt(made)
     assert b"".join(first.run())
     with pytest.raises(UpstreamBroken, match="no stream"):

@@ -7,14 +7,11 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.chat.request import read_chat
 from proxy.engine.events import Call, CallArguments, CallClosed, CallOpened, Finished, Text, Usage
 from proxy.errors import UpstreamBroken
-from proxy.exchange.guided import answer_instead, events_instead, forced_request, guided_call, with_one_tool
+from proxy.exchange.joined_reply import answer_instead, events_instead, guided_call
 from tests.support.helpers import function, new_engine, offered
-from tests.support.scripted import WRITE_FILE, chat
 
-OTHER = {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}
 ENGINE = (function("write_file", {"path": {"type": "string"}}, "path"),)
 ARGUMENTS = '{"path": "a.txt"}'
 
@@ -25,20 +22,6 @@ def answer(*calls: tuple[str, str], finish: str = "tool_calls", content: str | N
     ]
     message = {"role": "assistant", "content": content, "tool_calls": made}
     return {"id": "x", "choices": [{"index": 0, "message": message, "finish_reason": finish}]}
-
-
-def test_the_tool_is_forced_whatever_the_client_chose() -> None:
-    body = chat(tools=[WRITE_FILE, OTHER], tool_choice="none")
-    forced = forced_request(read_chat(json.dumps(body).encode(), body), "write_file")
-    assert (forced.forced, forced.forced_tool) == (True, "write_file")
-    assert json.loads(forced.raw) == forced.body
-    assert forced.body == {**body, "tool_choice": {"type": "function", "function": {"name": "write_file"}}}
-    assert with_one_tool(forced.body) == {
-        **body,
-        "tools": [WRITE_FILE],
-        "tool_choice": "required",
-        "parallel_tool_calls": False,
-    }
 
 
 def test_the_one_call_of_the_second_answer_is_taken() -> None:

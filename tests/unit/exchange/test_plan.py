@@ -133,3 +133,14 @@ def test_the_client_s_body_is_not_touched() -> None:
 def test_what_matters_of_a_request_is_read_whatever_it_holds(more: dict[str, Any], facts: dict[str, object]) -> None:
     wanted = request(**more)
     assert {name: getattr(wanted, name) for name in facts} == facts
+
+
+@pytest.mark.parametrize("kind", ["vllm", "llamacpp"])
+def test_the_tool_of_a_broken_call_is_forced_whatever_the_client_chose(kind: str) -> None:
+    """llama.cpp cannot force a tool by name."""
+    other = {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}
+    body = chat(tools=[WRITE_FILE, other], tool_choice="none")
+    forced = {"tool_choice": {"type": "function", "function": {"name": "write_file"}}}
+    alone = {"tools": [WRITE_FILE], "tool_choice": "required", "parallel_tool_calls": False}
+    sent = shaped(Plan(guided="write_file", server_kind=kind), **body)
+    assert sent == {**body, **(alone if kind == "llamacpp" else forced)}

@@ -9,16 +9,8 @@ import pytest
 from proxy.codec.json_text import JsonObject
 from proxy.dialects.chat.request import read_chat
 from proxy.engine.events import Chunk, Event, Finished, Reasoning, Text
-from proxy.exchange.second_try import (
-    SILENT,
-    EarlierTry,
-    Why,
-    envelope_of,
-    reasons_to_ask_again,
-    record,
-    summed,
-    why_again,
-)
+from proxy.exchange.joined_reply import EarlierTry, envelope_of, summed
+from proxy.exchange.plan import SILENT, Why, reasons_to_ask_again
 from tests.unit.exchange.test_reply_content import STOP, said
 
 TOOLS: list[Any] = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}]
@@ -64,16 +56,7 @@ def test_where_the_reply_is_to_be_json_what_looks_broken_may_be_it() -> None:
 
 @pytest.mark.parametrize(("reason", "why"), [("stop", Why.BROKEN), ("length", None), ("tool_calls", None)])
 def test_a_broken_call_is_asked_for_again_if_the_model_ended_by_itself(reason: str, why: Why | None) -> None:
-    assert why_again(said(BROKEN, Finished(0, reason, None)), 9, BROKEN) is why
-
-
-def test_a_try_is_told_with_what_was_broken_and_what_came_instead() -> None:
-    assert record(None) == ()
-    (silent,) = record(Why.EMPTY)
-    assert (silent.before, silent.after, silent.tool) == ("", "", "")
-    assert silent.why == "the reply was empty; the request went up once more"
-    (broken,) = record(Why.BROKEN, BROKEN, '{"path": "a"}')
-    assert (broken.before, broken.after, broken.tool) == (BROKEN.text, '{"path": "a"}', "read")
+    assert said(BROKEN, Finished(0, reason, None)).why_again(9, BROKEN) is why
 
 
 @pytest.mark.parametrize(("usage", "tokens"), [({}, 0), ({"completion_tokens": 7}, 7), ({"completion_tokens": "7"}, 0)])
@@ -102,18 +85,18 @@ def test_where_nothing_has_left_the_second_reply_has_its_own_envelope() -> None:
 
 @pytest.mark.parametrize("finish", [None, Finished(0, "length", None), Finished(0, "tool_calls", None)])
 def test_without_a_natural_end_nothing_is_asked_again(finish: Finished | None) -> None:
-    assert why_again(said(*([finish] if finish else [])), 0) is None
+    assert said(*([finish] if finish else [])).why_again(0) is None
 
 
 def test_of_several_choices_none_is_asked_again() -> None:
-    assert why_again(said(STOP, Finished(1, "stop", None)), 0) is None
+    assert said(STOP, Finished(1, "stop", None)).why_again(0) is None
 
 
 @pytest.mark.parametrize("matched,why", [("END", None), (151645, Why.EMPTY), (None, Why.EMPTY)])
 @pytest.mark.parametrize("name", ["stop_reason", "matched_stop"])
 def test_a_stop_sequence_is_none_of_the_models_own_ends(name: str, matched: object, why: Why | None) -> None:
     source = Chunk({"choices": [{"index": 0, "finish_reason": "stop", name: matched}]}, b"")  # type: ignore[dict-item]
-    assert why_again(said(Finished(0, "stop", source)), 0) is why
+    assert said(Finished(0, "stop", source)).why_again(0) is why
 
 
 @pytest.mark.parametrize(
@@ -130,7 +113,7 @@ def test_a_stop_sequence_is_none_of_the_models_own_ends(name: str, matched: obje
 )
 def test_tokens_without_a_word_were_swallowed(events: list[Event], tokens: int, why: Why | None) -> None:
     """A blank takes one token at the most, and the end of the turn one."""
-    assert why_again(said(*events, STOP), tokens) is why
+    assert said(*events, STOP).why_again(tokens) is why
 
 
 def test_counts_are_summed_also_inside() -> None:

@@ -9,8 +9,8 @@ import pytest
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.errors import ClientGone, UpstreamBroken, UpstreamRefused, UpstreamUnreachable
-from proxy.exchange.second_try import SILENT, Why
-from proxy.exchange.tries import run_exchange
+from proxy.exchange.attempt import run_exchange
+from proxy.exchange.plan import SILENT, Retries, Why
 from tests.support.answered_exchange import JSON, Answer, Answered, answered, request
 from tests.support.helpers import (
     SEED,
@@ -51,7 +51,7 @@ def holding(raw_text: bool, forced: str) -> Engine:
 
 
 def test_one_try_is_enough_for_a_reply_that_says_something() -> None:
-    made = answered(Answer([TEXT]), Answer([TEXT]), ask_again=SILENT)
+    made = answered(Answer([TEXT]), Answer([TEXT]), retries=Retries(again=SILENT))
     assert sent(made) == TEXT
     assert (len(made.server.asked), made.exchange.outcome.tries) == (1, 1)
     assert (made.exchange.outcome.again, made.exchange.outcome.error) == (None, "")
@@ -94,7 +94,7 @@ def test_an_error_event_before_any_text_is_a_status() -> None:
 @pytest.mark.parametrize(("first", "why"), [(EMPTY, Why.EMPTY), (THOUGHT, Why.THOUGHT)], ids=["empty", "only thought"])
 def test_a_reply_that_says_nothing_is_asked_for_once_more(first: bytes, why: Why) -> None:
     """F63, F72."""
-    made = answered(Answer([first]), Answer([TEXT]), ask_again=SILENT)
+    made = answered(Answer([first]), Answer([TEXT]), retries=Retries(again=SILENT))
     got = received(sent(made))
     assert (got[0].text, got[0].finish, got.done, got.roles) == ("Just text.", "stop", True, 1)
     outcome = made.exchange.outcome
@@ -103,7 +103,7 @@ def test_a_reply_that_says_nothing_is_asked_for_once_more(first: bytes, why: Why
 
 
 def test_it_is_asked_for_once_more_and_no_more_than_that() -> None:
-    made = answered(Answer([EMPTY]), Answer([EMPTY]), Answer([TEXT]), ask_again=SILENT)
+    made = answered(Answer([EMPTY]), Answer([EMPTY]), Answer([TEXT]), retries=Retries(again=SILENT))
     got = received(sent(made))
     assert (got[0].text, got[0].finish, got.done) == ("", "stop", True)
     assert made.exchange.outcome.tries == 2
@@ -111,14 +111,15 @@ def test_it_is_asked_for_once_more_and_no_more_than_that() -> None:
 
 @pytest.mark.parametrize("second", [refused(), UpstreamUnreachable("gone"), Answer([UpstreamBroken("broke off")])])
 def test_where_the_second_try_never_begins_the_first_ends_as_it_would_have(second: Answer | Exception) -> None:
-    made = answered(Answer([THOUGHT]), second, ask_again=SILENT)
+    made = answered(Answer([THOUGHT]), second, retries=Retries(again=SILENT))
     got = received(sent(made))
     assert (got[0].reasoning, got[0].finish, got.done, got.error) == ("So.", "stop", True, None)
     assert (made.exchange.outcome.tries, made.exchange.outcome.error) == (2, "")
 
 
 def test_a_call_that_the_server_swallowed_is_looked_for_by_the_proxy() -> None:
-    made = answered(Answer([SWALLOWED]), Answer([wire([ROLE, says(STRONG), ends()])]), ask_again=SILENT, auto=True)
+    second = Answer([wire([ROLE, says(STRONG), ends()])])
+    made = answered(Answer([SWALLOWED]), second, retries=Retries(auto=True, again=SILENT))
     got = received(sent(made))
     assert got[0].calls == [("bash", '{"command": "ls"}')]
     assert json.loads(made.server.asked[1])["tool_choice"] == "none"
@@ -130,7 +131,8 @@ def test_a_call_that_cannot_be_read_is_asked_for_by_its_tool() -> None:
     instead = {"id": "a", "type": "function", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
     entry = {"index": 0, "message": {"role": "assistant", "content": None, "tool_calls": [instead]}}
     whole = json.dumps({"id": "w", "choices": [{**entry, "finish_reason": "tool_calls"}]}).encode()
-    made = answered(Answer([broken]), Answer([whole], JSON), ask_again=frozenset((Why.BROKEN,)), engine=holding)
+    retries = Retries(again=frozenset((Why.BROKEN,)))
+    made = answered(Answer([broken]), Answer([whole], JSON), retries=retries, engine=holding)
     got = received(sent(made))
     assert got[0].calls == [("bash", '{"command": "ls"}')]
     assert made.exchange.outcome.again is Why.BROKEN

@@ -17,8 +17,7 @@ from proxy.config.rules import Profile
 from proxy.config.settings import Settings
 from proxy.dialects.base import Dialect
 from proxy.errors import UpstreamTimeout
-from proxy.exchange.plan import Plan
-from proxy.exchange.second_try import Why
+from proxy.exchange.plan import Plan, Why
 from proxy.upstream.client import ModelServer, ServerOptions
 from proxy.web import routes
 from proxy.web.access_log import MAX_LINES, MAX_TEXT, log_request, measure

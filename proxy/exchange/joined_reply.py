@@ -1,87 +1,35 @@
-"""One more try for a reply that says nothing: when, how, and how the two become one (F63, F72).
+"""One reply out of two tries: what the client reads is one envelope, one usage, and reasoning once (F63, F72).
 
-Quiet: the client sees one reply. Only where the model ended by itself, tools are offered, the answer was not begun by
-the client, and one answer is asked for. Nothing is decided by what words mean.
+A call that cannot be read is asked for again (`broken_calls`): every server that guides its decoding does so where a
+tool is forced. Its call takes the place of the broken one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
-from proxy.audit_record import Repair
 from proxy.codec import sse
-from proxy.codec.json_access import as_list, as_object, objects_in
+from proxy.codec.json_access import as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json
-from proxy.dialects.chat.request import ChatRequest
-from proxy.engine.events import Chunk, Event, Reasoning, Rest, Text, Unchanged
-from proxy.exchange.reply_content import ContentLevel, ReplyContent
-
-# The id of its record.
-FIX = "second_try"
-
-
-class Why(Enum):
-    """Why a request went up once more."""
-
-    EMPTY = "the reply was empty"
-    THOUGHT = "the reply was only thought"
-    SWALLOWED = "the reply used tokens and said nothing: the server's parser may have swallowed a call"
-    BROKEN = "the reply ended with a call that cannot be read"
-
-
-# Those of replies that say nothing.
-SILENT = frozenset((Why.EMPTY, Why.THOUGHT, Why.SWALLOWED))
-
-
-def reasons_to_ask_again(request: ChatRequest, *, silent: bool, broken: bool) -> frozenset[Why]:
-    """For what the reply to this request is asked for once more, if the rules say so for replies that say nothing
-    (`silent`), and for calls that cannot be read (`broken`).
-    """
-    if request.tools is None or request.body.get("n") not in (None, 1) or _is_prefilled(request.body):
-        return frozenset()
-    reasons = SILENT if silent else frozenset()
-    if broken and not request.json_reply:
-        reasons |= {Why.BROKEN}
-    return reasons
-
-
-def _is_prefilled(body: JsonObject) -> bool:
-    """True if the client wrote the beginning of the answer."""
-    if body.get("continue_final_message") or body.get("add_generation_prompt") is False:
-        return True
-    messages = as_list(body.get("messages"))
-    return bool(messages) and as_object(messages[-1]).get("role") == "assistant"
-
-
-def why_again(
-    content: ReplyContent, tokens: int, broken: Text | None = None, *, in_thought: bool = False
-) -> Why | None:
-    """Return why a reply that has ended is worth one more try, or None.
-
-    `broken` is the unreadable call with which the reply ended, and `in_thought` says that it ended in reasoning that
-    the engine separated from the text. Reasoning that is never closed may contain the answer, so it is sent once.
-    """
-    if broken is not None:
-        return Why.BROKEN if content.ended_by_itself() else None
-    if not content.ended_without_answer():
-        return None
-    if content.level is ContentLevel.THOUGHT:
-        return None if in_thought or content.open_thought else Why.THOUGHT
-    if content.used_without_a_word(tokens):
-        return Why.SWALLOWED
-    return Why.EMPTY
-
-
-def record(why: Why | None, broken: Text | None = None, arguments: str = "") -> tuple[Repair, ...]:
-    """The audit record of one more try, if there was one: also the `broken` call, and the arguments of the other."""
-    if why is None:
-        return ()
-    words = f"{why.value}; the request went up once more"
-    if broken is None:
-        return (Repair(FIX, "", "", words),)
-    return (Repair(FIX, broken.text, arguments, words, broken.broken),)
+from proxy.dialects.chat.answer import as_chunk
+from proxy.engine.choice_delta import was_cut
+from proxy.engine.engine import Engine
+from proxy.engine.events import (
+    Call,
+    CallArguments,
+    CallClosed,
+    CallOpened,
+    Chunk,
+    Event,
+    Finished,
+    Reasoning,
+    Rest,
+    Text,
+    Unchanged,
+    Usage,
+)
+from proxy.errors import UpstreamBroken
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +103,45 @@ def _sum(one: Json, other: Json) -> Json:
     if isinstance(one, int | float) and isinstance(other, int | float):
         return one + other
     return other if other is not None else one
+
+
+def guided_call(answer: JsonObject, engine: Engine, tool: str) -> Call:
+    """The call of the second answer, of which the engine takes one; UpstreamBroken if it has another one, or none, or
+    was cut off: half a call is not what the model meant (contract C4).
+    """
+    if any(was_cut(as_text(entry.get("finish_reason")) or None) for entry in objects_in(answer.get("choices"))):
+        raise UpstreamBroken("the model server was made to call a tool, and was cut off")
+    events = (*engine.feed(as_chunk(answer)), *engine.finish(done=True))
+    calls = [event.call for event in events if isinstance(event, CallClosed)]
+    if [call.name for call in calls] != [tool] or engine.empty_calls:
+        raise UpstreamBroken("the model server was made to call a tool, and did not")
+    return calls[0]
+
+
+def events_instead(broken: Text, call: Call, usage: JsonObject) -> tuple[Event, ...]:
+    """The end of a stream with the call in the place of the broken one."""
+    choice = broken.choice
+    events = (
+        CallOpened(choice, 0, call.id, call.name),
+        CallArguments(choice, 0, call.arguments),
+        CallClosed(choice, 0, call, ()),
+        Finished(choice, "tool_calls", None),
+    )
+    return (*events, Usage(usage)) if usage else events
+
+
+def answer_instead(answer: JsonObject, broken: Text, call: Call, usage: JsonObject) -> JsonObject:
+    """A whole answer with the call in the place of the broken one."""
+    [entry, *_] = objects_in(answer.get("choices"))
+    message = as_object(entry.get("message"))
+    content = message.get("content")
+    if isinstance(content, str) and broken.text in content:
+        content = content[: content.rindex(broken.text)].rstrip() or None
+    called: JsonObject = {"id": call.id, "type": "function"}
+    called["function"] = {"name": call.name, "arguments": call.arguments}
+    message = {**message, "content": content, "tool_calls": [called]}
+    message.pop("function_call", None)
+    changed: JsonObject = {**answer, "choices": [{**entry, "message": message, "finish_reason": "tool_calls"}]}
+    if usage:
+        changed["usage"] = usage
+    return changed

@@ -1,4 +1,4 @@
-"""Which refusal lets a request go up a second time, and how."""
+"""Whether and how a request is sent again: one decision (F63, F72, F85)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from typing import Any
 import pytest
 
 from proxy.dialects.chat.request import ChatRequest, read_chat
-from proxy.errors import ProxyError, UpstreamError, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable, refusal
-from proxy.exchange.plan import Plan
-from proxy.exchange.retry import asks_for_proxy, healed_plan, second_plan
+from proxy.errors import (
+    ClientGone,
+    ProxyError,
+    UpstreamError,
+    UpstreamRefused,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+    refusal,
+)
+from proxy.exchange.plan import SILENT, Ended, Next, Plan, Retries, Why, next_plan, parser_failed
 from proxy.healing.heal import HealPlan
 from tests.support.scripted import WRITE_FILE, chat
 
@@ -22,6 +29,22 @@ NO_MATCH = "The model produced output that does not match the expected {} format
 def request(**more: Any) -> ChatRequest:
     body = chat(**more)
     return read_chat(json.dumps(body).encode(), body)
+
+
+def after(
+    ended: Ended, plan: Plan | None = None, asked: ChatRequest | None = None, kind: str = "vllm", **allowed: Any
+) -> Next:
+    """What follows a try, by default of a request that offers a tool."""
+    asked = request(tools=[WRITE_FILE]) if asked is None else asked
+    return next_plan(asked, plan or Plan(), ended, Retries(**allowed), lambda: kind)
+
+
+def second_plan(asked: ChatRequest, plan: Plan, error: UpstreamError, kind: str) -> Plan | None:
+    return after(Ended(error), plan, asked, kind, auto=True).plan
+
+
+def healed_plan(asked: ChatRequest, plan: Plan, error: UpstreamError) -> Plan | None:
+    return after(Ended(error), plan, asked).plan
 
 
 def refused(message: str, status: int = 400) -> UpstreamRefused:
@@ -45,7 +68,7 @@ def refused(message: str, status: int = 400) -> UpstreamRefused:
 )
 def test_a_server_that_cannot_find_calls_is_known_by_its_words(message: str, status: int, asks: bool) -> None:
     error = refused(message, status)
-    assert asks_for_proxy(error) is asks
+    assert parser_failed(error) is asks
     again = second_plan(request(tools=[WRITE_FILE]), Plan(), error, "vllm")
     assert again == (Plan(parse="proxy", server_kind="vllm", second=True) if asks else None)
 
@@ -99,9 +122,10 @@ OVERFLOW = (
 )
 
 
-@pytest.mark.parametrize(("least", "most"), [(256, 900), (900, 900), (901, None)])
-def test_what_is_left_of_the_context_is_asked_for_where_it_is_worth_it(least: int, most: int | None) -> None:
-    again = second_plan(request(max_tokens=2000), Plan(), refused(OVERFLOW), "vllm", least)
+@pytest.mark.parametrize(("prompt", "most"), [(100, 900), (744, 256), (745, None)])
+def test_what_is_left_of_the_context_is_asked_for_where_it_is_worth_it(prompt: int, most: int | None) -> None:
+    words = OVERFLOW.replace("100 in", f"{prompt} in").replace("2100", str(2000 + prompt))
+    again = second_plan(request(max_tokens=2000), Plan(), refused(words), "vllm")
     assert (again and again.max_tokens) == most
 
 
@@ -124,3 +148,83 @@ def test_what_a_template_refuses_is_healed_three_times_at_most() -> None:
         refused(NO_MATCH.format("peg-native"), 500),
     ):
         assert healed_plan(asked, plan, unlike) is None
+
+
+def test_a_server_without_a_parser_is_remembered() -> None:
+    assert after(Ended(refused(NO_PARSER)), auto=True).parser_failed
+
+
+@pytest.mark.parametrize(
+    ("allowed", "error"),
+    [
+        ({}, refused(NO_PARSER)),
+        ({"auto": True}, ClientGone("gone")),
+        ({"auto": True}, refused("no such model", 404)),
+    ],
+    ids=["the rules say who parses", "not the server's", "another refusal"],
+)
+def test_where_nothing_is_learnt_there_is_no_second_plan(allowed: dict[str, Any], error: ProxyError) -> None:
+    assert after(Ended(error), **allowed) == Next()
+
+
+@pytest.mark.parametrize("why", [*Why, None])
+def test_without_leave_nothing_is_asked_again(why: Why | None) -> None:
+    assert after(Ended(why=why), auto=True) == Next()
+
+
+PARSED = Plan("proxy", server_kind="vllm")
+BOTH = Plan("proxy", server_kind="vllm", again=Why.SWALLOWED)
+EVERY = frozenset(Why)
+
+
+@pytest.mark.parametrize(
+    ("why", "plan", "auto", "following"),
+    [
+        (Why.EMPTY, Plan(), True, Plan(again=Why.EMPTY)),
+        (Why.THOUGHT, Plan(), True, Plan(again=Why.THOUGHT)),
+        (Why.SWALLOWED, Plan(), True, BOTH),
+        (Why.SWALLOWED, PARSED, True, Plan("server", server_kind="vllm", again=Why.SWALLOWED)),
+        (Why.SWALLOWED, Plan(), False, Plan(again=Why.SWALLOWED)),
+        (Why.EMPTY, Plan(again=Why.EMPTY), True, None),
+    ],
+    ids=["empty", "thought", "by the proxy", "by the server", "the rules say who parses", "twice is enough"],
+)
+def test_a_reply_that_says_nothing_is_asked_for_once_more(
+    why: Why, plan: Plan, auto: bool, following: Plan | None
+) -> None:
+    assert after(Ended(why=why), plan, auto=auto, again=SILENT) == Next(following)
+
+
+@pytest.mark.parametrize(
+    ("kind", "any_guides", "guided"),
+    [("vllm", False, "write_file"), ("me", False, None), ("me", True, "write_file")],
+)
+def test_a_broken_call_is_asked_for_in_an_answer_that_is_whole(kind: str, any_guides: bool, guided: str | None) -> None:
+    ended = Ended(why=Why.BROKEN, broken="write_file")
+    again = after(ended, kind=kind, again=EVERY, any_guides=any_guides).plan
+    assert (again and (again.guided, again.transport, again.second, again.server_kind)) == (
+        guided and (guided, "whole", True, kind)
+    )
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_only_where_its_end_was_kept_back_a_second_reply_is_followed_by_a_third(kept: bool) -> None:
+    """What has left cannot be taken back; for the next request it is remembered."""
+    ended = Ended(why=Why.SWALLOWED, withheld=kept)
+    following = after(ended, Plan(again=Why.EMPTY), auto=True, again=SILENT)
+    assert following == (Next(BOTH) if kept else Next(parser_failed=True))
+
+
+@pytest.mark.parametrize(
+    ("plan", "calls", "failed"),
+    [
+        (Plan(parse="proxy", again=Why.SWALLOWED), 1, True),
+        (Plan(parse="proxy", again=Why.SWALLOWED), 0, False),
+        (Plan(parse="proxy", again=Why.EMPTY), 1, False),
+        (Plan(parse="server", again=Why.SWALLOWED), 1, False),
+        (Plan(parse="proxy"), 1, False),
+    ],
+    ids=["found here", "none there", "it was empty", "found by the server", "a first try"],
+)
+def test_calls_that_only_the_proxy_finds_show_that_the_server_cannot(plan: Plan, calls: int, failed: bool) -> None:
+    assert after(Ended(calls=calls), plan, auto=True) == Next(parser_failed=failed)
