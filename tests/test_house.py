@@ -28,7 +28,7 @@ SANS_IO_MODULES = (
     *("errors", "limits", "audit_record", "transitions"),
     *("config.rules", "config.yaml_nodes", "config.tool_rules_parser", "config.server_url"),
     *("upstream.http1", "upstream.context_overflow", "upstream.model_list", "exchange.routing"),
-    *("exchange.plan", "exchange.retry", "exchange.task", "exchange.reply_stream"),
+    *("exchange.plan", "exchange.task", "exchange.reply_stream"),
     *("exchange.loop_guard", "exchange.outcome", "upstream.paths", "web.routes"),
 )
 FORBIDDEN = {"flask", "requests", "socket", "threading", "time", "os", "logging", "select", "asyncio", "gunicorn"}
