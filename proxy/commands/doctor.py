@@ -19,12 +19,10 @@ from proxy.commands.text_report import printable
 from proxy.config.load import environment, key_files, load, user_rules, working_folder
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
-from proxy.doctor.ask import Asker
-from proxy.doctor.doctor import examine
-from proxy.doctor.report import Report, as_json, lines
-from proxy.doctor.rules_file import rules_in, write_entry
-from proxy.doctor.server import NoServerError
-from proxy.doctor.table import PROBES
+from proxy.doctor.asking import Asker
+from proxy.doctor.examination import NoModelError, NoServerError
+from proxy.doctor.report import PROBES, Report, as_json, examine, lines
+from proxy.doctor.rule import rules_in, write_entry
 from proxy.errors import RulesError
 from proxy.upstream.client import ModelServer, ServerOptions
 
@@ -60,6 +58,8 @@ def doctor_command(name: str, argv: Sequence[str]) -> int:
     ask = _asker(options, settings, rules, env)
     try:
         report = examine(ask, options.model, rules, Progress("doctor", len(PROBES)).step)
+    except NoModelError as error:
+        raise RulesError(str(error)) from None
     except NoServerError as error:
         print(f"{name}: error: {printable(' '.join(str(error).split()))}", file=sys.stderr, flush=True)
         return NO_SERVER
@@ -90,7 +90,9 @@ def _asker(options: argparse.Namespace, settings: Settings, rules: Rules, env: d
     seconds = _seconds(options.timeout)
     connect = min(seconds, _CONNECT_SECONDS)
     server = ModelServer(ServerOptions(settings.upstream, connect, seconds, settings.upstream_ca))
-    return Asker(server, _key(options, settings, rules, env), seconds, _BUDGET_SECONDS)
+    key = _key(options, settings, rules, env)
+    place = options.key_env or ("the file of upstream_key_file" if key else "")
+    return Asker(server, key, seconds, _BUDGET_SECONDS, place)
 
 
 def _seconds(text: str) -> float:
@@ -148,9 +150,9 @@ def _written(file: Path | None, report: Report) -> list[str]:
     """Put the entry into the file; say what was done."""
     if file is None:
         return []
-    written = write_entry(file, report.model, report.entry) if report.entry else None
-    if written is None:
+    if not report.entry:
         return [f"nothing was written: {file} needs no further entry for this model"]
+    written = write_entry(file, report.model, report.entry)
     backup = "there was none before" if written.backup is None else f"before it was what {written.backup} is"
     notes = [f"written: {written.file} ({backup}); a reload takes it (POST /_reload, or SIGHUP)"]
     if written.infers_anew:

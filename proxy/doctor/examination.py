@@ -1,30 +1,106 @@
-"""One server under examination: what is known of it so far, and the replies that several probes read."""
+"""One server under examination: what is known of it, the requests of several probes, and findings in words."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 
+from proxy import SERVICE
+from proxy.codec.json_access import as_text
 from proxy.codec.json_text import JsonObject
-from proxy.doctor import words
-from proxy.doctor.ask import Answer, Asker
+from proxy.doctor.asking import Answer, Asker, Reply, unreachable
 from proxy.doctor.prompts import Fate, Prompts
-from proxy.doctor.reply import Reply
-from proxy.doctor.syntaxes import TOOL, Trial, Written, written_in
+from proxy.doctor.syntaxes import TOOL, Written, written_in
 from proxy.thinking.families import Family, family_of
-from proxy.upstream.model_list import ABOUT, ModelCard, distinct_models, loaded, read_about
+from proxy.upstream.model_list import ABOUT, ModelCard, distinct_models, kind_of, loaded, read_about, read_cards
+from proxy.upstream.paths import MODELS
 
-# Servers that take a template's variables, and `skip_special_tokens`.
+CALL = (
+    "Write the text hello into the file doctor.txt. Use the tool write_file for it, in one call, "
+    "and say nothing before it."
+)
+THINK = "What is 17 times 23? Think about it step by step, then give the number."
+
+# Servers that accept template variables, and servers that accept `skip_special_tokens`.
 _TAKES_KWARGS = ("vllm", "sglang", "llamacpp")
 _TAKES_SPECIAL = ("vllm", "sglang")
-# Tokens of a reply: a call is short, but a model that thinks all the same shall come to its end.
+# Tokens of a reply: a call is short, but a model that reasons in spite of the request should come to its end.
 _MOST_TOKENS = 800
-# A call that is forced begins at once.
+# A forced call begins immediately.
 _FORCED_TOKENS = 300
+# The path and the key of each kind's version.
+_VERSIONS = {
+    "vllm": ("/version", "version"),
+    "llamacpp": ("/props", "build_info"),
+    "sglang": ("/get_server_info", "version"),
+}
+# A list of models is fast: a server without an answer by then hangs.
+_FIRST_SECONDS = 10.0
+_LISTED = 10
+
+
+class NoServerError(Exception):
+    """There is no model server to examine; the message is one sentence."""
+
+
+class NoModelError(NoServerError):
+    """The server does not have the model."""
+
+
+class Level(Enum):
+    """The weight of a finding."""
+
+    GOOD = "good"
+    NOTE = "note"
+    HARM = "harm"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One result of a probe. `kind` is the kind of call that it is about, "" for none.
+
+    `harm` is what it does to agents, and `handled` says that the proxy repairs that without any change. `remedy` is
+    the flag of the server or the rule that fixes it. `rule` is the key and value of the model's entry in the rules, and
+    `heal` the healing, which the report proposes.
+    """
+
+    id: str
+    level: Level
+    what: str
+    harm: str = ""
+    remedy: str = ""
+    handled: bool = False
+    rule: tuple[str, str] | None = None
+    heal: str = ""
+    kind: str = ""
+
+
+def good(id_: str, what: str, kind: str = "") -> Finding:
+    """Return a finding that is as it should be."""
+    return Finding(id_, Level.GOOD, what, kind=kind)
+
+
+def unknown(id_: str, what: str) -> Finding:
+    """Return a finding for something that could not be decided."""
+    return Finding(id_, Level.UNKNOWN, what)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One probe: its title, and the function that returns what it finds."""
+
+    title: str
+    look: Callable[[Examination], Iterator[Finding]]
 
 
 @dataclass(slots=True)
 class Examination:
-    """The facts of a server. `kind` and `version` are empty where they are not known, `context` is None."""
+    """The facts of a server. `kind` and `version` are "" and `context` is None where they are unknown.
+
+    `named_family` is the family that the rules name for the model.
+    """
 
     ask: Asker
     model: str
@@ -32,62 +108,50 @@ class Examination:
     kind: str = ""
     version: str = ""
     context: int | None = None
-    # What the probe of the kind asked, by its path.
-    answers: dict[str, Answer] = field(default_factory=dict)
-    # What became of each shape of a conversation, with the words of a refusal.
-    fates: dict[str, tuple[Fate, str]] = field(default_factory=dict)
-    # What became of a call in each syntax.
-    trials: dict[str, Trial] = field(default_factory=dict)
-    # The family that the rules name for the model, "" if they name none.
     named_family: str = ""
+    # Answers to the requests for the version, by path.
+    answers: dict[str, Answer] = field(default_factory=dict)
+    # The fate of each shape of a conversation, with the words of a refusal.
+    fates: dict[str, tuple[Fate, str]] = field(default_factory=dict)
     _replies: dict[tuple[str, str, bool], Reply] = field(default_factory=dict)
-    _plain: Reply | None = None
     _prompts: Prompts | None = None
 
     @property
     def family(self) -> Family | None:
         """Return the model's family by the rules, its name, or what the server shows of it."""
         about = self.answers.get(ABOUT.get(self.kind, ""))
-        shown = () if about is None or len(distinct_models(self.cards)) > 1 else read_about(about.body)
-        return family_of(self.model, self.named_family, (*loaded(self.model, self.cards), *shown))
+        seen = () if about is None or len(distinct_models(self.cards)) > 1 else read_about(about.body)
+        return family_of(self.model, self.named_family, (*loaded(self.model, self.cards), *seen))
 
     @property
     def prompts(self) -> Prompts:
-        """The prompts that its template makes."""
+        """The prompts that its chat template makes."""
         if self._prompts is None:
             self._prompts = Prompts(self.ask, self.model)
         return self._prompts
 
-    @property
-    def plain(self) -> Reply:
-        """The reply to the plainest request that there is: where it is refused, no other refusal says why."""
-        if self._plain is None:
-            self._plain = self.ask.chat(self.plain_request())
-        return self._plain
-
-    def plain_request(self, **more: object) -> JsonObject:
-        """The body of the plainest request, with these fields beside it or in the place of its own."""
+    def plain(self, **more: object) -> Reply:
+        """Return the reply to the plainest request, with these fields added."""
         body: JsonObject = {
             "model": self.model,
             "messages": [{"role": "user", "content": "Say yes."}],
             "max_tokens": 1,
             "stream": False,
         }
-        fields: JsonObject = dict(more)  # type: ignore[arg-type]  # what is given is JSON
-        return body | fields
+        fields: JsonObject = dict(more)  # type: ignore[arg-type]  # the values are JSON
+        return self.ask.chat(body | fields)
 
-    def reply(self, prompt: str, choice: str, *, stream: bool = False) -> Reply:
-        """The reply to these words with the tool on offer; asked once for all probes."""
-        key = (prompt, choice, stream)
+    def reply(self, choice: str, *, stream: bool = False) -> Reply:
+        """Return the reply to the request for one call under this `tool_choice`; asked once for all probes."""
+        key = (CALL, choice, stream)
         if key not in self._replies:
-            self._replies[key] = self.ask.chat(self.request(prompt, choice, stream=stream))
+            self._replies[key] = self.ask.chat(self._request(choice, stream=stream))
         return self._replies[key]
 
-    def request(self, prompt: str, choice: str, *, stream: bool = False) -> JsonObject:
-        """The body of a request with the tool on offer. Under `none` a server that can is asked for all of the text."""
+    def _request(self, choice: str, *, stream: bool) -> JsonObject:
         body: JsonObject = {
             "model": self.model,
-            "messages": [{"role": "user", "content": prompt}],
+            "messages": [{"role": "user", "content": CALL}],
             "tools": [TOOL],
             "tool_choice": choice,
             "max_tokens": _FORCED_TOKENS if choice == "required" else _MOST_TOKENS,
@@ -97,23 +161,88 @@ class Examination:
         if stream:
             body["stream_options"] = {"include_usage": True}
         if choice == "none" and self.kind in _TAKES_SPECIAL:
+            # The whole text is wanted, with the special tokens of a call.
             body["skip_special_tokens"] = False
-        return body | self._quietly()
-
-    def _quietly(self) -> JsonObject:
-        """The field by which a model of a known family does not think: a call is asked for, and that alone."""
         family = self.family
-        if family is None or family.switch is None or self.kind not in _TAKES_KWARGS:
-            return {}
-        return {"chat_template_kwargs": {family.switch.name: family.switch.off}}
+        if family is not None and family.switch is not None and self.kind in _TAKES_KWARGS:
+            # Only a call is wanted: a model of a known family is told not to reason.
+            body["chat_template_kwargs"] = {family.switch.name: family.switch.off}
+        return body
 
-    def raw(self, prompt: str = words.CALL) -> Reply:
-        """The model's own text: the server is told not to look for calls."""
-        return self.reply(prompt, "none")
+    def raw(self) -> Reply:
+        """Return the model's own text: the server is told not to look for calls."""
+        return self.reply("none")
 
-    def written(self, prompt: str = words.CALL) -> list[Written]:
-        """The calls that the model wrote into its own text."""
-        reply = self.raw(prompt)
-        if not reply.taken:
-            return []
-        return written_in(reply.text)
+    def written(self) -> list[Written]:
+        """Return the calls that the model wrote into its own text."""
+        reply = self.raw()
+        return written_in(reply.text) if reply.taken else []
+
+    @property
+    def syntax(self) -> str:
+        """The syntax in which the model writes calls, "" if it could not be seen."""
+        return next((call.syntax for call in self.written() if call.syntax), "")
+
+
+def examine_server(ask: Asker, model: str) -> Examination:
+    """Return the facts of a server, and the model to examine: the named one, or its first.
+
+    Raises NoServerError if there is no model server, and NoModelError if it does not have the model.
+    """
+    cards = _cards(ask)
+    ids = [card.id for card in cards]
+    if model and model not in ids:
+        more = f" and {len(ids) - _LISTED} more" if len(ids) > _LISTED else ""
+        raise NoModelError(f"no model {model!r}; the server has: {', '.join(ids[:_LISTED])}{more}")
+    chosen = model or next((card.id for card in cards if not card.parent), cards[0].id)
+    examination = Examination(ask, chosen, cards, kind_of(cards))
+    _look_for_kind(examination)
+    examination.context = next(card.max_len for card in cards if card.id == chosen)
+    return examination
+
+
+def _cards(ask: Asker) -> tuple[ModelCard, ...]:
+    url, answer = ask.url, ask.get(MODELS, _FIRST_SECONDS)
+    if answer.status == 0:
+        raise NoServerError(_no_answer(url, answer))
+    if answer.status in (401, 403):
+        if ask.key_from:
+            raise NoServerError(f"the server refuses the key in {ask.key_from} ({answer.status})")
+        raise NoServerError(f"the server wants a key ({answer.status}); name its variable with --key-env")
+    if answer.status == 503:
+        raise NoServerError(f"{url} is not ready (503): {answer.error[:100]}; wait until its model is loaded")
+    if answer.status != 200:
+        raise NoServerError(f"{url} is not a model server: it answers {MODELS} with {answer.status}")
+    cards = read_cards(answer.body)
+    if not cards:
+        raise NoServerError(f"{url} is not a model server: its answer to {MODELS} is not a list of models")
+    # A proxy lists its server's models, and repairs what the doctor looks for.
+    if ask.get("/", _FIRST_SECONDS).json.get("service") == SERVICE:
+        raise NoServerError(f"{url} is a {SERVICE}, not a model server; pass the server's URL with --upstream")
+    return cards
+
+
+def _no_answer(url: str, answer: Answer) -> str:
+    if answer.timed_out:
+        return f"{url} does not answer: {answer.trouble}"
+    return unreachable(url) or f"{url} is not a model server: {answer.trouble}"
+
+
+def _look_for_kind(examination: Examination) -> None:
+    """Ask for the version: where the kind is known by the model list, else at each place, which then shows the kind."""
+    for kind in [examination.kind] if examination.kind else [*_VERSIONS]:
+        if kind not in _VERSIONS:
+            continue
+        path, key = _VERSIONS[kind]
+        answer = examination.ask.get(path)
+        version = as_text(answer.json.get(key)) if answer.status == 200 else ""
+        # Many servers have a /version: vLLM also reports the context of a model.
+        proven = {
+            "vllm": any(card.max_len for card in examination.cards),
+            "sglang": "tool_call_parser" in answer.json,
+            "llamacpp": True,
+        }[kind]
+        if version and (examination.kind or proven):
+            examination.answers[path] = answer
+            examination.kind, examination.version = kind, version
+            return

@@ -13,7 +13,7 @@ from enum import Enum
 
 from proxy.codec.json_access import as_list, as_text
 from proxy.codec.json_text import Json, JsonObject
-from proxy.doctor.ask import Answer, Asker
+from proxy.doctor.asking import Answer, Asker
 from proxy.upstream.paths import TOKENIZE
 
 APPLY_TEMPLATE = "/apply-template"
@@ -133,7 +133,7 @@ class Prompts:
         reply = self._ask.chat({"model": self._model, **body, "max_tokens": 1, "stream": False})
         if reply.status in _REFUSED:
             return None, reply.error
-        return (reply.prompt_tokens if reply.taken else None), ""
+        return (reply.count("prompt_tokens") if reply.taken else None), ""
 
 
 def _grew(few: Json, many: Json) -> bool:

@@ -1,36 +1,36 @@
-"""The report on a server, for people and as JSON."""
+"""The examination of a model server, and the report on it for people and as JSON."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import get_args
 
 from proxy import __version__
 from proxy.codec.json_text import JsonObject
-from proxy.doctor.examination import Examination
-from proxy.doctor.findings import NOT_EXAMINED, Finding, Level
-from proxy.doctor.syntaxes import TRIALS, Trial
+from proxy.config.model_entry import entry_with
+from proxy.config.rules import Model, Parse, Rules, Telling, Transport
+from proxy.doctor import probes, shapes
+from proxy.doctor.asking import Asker
+from proxy.doctor.examination import Examination, Finding, Level, examine_server, unknown
+from proxy.exchange.plan import KEEPS_TOOLS
 
+PROBES = (*probes.PROBES, *shapes.PROBES)
 # Incremented when a reader of the JSON report must change.
-FORMAT = 1
-# The order in which people want to read it.
-_LEVELS = (Level.HARM, Level.NOTE, Level.UNTOLD, Level.GOOD)
-_TITLES = {
-    Level.HARM: "does harm",
-    Level.NOTE: "to know",
-    Level.UNTOLD: "could not be told",
-    Level.GOOD: "as it should be",
-}
+FORMAT = 2
+NOT_EXAMINED = "not_examined"
+_TITLES = {Level.HARM: "does harm", Level.NOTE: "to know", Level.GOOD: "as it should be"}
 _WIDTH = 100
+_PARSES: tuple[Parse, ...] = get_args(Parse)
+_TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
+_TELLINGS: tuple[Telling, ...] = get_args(Telling)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One examination: the server, what was found, what became of a call in each syntax, the line for the rules ("" if
-    none is needed), what it cost.
-    """
+    """One examination: the server, what was found, the line for the rules ("" if none is needed), and what it cost."""
 
     url: str
     kind: str
@@ -38,7 +38,6 @@ class Report:
     model: str
     context: int | None
     findings: tuple[Finding, ...]
-    trials: Mapping[str, Trial]
     entry: str
     requests: int
     prompt_tokens: int
@@ -48,27 +47,52 @@ class Report:
 
     @property
     def does_harm(self) -> bool:
-        """True if something was found that does harm."""
+        """Whether something was found that does harm."""
         return any(finding.level is Level.HARM for finding in self.findings)
 
     @property
     def unexamined(self) -> int:
-        """The number of probes that were not made, as the time was over."""
+        """The number of probes for which there was no time."""
         return sum(finding.id == NOT_EXAMINED for finding in self.findings)
 
+    @property
+    def verdict(self) -> str:
+        """What the server is worth to agents, in one or two sentences."""
+        if any(finding.id == "chat_unanswered" for finding in self.findings):
+            return "No agent can work with this server."
+        harmful = [finding for finding in self.findings if finding.level is Level.HARM]
+        kinds = {finding.kind for finding in self.findings if finding.kind}
+        lost = {finding.kind for finding in harmful if finding.kind}
+        without = f" Without it, {len(lost)} of {len(kinds)} kinds of calls are lost." if lost else ""
+        if all(finding.handled for finding in harmful):
+            return f"Works with this proxy as it is.{without}"
+        if self.entry:
+            return f"Works with this proxy and the entry below in its rules.{without}"
+        return f"Works with this proxy in part: see what does harm.{without}"
 
-def report_of(examination: Examination, findings: tuple[Finding, ...], entry: str) -> Report:
-    """The report of an examination that has come to its end."""
-    spent = examination.ask.spent
+
+def examine(ask: Asker, model: str, rules: Rules, step: Callable[[str], None]) -> Report:
+    """Probe the server that `ask` asks, and report. `step` is called with the title of each probe before it starts.
+
+    `model` is "" for the server's first model. Raises NoServerError, and NoModelError if the server lacks the model.
+    """
+    examination = examine_server(ask, model)
+    examination.named_family = rules.entry(examination.model).family
+    findings: list[Finding] = []
+    for probe in PROBES:
+        step(probe.title)
+        found = [*probe.look(examination)]
+        # A probe without all of its answers proves nothing.
+        findings += [unknown(NOT_EXAMINED, f"{probe.title} (no time was left)")] if ask.is_over else found
+    spent = ask.spent
     return Report(
-        examination.ask.url,
+        ask.url,
         examination.kind,
         examination.version,
         examination.model,
         examination.context,
-        findings,
-        {} if any(each.probe == "syntaxes" and each.id == NOT_EXAMINED for each in findings) else examination.trials,
-        entry,
+        tuple(findings),
+        entry_for(examination, findings, rules),
         spent.requests,
         spent.prompt_tokens,
         spent.completion_tokens,
@@ -77,8 +101,40 @@ def report_of(examination: Examination, findings: tuple[Finding, ...], entry: st
     )
 
 
+def entry_for(examination: Examination, findings: Sequence[Finding], rules: Rules) -> str:
+    """Return the line for the model's entry in the rules, its present settings included; "" if none is needed."""
+    now = rules.entry(examination.model)
+    wanted = replace(now, match=examination.model)
+    fixes = [finding.rule for finding in findings if finding.rule is not None]
+    # Where the server removes the calls from the text anyway, the proxy cannot read them: that rule is applied last.
+    for key, word in sorted(fixes, key=lambda rule: rule == ("parse", "server")):
+        wanted = _ruled(wanted, key, word, kind=examination.kind)
+    # Healings of the model's family, and of every model, need no word.
+    in_force, off = rules.heal_plan(examination.model).ids, now.requests.heal.off
+    missing = [found.heal for found in findings if found.heal and found.heal not in in_force and found.heal not in off]
+    if replace(wanted, match=now.match) == now and not missing:
+        return ""
+    return entry_with(wanted, examination.model, missing)
+
+
+def _ruled(model: Model, key: str, word: str, *, kind: str) -> Model:
+    """Return the entry with one more setting."""
+    if key == "parse":
+        # `parse: proxy` is for servers that keep the tools in the prompt under `tool_choice: none`.
+        if word == "proxy" and kind not in KEEPS_TOOLS:
+            return model
+        return replace(model, parse=next(each for each in _PARSES if each == word))
+    if key == "upstream":
+        return replace(model, transport=next(each for each in _TRANSPORTS if each == word))
+    if key == "reasoning":
+        # The same key can name the field of answers that contains reasoning.
+        return model if model.reasoning else replace(model, telling=next(each for each in _TELLINGS if each == word))
+    assert key == "server", key
+    return replace(model, server_kind=word)
+
+
 def as_json(report: Report) -> JsonObject:
-    """The report as JSON."""
+    """Return the report as JSON."""
     return {
         "format": FORMAT,
         "doctor": __version__,
@@ -88,10 +144,10 @@ def as_json(report: Report) -> JsonObject:
         "version": report.version,
         "model": report.model,
         "context": report.context,
+        "verdict": report.verdict,
         "harm": report.does_harm,
         "unexamined": report.unexamined,
         "findings": [_finding(finding) for finding in report.findings],
-        "syntaxes": {syntax: trial.value for syntax, trial in report.trials.items()},
         "entry": report.entry,
         "spent": {
             "requests": report.requests,
@@ -103,64 +159,48 @@ def as_json(report: Report) -> JsonObject:
 
 
 def _finding(finding: Finding) -> JsonObject:
-    fields: JsonObject = {"id": finding.id, "probe": finding.probe, "level": finding.level.value, "what": finding.what}
-    more: JsonObject = {"harm": finding.harm, "proxy": finding.proxy, "remedy": finding.remedy}
+    fields: JsonObject = {"id": finding.id, "level": finding.level.value, "what": finding.what}
+    if finding.level is Level.HARM:
+        fields["handled"] = finding.handled
+    more: JsonObject = {"harm": finding.harm, "remedy": finding.remedy}
     return fields | {key: text for key, text in more.items() if text}
 
 
 def lines(report: Report) -> Iterator[str]:
-    """The report for people; its lines may hold what the server said, so a caller makes them safe for a terminal."""
+    """Yield the lines of the report. They may quote the server, so the caller makes them safe for a terminal."""
+    yield report.verdict
     server = f"{report.kind or 'a model server of unknown kind'} {report.version}".rstrip()
     yield f"{report.url}: {server}, model {report.model}"
-    for level in _LEVELS:
-        yield from _level(level, report)
-    yield from _trials(report.trials)
+    for level, title in _TITLES.items():
+        chosen = [finding for finding in report.findings if finding.level is level]
+        if chosen:
+            yield ""
+            yield f"{title}:"
+        for finding in chosen:
+            yield from _lines_of(finding)
+    undecided = [finding.what for finding in report.findings if finding.level is Level.UNKNOWN]
+    if undecided:
+        yield ""
+        yield from _wrapped(f"not decided: {'; '.join(undecided)}", "  ")
     yield ""
-    yield from _entry(report)
-    if report.unexamined:
-        yield f"out of time: {report.unexamined} probes were not made"
+    if report.entry:
+        yield "for the rules file:"
+        yield "models:"
+        yield f"  {report.entry}"
     yield (
         f"spent: {report.requests} requests, {report.prompt_tokens} prompt tokens, "
         f"{report.completion_tokens} generated, {report.seconds:.1f} s; nothing was changed on the server"
     )
-
-
-def _level(level: Level, report: Report) -> Iterator[str]:
-    chosen = [finding for finding in report.findings if finding.level is level]
-    if chosen:
-        yield ""
-        yield f"{_TITLES[level]}:"
-    for finding in chosen:
-        yield from _lines_of(finding)
-
-
-def _entry(report: Report) -> Iterator[str]:
-    if report.entry:
-        yield "for the rules file (--write FILE puts it there):"
-        yield "models:"
-        yield f"  {report.entry}"
-    elif report.unexamined:
-        yield "what was examined needs no entry in the rules"
-    else:
-        yield "the rules need no entry for this model"
-
-
-def _trials(trials: Mapping[str, Trial]) -> Iterator[str]:
-    if trials:
-        yield ""
-        yield "a call in each syntax:"
-    for trial, meaning in TRIALS.items():
-        named = [syntax for syntax, became in trials.items() if became is trial]
-        if named:
-            yield from _wrapped(f"- {', '.join(named)}: {meaning}", "  ")
+    command = f"doctor --upstream {report.url} --write" if report.entry else f"launch claude --upstream {report.url}"
+    yield f"next: vllm-tool-proxy {command}"
 
 
 def _lines_of(finding: Finding) -> Iterator[str]:
     yield from _wrapped(f"- {finding.what}", "  ")
-    parts = (("harm", finding.harm), ("the proxy", finding.proxy), ("mended by", finding.remedy))
-    for title, text in parts:
-        if text:
-            yield from _wrapped(f"    {title}: {text}", "      ")
+    if finding.harm:
+        yield from _wrapped(f"    harm: {finding.harm}", "      ")
+    if finding.remedy:
+        yield from _wrapped(f"    fix: {finding.remedy}", "      ")
 
 
 def _wrapped(text: str, indent: str) -> list[str]:

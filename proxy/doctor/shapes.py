@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import Json, JsonObject, dump
-from proxy.doctor.examination import Examination
-from proxy.doctor.findings import Found, Level, Probe, Told, found
+from proxy.doctor.asking import shown
+from proxy.doctor.examination import Examination, Finding, Level, Probe, good, unknown
 from proxy.doctor.prompts import Fate, MakeConversation
 from proxy.doctor.syntaxes import TOOL
 from proxy.healing.heal import in_force
 
 # What is looked for in the prompt: one token or several, but one run of letters in every vocabulary.
 MARK = "mkwatched"
-_SHOWN = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,75 +169,37 @@ def _fate(examination: Examination, shape: Shape) -> tuple[Fate, str]:
     return examination.fates[shape.id]
 
 
-@dataclass(frozen=True, slots=True)
-class _Mending:
-    """The proxy's answer to a text that is lost, and to one that is refused; and the remedy."""
-
-    lost: str
-    refused: str
-    remedy: str
-
-
-def _mending(shape: Shape) -> tuple[Level, _Mending]:
-    """The weight of a shape that is not taken, and what is done about it.
-
-    What is healed for every model is to be known, and no more: hardly a server takes arguments that are no JSON.
-    """
-    if not shape.heal:
-        nothing = "nothing: what the template leaves out, no request can put in"
-        remedy = "the chat template for tools that the model was trained on (--chat-template)"
-        return Level.HARM, _Mending(nothing, nothing, remedy)
-    if shape.heal in in_force((), ()):
-        healed = f"it heals that in every request ({shape.heal}), before the template sees it"
-        return Level.NOTE, _Mending(
-            healed, healed, "none is needed behind the proxy; else a chat template that takes it"
-        )
-    known = f"it heals that in the request ({shape.heal}) where the model's name or a rule says so"
-    remedy = f"a chat template that takes it, or heal: {{{{on: [{shape.heal}]}}}} in the model's entry"
-    lost = f"{known}; by itself it cannot see that something is left out"
-    return Level.HARM, _Mending(lost, f"{known}, else as soon as the server has refused it", remedy)
-
-
 def _probe(shape: Shape) -> Probe:
-    """The probe of one shape."""
+    """Return the probe of one shape."""
 
-    def look(examination: Examination) -> Iterator[Found]:
+    def look(examination: Examination) -> Iterator[Finding]:
         fate, words = _fate(examination, shape)
-        shown = " ".join(words.split())[:_SHOWN]
-        yield found(f"{shape.id}_{fate.value}", words=shown, way=examination.prompts.source.value)
+        if fate is Fate.KEPT:
+            yield good(f"{shape.id}_kept", f"the template takes {shape.title}")
+        elif fate is Fate.UNTOLD:
+            yield unknown(f"{shape.id}_unknown", f"the template and {shape.title}")
+        else:
+            yield _not_taken(shape, fate, words, examination.prompts.source.value)
 
-    level, mending = _mending(shape)
-    return Probe(
-        f"template_{shape.id}",
-        f"the template: {shape.title}",
-        look,
-        (
-            Told(f"{shape.id}_kept", Level.GOOD, f"the template takes {shape.title}"),
-            Told(
-                f"{shape.id}_lost",
-                level,
-                f"the template leaves {shape.title} out of the prompt, in silence (seen by {{way}})",
-                shape.harm,
-                mending.lost,
-                mending.remedy,
-                heal=shape.heal,
-            ),
-            Told(
-                f"{shape.id}_refused",
-                level,
-                f"the template refuses {shape.title}: {{words}}",
-                _EVERY_TURN,
-                mending.refused,
-                mending.remedy,
-                heal=shape.heal,
-            ),
-            Told(
-                f"{shape.id}_untold",
-                Level.UNTOLD,
-                f"what the template does with {shape.title} could not be told",
-            ),
-        ),
-    )
+    return Probe(f"the template: {shape.title}", look)
+
+
+def _not_taken(shape: Shape, fate: Fate, words: str, seen_by: str) -> Finding:
+    """Return the finding for a shape that is refused or left out, and what fixes it."""
+    what = f"the template refuses {shape.title}: {shown(words)}"
+    harm = _EVERY_TURN
+    if fate is Fate.LOST:
+        what = f"the template silently leaves {shape.title} out of the prompt (seen by {seen_by})"
+        harm = shape.harm
+    # The healings for every model need no entry: hardly a server takes arguments that are not JSON.
+    handled = shape.heal in in_force((), ())
+    remedy = "none is needed with the proxy, which heals every request"
+    if not shape.heal:
+        remedy = "the chat template for tools that the model was trained on (--chat-template)"
+    elif not handled:
+        remedy = f"a chat template that takes it, or heal: {{on: [{shape.heal}]}} in the model's entry"
+    level = Level.NOTE if handled else Level.HARM
+    return Finding(f"{shape.id}_{fate.value}", level, what, harm, remedy, handled, heal=shape.heal)
 
 
 PROBES = tuple(map(_probe, SHAPES))

@@ -6,30 +6,25 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proxy.config.rules import Rules
-from proxy.doctor import words
-from proxy.doctor.ask import MAX_TIMEOUTS, Asker
-from proxy.doctor.doctor import examine
-from proxy.doctor.findings import Level
-from proxy.doctor.report import Report, as_json, lines
-from proxy.doctor.server import NoServerError
-from proxy.doctor.syntaxes import SYNTAXES
-from proxy.doctor.table import PROBES
+from proxy.doctor.asking import MAX_TIMEOUTS, Asker, unreachable
+from proxy.doctor.examination import THINK, Level, NoModelError, NoServerError
+from proxy.doctor.report import PROBES, Report, as_json, examine, lines
 from proxy.upstream.client import ModelServer as Upstream
 from proxy.upstream.client import ServerOptions
+from tests.real.processes import free_port
 from tests.support.model_server import Behaviour, Message, ModelServer, Refused, Result, ordinary, refusal
 from tests.support.scripted import DONE, PATIENCE
 from tests.support.worker_state import read_rules
 
-HERMES, CODER = "Hermes' JSON", "Qwen3-Coder's XML"
+HERMES = "Hermes' JSON"
 CHAT = "/v1/chat/completions"
 # What is found on a server without a fault.
-HEALTHY = {"flags_unsaid", "options_refused", "no_thoughts", "poisoned_arguments_refused"}
+HEALTHY = {"poisoned_arguments_refused"}
 
 
 def builtin() -> Rules:
@@ -219,31 +214,31 @@ CASES: Mapping[str, Case] = {
     "it names no kind": case(replace(FINE, owner="me"), "kind_unsaid"),
     "nothing tells the kind": case(
         replace(FINE, owner="me", paths={"/version": (404, b"")}),
-        "kind_unknown overflow_untold",
+        "kind_unknown overflow_unknown",
     ),
-    "no context": case(replace(FINE, max_len=None), "context_unknown overflow_untold"),
+    "no context": case(replace(FINE, max_len=None), "context_unknown"),
     "no parser": case(
         replace(FINE, reads=None),
-        "parser_missing syntaxes_none forced_refused stream_untold parallel_untold",
+        "parser_missing forced_refused stream_unknown",
     ),
     "another family's parser, text left": case(
-        replace(FINE, reads=frozenset({HERMES})), "parser_leaves_text parser_wrong parallel_lost"
+        replace(FINE, reads=frozenset({HERMES})), "parser_leaves_text"
     ),
     "another family's parser, swallowed": case(
         replace(FINE, reads=frozenset({HERMES}), unread="swallowed"),
-        "call_swallowed parser_wrong stream_untold parallel_lost",
+        "call_swallowed stream_unknown",
     ),
     "another family's parser, swallowed in streams": case(
         replace(FINE, reads=frozenset({HERMES}), unread="in streams"),
-        "parser_leaves_text parser_wrong stream_swallows parallel_lost",
+        "parser_leaves_text stream_swallows",
     ),
     "another family's parser, under none too": case(
         replace(FINE, reads=frozenset({HERMES}), unread="swallowed", under_none="swallowed"),
-        "all_swallowed syntaxes_untold stream_untold parallel_untold",
+        "all_swallowed stream_unknown",
     ),
     "a parser that fails": case(
         replace(FINE, reads=frozenset(), unread="fails"),
-        "parser_fails syntaxes_untold stream_untold parallel_untold",
+        "parser_fails stream_unknown",
     ),
     "a parser that fails, in the words of later ones": case(
         replace(
@@ -253,92 +248,57 @@ CASES: Mapping[str, Case] = {
                 refusal("The model produced output that does not match the expected peg-native format", 500),
             ),
         ),
-        "parser_fails syntaxes_untold stream_untold parallel_untold",
+        "parser_fails stream_unknown",
     ),
     "under none the calls are taken, too": case(
-        replace(FINE, under_none="swallowed"), "none_takes_calls syntaxes_untold"
+        replace(FINE, under_none="swallowed"), "none_takes_calls"
     ),
-    "a model that does not call": case(replace(FINE, calls=False), "call_untold forced_ignored parallel_untold"),
+    "a model that does not call": case(replace(FINE, calls=False), "call_unknown forced_ignored"),
     "there is no chat": case(
         replace(FINE, before=chat_only(lambda body: (404, b'{"detail": "Not Found"}'))),
-        "chat_unanswered syntaxes_untold forced_untold stream_untold parallel_untold thoughts_untold special_untold "
-        "usage_untold errors_untold overflow_untold",
-        "no_thoughts options_refused",
+        "chat_unanswered forced_unknown stream_unknown reasoning_unknown "
+        "overflow_unknown",
+        "",
     ),
     **{
         f"chat is always a {status}": case(
             replace(FINE, before=chat_only(lambda body, status=status: refusal("Oh no.", status))),  # type: ignore[misc]
-            f"{harm} syntaxes_untold forced_untold stream_untold parallel_untold thoughts_untold special_untold "
-            "usage_untold errors_untold overflow_untold",
-            "no_thoughts options_refused",
+            f"{harm} forced_unknown stream_unknown reasoning_unknown overflow_unknown",
         )
         for status, harm in (
             *((404, "chat_unanswered"), (500, "chat_unanswered"), (502, "chat_unanswered"), (503, "chat_unanswered")),
-            *((400, "call_untold"), (401, "call_untold"), (422, "call_untold"), (429, "call_untold")),
+            *((400, "call_unknown"), (401, "call_unknown"), (422, "call_unknown"), (429, "call_unknown")),
         )
     },
     "arguments cut off": case(
-        replace(FINE, before=chat_only(broken_whole)), "arguments_broken forced_broken syntaxes_untold parallel_lost"
+        replace(FINE, before=chat_only(broken_whole)), "arguments_broken forced_broken"
     ),
     "a forced call is prose": case(replace(FINE, before=forced({"content": "I write it."})), "forced_ignored"),
-    "a forced call is cut off": case(replace(FINE, before=forced({"content": "I w"}, "length")), "forced_untold"),
-    "calls lost in streams": case(replace(FINE, stream=no_calls), "stream_loses_calls parallel_lost_in_stream"),
-    "one of two calls in streams": case(replace(FINE, stream=one_call), "parallel_lost_in_stream"),
-    "one id for two calls": case(replace(FINE, stream=each_chunk(one_id)), "parallel_one_id"),
+    "a forced call is cut off": case(replace(FINE, before=forced({"content": "I w"}, "length")), "forced_unknown"),
+    "calls lost in streams": case(replace(FINE, stream=no_calls), "stream_loses_calls"),
     "arguments broken in streams": case(
-        replace(FINE, stream=each_chunk(said_calls('{"path": '))), "stream_misshapen parallel_one_id"
+        replace(FINE, stream=each_chunk(said_calls('{"path": '))), "stream_misshapen"
     ),
-    "no index in streams": case(replace(FINE, stream=each_chunk(no_index)), "stream_misshapen parallel_lost_in_stream"),
-    "no [DONE]": case(replace(FINE, stream=lambda events: events[:-1]), "stream_without_done"),
+    "no index in streams": case(replace(FINE, stream=each_chunk(no_index)), "stream_misshapen"),
+    "no [DONE]": case(replace(FINE, stream=lambda events: events[:-1]), "stream_misshapen"),
     "streams are refused": case(
         replace(FINE, before=when(lambda body: body.get("stream"), refusal("no streams here"))),
-        "stream_refused parallel_untold usage_untold",
+        "stream_refused",
     ),
     "streams break": case(
         replace(FINE, stream=lambda events: [events[0], b'data: {"error": {"message": "gone"}}\n\n']),
-        "stream_breaks parallel_untold usage_untold",
+        "stream_breaks",
     ),
-    "thoughts in a field": case(replace(FINE, thinks="Hm.", thought_field="reasoning_content"), "", "no_thoughts"),
-    "thoughts in the text": case(replace(FINE, thinks="<think>\nHm.\n</think>\n\n"), "thoughts_in_text", "no_thoughts"),
+    "thoughts in a field": case(replace(FINE, thinks="Hm.", thought_field="reasoning_content"), "", ""),
+    "thoughts in the text": case(replace(FINE, thinks="<think>\nHm.\n</think>\n\n"), "reasoning_in_text", ""),
     "thoughts cannot be asked for": case(
-        replace(FINE, before=when(lambda body: asked(body) == words.THINK, refusal("busy", 503))),
-        "thoughts_untold",
-        "no_thoughts",
-    ),
-    "the template opens a thought": case(replace(FINE, template=opening), "opened_unknown"),
-    "the template opens a thought, and the family's does not": case(
-        replace(FINE, template=opening, name="Qwen3-8B"), "opened_unknown"
-    ),
-    "the template opens a thought, and the family's does": case(replace(FINE, template=opening, name="Qwen3.5-4B"), ""),
-    "the template opens none, and the family's does": case(replace(FINE, name="Qwen3.5-4B"), "opens_not"),
-    "special tokens are refused": case(
-        replace(FINE, before=when(lambda body: "skip_special_tokens" in body, refusal("extra fields not permitted"))),
-        "special_refused syntaxes_untold",
-    ),
-    "special tokens fail": case(
-        replace(FINE, before=when(lambda body: "skip_special_tokens" in body, refusal("oh", 500))),
-        "special_untold syntaxes_untold",
-    ),
-    "no usage in streams": case(replace(FINE, stream=no_usage), "usage_missing"),
-    "stream_options beside a whole answer are taken": case(
-        replace(FINE, before=when(lambda body: body.get("stream_options") and not body.get("stream"), OK_YES)),
+        replace(FINE, before=when(lambda body: asked(body) == THINK, refusal("busy", 503))),
+        "reasoning_unknown",
         "",
-        "options_refused",
-    ),
-    "no counts": case(replace(FINE, paths={"/tokenize": (404, b"")}), "counts_missing opens_untold"),
-    "any model": case(
-        replace(FINE, before=when(lambda body: body["model"].endswith("not-there"), OK_YES)), "any_model"
-    ),
-    "a bad field is taken": case(
-        replace(FINE, before=when(lambda body: body.get("temperature") == "hot", OK_YES)), "bad_field_taken"
-    ),
-    "errors of an odd shape": case(
-        replace(FINE, before=when(lambda body: body["model"].endswith("not-there"), (404, b'{"detail":"No."}'))),
-        "error_odd",
     ),
     "a long prompt is refused in other words": case(
         replace(FINE, before=when(lambda body: len(asked(body)) > 5000, refusal("that is rather long"))),
-        "overflow_unknown",
+        "overflow_words",
     ),
     "a long prompt is taken": case(
         replace(FINE, before=when(lambda body: len(asked(body)) > 5000, OK_YES)), "overflow_taken"
@@ -346,7 +306,7 @@ CASES: Mapping[str, Case] = {
     "developer is lost": case(replace(FINE, template=without_role("developer")), "developer_lost"),
     "developer is lost, as the counts say": case(
         replace(FINE, template=without_role("developer"), paths={"/tokenize": (404, b"")}),
-        "developer_lost counts_missing opens_untold",
+        "developer_lost",
     ),
     "developer is refused": case(
         replace(FINE, template=template(in_a_row("developer"), "Unexpected message role.")), "developer_refused"
@@ -385,17 +345,17 @@ CASES: Mapping[str, Case] = {
     "tools are lost": case(replace(FINE, offers=lambda tools: ""), "tools_lost"),
     "tools are refused": case(
         replace(FINE, offers=no_tools),
-        "tools_refused call_untold syntaxes_untold forced_untold stream_untold parallel_untold results_untold "
-        "developer_untold late_system_untold two_systems_untold several_calls_untold poisoned_arguments_untold "
-        "text_beside_call_untold user_behind_result_untold two_users_untold other_ids_untold",
+        "tools_refused call_unknown forced_unknown stream_unknown results_unknown "
+        "developer_unknown late_system_unknown two_systems_unknown several_calls_unknown poisoned_arguments_unknown "
+        "text_beside_call_unknown user_behind_result_unknown two_users_unknown other_ids_unknown",
         "poisoned_arguments_refused",
     ),
     "results are lost": case(replace(FINE, template=without_role("tool")), "results_lost"),
     "results are refused": case(
         replace(FINE, template=template(in_a_row("tool"), "Unknown role: tool")),
         # Nothing more is known of what has a result in it.
-        "results_refused several_calls_untold text_beside_call_untold user_behind_result_untold other_ids_untold "
-        "poisoned_arguments_untold",
+        "results_refused several_calls_unknown text_beside_call_unknown user_behind_result_unknown other_ids_unknown "
+        "poisoned_arguments_unknown",
         "poisoned_arguments_refused",
     ),
     "a user behind a result is refused": case(
@@ -464,22 +424,14 @@ CASES: Mapping[str, Case] = {
         "",
         "poisoned_arguments_refused",
     ),
-    "SGLang without a parser": case(replace(FINE, **WITH_TOOLS, paths=sglang()), "flag_missing", "flags_unsaid"),
-    "SGLang with another parser": case(
-        replace(FINE, **WITH_TOOLS, paths=sglang(tool_call_parser="llama3")), "flag_other", "flags_unsaid"
-    ),
-    "SGLang with the parser": case(
-        replace(FINE, **WITH_TOOLS, paths=sglang(tool_call_parser="qwen3_coder")), "", "flags_unsaid"
-    ),
     "nothing shows the prompt": case(
         replace(
             FINE, before=lambda path, body: (404, b"") if path == "/tokenize" or body.get("max_tokens") == 1 else None
         ),
-        "opens_untold special_untold usage_untold counts_missing errors_untold overflow_untold developer_untold "
-        "tools_untold "
-        "late_system_untold two_systems_untold several_calls_untold poisoned_arguments_untold text_beside_call_untold "
-        "results_untold user_behind_result_untold two_users_untold other_ids_untold",
-        "options_refused poisoned_arguments_refused",
+        "overflow_unknown developer_unknown tools_unknown late_system_unknown two_systems_unknown "
+        "several_calls_unknown poisoned_arguments_unknown text_beside_call_unknown "
+        "results_unknown user_behind_result_unknown two_users_unknown other_ids_unknown",
+        "poisoned_arguments_refused",
     ),
 }
 
@@ -492,24 +444,13 @@ def test_what_is_found_is_what_is_there(name: str) -> None:
     assert bad(report) == (HEALTHY | chosen.more) - chosen.less
 
 
-def test_each_finding_is_seen_where_it_is_and_where_it_is_not() -> None:
-    """All that can be found and is not good is found in one case at least, and no case has all of them."""
-    levels = {told.id: told.level for probe in PROBES for told in probe.tells}
-    named = set().union(*(each.more for each in CASES.values())) | HEALTHY
-    # These two have tests of their own.
-    elsewhere = {"model_not_listed", "counts_untold"}
-    assert {name for name, level in levels.items() if level is not Level.GOOD} == named | elsewhere
-
-
-def test_a_model_that_is_not_listed_is_told() -> None:
-    report = examined(replace(FINE, before=lambda path, body: refusal("no", 404) if path == CHAT else None), model="x")
-    told = {finding.id: finding for finding in report.findings}["model_not_listed"]
-    assert told.what == "the model x is not among those that the server lists: Qwen3-Coder"
-    assert report.model == "x" and "model_not_listed" not in bad(examined(FINE))
+def test_a_model_that_is_not_listed_is_an_error() -> None:
+    with pytest.raises(NoModelError, match=r"^no model 'x'; the server has: Qwen3-Coder$"):
+        examined(FINE, model="x")
 
 
 def test_a_server_that_falls_silent_is_given_up() -> None:
-    """After the list of models nothing is answered any more: what is left could not be told, and nothing is guessed."""
+    """After the list of models nothing is answered any more: nothing else is decided, and nothing is guessed."""
     silent, over = threading.Event(), threading.Event()
 
     def hang(path: str, body: Message) -> Result | None:
@@ -527,7 +468,7 @@ def test_a_server_that_falls_silent_is_given_up() -> None:
         over.set()
     levels = {finding.id: finding.level for finding in report.findings}
     assert [id for id, level in levels.items() if level is Level.HARM] == ["chat_unanswered"] and report.entry == ""
-    assert levels["forced_untold"] is levels["counts_untold"] is levels["developer_untold"] is Level.UNTOLD
+    assert levels["forced_unknown"] is levels["developer_unknown"] is Level.UNKNOWN
     # The list of models and the version, and as many as go unanswered before nothing more is asked.
     assert report.requests == 3 + MAX_TIMEOUTS
 
@@ -535,8 +476,8 @@ def test_a_server_that_falls_silent_is_given_up() -> None:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        ((200, b"\x00what?"), "status 200: it is no reply"),
-        ((200, b'{"choices": []}'), "status 200: it is no reply"),
+        ((200, b"\x00what?"), "status 200: it is not a reply"),
+        ((200, b'{"choices": []}'), "status 200: it is not a reply"),
         ((404, b'{"detail": "Not Found"}'), "status 404: Not Found"),
         ((405, b""), "status 405: an empty error"),
         ((500, b"Internal Server Error"), "status 500: Internal Server Error"),
@@ -546,8 +487,8 @@ def test_a_server_that_has_models_and_no_chat_is_of_no_use(answer: Result, why: 
     """It would else be the one of which nothing bad is known."""
     report = examined(replace(FINE, before=chat_only(lambda body: answer)))
     harm = {finding.id: finding.what for finding in report.findings if finding.level is Level.HARM}
-    assert harm.pop("chat_unanswered") == f"requests for chat are not answered: {why}"
-    assert harm == {} and report.entry == ""
+    assert harm == {"chat_unanswered": f"requests for chat are not answered: {why}"}
+    assert report.entry == "" and report.verdict == "No agent can work with this server."
 
 
 def test_it_says_what_it_spent_and_asks_nothing_that_changes_the_server() -> None:
@@ -555,19 +496,46 @@ def test_it_says_what_it_spent_and_asks_nothing_that_changes_the_server() -> Non
         report = examine(Asker(Upstream(ServerOptions(server.url)), "", PATIENCE), "", builtin(), lambda text: None)
         paths = {path for path, _ in server.asked}
         assert report.requests == len(server.asked) < 60
-    assert paths == {"/", "/v1/models", "/version", "/tokenize", "/v1/messages/count_tokens", CHAT}
+    assert paths == {"/", "/v1/models", "/version", "/tokenize", CHAT}
     assert report.prompt_tokens > 0 and report.completion_tokens > 0 and report.seconds > 0
 
 
-def test_every_harm_has_its_words() -> None:
-    """What does harm says so, what the proxy does about it, and what mends it; ids are there once."""
-    tells = [told for probe in PROBES for told in probe.tells]
-    assert len({told.id for told in tells}) == len(tells)
-    assert len({probe.id for probe in PROBES}) == len(PROBES)
-    for told in tells:
-        assert bool(told.harm) == bool(told.proxy) == bool(told.remedy), told.id
-        if told.level is Level.HARM:
-            assert told.harm, told.id
+@pytest.mark.parametrize("name", CASES)
+def test_what_does_harm_says_how_and_what_fixes_it(name: str) -> None:
+    for finding in examined(CASES[name].behaviour).findings:
+        assert bool(finding.harm) == bool(finding.remedy) == (finding.level in (Level.HARM, Level.NOTE)), finding.id
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "verdict"),
+    [
+        (FINE, "Works with this proxy as it is."),
+        (
+            replace(FINE, reads=frozenset({HERMES})),
+            "Works with this proxy as it is. Without it, 1 of 2 kinds of calls are lost.",
+        ),
+        (
+            replace(FINE, stream=no_calls),
+            "Works with this proxy and the entry below in its rules. Without it, 1 of 3 kinds of calls are lost.",
+        ),
+        (
+            replace(FINE, before=forced({"content": "I write it."})),
+            "Works with this proxy in part: see what does harm. Without it, 1 of 3 kinds of calls are lost.",
+        ),
+    ],
+)
+def test_the_first_line_is_the_verdict_and_the_last_the_next_command(behaviour: Behaviour, verdict: str) -> None:
+    report = examined(behaviour)
+    first, *_, last = lines(report)
+    assert first == verdict
+    command = f"doctor --upstream {report.url} --write" if report.entry else f"launch claude --upstream {report.url}"
+    assert last == f"next: vllm-tool-proxy {command}"
+
+
+def test_what_is_undecided_is_one_line() -> None:
+    report = examined(replace(FINE, calls=False))
+    undecided = [line for line in lines(report) if line.startswith("not decided: ")]
+    assert len(undecided) == 1 and "whether calls arrive (the model did not call" in undecided[0]
 
 
 def test_the_report_is_for_people_and_for_programs() -> None:
@@ -579,7 +547,7 @@ def test_the_report_is_for_people_and_for_programs() -> None:
     said = json.loads(json.dumps(as_json(report)))
     assert said["harm"] is True and said["model"] == "Qwen3-Coder" and said["context"] == 2000
     told = next(finding for finding in said["findings"] if finding["id"] == "call_swallowed")
-    assert told["level"] == "harm" and told["harm"] and told["proxy"] and told["remedy"]
+    assert told["level"] == "harm" and told["handled"] is True and told["harm"] and told["remedy"]
     assert said["spent"]["requests"] == report.requests
 
 
@@ -600,7 +568,7 @@ def test_the_report_is_for_people_and_for_programs() -> None:
         (replace(FINE, name="Mistral-7B", template=no_late_system), {}),
     ],
 )
-def test_the_entry_says_what_mends_it(behaviour: Behaviour, entry: dict[str, Any]) -> None:
+def test_the_entry_says_what_fixes_it(behaviour: Behaviour, entry: dict[str, Any]) -> None:
     report = examined(behaviour)
     if not entry:
         assert report.entry == ""
@@ -609,74 +577,39 @@ def test_the_entry_says_what_mends_it(behaviour: Behaviour, entry: dict[str, Any
     assert json.loads(report.entry.removeprefix("- ")) == builtin_words | entry
 
 
-def test_the_family_is_that_of_the_rules(tmp_path: Path) -> None:
-    """A name that says nothing is helped by `family`, which is then what is known of the template."""
-    rules = tmp_path / "rules.yaml"
-    begun = replace(FINE, name="My-Model", template=lambda messages: f"{ordinary(messages)}<think>")
-    report = examined(begun)
-    assert next(finding for finding in report.findings if finding.id == "opened_unknown").what.endswith(
-        "no family of this model is known"
-    )
-    rules.write_text('models: [{match: "My-*", family: qwen3.5}]\n')
-    assert "opened_known" in {finding.id for finding in examined(begun, read_rules(rules)).findings}
-    opens_not = examined(replace(begun, template=ordinary), read_rules(rules))
-    assert "opens_not" in {finding.id for finding in opens_not.findings}
-
-
-def test_what_is_no_reply_is_told_as_that() -> None:
-    """A server with a list of models whose chat answers nonsense: no sentence ends in nothing."""
-    nonsense = replace(FINE, before=chat_only(lambda body: (200, b"{}")))
-    told = [finding.what for finding in examined(nonsense).findings]
-    assert not [what for what in told if what.rstrip().endswith((":", "(", "()"))]
-    assert any("answered by what is no reply" in what for what in told)
-
-
 @pytest.mark.parametrize(
     ("paths", "words_of"),
     [
-        ({"/v1/models": (404, b"<html>")}, "is no model server: it answers /v1/models with 404"),
-        ({"/v1/models": (200, b"<html>")}, "is no model server: what it answers to /v1/models is no list of models"),
-        ({"/v1/models": (200, b'{"data": []}')}, "is no model server: what it answers to /v1/models is no list"),
-        ({"/v1/models": (401, b"{}")}, "wants a key (401); name the variable that holds it with --key-env"),
+        ({"/v1/models": (404, b"<html>")}, "is not a model server: it answers /v1/models with 404"),
+        ({"/v1/models": (200, b"<html>")}, "is not a model server: its answer to /v1/models is not a list of models"),
+        ({"/v1/models": (200, b'{"data": []}')}, "is not a model server: its answer to /v1/models is not a list"),
+        ({"/v1/models": (401, b"{}")}, "the server wants a key (401); name its variable with --key-env"),
         ({"/v1/models": refusal("Loading model", 503)}, "is not ready (503): Loading model; wait until its model"),
     ],
 )
-def test_what_is_no_model_server_is_told(paths: dict[str, Result], words_of: str) -> None:
+def test_what_is_not_a_model_server_is_reported(paths: dict[str, Result], words_of: str) -> None:
     with pytest.raises(NoServerError) as told:
         examined(replace(FINE, paths=paths))
     assert words_of in str(told.value) and "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize(
-    ("behaviour", "told"),
-    [
-        (FINE, {CODER: "read", HERMES: "unread", "Kimi's sections": "special", "GLM's pairs": "unlikely"}),
-        (replace(FINE, reads=frozenset({CODER, HERMES})), {CODER: "read", HERMES: "read", "Llama's JSON": "unread"}),
-        (replace(FINE, reads=None), {CODER: "no_parser", HERMES: "no_parser", "Mistral's list": "special"}),
-        (replace(FINE, name="GLM-4.5"), {"GLM's pairs": "unread", "MiniMax' XML": "unlikely"}),
-        (replace(FINE, name="Kimi-K3"), {"the model's own": "unknown", "DeepSeek's sections": "special"}),
-        # The marks of these are special tokens: what the model writes by itself is the trial.
-        *(
-            (
-                replace(FINE, name="my-model", writes=own, reads=frozenset({own if right else HERMES})),
-                {own: "read" if right else "unread"},
-            )
-            for own in ("Mistral's list", "Kimi's sections", "DeepSeek's sections")
-            for right in (True, False)
-        ),
-    ],
-)
-def test_of_each_syntax_it_is_said_what_became_of_it(behaviour: Behaviour, told: dict[str, str]) -> None:
-    report = examined(behaviour)
-    said = as_json(report)["syntaxes"]
-    assert isinstance(said, dict) and said.items() >= told.items() and len(said) >= len(SYNTAXES)
-    text = " ".join(" ".join(lines(report)).split())
-    assert "a call in each syntax: - " in text
-    assert "gpt-oss' channels: not tried: its marks are special tokens, which a model does not repeat" in text
+def test_a_refused_key_is_named_by_its_place() -> None:
+    with ModelServer(replace(FINE, paths={"/v1/models": (401, b"{}")})) as server:
+        ask = Asker(Upstream(ServerOptions(server.url)), "sk-x", PATIENCE, key_from="K")
+        with pytest.raises(NoServerError, match=r"^the server refuses the key in K \(401\)$"):
+            examine(ask, "", builtin(), lambda text: None)
 
 
-def test_what_comes_behind_the_end_of_the_time_is_not_examined() -> None:
-    """Nor is a probe of which one answer is missing: nothing is told of what was seen in part."""
+def test_a_server_that_cannot_be_reached_is_one_sentence() -> None:
+    assert unreachable("http://gpubox.invalid:8000") == "unknown host gpubox.invalid"
+    url = f"http://127.0.0.1:{free_port()}"
+    assert unreachable(url).startswith(f"connection refused at {url}; ")
+    with ModelServer(FINE) as server:
+        assert unreachable(server.url) == ""
+
+
+def test_what_follows_the_end_of_the_time_is_not_examined() -> None:
+    """Nor is a probe of which one answer is missing: nothing is reported of what was seen in part."""
     ended = threading.Event()
 
     def wait(body: Message) -> None:
@@ -690,59 +623,5 @@ def test_what_comes_behind_the_end_of_the_time_is_not_examined() -> None:
 
         report = examine(ask, "", builtin(), step)
         ended.set()
-    ids = [finding.id for finding in report.findings]
-    assert ids == ["kind", "models", "flags_unsaid", *["not_examined"] * (len(PROBES) - 3)]
-    assert (report.requests, report.does_harm, report.entry) == (4, False, "")
-    text = "\n".join(lines(report))
-    assert "- two calls in one answer: not examined, as the time was over\n" in text
-    assert f"\nout of time: {report.unexamined} probes were not made\n" in text
-    assert as_json(report)["syntaxes"] == {} and "in each syntax:" not in text
-    assert "the rules need no entry" not in text and as_json(report)["unexamined"] == len(PROBES) - 3
-
-
-# What is said of a server without a fault; of the shapes of conversations all but the arguments that are no JSON.
-GOOD = {
-    *("kind", "models", "parser_finds", "syntaxes", "forced", "stream_faithful", "parallel", "not_opened"),
-    *("special_taken", "usage", "counts", "error_shape", "overflow"),
-    *(f"{probe.id.removeprefix('template_')}_kept" for probe in PROBES if probe.id.startswith("template_")),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "more", "less"),
-    [
-        ("no fault", set(), {"poisoned_arguments_kept"}),
-        ("poisoned arguments are taken", set(), set()),
-        (
-            "another family's parser, text left",
-            {"stream_same_text"},
-            {"parser_finds", "syntaxes", "stream_faithful", "parallel", "poisoned_arguments_kept"},
-        ),
-        ("thoughts in a field", {"thoughts_in_field"}, {"poisoned_arguments_kept"}),
-        (
-            "the template opens a thought, and the family's does",
-            {"opened_known"},
-            {"not_opened", "poisoned_arguments_kept"},
-        ),
-        ("stream_options beside a whole answer are taken", {"options_taken"}, {"poisoned_arguments_kept"}),
-        ("SGLang with the parser", {"flag"}, {"poisoned_arguments_kept"}),
-    ],
-)
-def test_what_is_as_it_should_be_is_said(name: str, more: set[str], less: set[str]) -> None:
-    good = {finding.id for finding in examined(CASES[name].behaviour).findings if finding.level is Level.GOOD}
-    assert good == (GOOD | more) - less
-
-
-def test_all_that_is_good_is_said_somewhere() -> None:
-    elsewhere = {"stream_same_text", "thoughts_in_field", "opened_known", "options_taken", "flag"}
-    assert {told.id for probe in PROBES for told in probe.tells if told.level is Level.GOOD} == GOOD | elsewhere
-
-
-def test_what_is_healed_for_every_model_is_no_harm() -> None:
-    """What needs an entry of the rules, or another template, is; the rest is to be known."""
-    levels = {told.id: told.level for probe in PROBES for told in probe.tells}
-    healed = {"developer_lost", "developer_refused", "poisoned_arguments_lost", "poisoned_arguments_refused"}
-    fates = {name for name in levels if name.endswith(("_lost", "_refused"))}
-    shapes = {name for name in fates if f"{name.rpartition('_')[0]}_kept" in levels}
-    assert {name for name in shapes if levels[name] is Level.NOTE} == healed
-    assert {levels[name] for name in shapes - healed} == {Level.HARM}
+    assert [finding.id for finding in report.findings] == ["kind", *["not_examined"] * (len(PROBES) - 1)]
+    assert (report.does_harm, report.entry, report.unexamined) == (False, "", len(PROBES) - 1)

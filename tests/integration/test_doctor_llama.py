@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.doctor.ask import Asker
-from proxy.doctor.doctor import examine
-from proxy.doctor.findings import Level
+from proxy.doctor.asking import Asker
+from proxy.doctor.examination import Level
 from proxy.doctor.prompts import Prompts, PromptSource
-from proxy.doctor.report import Report
+from proxy.doctor.report import Report, examine
 from proxy.upstream.client import ModelServer, ServerOptions
 from tests.real import llama
 from tests.support.doctor_scripts import instead, said, scripts
@@ -42,7 +41,7 @@ pytestmark = [
 @contextmanager
 def served(writes: str, template: str, folder: Path, thinks: bool = False) -> Iterator[str]:
     """A llama.cpp server with this template, whose model writes calls so; its URL."""
-    made = scripts(writes, (HERMES, CODER), thinks)
+    made = scripts(writes, thinks)
     path = folder / "doctor.jinja"
     path.write_text(instead(made, template, "<|go:{}:0|>"), encoding="utf-8")
     with llama.LlamaServer(said(made), template=path) as server:
@@ -58,8 +57,8 @@ def bad(report: Report) -> set[str]:
     return {finding.id for finding in report.findings if finding.level is not Level.GOOD}
 
 
-# What llama.cpp says of every model: no flags, any name, and what it takes for granted.
-ALWAYS = {"flags_unsaid", "any_model", "poisoned_arguments_refused"}
+# What llama.cpp refuses for every model.
+ALWAYS = {"poisoned_arguments_refused"}
 
 
 @pytest.mark.slow
@@ -69,7 +68,7 @@ def test_a_server_that_finds_the_calls_of_its_model(tmp_path: Path) -> None:
         prompts = Prompts(Asker(ModelServer(ServerOptions(url)), "", PATIENCE), "parrot")
         assert prompts.source is PromptSource.APPLY_TEMPLATE
     assert report.kind == "llamacpp" and report.version and report.model == "parrot" and report.context == 8192
-    assert bad(report) == ALWAYS | {"no_thoughts"}
+    assert bad(report) == ALWAYS
     assert report.entry == ""
 
 
@@ -81,9 +80,9 @@ def test_a_server_that_fails_at_the_calls_of_its_model(tmp_path: Path) -> None:
     with served(CODER, BAD, tmp_path, thinks=True) as url:
         report = examined(url)
     # The model's own syntax is none of the template's, and the grammar of a forced call does not let it through.
-    calls = {"parser_fails", "forced_untold", "stream_untold", "parallel_untold"}
+    calls = {"parser_fails", "forced_unknown", "stream_unknown"}
     shapes = {"late_system_refused", "two_systems_refused", "several_calls_lost"}
-    assert bad(report) == ALWAYS | calls | shapes | {"thoughts_in_text", "opened_unknown"}
+    assert bad(report) == ALWAYS | calls | shapes | {"reasoning_in_text"}
     words = {"parse": "proxy", "reasoning": "split", "heal": {"on": ["late_system", "one_system", "one_call"]}}
     builtin = {"match": "parrot", "upstream": "live", "thinking": "enable_thinking"}
     assert json.loads(report.entry.removeprefix("- ")) == builtin | words

@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from proxy.doctor import words
+from proxy.doctor.examination import CALL, THINK
 from proxy.doctor.syntaxes import SYNTAXES
 
 CALLS = {syntax.id: syntax.call for syntax in SYNTAXES}
 THOUGHT = "<think>\nTimes.\n</think>\n\nIt is 391."
 
 
-def scripts(writes: str, echoed: Sequence[str], thinks: bool = False) -> dict[str, tuple[str, str]]:
-    """By a name: what is asked, and what the model says to it. It writes calls in the syntax `writes`, and repeats
-    those of the syntaxes `echoed`.
-    """
-    call = CALLS[writes]
-    made = {
-        "call": (words.CALL, call),
-        "two": (words.TWO_CALLS, "\n".join(call.replace("doctor.txt", f"{name}.txt") for name in ("first", "second"))),
-        "think": (words.THINK, THOUGHT if thinks else "It is 391."),
-    }
-    parts = {_around(CALLS[name]) for name in echoed}
-    assert len(parts) == len(echoed), "the requests to repeat them cannot be told apart"
-    return made | {f"echo{number}": (_around(CALLS[name]), CALLS[name]) for number, name in enumerate(echoed)}
-
-
-def _around(call: str) -> str:
-    """What tells the request to repeat a call: a part of it. llama.cpp looks for the marks of syntaxes in a template's
-    source, so that they must not stand there.
-    """
-    at = call.index("doctor.txt")
-    return call[at - 6 : at + 16]
+def scripts(writes: str, thinks: bool = False) -> dict[str, tuple[str, str]]:
+    """By a name: what is asked, and what the model says to it. It writes calls in the syntax `writes`."""
+    return {"call": (CALL, CALLS[writes]), "think": (THINK, THOUGHT if thinks else "It is 391.")}
 
 
 def said(made: Mapping[str, tuple[str, str]]) -> dict[str, list[str]]:

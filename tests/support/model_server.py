@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from proxy.doctor import words
+from proxy.doctor.examination import CALL, THINK
 from proxy.doctor.syntaxes import SYNTAXES, written_in
 from tests.real.threaded import Threaded
 from tests.support.scripted import DONE, ROLE, completion, delta, event
@@ -192,14 +192,9 @@ class ModelServer(Threaded[ThreadingHTTPServer]):
         """What the model writes."""
         its = self.behaviour
         own = next(syntax.call for syntax in SYNTAXES if syntax.id == its.writes)
-        for syntax in SYNTAXES:
-            if asked == words.echo(syntax.call):
-                return syntax.call
-        if asked == words.CALL:
+        if asked == CALL:
             return own if its.calls else "I would rather not."
-        if asked == words.TWO_CALLS:
-            return f"{own}\n{own}" if its.calls else "I would rather not."
-        if asked == words.THINK:
+        if asked == THINK:
             return f"{'' if its.thought_field else its.thinks}It is 391."
         return "Yes."
 

@@ -13,19 +13,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxy.doctor.ask import Asker
-from proxy.doctor.doctor import examine
-from proxy.doctor.findings import Level
-from proxy.doctor.report import lines
-from proxy.doctor.rules_file import rules_in, write_entry
+from proxy.doctor.asking import Asker
+from proxy.doctor.examination import Level
+from proxy.doctor.report import examine, lines
+from proxy.doctor.rule import rules_in, write_entry
 from proxy.upstream.client import ModelServer, ServerOptions
 from tests.real import processes, vllm
 from tests.support.doctor_scripts import marked, said, scripts
 from tests.vllm.rows import AUTO, THINKING
 
 HERMES, CODER = "Hermes' JSON", "Qwen3-Coder's XML"
-# What is found on every server here: the flags are not said, and these are refused.
-ALWAYS = frozenset(("flags_unsaid", "options_refused", "poisoned_arguments_lost"))
+# Found on every server here.
+ALWAYS = frozenset(("poisoned_arguments_lost",))
 
 
 @dataclass(frozen=True)
@@ -43,27 +42,16 @@ ROWS: Mapping[str, Row] = {
     "no flag": Row(
         (),
         HERMES,
-        frozenset(
-            (
-                "parser_missing",
-                "syntaxes_none",
-                "forced_refused",
-                "stream_untold",
-                "parallel_untold",
-                "thoughts_in_text",
-            )
-        ),
+        frozenset(("parser_missing", "forced_refused", "stream_unknown", "reasoning_in_text")),
         "proxy",
         thinks=True,
     ),
-    "the right parser": Row((*AUTO, "hermes"), HERMES, frozenset(("no_thoughts",))),
+    "the right parser": Row((*AUTO, "hermes"), HERMES, frozenset()),
     # What is scripted is not what the grammar of a forced tool lets through.
     "a wrong parser": Row(
         (*AUTO, "hermes"),
         CODER,
-        frozenset(
-            ("parser_leaves_text", "parser_wrong", "stream_swallows", "parallel_lost", "no_thoughts", "forced_untold")
-        ),
+        frozenset(("parser_leaves_text", "stream_swallows", "forced_unknown")),
         "proxy",
     ),
 }
@@ -75,7 +63,7 @@ def table(cache: Path) -> Iterator[str]:
         began = time.monotonic()
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            made = scripts(row.writes, (HERMES, CODER), row.thinks)
+            made = scripts(row.writes, row.thinks)
             template = folder / "doctor.jinja"
             template.write_text(marked(made, THINKING.read_text("utf-8"), "[[script:{}]]"), encoding="utf-8")
             server = vllm.VllmServer(*row.flags, scripts=said(made), cache=cache, template=template, names=("tiny",))
@@ -96,9 +84,9 @@ def _faults(row: Row, url: str, rules: Path) -> Iterator[str]:
         if row.parse:
             yield "no entry"
         return
-    written = write_entry(rules, report.model, report.entry)
+    write_entry(rules, report.model, report.entry)
     parse = rules_in(rules).profile("tiny", "").parse
-    if written is None or parse != (row.parse or "auto"):
+    if parse != (row.parse or "auto"):
         yield f"the entry says parse: {parse}"
     again = examine(Asker(ModelServer(ServerOptions(url)), "", 120), "", rules_in(rules), lambda text: None)
     if again.entry:

@@ -73,7 +73,7 @@ def _reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
     from tests.real import parrot  # noqa: PLC0415 - needs the extra
 
     folder = tmp_path_factory.mktemp("walkthrough")
-    made = {**scripts(HERMES, (HERMES, CODER)), "agent": (TASK, CALL)}
+    made = {**scripts(HERMES), "agent": (TASK, CALL)}
     template = folder / "template.jinja"
     template.write_text(instead(made, parrot.template("chatml_tools.jinja"), "<|go:{}:0|>"), encoding="utf-8")
     with llama.LlamaServer(said(made), template=template) as server:

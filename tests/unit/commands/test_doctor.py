@@ -10,9 +10,9 @@ import pytest
 from proxy.commands import doctor
 from proxy.commands.main import main
 from proxy.config import load as config
-from proxy.doctor.ask import Asker
+from proxy.doctor.asking import Asker
+from proxy.doctor.examination import NoServerError
 from proxy.doctor.report import Report
-from proxy.doctor.server import NoServerError
 
 
 @pytest.fixture(autouse=True)

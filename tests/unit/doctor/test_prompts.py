@@ -9,10 +9,10 @@ import pytest
 
 from proxy.codec.json_access import as_text, objects_in
 from proxy.codec.json_text import JsonObject
-from proxy.doctor.ask import Asker
+from proxy.doctor.asking import Asker
 from proxy.doctor.prompts import APPLY_TEMPLATE, Fate, Prompt, Prompts, PromptSource
 from proxy.upstream.paths import CHAT_COMPLETIONS, TOKENIZE
-from tests.support.doctor_answers import error
+from tests.support.model_server import refusal as error
 from tests.support.socketless import Made, Socketless
 
 MARK = "mkmark"

@@ -1,0 +1,269 @@
+"""Requests to a model server under examination, what they cost, and its replies as clients read them.
+
+No request changes anything on the server: models and versions are read, prompts rendered, a few tokens generated.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from urllib.parse import urlsplit
+
+from proxy.codec import sse
+from proxy.codec.display import cut
+from proxy.codec.json_access import as_list, as_object, as_text, objects_in
+from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
+from proxy.codec.secrets import masked
+from proxy.config.settings import Settings
+from proxy.dialects.chat.client_view import ChoiceView, view_reply
+from proxy.errors import ProxyError
+from proxy.upstream.answer_wait import AnswerWait, Timeouts
+from proxy.upstream.client import ModelServer
+from proxy.upstream.connections import Waiting
+from proxy.upstream.content_encoding import decoded
+from proxy.upstream.paths import CHAT_COMPLETIONS
+from proxy.upstream.responses import read_body
+
+# Maximum size of one answer in bytes.
+_MAX_ANSWER = 4 * 1024 * 1024
+# Requests in a row without an answer in time after which nothing more is asked.
+MAX_TIMEOUTS = 3
+_TIMEOUT = 504
+_CONNECT_SECONDS = 2.0
+# Characters of a server's words that are shown.
+_SHOWN = 160
+_DONE = b"[DONE]"
+_REASONING = ("reasoning_content", "reasoning")
+
+
+def unreachable(url: str, seconds: float = _CONNECT_SECONDS) -> str:
+    """Return in one sentence why no connection to a model server can be made; "" if one can."""
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((host, port), seconds).close()
+    except (socket.gaierror, UnicodeError):
+        return f"unknown host {host}"
+    except TimeoutError:
+        return f"no connection to {url} within {seconds:g} s"
+    except ConnectionRefusedError:
+        usual = Settings().upstream
+        if url.rstrip("/") != usual and host in ("localhost", "127.0.0.1", "::1") and not unreachable(usual, seconds):
+            return f"connection refused at {url}; did you mean {usual}?"
+        return f"connection refused at {url}; start the model server, or pass its URL with --upstream"
+    except OSError as error:
+        return f"no connection to {url} ({error.strerror or error})"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer of the server. If none was received, `status` is 0 and `trouble` says why."""
+
+    status: int
+    body: bytes = b""
+    trouble: str = ""
+    timed_out: bool = False
+
+    @property
+    def json(self) -> JsonObject:
+        """The body if it is a JSON object, otherwise an empty one."""
+        return _object(self.body)
+
+    @property
+    def error(self) -> str:
+        """The words of an error: OpenAI's `error.message`, vLLM's older flat `message`, FastAPI's `detail`."""
+        error = self.json.get("error")
+        words = as_text(as_object(error).get("message")) or as_text(error)
+        return words or as_text(self.json.get("message")) or as_text(self.json.get("detail")) or _start_of(self.body)
+
+
+@dataclass(slots=True)
+class Spent:
+    """The cost of an examination: requests, tokens as far as the server counts them, seconds."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.began
+
+
+class Asker:
+    """Sends requests to one model server, with its `key` if it has one; `key_from` names the place of the key.
+
+    Each whole answer must be received within `seconds`, and all of them within `budget`, in seconds too. Then `is_over`
+    is true. The key is masked in an error that quotes it.
+    """
+
+    def __init__(
+        self, server: ModelServer, key: str, seconds: float, budget: float = math.inf, key_from: str = ""
+    ) -> None:
+        self.spent = Spent()
+        self.seconds = seconds
+        self.budget = budget
+        self.key_from = key_from
+        self.is_over = False
+        self._server = server
+        self._key = key
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._timeouts = 0
+
+    @property
+    def url(self) -> str:
+        """The URL of the server."""
+        return self._server.target.url
+
+    def get(self, path: str, seconds: float | None = None) -> Answer:
+        """Return the answer to a GET."""
+        return self._ask("GET", path, None, seconds)
+
+    def post(self, path: str, body: JsonObject) -> Answer:
+        """Return the answer to a POST of JSON."""
+        return self._ask("POST", path, body, None)
+
+    def chat(self, body: JsonObject) -> Reply:
+        """Return the reply to a chat request."""
+        answer = self.post(CHAT_COMPLETIONS, body)
+        reply = Reply(answer, streamed=body.get("stream") is True)
+        self.spent.prompt_tokens += reply.count("prompt_tokens") or 0
+        self.spent.completion_tokens += reply.count("completion_tokens") or 0
+        return reply
+
+    def _ask(self, method: str, path: str, body: JsonObject | None, seconds: float | None) -> Answer:
+        left = self.budget - self.spent.seconds
+        if left <= 0:
+            self.is_over = True
+            return Answer(0, trouble="the time for all probes is over", timed_out=True)
+        if self._timeouts >= MAX_TIMEOUTS:
+            return Answer(0, trouble="the server did not answer the requests before this one", timed_out=True)
+        self.spent.requests += 1
+        seconds = min(left, self.seconds if seconds is None else min(seconds, self.seconds))
+        try:
+            answer = self._answer(method, path, body, seconds)
+        except ProxyError as error:
+            timed_out = error.status == _TIMEOUT
+            self._timeouts += timed_out
+            if timed_out and seconds == left:
+                self.is_over = True
+            trouble = f"no answer within {seconds:g} s" if timed_out else error.message
+            return Answer(0, trouble=trouble, timed_out=timed_out)
+        self._timeouts = 0
+        return answer
+
+    def _answer(self, method: str, path: str, body: JsonObject | None, seconds: float) -> Answer:
+        headers, data = self._headers, None
+        if body is not None:
+            data = dump_request(body)
+            headers = {**headers, "Content-Type": "application/json"}
+        wait = AnswerWait(None, Timeouts(seconds, total=seconds))
+        with self._server.open(method, path, headers, data, Waiting(seconds)) as call:
+            whole = read_body(decoded(call, wait.receive(call)), _MAX_ANSWER)
+            while True:
+                try:
+                    next(whole)
+                except StopIteration as done:
+                    is_error = call.status >= 400
+                    return Answer(call.status, masked(done.value, (self._key,)) if is_error else done.value)
+
+
+class Reply:
+    """An answer to `POST /v1/chat/completions`: its first choice, and why there is none."""
+
+    def __init__(self, answer: Answer, *, streamed: bool) -> None:
+        self.status = answer.status
+        self.streamed = streamed
+        self.body = answer.body
+        self._answer = answer
+        view = view_reply(answer.body, streamed=streamed and self.status == 200)
+        choice = view.choices.get(0, ChoiceView())
+        self.text, self.reasoning = choice.text, choice.reasoning
+        self.calls, self.ids = choice.calls, choice.ids
+        self.finish = choice.finish or ""
+        self.error = view.error or ((answer.error or "an empty error") if self.status != 200 else "")
+
+    @property
+    def taken(self) -> bool:
+        """Whether it is a success without an error inside."""
+        return self.status == 200 and not self.error and bool(self._chunks)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it has no call, and no text but blanks."""
+        return not self.calls and not self.text.strip()
+
+    @property
+    def why_not(self) -> str:
+        """Why it is no reply, in words for people."""
+        if self._answer.trouble:
+            return self._answer.trouble
+        return f"status {self.status}: {shown(self.error) or 'it is not a reply'}"
+
+    @property
+    def done(self) -> bool:
+        """Whether a stream ended with `[DONE]`."""
+        return _DONE in self._events
+
+    @property
+    def reasoning_field(self) -> str:
+        """The field that contains its reasoning, or ""."""
+        named = (name for message in self._messages() for name in _REASONING if as_text(message.get(name)).strip())
+        return next(named, "")
+
+    @property
+    def bare_deltas(self) -> int:
+        """The number of call deltas without an index, which strict clients cannot assign."""
+        entries = [call for message in self._messages() for call in objects_in(message.get("tool_calls"))]
+        return sum(type(call.get("index")) is not int for call in entries)
+
+    def count(self, name: str) -> int | None:
+        """Return one of the token counts of its usage; None if there is none."""
+        counts = (as_object(chunk.get("usage")).get(name) for chunk in reversed(self._chunks))
+        return next((count for count in counts if type(count) is int), None)
+
+    def _messages(self) -> Iterator[JsonObject]:
+        place = "delta" if self.streamed else "message"
+        for chunk in self._chunks:
+            for entry in objects_in(chunk.get("choices")):
+                yield as_object(entry.get(place))
+
+    @cached_property
+    def _chunks(self) -> list[JsonObject]:
+        if self.status != 200:
+            return []
+        if self.streamed:
+            return [chunk for chunk in map(_object, self._events) if chunk]
+        return [self._answer.json] if as_list(self._answer.json.get("choices")) else []
+
+    @cached_property
+    def _events(self) -> list[bytes]:
+        if not self.streamed or self.status != 200:
+            return []
+        decoder = sse.Decoder(len(self._answer.body) + 2)
+        events = (*decoder.feed(self._answer.body), *decoder.finish())
+        return [event.data.strip() for event in events if event.data is not None]
+
+
+def shown(text: str) -> str:
+    """Return a text of the server or the model on one line, cut to what a report shows."""
+    return cut(" ".join(text.split()), _SHOWN)
+
+
+def _object(data: bytes) -> JsonObject:
+    try:
+        value: Json = load_json(data)
+    except ValueError:
+        return {}
+    return as_object(value)
+
+
+def _start_of(body: bytes) -> str:
+    return body[:300].decode("utf-8", "replace").strip()

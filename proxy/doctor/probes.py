@@ -1,0 +1,350 @@
+"""The probes: which server it is, whether calls are found, whether streams are faithful, and where reasoning is.
+
+The server's parser is judged by what it makes of a call, compared with the model's own text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from proxy.doctor.asking import Reply, shown
+from proxy.doctor.examination import THINK, Examination, Finding, Level, Probe, good, unknown
+from proxy.doctor.syntaxes import NAME, flags, is_an_object, written_in
+from proxy.exchange.plan import KEEPS_TOOLS, PARSER_FAILED
+from proxy.notations.thoughts import ALL_MARKERS, ReasoningMarkers
+from proxy.upstream.context_overflow import read_overflow
+from proxy.upstream.model_list import kind_of
+
+NAMES = {"vllm": "vLLM", "llamacpp": "llama.cpp", "sglang": "SGLang", "lmdeploy": "LMDeploy"}
+_NO_PARSER = re.compile(r"--enable-auto-tool-choice|--tool-call-parser")
+# Fewer tokens than these prove nothing: the end of a turn is one.
+_SOME_TOKENS = 6
+_THINKING_TOKENS = 1200
+# Servers that refuse a prompt which is too long before they read it: elsewhere it would cost a whole context.
+_REFUSE_EARLY = ("vllm", "sglang", "llamacpp")
+_MAX_WORDS = 300_000
+_NO_ANSWERS = (0, 200, 404, 405, 501)
+_PROXY_PARSES = ("parse", "proxy")
+_WHOLE = ("upstream", "whole")
+_ASK_WHOLE = "upstream: whole in the model's entry: the proxy asks for the whole answer and makes the stream from it"
+_NO_CALL = "the agent sees an empty reply, and its turn ends"
+
+
+def _kind(examination: Examination) -> Iterator[Finding]:
+    name = NAMES.get(examination.kind, examination.kind)
+    version = examination.version or "of an unknown version"
+    if not examination.kind:
+        yield Finding(
+            "kind_unknown",
+            Level.NOTE,
+            "the kind of the server is unknown",
+            "the proxy sends it only what every server accepts",
+            "server: vllm, sglang, lmdeploy or llamacpp in the model's entry, if it is one of them",
+        )
+    elif kind_of(examination.cards):
+        yield good("kind", f"the server is {name} {version}")
+    else:
+        yield Finding(
+            "kind_unsaid",
+            Level.NOTE,
+            f"the server is {name} {version}, but its list of models does not say so",
+            "the proxy does not know that it may read the calls from the model's own text",
+            f"server: {examination.kind} in the model's entry",
+            rule=("server", examination.kind),
+        )
+
+
+def _context(examination: Examination) -> Iterator[Finding]:
+    """Report the context, and how the server refuses a prompt that is longer."""
+    context = examination.context
+    if not context:
+        yield Finding(
+            "context_unknown",
+            Level.NOTE,
+            f"the server does not report the context of {examination.model}",
+            "agents assume a size: requests that are too long are refused or cut",
+            "set the context in the agent's own configuration",
+        )
+        return
+    yield good("context", f"the model {examination.model} has a context of {context} tokens")
+    if examination.kind not in _REFUSE_EARLY or context > _MAX_WORDS or not examination.plain().taken:
+        yield unknown("overflow_unknown", "how a prompt that is too long is refused")
+        return
+    answer = examination.plain(messages=[{"role": "user", "content": "yes " * (context + 100)}])
+    if answer.taken:
+        yield Finding(
+            "overflow_taken",
+            Level.HARM,
+            f"a prompt longer than the context ({context} tokens) is accepted",
+            "the start of the conversation, and with it the tools, is cut off silently",
+            "set the context's size in the server's configuration, so that it refuses (llama.cpp: --no-context-shift)",
+        )
+    elif answer.status in (0, 200):
+        yield unknown("overflow_unknown", "how a prompt that is too long is refused")
+    elif read_overflow(answer.error, answer.body) is None:
+        yield Finding(
+            "overflow_words",
+            Level.HARM,
+            f"a prompt that is too long is refused in unknown words ({answer.status}): {shown(answer.error)}",
+            "the agent does not learn that the context is full, and does not compact",
+            "report these words to the project",
+        )
+    else:
+        yield good("overflow", f"a prompt that is too long is refused in known words ({answer.status})")
+
+
+def _calls(examination: Examination) -> Iterator[Finding]:
+    """Probe what agents need first: one call, whole."""
+    auto = examination.reply("auto")
+    if _NO_PARSER.search(auto.error):
+        yield _lost(
+            "parser_missing",
+            f"the server was started without a tool parser: {shown(auto.error)}",
+            "every request with tools is refused",
+            examination,
+        )
+    elif PARSER_FAILED.search(auto.error):
+        yield _lost(
+            "parser_fails",
+            f"the server's parser fails on what the model writes: {shown(auto.error)}",
+            "the agent gets an error instead of the call",
+            examination,
+        )
+    elif _is_unanswered(examination):
+        yield Finding(
+            "chat_unanswered",
+            Level.HARM,
+            f"requests for chat are not answered: {auto.why_not}",
+            "no agent can work with this server",
+            "use a server that answers POST /v1/chat/completions; its log says why it does not. --timeout waits longer",
+        )
+    elif not auto.taken:
+        yield unknown("call_unknown", f"whether calls arrive ({auto.why_not})")
+    elif auto.calls:
+        yield from _structured(examination, auto)
+    else:
+        yield from _not_structured(examination, auto)
+
+
+def _lost(id_: str, what: str, harm: str, examination: Examination) -> Finding:
+    """Return the finding of a call that is lost without the proxy, which reads it from the model's own text."""
+    return Finding(id_, Level.HARM, what, harm, _flag(examination), handled=True, rule=_PROXY_PARSES, kind="whole")
+
+
+def _flag(examination: Examination) -> str:
+    """Return the flag for the server's parser, and the rule that makes it needless."""
+    known = flags(examination.kind, examination.model, examination.syntax) or "no flag of the server is known"
+    if examination.kind in KEEPS_TOOLS:
+        return f"{known}; or parse: proxy in the model's entry (the proxy then reads the calls itself)"
+    return known
+
+
+def _is_unanswered(examination: Examination) -> bool:
+    """Return whether no call and no text is returned; a server that fails must fail a plain request too."""
+    replies = (examination.reply("auto"), examination.raw())
+    if all(not reply.taken and reply.status in _NO_ANSWERS for reply in replies):
+        return True
+    return all(reply.status >= 500 for reply in replies) and examination.plain().status >= 500
+
+
+def _structured(examination: Examination, auto: Reply) -> Iterator[Finding]:
+    broken = next((text for name, text in auto.calls if name == NAME and not is_an_object(text)), None)
+    if broken is not None:
+        yield Finding(
+            "arguments_broken",
+            Level.HARM,
+            f"the arguments of a call are not a JSON object: {shown(broken)}",
+            "the agent rejects the call, or fails",
+            "none is needed with the proxy, which repairs them",
+            handled=True,
+            kind="whole",
+        )
+    else:
+        syntax = examination.syntax or "its own syntax"
+        yield good("parser_finds", f"the server finds the model's calls ({syntax})", "whole")
+    raw = examination.raw()
+    if raw.taken and _is_swallowed(raw):
+        yield Finding(
+            "none_takes_calls",
+            Level.NOTE,
+            "under tool_choice none the server removes the model's call from the text",
+            "the proxy cannot read the calls itself, so parse: proxy would lose them",
+            "parse: server in the model's entry",
+            rule=("parse", "server"),
+        )
+
+
+def _not_structured(examination: Examination, auto: Reply) -> Iterator[Finding]:
+    tokens, raw = auto.count("completion_tokens"), examination.raw()
+    if not _is_swallowed(auto):
+        if calls := written_in(auto.text):
+            yield _lost(
+                "parser_leaves_text",
+                f"the server leaves a call in the text ({calls[0].syntax or 'its own syntax'}): {shown(auto.text)}",
+                "the agent shows the call as prose, and its turn ends",
+                examination,
+            )
+        else:
+            yield unknown("call_unknown", f"whether calls arrive (the model did not call: {shown(auto.text)!r})")
+    elif examination.written():
+        what = f"the server swallows the model's call: under auto it used {tokens} tokens and said nothing"
+        yield _lost("call_swallowed", what, _NO_CALL, examination)
+    elif raw.taken and _is_swallowed(raw):
+        yield Finding(
+            "all_swallowed",
+            Level.HARM,
+            f"the server used {tokens} tokens and said nothing, under auto and under none: its parser removes calls "
+            "even where it is told not to look for any",
+            _NO_CALL,
+            f"{flags(examination.kind, examination.model, '') or 'the parser of the model family'}; or no tool parser, "
+            "and parse: proxy in the model's entry",
+            kind="whole",
+        )
+    else:
+        yield unknown("call_unknown", f"whether calls arrive (it used {tokens} tokens, and its own text has no call)")
+
+
+def _is_swallowed(reply: Reply) -> bool:
+    """Return whether tokens were used and nothing was said, though the model stopped by itself."""
+    if reply.finish == "length" or reply.reasoning:
+        return False
+    return reply.is_silent and (reply.count("completion_tokens") or 0) >= _SOME_TOKENS
+
+
+def _forced(examination: Examination) -> Iterator[Finding]:
+    reply = examination.reply("required")
+    broken = [text for _, text in reply.calls if not is_an_object(text)]
+    if _NO_PARSER.search(reply.error):
+        yield Finding(
+            "forced_refused",
+            Level.HARM,
+            f"a forced call is refused: {shown(reply.error)}",
+            "agents that force a tool (titles, structured answers) get an error",
+            flags(examination.kind, examination.model, examination.syntax) or "no flag of the server is known",
+            kind="forced",
+        )
+    elif not reply.taken or (not reply.calls and reply.finish == "length"):
+        why = "the reply was cut" if reply.taken else reply.why_not
+        yield unknown("forced_unknown", f"whether a forced call arrives ({why})")
+    elif not reply.calls:
+        yield Finding(
+            "forced_ignored",
+            Level.HARM,
+            f"tool_choice required is accepted, and no call is returned: {shown(reply.text) or 'nothing'}",
+            "agents that force a tool get prose",
+            "use a server that decodes by a grammar (vLLM, SGLang, llama.cpp with --jinja)",
+            kind="forced",
+        )
+    elif broken:
+        yield Finding(
+            "forced_broken",
+            Level.HARM,
+            f"the arguments of a forced call are not a JSON object: {shown(broken[0])}",
+            "the agent rejects the call, or fails",
+            "none is needed with the proxy, which repairs them",
+            handled=True,
+            kind="forced",
+        )
+    else:
+        yield good("forced", "a forced call is returned as a call", "forced")
+
+
+def _streams(examination: Examination) -> Iterator[Finding]:
+    whole, stream = examination.reply("auto"), examination.reply("auto", stream=True)
+    if whole.status != 200:
+        yield unknown("stream_unknown", f"whether streams are faithful ({whole.why_not})")
+    elif stream.status != 200:
+        what = f"a streamed request is refused, the whole one is not: {stream.why_not}"
+        yield _not_live("stream_refused", what, "agents stream: they get an error")
+    elif stream.error:
+        what = f"a stream ends in an error: {shown(stream.error)}"
+        yield _not_live("stream_breaks", what, "the agent's turn ends with an error")
+    elif whole.calls and not stream.calls:
+        what = f"the whole answer has a call, and the stream has none (its text: {shown(stream.text) or 'nothing'})"
+        yield _not_live("stream_loses_calls", what, "agents stream: the call is lost, or shown as prose")
+    elif whole.calls:
+        faults = "; ".join(_faults_of(stream))
+        yield _misshapen(faults) if faults else good("stream_faithful", "a stream has the same call", "streamed")
+    elif stream.is_silent and written_in(whole.text):
+        what = "the whole answer has the call in its text, and the stream says nothing"
+        found = _lost("stream_swallows", what, f"agents stream: {_NO_CALL}", examination)
+        yield Finding(found.id, found.level, what, found.harm, found.remedy, True, _PROXY_PARSES, kind="streamed")
+    elif not whole.is_silent and not stream.calls and whole.text.split() == stream.text.split():
+        yield good("stream_same_text", "a stream has the same text as the whole answer")
+    else:
+        yield unknown("stream_unknown", "whether streams are faithful (the two answers cannot be compared)")
+
+
+def _not_live(id_: str, what: str, harm: str) -> Finding:
+    return Finding(id_, Level.HARM, what, harm, _ASK_WHOLE, rule=_WHOLE, kind="streamed")
+
+
+def _misshapen(faults: str) -> Finding:
+    return Finding(
+        "stream_misshapen",
+        Level.HARM,
+        f"strict clients cannot read the calls of a stream: {faults}",
+        "strict agents fail, or lose the call",
+        "none is needed with the proxy, which writes ids, indexes, arguments and the finish",
+        handled=True,
+        kind="streamed",
+    )
+
+
+def _faults_of(stream: Reply) -> Iterator[str]:
+    broken = [arguments for _, arguments in stream.calls if not is_an_object(arguments)]
+    if broken:
+        yield f"the joined arguments are not a JSON object: {shown(broken[0])!r}"
+    if not all(stream.ids):
+        yield "a call has no id"
+    elif len({*stream.ids}) < len(stream.ids):
+        yield "two calls have one id"
+    if stream.bare_deltas:
+        yield "deltas of calls have no index"
+    if not stream.finish:
+        yield "it ends without a finish_reason"
+    elif stream.finish != "tool_calls":
+        yield f"it ends with finish_reason {stream.finish!r} after a call"
+    if not stream.done:
+        yield "it ends without [DONE]"
+
+
+def _reasoning(examination: Examination) -> Iterator[Finding]:
+    messages = [{"role": "user", "content": THINK}]
+    reply = examination.plain(messages=messages, max_tokens=_THINKING_TOKENS, temperature=0)
+    family = examination.family
+    marks = ALL_MARKERS if family is None else family.markers
+    if not reply.taken:
+        yield unknown("reasoning_unknown", f"where reasoning is returned ({reply.why_not})")
+        return
+    found = next((mark for mark in marks if _is_in(reply.text, mark)), None)
+    if found is not None:
+        yield Finding(
+            "reasoning_in_text",
+            Level.HARM,
+            f"reasoning is returned in the text (…{found.closers[0]})",
+            "the agent shows it, and sends it back as text; a call in it may be run",
+            "the server's reasoning parser (vLLM, SGLang: --reasoning-parser; llama.cpp: --reasoning-format auto), "
+            "or reasoning: split in the model's entry",
+            rule=("reasoning", "split"),
+        )
+    elif reply.reasoning_field:
+        yield good("reasoning_in_field", f"reasoning is returned in the field {reply.reasoning_field}")
+    else:
+        yield good("no_reasoning", "the model showed no reasoning")
+
+
+def _is_in(text: str, mark: ReasoningMarkers) -> bool:
+    """Return whether reasoning ends in the text, wherever it was opened."""
+    return mark.may_begin and any(closer.strip() and closer in text for closer in mark.closers)
+
+
+PROBES = (
+    Probe("kind and version of the server", _kind),
+    Probe("context, and a prompt that is too long", _context),
+    Probe("a call under tool_choice none and auto", _calls),
+    Probe("a forced call (tool_choice required)", _forced),
+    Probe("a stream compared with the whole answer", _streams),
+    Probe("the model's reasoning", _reasoning),
+)

@@ -1,0 +1,133 @@
+"""Write a model's entry into a rules file, as the first of `models`: the first entry that matches counts.
+
+    models:                                  models:
+      # ours                                   - {"match": "Qwen3-8B", "parse": "proxy"}
+      - {match: "*", parse: auto}     ->       # ours
+                                               - {match: "*", parse: auto}
+
+Everything else in the file stays as it is, and a copy of the former file is kept. The proxy reads the result, and must
+find the entry in it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from proxy.config.load import RulesText, builtin_text, rules_of
+from proxy.config.rules import Rules
+from proxy.errors import RulesError
+
+_BACKUPS = 1000
+# The key of the section and, in the built-in file, its entries.
+_SECTION = re.compile(r"^models:[ \t]*(#.*)?\r?\n", re.MULTILINE)
+_ENTRIES = re.compile(r"^models:[^\n]*\n((?:[ \t]+[^\n]*\n|\n)+)", re.MULTILINE)
+_ITEM = re.compile(r"([ \t]*)- ")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The result of writing: the file, and the copy of the former file, None if there was none.
+
+    `infers_anew`: the new section changes how the file reads calls without a name (`Rules.legacy_file`).
+    """
+
+    file: Path
+    backup: Path | None
+    infers_anew: bool = False
+
+
+def rules_in(file: Path) -> Rules:
+    """Return the rules of a file, or the built-in ones if it does not exist; raises RulesError."""
+    data = _read(file)
+    return rules_of(builtin_text() if data is None else RulesText(data, str(file)))
+
+
+def write_entry(file: Path, model: str, entry: str) -> Written:
+    """Write the line of a model's entry into a rules file. Raises RulesError, and changes nothing then."""
+    file = Path(os.path.realpath(file))
+    old = _read(file)
+    new = merged(old, str(file), model, entry)
+    backup = None if old is None else _backed_up(file)
+    was_legacy = old is not None and rules_of(RulesText(old, str(file))).legacy_file
+    _replace(file, new)
+    return Written(file, backup, was_legacy and not rules_of(RulesText(new, str(file))).legacy_file)
+
+
+def merged(old: bytes | None, source: str, model: str, entry: str) -> bytes:
+    """Return a rules file with the entry in it. Raises RulesError if it has to be written by hand."""
+    data = b"" if old is None else old
+    if old is not None:
+        rules_of(RulesText(old, source))  # an error in the user's own lines is reported by its line
+    text = data.decode("utf-8", "surrogateescape")
+    section = _SECTION.search(text)
+    if section is not None:
+        item = _ITEM.search(text, section.end())
+        indent = "  " if item is None else item[1]
+        text = f"{text[: section.end()]}{indent}{entry}\n{text[section.end() :]}"
+    elif not re.search(r"^models:", text, re.MULTILINE):
+        # A section replaces the built-in one, so the built-in entries follow.
+        builtin = _ENTRIES.search(builtin_text().data.decode("utf-8"))
+        assert builtin is not None, "the built-in file has entries of models"
+        text += ("" if text.endswith("\n") or not text else "\n") + f"models:\n  {entry}\n{builtin[1]}"
+    new = text.encode("utf-8", "surrogateescape")
+    if not _says(new, source, model, entry):
+        raise RulesError(f"{source}: the entry cannot be inserted; add it as the first of models: {entry}")
+    return new
+
+
+def _says(data: bytes, source: str, model: str, entry: str) -> bool:
+    wanted = rules_of(RulesText(f"models:\n  {entry}\n".encode(), "the entry")).entry(model)
+    try:
+        return rules_of(RulesText(data, source)).entry(model) == wanted
+    except RulesError:
+        return False
+
+
+def _read(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RulesError(f"{file}: cannot be read ({error.strerror}); check the path and its permissions") from None
+
+
+def _backed_up(file: Path) -> Path:
+    """Copy the file under a new name next to it."""
+    for number in range(1, _BACKUPS):
+        backup = file.with_name(f"{file.name}.before-{number}")
+        try:
+            with backup.open("xb"):
+                pass
+            shutil.copy2(file, backup)
+            return backup
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise _unwritable(backup, error) from None
+    raise RulesError(f"{file}: there are {_BACKUPS} backups next to it; remove some")
+
+
+def _replace(file: Path, data: bytes) -> None:
+    """Replace the file in one step: a reader sees the former bytes or the new ones."""
+    try:
+        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        try:
+            with os.fdopen(handle, "wb") as new:
+                new.write(data)
+            os.chmod(name, file.stat().st_mode & 0o7777 if file.exists() else 0o644)
+            os.replace(name, file)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise _unwritable(file, error) from None
+
+
+def _unwritable(file: Path, error: OSError) -> RulesError:
+    return RulesError(f"{file}: cannot be written ({error.strerror}); check the folder and its permissions")
