@@ -20,7 +20,6 @@ from pathlib import Path
 
 from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
-from proxy.agents.spans import line_end
 from proxy.config.load import RulesText, builtin_text, rules_of
 from proxy.config.model_entry import literal
 from proxy.config.rules import Model, Rules
@@ -44,6 +43,10 @@ class Written:
     file: Path
     backup: Path | None
     infers_anew: bool = False
+
+
+def _line_end(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
 
 
 def rules_in(file: Path) -> Rules:
@@ -119,7 +122,7 @@ def _edited(text: str, source: str, model: str, entry: str) -> str:
         at = models.start_mark.index + 1
         return text[:at] + line + (", " if models.value else "") + text[at:]
     at = models.start_mark.index
-    return f"{text[:at]}- {line}{line_end(text)}{' ' * models.start_mark.column}{text[at:]}"
+    return f"{text[:at]}- {line}{_line_end(text)}{' ' * models.start_mark.column}{text[at:]}"
 
 
 def _replaced(text: str, models: SequenceNode, same: Node, line: str) -> str:
@@ -127,12 +130,12 @@ def _replaced(text: str, models: SequenceNode, same: Node, line: str) -> str:
     start, end = same.start_mark.index, _end(same)
     comments = comments_in(text, start, end)
     if models.flow_style:
-        indent = f"{line_end(text)}{_INDENT}"
+        indent = f"{_line_end(text)}{_INDENT}"
         above = "".join(f"{indent}{comment}" for comment in comments)
         before = text[:start] if not above else text[:start].rstrip(" ") + above + indent
         return before + line + text[end:]
     dash = dash_before(text, start)
-    indent = f"{line_end(text)}{' ' * models.start_mark.column}"
+    indent = f"{_line_end(text)}{' ' * models.start_mark.column}"
     above = "".join(f"{comment}{indent}" for comment in comments)
     return text[:dash] + above + text[dash:start] + line + text[end:]
 

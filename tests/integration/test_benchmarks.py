@@ -21,11 +21,11 @@ from benchmarks.measure import Figures, Sizes
 from benchmarks.messages import COLUMNS
 from benchmarks.messages import ROWS as MESSAGES_ROWS
 from benchmarks.processes import cpu_seconds
+from benchmarks.progress import Progress
 from benchmarks.scanner import BOUNDS, CASES
 from benchmarks.targets import Target, nginx_program
 from benchmarks.write_call import BOUNDS as WRITE_CALL_BOUNDS
 from benchmarks.write_call import ROWS
-from proxy.commands.progress import Progress
 from tests.real.processes import ROOT
 
 

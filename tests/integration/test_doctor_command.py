@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.commands.main import main
+from proxy.cli.main import main
 from proxy.config import load as config
 from tests.real.processes import free_port
 from tests.support.model_server import Behaviour, ModelServer, refusal
@@ -110,7 +110,7 @@ def test_what_a_server_says_cannot_act_on_the_terminal(capsys: pytest.CaptureFix
     with ModelServer(replace(FINE, version="1\x1b[2J\x07\u202e2")) as server:
         main(["doctor", "--upstream", server.url])
     out, _ = capsys.readouterr()
-    assert "1\\x1b[2J\\x07\\u202e2" in out and "\x1b" not in out and "\u202e" not in out
+    assert "1\\u001b[2J\\u0007\\u202e2" in out and "\x1b" not in out and "\u202e" not in out
 
 
 def test_a_line_break_in_a_name_begins_no_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,7 +101,7 @@ def test_a_proxy_runs_as_long_as_the_agent(server: Upstream, home: Path) -> None
     url = f"http://127.0.0.1:{free_port()}"
     words = ("sdk", "--url", url, "--upstream", server.url, "--", str(home / "asks"), "a b")
     log = log_of(home, url)
-    told = f"a proxy for {server.url} runs as long as the agent; {log} is its log\n"
+    told = f"started a proxy for {server.url}; it stops when the agent exits; its log is {log}\n"
     assert ended(home, *words) == (7, "200 ['a b']\n", told)
     assert not answers(url)
     assert "/v1/models" in log.read_text()
@@ -121,7 +121,7 @@ def test_a_proxy_that_listens_already_is_used_and_goes_on(server: Upstream, home
     with ExitStack() as stack:
         proxy = start(server.url, folder=tmp_path, stack=stack)
         words = ("sdk", "--url", proxy.url, "--upstream", server.url, "--", str(home / "asks"))
-        told = f"a proxy for {server.url} listens at {proxy.url} already, and is used as it is\n"
+        told = f"using the proxy that listens at {proxy.url} for {server.url}\n"
         assert ended(home, *words) == (7, "200 []\n", told)
         assert answers(f"{proxy.url}/health")
 
@@ -281,8 +281,8 @@ def test_beside_a_proxy_for_another_model_server_its_own_is_started(
         assert (status, out) == (7, "200 []\n")
         url = err.partition(" runs at ")[2].partition(" as ")[0].rstrip(",")
         assert int(url.rpartition(":")[2]) > int(proxy.url.rpartition(":")[2])
-        told = f"runs at {url}, as something else listens at {proxy.url}, as long as the agent; {log_of(home, url)} is"
-        assert err == f"a proxy for {server.url} {told} its log\n"
+        told = f"at {url}, because something else listens at {proxy.url}; it stops when the agent exits; its log is"
+        assert err == f"started a proxy for {server.url} {told} {log_of(home, url)}\n"
         assert "/v1/models" in log_of(home, url).read_text()
         assert answers(f"{proxy.url}/health") and not answers(f"{url}/health")
         assert "/v1/models" not in other.asked

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from proxy import __version__
-from proxy.agents.known import AGENTS as SETUPS
+from proxy.cli.agents import AGENTS as SETUPS
 from tests.package.build import SOURCES
 from tests.real import llama
 from tests.real.processes import ROOT, answers, free_port
