@@ -49,9 +49,15 @@ settings of the rules file.
 The rules file is the first of: --rules, {RULES_VARIABLE}, $XDG_CONFIG_HOME/{NAME}/rules.yaml (default ~/.config),
 /etc/{NAME}/rules.yaml, the built-in rules."""
 _EXITS = """\
-Exit status: 0 success; 1 a file cannot be merged, or has changed since; 2 wrong usage, or a missing or rejected key; 3
-nothing answers at the URL, or the proxy does not reach its model server; 4 what answers is not this proxy; 127 the
-agent is not installed; 130 interrupted (Ctrl-C). `launch` exits with the agent's status."""
+\b
+Exit status (`launch` exits with the agent's):
+  0    success
+  1    a file cannot be merged, or has changed since
+  2    wrong usage, or a missing or rejected key
+  3    nothing answers, or the proxy does not reach its model server
+  4    what answers is not this proxy
+  127  the agent is not installed
+  130  interrupted (Ctrl-C)"""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -262,7 +268,7 @@ def setup(**options: Any) -> None:
     help="The model server. A proxy for it is started if none listens at --url, and stopped when the agent exits.",
 )
 @click.pass_obj
-def launch(arguments: list[str], **options: Any) -> int:
+def launch(arguments: list[str], /, **options: Any) -> int:
     """Start AGENT on the proxy, for this run only. ARGUMENTS are passed to it.
 
     AGENT is claude, codex, openclaw, opencode, qwen, pi, cline, or sdk (any program that uses the SDKs).

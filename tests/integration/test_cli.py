@@ -131,7 +131,7 @@ def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--prot", "8004"], "No such option '--prot'. (Did you mean one of: '--host', '--port'?); see vllm-tool-proxy "),
+        (["--prot", "8004"], "No such option '--prot'. (Did you mean one of: '--host', '--port'?); see "),
         (["serve", "-x"], "No such option '-x'"),
         (["--por", "8004"], "No such option '--por'. (Did you mean one of: '--port'"),
         (["start"], "No such command 'start'"),
@@ -268,7 +268,7 @@ def test_check_does_not_mind_a_port_in_use(folder: Path) -> None:
     assert done.stdout.startswith(
         f"ok: vllm-tool-proxy 1.0, upstream http://127.0.0.1:{upstream}, listening on 127.0.0.1:{port}, rules built-in"
     )
-    assert "\ntools grep: {name: output_mode_validation, parameter: output_mode, condition: invalid_enum, valid_values: [content, " in done.stdout
+    assert "\ntools grep: {name: output_mode_validation, parameter: output_mode, condition: " in done.stdout
     assert done.stdout.endswith("\nclients codex: {}\n")
 
 

@@ -158,8 +158,8 @@ def test_no_proxy_is_started_on_another_machine(home: Path, url: str) -> None:
     status, out, err = ended(home, "sdk", "--url", url, "--upstream", "http://127.0.0.1:1", "--", str(home / "asks"))
     assert (status, out) == (2, "")
     assert err == (
-        f"vllm-tool-proxy: error: --upstream starts a proxy on this machine; {url} is not on it: leave one of the two "
-        "out\n"
+        f"vllm-tool-proxy: error: --upstream starts a proxy on this machine, but {url} is on another one; leave out "
+        "either\n"
     )
 
 
@@ -188,7 +188,7 @@ def test_an_order_to_end_before_the_agent_is_there_leaves_no_proxy(home: Path, n
         process = started(home, "sdk", "--url", url, "--upstream", server.url, "--", str(home / "waits"))
         try:
             assert process.stderr is not None
-            assert process.stderr.readline().startswith("a proxy for ")
+            assert process.stderr.readline().startswith("started a proxy for ")
             process.send_signal(number)
             out, err = process.communicate(timeout=PATIENCE)
         finally:
@@ -256,7 +256,7 @@ def test_a_terminal_that_is_closed_leaves_neither_agent_nor_proxy(server: Upstre
         )
     os.close(theirs)
     deadline = time.monotonic() + PATIENCE
-    while not (said := (home / "out").read_text().partition("is its log\n")[2]).endswith("\n"):
+    while not (said := (home / "out").read_text().partition(".log\n")[2]).endswith("\n"):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
     assert answers(f"{url}/health")
@@ -279,7 +279,7 @@ def test_beside_a_proxy_for_another_model_server_its_own_is_started(
         words = ("sdk", "--url", proxy.url, "--upstream", server.url, "--", str(home / "asks"))
         status, out, err = ended(home, *words)
         assert (status, out) == (7, "200 []\n")
-        url = err.partition(" runs at ")[2].partition(" as ")[0].rstrip(",")
+        url = err.partition(" at ")[2].partition(",")[0]
         assert int(url.rpartition(":")[2]) > int(proxy.url.rpartition(":")[2])
         told = f"at {url}, because something else listens at {proxy.url}; it stops when the agent exits; its log is"
         assert err == f"started a proxy for {server.url} {told} {log_of(home, url)}\n"
@@ -296,7 +296,7 @@ def test_beside_what_is_no_proxy_its_own_is_started(server: Upstream, home: Path
         words = ("sdk", "--url", there.url, "--upstream", server.url, "--", str(home / "asks"))
         status, out, err = ended(home, *words)
     assert (status, out) == (7, "200 []\n")
-    assert f", as something else listens at {there.url}, " in err
+    assert f", because something else listens at {there.url}; " in err
 
 
 @pytest.mark.slow
@@ -307,7 +307,7 @@ def test_the_proxy_of_another_launch_is_not_shared(server: Upstream, home: Path)
     with started(home, *words) as first, started_behind(first, home, *words) as second:
         assert second.stdout is not None and second.stderr is not None
         theirs = second.stdout.readline().split()[1].removesuffix("/v1")
-        assert f"runs at {theirs}, as something else listens at {url}, " in second.stderr.readline()
+        assert f" at {theirs}, because something else listens at {url}; " in second.stderr.readline()
         first.communicate(timeout=PATIENCE)
         assert not answers(f"{url}/health") and answers(f"{theirs}/health")
         second.communicate(timeout=PATIENCE)

@@ -199,7 +199,7 @@ class TestPrint:
         """Of its own URL, in which a password may stand, nothing is said."""
         monkeypatch.setenv("HTTPS_PROXY", "http://me:secret@web:3128")
         ran = run("setup", *words, "--url", real.url)
-        assert f"\n# HTTPS_PROXY is set. Programs that use it would reach {real.url} through that web proxy. " in ran.out
+        assert f"# HTTPS_PROXY is set. Programs that use it would reach {real.url} through that web proxy. " in ran.out
         assert ran.out.endswith(": 127.0.0.1,localhost,::1\n") and "secret" not in ran.out
         # What stands in Claude Code's file is not printed once more.
         exported = "export NO_PROXY=127.0.0.1,localhost,::1\nexport no_proxy=127.0.0.1,localhost,::1\n"
@@ -236,7 +236,7 @@ class TestModels:
     def test_one_that_is_not_there_is_refused(self, run: Run, real: Proxy) -> None:
         ran = run("setup", "pi", "--url", real.url, "--model", "gpt-5")
         assert ran.status == 2
-        assert ran.err.endswith(f"the proxy has no model 'gpt-5'; choose one with --model: {MODEL}, claude-Qwen3-Coder\n")
+        assert ran.err.endswith(f"no model 'gpt-5'; choose one with --model: {MODEL}, claude-Qwen3-Coder\n")
 
     def test_llama_servers_list_says_whether_it_takes_pictures(self, run: Run) -> None:
         listed = {"data": [{"id": "m"}], "models": [{"model": "m", "capabilities": ["completion", "multimodal"]}]}
