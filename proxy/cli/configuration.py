@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from urllib.parse import urlsplit
 
-from proxy.codec.json_text import Json, JsonObject
+from proxy.codec.json_text import JsonObject
 
 # The proxy's name among an agent's model providers.
 PROVIDER = "vllm-tool-proxy"
@@ -22,12 +22,6 @@ NO_KEY = "local"
 
 _OUTPUT = 8192
 _USUAL_CONTEXT = 32768
-# pi's thinking levels and the effort of each. A level that the model lacks is null.
-_PI_LEVELS = {"off": "none", "minimal": "minimal", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
-# Without these, OpenClaw sends no effort to a custom provider, and pi sends a reasoning model its instructions as
-# `developer`, which many chat templates reject.
-_PI_THINKS: JsonObject = {"supportsDeveloperRole": False, "supportsReasoningEffort": True}
-
 _WEB_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 # Some clients read only one, some the second only if the first is missing.
 _EXCEPTIONS = ("NO_PROXY", "no_proxy")
@@ -75,11 +69,6 @@ class Values:
         return KEY if self.key_name else NO_KEY
 
     @property
-    def inputs(self) -> list[Json]:
-        """The kinds of input that the model accepts."""
-        return ["text", "image"] if self.images else ["text"]
-
-    @property
     def window(self) -> int:
         """The context window, or a cautious guess."""
         return self.context or _USUAL_CONTEXT
@@ -88,23 +77,6 @@ class Values:
     def output(self) -> int:
         """The maximum tokens of a reply; the prompt needs room too."""
         return min(_OUTPUT, self.window // 4)
-
-    @property
-    def pi_model(self) -> JsonObject:
-        """The model as pi lists it, and OpenClaw, which is built on pi."""
-        model: JsonObject = {
-            "id": self.model,
-            "name": self.model,
-            "reasoning": bool(self.efforts),
-            "input": self.inputs,
-            "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
-            "contextWindow": self.window,
-            "maxTokens": self.output,
-        }
-        if self.efforts:
-            levels: JsonObject = {level: word if word in self.efforts else None for level, word in _PI_LEVELS.items()}
-            model |= {"thinkingLevelMap": levels, "compat": _PI_THINKS}
-        return model
 
     def place(self, variable: str, usual: str, name: str) -> str:
         """Return the path of an agent's file: in the folder that a variable names, or in `usual` below the home."""
@@ -162,9 +134,9 @@ class Agent:
     """
 
     name: str
-    title: str
     configure: Callable[[Values], Configuration]
     launch: Callable[[Values], Configuration]
+    title: str
     source: str
     date: str
     version: str = ""

@@ -18,18 +18,11 @@ VALUES = Values("http://h:1", "m", home="/home/u")
 def test_a_reply_leaves_room_for_the_prompt(context: int | None, window: int, output: int) -> None:
     values = replace(VALUES, context=context)
     assert (values.window, values.output) == (window, output)
-    assert (values.pi_model["contextWindow"], values.pi_model["maxTokens"]) == (window, output)
 
 
 def test_a_key_is_named_and_where_none_is_wanted_something_stands_for_it() -> None:
     assert VALUES.key == NO_KEY
     assert replace(VALUES, key_name="PROXY_KEY").key == KEY
-
-
-def test_pictures_are_taken_where_the_model_takes_them() -> None:
-    assert VALUES.inputs == VALUES.pi_model["input"] == ["text"]
-    assert replace(VALUES, images=True).inputs == ["text", "image"]
-    assert VALUES.v1 == "http://h:1/v1"
 
 
 @pytest.mark.parametrize(

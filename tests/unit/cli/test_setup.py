@@ -22,7 +22,7 @@ from tests.support.socketless import Made, Socketless
 VALUES = Values("http://h:1", "m", 65536, home="/home/u")
 KEYED = replace(VALUES, key_name="PROXY_KEY")
 AGENT = Agent(
-    "a", "An agent", lambda values: Configuration(), lambda values: Configuration(), "https://docs", "2026-11-22"
+    "a", lambda values: Configuration(), lambda values: Configuration(), "An agent", "https://docs", "2026-11-22"
 )
 
 
