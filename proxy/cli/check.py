@@ -14,11 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-
 from proxy import __version__
 from proxy.cli.output import NAME, say, show
-from proxy.codec.display import printable
+from proxy.codec.display import cut, printable
 from proxy.config.api_keys import Keys
 from proxy.config.load import (
     BUILT_IN,
@@ -30,19 +28,18 @@ from proxy.config.load import (
     key_files,
     load,
     open_to_all,
-    rules_of,
     rules_text,
     working_folder,
 )
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
-from proxy.config.summary import summary
-from proxy.config.yaml_nodes import compose, place_of, shown
+from proxy.config.summary import section_lines, summary
 from proxy.errors import RulesError
 from proxy.exchange.routing import keyless
 from proxy.limits import SPARE_DESCRIPTORS
 
 _CONNECT_SECONDS = 1.0
+_SHOWN = 60
 # Flags whose relative paths start from the folder where the command runs.
 _PATHS = ("upstream_ca", "capture", "audit_file", "client_keys", "upstream_key_file", "admin_key_file")
 # The first of the sockets that systemd hands over (sd_listen_fds(3)).
@@ -66,7 +63,7 @@ def check_command(flags: dict[str, str], *, as_json: bool) -> None:
         message = f"the code cannot be loaded ({type(error).__name__}: {error}); reinstall {NAME}"
         raise RulesError(message) from error
     text = rules_text(flags)
-    notes = [*keyless_entries(settings, rules), *_notes(text, rules)]
+    notes = [*keyless_entries(settings, rules), *_notes(text)]
     entries = [entry.text for entry in summary(text)]
     if as_json:
         where = {"upstream": settings.upstream, "listening": bind(settings)}
@@ -116,41 +113,26 @@ def keyless_entries(settings: Settings, rules: Rules) -> Iterator[str]:
         yield printable(words, " ")
 
 
-def _notes(text: RulesText, rules: Rules) -> Iterator[str]:
+def _notes(text: RulesText) -> Iterator[str]:
     """Yield a note for each pattern that looks like a regular expression, and for each section that replaces built-in
-    entries. `rules` are the rules of the text.
+    entries.
     """
-    root = compose(text.data, text.source)
-    if text.source == BUILT_IN or not isinstance(root, MappingNode):
+    if text.source == BUILT_IN:
         return
-    own = rules_of(builtin_text())
-    replaced = {
-        "tools": [rule.tool for rule in own.tools if rule not in rules.tools],
-        "models": [model.match for model in own.models if model not in rules.models],
-    }
-    for key, section in root.value:
-        for glob in _globs(key.value, section):
-            if _REGULAR_EXPRESSION.search(glob.value):
-                yield (
-                    f"{place_of(glob)}: {shown(glob.value)} looks like a regular expression, but is read as a glob: "
-                    "* matches any text"
-                )
-        gone = [*dict.fromkeys(replaced.get(key.value, ()))]
-        if gone:
+    lines, entries = section_lines(text), summary(text)
+    for entry in entries:
+        if entry.section != "clients" and entry.section in lines and _REGULAR_EXPRESSION.search(entry.title):
+            glob = repr(cut(entry.title, _SHOWN))
+            yield f"{entry.place}: {glob} looks like a regular expression, but is read as a glob: * matches any text"
+    kept = [entry.text for entry in entries]
+    for section in ("tools", "models"):
+        own = [each for each in summary(builtin_text()) if each.section == section and each.text not in kept]
+        if section in lines and own:
+            gone = ", ".join(dict.fromkeys(entry.title for entry in own))
             yield (
-                f"{place_of(key)}: the section {key.value} replaces the built-in entries for {', '.join(gone)}; copy "
+                f"{text.source}:{lines[section]}: the section {section} replaces the built-in entries for {gone}; copy "
                 "those that you want to keep from the built-in rules.yaml"
             )
-
-
-def _globs(section: str, node: Node) -> Iterator[ScalarNode]:
-    """Yield the globs of a section: the keys of `tools` and `aliases`, and each `match` of `models` and `families`."""
-    if section in ("tools", "aliases") and isinstance(node, MappingNode):
-        yield from (key for key, _ in node.value)
-    elif section in ("models", "families") and isinstance(node, SequenceNode):
-        for entry in node.value:
-            if isinstance(entry, MappingNode):
-                yield from (value for key, value in entry.value if key.value == "match")
 
 
 def is_activated(env: Mapping[str, str]) -> bool:

@@ -13,7 +13,9 @@ def rules_in_force(worker: WorkerState) -> JsonObject:
     rules = worker.current().rules
     published = worker.memory.published().text
     text = builtin_text() if rules.source == BUILT_IN else RulesText(published, rules.source)
-    entries: list[Json] = [{**entry._asdict()} for entry in summary(text)]
+    entries: list[Json] = [
+        {"section": entry.section, "text": entry.text, "place": entry.place} for entry in summary(text)
+    ]
     return {
         "source": rules.source,
         "sha256": rules.sha256,
