@@ -21,8 +21,8 @@ from pathlib import Path
 
 from benchmarks import measure, others, report, targets
 from benchmarks.measure import Figures, Sizes
+from benchmarks.progress import Progress
 from benchmarks.targets import ROOT, Starter, Target
-from proxy.commands.progress import Progress
 
 ROUNDS = 3
 # A round takes a third of this where all is well.

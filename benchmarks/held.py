@@ -21,9 +21,9 @@ from pathlib import Path
 from benchmarks import against, measure, others, report, run, targets
 from benchmarks.against import SPREAD
 from benchmarks.measure import Asking, Figures, Sizes
+from benchmarks.progress import Progress
 from benchmarks.report import Bound, Row
 from benchmarks.targets import Starter, Target, Unavailable
-from proxy.commands.progress import Progress
 
 # A round, and the memory at the end, take a third of this where all is well.
 ROUND_SECONDS = 600

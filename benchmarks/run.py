@@ -14,8 +14,8 @@ from types import FrameType
 
 from benchmarks import against, measure, report, targets
 from benchmarks.measure import Figures, Sizes
+from benchmarks.progress import Progress
 from benchmarks.targets import Starter, Target
-from proxy.commands.progress import Progress
 
 FILES = 16_384
 LIMIT_SECONDS = 240

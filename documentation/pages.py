@@ -13,10 +13,10 @@ from typing import Any
 
 from documentation.markdown import as_json, block, code, table
 from documentation.schema import reference
-from proxy.agents.configuration import Agent, Configuration, Values
-from proxy.agents.known import AGENTS
 from proxy.audit_record import KINDS
-from proxy.commands.setup import described
+from proxy.cli.agents import AGENTS
+from proxy.cli.configuration import Agent, Configuration, Values
+from proxy.cli.setup import described
 from proxy.config.settings import SPECS
 from proxy.healing.table import HEALINGS, Level
 from proxy.repair.arguments import FORMS

@@ -22,11 +22,11 @@ def printable(text: str, mark: str) -> str:
     return "".join(letter if letter.isprintable() else mark for letter in text)
 
 
-def escaped(text: str) -> str:
+def escaped(text: str, keep: str = "") -> str:
     """Return the text with each character that a terminal would act on, or not show, as JSON escapes it: `\\u202e`.
 
-    JSON stays the same JSON: such characters are in its strings only.
+    Characters in `keep` stay. JSON stays the same JSON: such characters are in its strings only.
     """
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
+    return "".join(sign if sign.isprintable() or sign in keep else json.dumps(sign)[1:-1] for sign in text)

@@ -12,7 +12,7 @@ from proxy.activity.activity import Activity
 from proxy.activity.ring import MINUTES
 from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import Json, JsonObject
-from proxy.commands.text_report import reasons
+from proxy.repair.text_report import reasons
 from proxy.ui.rules_view import rules_in_force
 from proxy.worker.metrics import activity_lost
 from proxy.worker.snapshot import is_ready

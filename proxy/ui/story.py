@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from proxy.activity.ring import Story
 from proxy.codec.json_text import Json, JsonObject
-from proxy.commands.text_report import explained, read_text
 from proxy.dialects.chat.client_view import view_reply
 from proxy.errors import RulesError
 from proxy.exchange.capture import Captured, read_capture
 from proxy.repair.policy import Policy
+from proxy.repair.text_report import explained, read_text
 from proxy.tools.toolset import ToolSet
 
 _CAPTURE = "capture "

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proxy.agents.configuration import Agent as Setup
-from proxy.agents.configuration import Configuration, Values
+from proxy.cli.configuration import Agent as Setup
+from proxy.cli.configuration import Configuration, Values
 
 PROOF = "proof.txt"
 SECOND = "proof2.txt"

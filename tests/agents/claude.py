@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from proxy.agents.claude import CLAUDE as SETUP
+from proxy.cli.agents import AGENTS
 from tests.agents.agent import Agent
 
 CLAUDE = Agent(
-    setup=SETUP,
+    setup=AGENTS["claude"],
     # The package's own script only looks for this one.
     folders=("node_modules/@anthropic-ai/claude-code-linux-{cpu}",),
     arguments=("-p", "{prompt}", "--dangerously-skip-permissions"),

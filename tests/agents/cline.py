@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from proxy.agents.cline import CLINE as SETUP
+from proxy.cli.agents import AGENTS
 from tests.agents.agent import Agent
 
 CLINE = Agent(
-    setup=SETUP,
+    setup=AGENTS["cline"],
     folders=("node_modules/.bin",),
     arguments=("--auto-approve", "true", "--retries", "1", "{prompt}"),
     environment={"CLINE_TELEMETRY_DISABLED": "1", "DO_NOT_TRACK": "1"},

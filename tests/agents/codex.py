@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.agents.codex import CODEX as SETUP
-from proxy.agents.configuration import PROVIDER
+from proxy.cli.agents import AGENTS
+from proxy.cli.configuration import PROVIDER
 from tests.agents.agent import Agent
 
 # What its user has in the file already; the proxy's provider comes beside it.
@@ -19,7 +19,7 @@ enabled = false
 _PROVIDER = f"model_providers.{PROVIDER}"
 
 CODEX = Agent(
-    setup=SETUP,
+    setup=AGENTS["codex"],
     folders=("node_modules/.bin",),
     arguments=(
         "exec",

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from proxy.commands.agent_files import AgentFiles
+from proxy.cli.agent_files import AgentFiles
 from tests.agents import checks, server_said, thoughts, vllm_rows
 from tests.agents.agent import CONTEXT, PROOF, SECOND, Agent
 from tests.agents.known import AGENTS

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-from proxy.agents.openclaw import OPENCLAW as SETUP
+from proxy.cli.agents import AGENTS
 from tests.agents.agent import Agent
 
 _CONFIG = {"models": {"mode": "replace"}, "tools": {"exec": {"security": "full", "ask": "off"}}}
 
 OPENCLAW = Agent(
-    setup=SETUP,
+    setup=AGENTS["openclaw"],
     also="node-linux-{cpu}@24.21.0",
     folders=("node_modules/node-linux-{cpu}/bin", "node_modules/.bin"),
     arguments=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from proxy.agents.opencode import OPENCODE as SETUP
+from proxy.cli.agents import AGENTS
 from tests.agents.agent import Agent
 
 _CONFIG = {
@@ -14,7 +14,7 @@ _CONFIG = {
 }
 
 OPENCODE = Agent(
-    setup=SETUP,
+    setup=AGENTS["opencode"],
     folders=("node_modules/opencode-linux-{cpu}/bin",),
     arguments=("run", "{prompt}"),
     environment={

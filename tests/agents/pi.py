@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from proxy.agents.pi import PI as SETUP
+from proxy.cli.agents import AGENTS
 from tests.agents.agent import Agent
 
 PI = Agent(
-    setup=SETUP,
+    setup=AGENTS["pi"],
     folders=("node_modules/.bin",),
     arguments=("-p", "{prompt}"),
     environment={"PI_SKIP_VERSION_CHECK": "1", "PI_TELEMETRY": "0", "PI_OFFLINE": "1"},

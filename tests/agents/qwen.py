@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from proxy.agents.qwen import QWEN as SETUP
+from proxy.cli.agents import AGENTS
 from tests.agents.agent import Agent
 
 _CONFIG = {
@@ -14,7 +14,7 @@ _CONFIG = {
 }
 
 QWEN = Agent(
-    setup=SETUP,
+    setup=AGENTS["qwen"],
     folders=("node_modules/.bin",),
     arguments=("--yolo", "-p", "{prompt}"),
     environment={"QWEN_TELEMETRY_ENABLED": "false"},

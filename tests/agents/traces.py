@@ -34,8 +34,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proxy.agents.configuration import Values
-from proxy.agents.merging import read
+from proxy.cli.configuration import Values
+from proxy.cli.merging import read
 from proxy.codec.json_text import Json
 from tests.agents import inside, namespace
 from tests.agents.__main__ import AT_ONCE, chosen

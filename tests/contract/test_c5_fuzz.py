@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from proxy.codec import sse
 from proxy.codec.json_text import dump_request
-from proxy.commands.describe_rules import summary
 from proxy.config.api_keys import named_model, parse_admin, parse_clients, parse_secret
+from proxy.config.load import RulesText
 from proxy.config.rules import parse_rules
+from proxy.config.summary import summary
 from proxy.dialects.chat.request import read_chat
 from proxy.dialects.messages.request import translate, translate_count
 from proxy.dialects.model_options import ModelOptions
@@ -281,7 +282,7 @@ def test_rules(raw: bytes) -> None:
         try:
             rules = parse_rules(raw, "rules.yaml", parse_rules(b"", "built-in"), ROW_NAMES)
             assert isinstance(rules.policy("m"), Policy)
-            assert all(line.isprintable() for line in summary(rules))
+            assert all(entry.text.isprintable() for entry in summary(RulesText(raw, "rules.yaml")))
         except RulesError as error:
             assert error.message.startswith("rules.yaml") and "\n" not in error.message
 

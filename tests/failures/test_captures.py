@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.commands.main import main
+from proxy.cli.main import main
 
 CAPTURES = sorted((Path(__file__).parents[1] / "captures").glob("*.capture"))
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.agents.known import AGENTS as SETUPS
-from proxy.agents.merging import expected, merged, read
-from proxy.commands.agent_files import SUFFIX
+from proxy.cli.agent_files import SUFFIX
+from proxy.cli.agents import AGENTS as SETUPS
+from proxy.cli.merging import expected, merged, read
 from tests.agents import (
     inside,
     known,
@@ -121,7 +121,7 @@ class TestAgent:
 
     def test_all_that_are_run_are_set_up(self) -> None:
         """And the other way round."""
-        assert [*known.AGENTS] == [name for name, setup in SETUPS.items() if setup.run_here]
+        assert [*known.AGENTS] == [name for name, setup in SETUPS.items() if setup.version]
 
     @pytest.mark.parametrize("agent", known.AGENTS.values(), ids=known.AGENTS)
     def test_a_users_own_files_are_those_that_setup_merges_into(self, agent: Agent, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from proxy import __version__
-from proxy.commands import main as cli
+from proxy.cli import main as cli
 from proxy.exchange import capture, capture_folder
 from proxy.exchange.capture import read_capture
 from tests.conftest import Inside, Start

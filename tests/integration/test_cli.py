@@ -18,8 +18,10 @@ from types import ModuleType
 
 import pytest
 
+import proxy
 from proxy import __version__
-from proxy.commands import main as cli
+from proxy.cli.check import check_surroundings
+from proxy.cli.main import main
 from proxy.config import load as config
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
@@ -27,7 +29,7 @@ from tests.real.processes import ROOT, free_port
 from tests.support.bare import make_bare
 from tests.support.scripted import PATIENCE
 
-PACKAGE = Path(cli.__file__).parents[1]
+PACKAGE = Path(proxy.__file__).parent
 INIT = """
 import os, sys
 __version__ = {version!r}
@@ -129,12 +131,12 @@ def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--prot", "8004"], "there is no option --prot; use --port"),
-        (["serve", "-x"], "there is no option -x; use what vllm-tool-proxy --help shows"),
-        (["--por", "8004"], "there is no option --por; use --port"),
-        (["start"], "there is no command 'start'; use serve or check"),
-        (["serve", "8004"], "'8004' is one word too many"),
-        (["--port"], "argument --port: expected one argument"),
+        (["--prot", "8004"], "No such option '--prot'. (Did you mean one of: '--host', '--port'?); see "),
+        (["serve", "-x"], "No such option '-x'"),
+        (["--por", "8004"], "No such option '--por'. (Did you mean one of: '--port'"),
+        (["start"], "No such command 'start'"),
+        (["serve", "8004"], "unexpected extra argument (8004)"),
+        (["--port"], "Option '--port' requires an argument"),
         (["--port", "x"], "--port: 'x' cannot be used; it must be a whole number from 1 to 65535"),
         (["check", "--target-url", "ftp://h"], "--upstream: 'ftp://h' cannot be used"),
         (["--rules", "no.yaml"], "--rules: there is no file 'no.yaml'"),
@@ -156,7 +158,9 @@ def test_each_error_is_one_line_and_exit_code_2(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PWD", str(tmp_path))
     write_wrong_rules(tmp_path)
-    assert cli.main(["--port", str(free_port()), *words]) == 2
+    command = words if words[0].isalpha() else ["serve", *words]
+    port = ["--port", str(free_port())] if command[0] in ("serve", "check") else []
+    assert main([command[0], *port, *command[1:]]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("vllm-tool-proxy: error: ") and message in err
     assert err.count("\n") == 1
@@ -175,7 +179,7 @@ INTERRUPTIBLE = """
 import signal, sys, warnings
 warnings.simplefilter("ignore", ResourceWarning)  # it may come just when a socket was made, which the end closes
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from proxy.commands.main import main
+from proxy.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -197,7 +201,7 @@ def test_ctrl_c_at_a_server_that_hangs_is_one_line_and_130(words: tuple[str, ...
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=PATIENCE)
     lines = [line for line in err.splitlines() if not line.startswith("doctor: 1/")]
-    assert (process.returncode, lines) == (130, ["vllm-tool-proxy: interrupted: this did not come to its end"])
+    assert (process.returncode, lines) == (130, ["vllm-tool-proxy: interrupted: the command did not finish"])
 
 
 def write_wrong_rules(folder: Path) -> None:
@@ -208,8 +212,8 @@ def write_wrong_rules(folder: Path) -> None:
 def test_what_serves_loads_no_other_command() -> None:
     """They bring the doctor, the parsers and the agents with them: a third of the time until gunicorn starts."""
     script = (
-        "import sys, proxy.commands.main as main\n"
-        "print([module for module, _ in main._COMMANDS.values() if module in sys.modules])"
+        "import sys, proxy.cli.main, proxy.cli.serve\n"
+        "print([name for name in ('agents', 'doctor', 'parse', 'setup') if f'proxy.cli.{name}' in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
@@ -264,8 +268,8 @@ def test_check_does_not_mind_a_port_in_use(folder: Path) -> None:
     assert done.stdout.startswith(
         f"ok: vllm-tool-proxy 1.0, upstream http://127.0.0.1:{upstream}, listening on 127.0.0.1:{port}, rules built-in"
     )
-    assert '\ntools grep: if output_mode is none of "content", "files_with_matches", "count", set it to' in done.stdout
-    assert done.stdout.endswith("\nclients codex: as the model\n")
+    assert "\ntools grep: {name: output_mode_validation, parameter: output_mode, condition: " in done.stdout
+    assert done.stdout.endswith("\nclients codex: {}\n")
 
 
 def test_check_tells_of_code_that_cannot_be_loaded(folder: Path) -> None:
@@ -349,8 +353,8 @@ def test_without_a_command_it_serves_with_the_earlier_systems_flags_and_warns_of
         told = until(port, "1.0")
     assert (told["upstream"], told["max_streams"]) == (upstream, 4)
     warnings = [line for line in log.read_text().splitlines() if line.startswith("vllm-tool-proxy: ")]
-    refused = "cannot be reached (Connection refused); the proxy serves all the same"
-    assert warnings == [f"vllm-tool-proxy: warning: upstream {upstream} {refused}"]
+    refused = "(Connection refused); requests fail until it is started"
+    assert warnings == [f"vllm-tool-proxy: warning: cannot reach the model server at {upstream} {refused}"]
 
 
 @pytest.mark.slow
@@ -425,7 +429,7 @@ def _serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def served(*words: str) -> Became:
     with pytest.raises(Became) as caught:
-        cli.main(["serve", "--port", str(free_port()), *words])
+        main(["serve", "--port", str(free_port()), *words])
     return caught.value
 
 
@@ -489,7 +493,7 @@ def test_the_port_is_not_asked_for_under_socket_activation(monkeypatch: pytest.M
         env = served("--port", str(port)).env
         assert env["LISTEN_FDS"] == "1"
         monkeypatch.setenv("LISTEN_PID", "1")
-        assert cli.main(["serve", "--port", str(port)]) == 2
+        assert main(["serve", "--port", str(port)]) == 2
 
 
 def warned(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -527,7 +531,7 @@ def test_it_says_what_it_will_do_and_no_key_is_in_that(
     served("--client-keys", "keys.yaml", "--admin-key-file", "admin", "--capture", "c")
     told = capsys.readouterr().err
     assert told.count("\n") == 3 and all(line.startswith("INFO vllm-tool-proxy ") for line in told.splitlines())
-    assert "keys: 1 client, one for the model server, the admin's" in told
+    assert "keys: 1 for clients, one for the model server, one for the admin" in told
     assert f"captures to {tmp_path}/c" in told
     assert not [key for key in (*keys.values(), digest) if key in told]
 
@@ -540,14 +544,14 @@ def test_keys_that_cannot_be_used_are_an_error_that_does_not_show_them(
     told = {"--client-keys": "keys.yaml", "--upstream-key-file": "up", "--admin-key-file": "up"}
     for flag, name in told.items():
         for word in ("check", "serve"):
-            assert cli.main([word, "--port", str(free_port()), flag, str(tmp_path / name)]) == 2
+            assert main([word, "--port", str(free_port()), flag, str(tmp_path / name)]) == 2
             error = capsys.readouterr().err
             assert error.count("\n") == 1 and name in error and "itself" not in error
 
 
 @pytest.mark.usefixtures("serve")
 def test_an_address_that_is_not_this_machines_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["--host", "192.0.2.1"]) == 2
+    assert main(["--host", "192.0.2.1"]) == 2
     assert "cannot listen on 192.0.2.1:8003 (Cannot assign requested address)" in capsys.readouterr().err
 
 
@@ -559,7 +563,7 @@ def test_a_gunicorn_that_cannot_be_started_is_an_error(
         raise FileNotFoundError(2, "No such file or directory")
 
     monkeypatch.setattr(os, "execve", failed)
-    assert cli.main(["--port", str(free_port())]) == 2
+    assert main(["--port", str(free_port())]) == 2
     assert "gunicorn cannot be started" in capsys.readouterr().err
 
 
@@ -568,18 +572,18 @@ def test_check_says_ok_or_why_the_code_cannot_be_loaded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "proxy.app", ModuleType("proxy.app"))
-    assert cli.main(["check"]) == 0
+    assert main(["check"]) == 0
     assert capsys.readouterr().out.startswith(f"ok: vllm-tool-proxy {__version__}, ")
     monkeypatch.setitem(sys.modules, "proxy.app", None)
-    assert cli.main(["check"]) == 2
+    assert main(["check"]) == 2
     assert "the code cannot be loaded (ModuleNotFoundError: " in capsys.readouterr().err
 
 
 def test_an_upstream_that_cannot_be_reached_is_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
     for host in (f"127.0.0.1:{free_port()}", f"{'a' * 70}.x"):  # the second is no name that DNS could know
-        cli._check_surroundings(Settings(upstream=f"http://{host}"), Rules())
+        check_surroundings(Settings(upstream=f"http://{host}"), Rules())
         told = capsys.readouterr().err
-        assert told.startswith(f"vllm-tool-proxy: warning: upstream http://{host} cannot be reached (")
+        assert told.startswith(f"vllm-tool-proxy: warning: cannot reach the model server at http://{host} (")
         assert told.count("\n") == 1
 
 
@@ -592,5 +596,5 @@ def test_an_https_upstream_without_a_port_is_asked_at_443(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(socket, "create_connection", connect)
     for url in ("https://h/x", "http://h", "http://h:81"):
-        cli._check_surroundings(Settings(upstream=url), Rules())
+        check_surroundings(Settings(upstream=url), Rules())
     assert asked == [("h", 443), ("h", 80), ("h", 81)]

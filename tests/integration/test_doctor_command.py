@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.commands.main import main
+from proxy.cli.main import main
 from proxy.config import load as config
 from tests.real.processes import free_port
 from tests.support.model_server import Behaviour, ModelServer, refusal
@@ -110,7 +110,7 @@ def test_what_a_server_says_cannot_act_on_the_terminal(capsys: pytest.CaptureFix
     with ModelServer(replace(FINE, version="1\x1b[2J\x07\u202e2")) as server:
         main(["doctor", "--upstream", server.url])
     out, _ = capsys.readouterr()
-    assert "1\\x1b[2J\\x07\\u202e2" in out and "\x1b" not in out and "\u202e" not in out
+    assert "1\\u001b[2J\\u0007\\u202e2" in out and "\x1b" not in out and "\u202e" not in out
 
 
 def test_a_line_break_in_a_name_begins_no_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,7 +129,7 @@ def test_the_entry_is_written_once_and_is_valid(tmp_path: Path, capsys: pytest.C
     rules.chmod(0o640)
     with ModelServer(WRONG) as server:
         main(["doctor", "--upstream", server.url, "--write", "mine.yaml"])
-        assert f"written: {rules} (before it was what {rules}.before-1 is)" in capsys.readouterr().out
+        assert f"written: {rules} (backup: {rules}.before-1)" in capsys.readouterr().out
         after = rules.read_text()
         entry = '  - {"match": "Qwen3-Coder", "parse": "proxy", "upstream": "live"}\n'
         assert after == before.replace("models:\n", f"models:\n{entry}")
@@ -150,13 +150,13 @@ def test_the_printed_entry_is_valid(tmp_path: Path, capsys: pytest.CaptureFixtur
     out = capsys.readouterr().out
     (tmp_path / "pasted.yaml").write_text(out[out.index("models:\n") : out.index("\nspent: ")] + "\n")
     assert main(["check", "--rules", "pasted.yaml"]) == 0
-    assert "parse proxy" in capsys.readouterr().out
+    assert "parse: \"proxy\"" in capsys.readouterr().out
 
 
 def test_a_file_that_is_not_there_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with ModelServer(WRONG) as server:
         main(["doctor", "--upstream", server.url, "--write", "new.yaml"])
-        assert f"written: {tmp_path / 'new.yaml'} (there was none before)" in capsys.readouterr().out
+        assert f"written: {tmp_path / 'new.yaml'} (it is new)" in capsys.readouterr().out
     assert main(["check", "--rules", "new.yaml"]) == 0
     out = capsys.readouterr().out
     assert "models Qwen3-Coder: " in out and "models *gpt-oss*: " in out, "the built-in entries stay in force"
@@ -178,7 +178,7 @@ def test_without_a_name_the_file_in_force_is_written(tmp_path: Path, capsys: pyt
     rules = tmp_path / "config" / "vllm-tool-proxy" / "rules.yaml"
     with ModelServer(WRONG) as server:
         main(["doctor", "--upstream", server.url, "--write"])
-        assert f"written: {rules} (there was none before)" in capsys.readouterr().out
+        assert f"written: {rules} (it is new)" in capsys.readouterr().out
         mine = tmp_path / "mine.yaml"
         mine.write_text("aliases: {small: Qwen3-Coder}\n")
         main(["doctor", "--upstream", server.url, "--rules", "mine.yaml", "--write"])

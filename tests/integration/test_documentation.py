@@ -18,9 +18,9 @@ import yaml
 from documentation.links import DeadLinkError, site_text
 from documentation.markdown import block, code, table
 from documentation.pages import EXAMPLE, format_examples, pages
-from proxy.agents.known import AGENTS
-from proxy.agents.merging import merged
 from proxy.audit_record import KINDS, Kind
+from proxy.cli.agents import AGENTS
+from proxy.cli.merging import merged
 from proxy.config.settings import SPECS
 from proxy.healing.table import HEALINGS
 from proxy.repair.arguments import FORMS

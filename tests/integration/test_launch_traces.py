@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from proxy.agents.configuration import Format, Values
-from proxy.agents.known import AGENTS
+from proxy.cli.agents import AGENTS
+from proxy.cli.configuration import Format, Values
 from tests.conftest import Proxy, start
 from tests.real.processes import ROOT, free_port
 from tests.support.messages_client import MODELS, cards

@@ -101,7 +101,7 @@ def test_a_proxy_runs_as_long_as_the_agent(server: Upstream, home: Path) -> None
     url = f"http://127.0.0.1:{free_port()}"
     words = ("sdk", "--url", url, "--upstream", server.url, "--", str(home / "asks"), "a b")
     log = log_of(home, url)
-    told = f"a proxy for {server.url} runs as long as the agent; {log} is its log\n"
+    told = f"started a proxy for {server.url}; it stops when the agent exits; its log is {log}\n"
     assert ended(home, *words) == (7, "200 ['a b']\n", told)
     assert not answers(url)
     assert "/v1/models" in log.read_text()
@@ -121,7 +121,7 @@ def test_a_proxy_that_listens_already_is_used_and_goes_on(server: Upstream, home
     with ExitStack() as stack:
         proxy = start(server.url, folder=tmp_path, stack=stack)
         words = ("sdk", "--url", proxy.url, "--upstream", server.url, "--", str(home / "asks"))
-        told = f"a proxy for {server.url} listens at {proxy.url} already, and is used as it is\n"
+        told = f"using the proxy that listens at {proxy.url} for {server.url}\n"
         assert ended(home, *words) == (7, "200 []\n", told)
         assert answers(f"{proxy.url}/health")
 
@@ -158,8 +158,8 @@ def test_no_proxy_is_started_on_another_machine(home: Path, url: str) -> None:
     status, out, err = ended(home, "sdk", "--url", url, "--upstream", "http://127.0.0.1:1", "--", str(home / "asks"))
     assert (status, out) == (2, "")
     assert err == (
-        f"vllm-tool-proxy: error: --upstream starts a proxy on this machine; {url} is not on it: leave one of the two "
-        "out\n"
+        f"vllm-tool-proxy: error: --upstream starts a proxy on this machine, but {url} is on another one; leave out "
+        "either\n"
     )
 
 
@@ -188,7 +188,7 @@ def test_an_order_to_end_before_the_agent_is_there_leaves_no_proxy(home: Path, n
         process = started(home, "sdk", "--url", url, "--upstream", server.url, "--", str(home / "waits"))
         try:
             assert process.stderr is not None
-            assert process.stderr.readline().startswith("a proxy for ")
+            assert process.stderr.readline().startswith("started a proxy for ")
             process.send_signal(number)
             out, err = process.communicate(timeout=PATIENCE)
         finally:
@@ -256,7 +256,7 @@ def test_a_terminal_that_is_closed_leaves_neither_agent_nor_proxy(server: Upstre
         )
     os.close(theirs)
     deadline = time.monotonic() + PATIENCE
-    while not (said := (home / "out").read_text().partition("is its log\n")[2]).endswith("\n"):
+    while not (said := (home / "out").read_text().partition(".log\n")[2]).endswith("\n"):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
     assert answers(f"{url}/health")
@@ -279,10 +279,10 @@ def test_beside_a_proxy_for_another_model_server_its_own_is_started(
         words = ("sdk", "--url", proxy.url, "--upstream", server.url, "--", str(home / "asks"))
         status, out, err = ended(home, *words)
         assert (status, out) == (7, "200 []\n")
-        url = err.partition(" runs at ")[2].partition(" as ")[0].rstrip(",")
+        url = err.partition(" at ")[2].partition(",")[0]
         assert int(url.rpartition(":")[2]) > int(proxy.url.rpartition(":")[2])
-        told = f"runs at {url}, as something else listens at {proxy.url}, as long as the agent; {log_of(home, url)} is"
-        assert err == f"a proxy for {server.url} {told} its log\n"
+        told = f"at {url}, because something else listens at {proxy.url}; it stops when the agent exits; its log is"
+        assert err == f"started a proxy for {server.url} {told} {log_of(home, url)}\n"
         assert "/v1/models" in log_of(home, url).read_text()
         assert answers(f"{proxy.url}/health") and not answers(f"{url}/health")
         assert "/v1/models" not in other.asked
@@ -296,7 +296,7 @@ def test_beside_what_is_no_proxy_its_own_is_started(server: Upstream, home: Path
         words = ("sdk", "--url", there.url, "--upstream", server.url, "--", str(home / "asks"))
         status, out, err = ended(home, *words)
     assert (status, out) == (7, "200 []\n")
-    assert f", as something else listens at {there.url}, " in err
+    assert f", because something else listens at {there.url}; " in err
 
 
 @pytest.mark.slow
@@ -307,7 +307,7 @@ def test_the_proxy_of_another_launch_is_not_shared(server: Upstream, home: Path)
     with started(home, *words) as first, started_behind(first, home, *words) as second:
         assert second.stdout is not None and second.stderr is not None
         theirs = second.stdout.readline().split()[1].removesuffix("/v1")
-        assert f"runs at {theirs}, as something else listens at {url}, " in second.stderr.readline()
+        assert f" at {theirs}, because something else listens at {url}; " in second.stderr.readline()
         first.communicate(timeout=PATIENCE)
         assert not answers(f"{url}/health") and answers(f"{theirs}/health")
         second.communicate(timeout=PATIENCE)

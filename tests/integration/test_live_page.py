@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.activity.activity import Activity
-from proxy.commands.capture_report import lines, reread
+from proxy.cli.parse import lines, reread
 from proxy.config import load as config
 from proxy.config.settings import Settings
 from proxy.exchange.capture import read_capture

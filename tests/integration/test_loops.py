@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from proxy.commands import main as cli
+from proxy.cli import main as cli
 from tests.conftest import Inside, Proxy, Start, start
 from tests.integration.test_reload import parent
 from tests.real.processes import free_port

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxy.commands import main as cli
+from proxy.cli import main as cli
 from proxy.config.api_keys import ClientKey, Keys
 from proxy.exchange.capture import read_capture
 from tests.conftest import Front, Inside

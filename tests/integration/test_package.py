@@ -86,7 +86,7 @@ def test_name_and_version_are_those_of_the_sources(built: Built) -> None:
     assert (metadata["Name"], metadata["Version"]) == (NAME, __version__)
     assert metadata["Description-Content-Type"] == "text/markdown"
     assert metadata.get_payload() == (ROOT / "README.md").read_text()
-    assert points.split() == ["[console_scripts]", NAME, "=", "proxy.commands.main:main"]
+    assert points.split() == ["[console_scripts]", NAME, "=", "proxy.cli.main:main"]
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.commands.capture_report import reread
+from proxy.cli.parse import reread
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.dialects.chat.client_view import ReplyView, view_reply
@@ -19,7 +19,7 @@ from tests.support.helpers import RECORDINGS, ends, says
 from tests.support.recorded_answers import served
 from tests.support.scripted import PATIENCE, WRITE_FILE, Upstream, chat
 from tests.support.worker_state import read_rules
-from tests.unit.commands.test_capture_report import wire, written
+from tests.unit.cli.test_capture_report import wire, written
 
 CHAT = "/v1/chat/completions"
 FILES = sorted(RECORDINGS.glob("*/*.txt"))

@@ -12,7 +12,7 @@ from tests.real.processes import ROOT
 # What only the paths of the operator need, and commands; the last four are libraries, and large.
 LATER = frozenset(
     (
-        *("proxy.ui.views", "proxy.ui.state", "proxy.worker.exposition", "proxy.commands", "proxy.doctor"),
+        *("proxy.ui.views", "proxy.ui.state", "proxy.worker.exposition", "proxy.cli", "proxy.doctor"),
         *("proxy.agents", "prometheus_client", "gunicorn.arbiter", "jsonschema"),
     )
 )

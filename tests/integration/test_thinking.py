@@ -13,7 +13,7 @@ import anthropic
 import openai
 import pytest
 
-from proxy.commands.capture_report import reread
+from proxy.cli.parse import reread
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.exchange.capture import read_capture

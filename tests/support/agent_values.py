@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from proxy.agents.configuration import Agent, Configuration, Values
-from proxy.agents.merging import merged
+from proxy.cli.configuration import Agent, Configuration, Values
+from proxy.cli.merging import merged
 
 VALUES = Values("http://10.0.0.1:8003", "Qwen/Qwen3-Coder", 65536, home="/home/u")
 KEYED = replace(VALUES, key_name="PROXY_KEY")

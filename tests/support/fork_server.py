@@ -20,7 +20,8 @@ from unittest import mock
 from gunicorn.app import wsgiapp
 
 from proxy import gunicorn_conf
-from proxy.commands.main import MALLOC, main
+from proxy.cli.main import main
+from proxy.cli.serve import MALLOC
 
 CONF = gunicorn_conf.__file__
 _PRELOADED = [__name__, "proxy.app", "gunicorn.workers.gthread"]

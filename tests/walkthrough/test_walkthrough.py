@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from proxy import __version__
-from proxy.agents.known import AGENTS as SETUPS
+from proxy.cli.agents import AGENTS as SETUPS
 from tests.package.build import SOURCES
 from tests.real import llama
 from tests.real.processes import ROOT, answers, free_port
@@ -47,7 +47,9 @@ NOT_WALKED = {
         "| socat - /run/haproxy/admin.sock",
         "docker build -f deploy/Dockerfile -t vllm-tool-proxy:0.2.0 .",
     ],
-    "security.md": ['key=$(openssl rand -hex 32); echo "$key"; printf %s "$key" | sha256sum'],
+    "security.md": [
+        "vllm-tool-proxy key add alice --file /etc/vllm-tool-proxy/client-keys   # print a new key, store its hash"
+    ],
     "servers.md": [
         "vllm serve Qwen/Qwen3-Coder-30B-A3B-Instruct --port 8000",
         "python -m sglang.launch_server --model-path Qwen/Qwen3-Coder-30B-A3B-Instruct --port 30000",

@@ -13,8 +13,8 @@ from proxy import __version__
 from proxy.activity.record import Record
 from proxy.activity.ring import MINUTES
 from proxy.codec.json_text import JsonObject
-from proxy.commands.text_report import reasons
 from proxy.notations.source import Rejection
+from proxy.repair.text_report import reasons
 from proxy.ui.state import MAX_SHOWN, STATUS_SECONDS, PageState, without_values
 from tests.support.live_page import Page, admin, live_page
 

@@ -1,0 +1,1 @@
+"""The command line: serve, check, parse, doctor, setup, launch, key."""

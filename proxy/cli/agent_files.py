@@ -1,0 +1,240 @@
+"""An agent's files: written with a backup, and restored exactly.
+
+A record, `setup-AGENT.json` in the user's state folder, says what was done. A file that existed is copied to
+`NAME.before-vllm-tool-proxy` next to it before its first change, and never again; `restore` brings that copy back. It
+does not restore a file that someone else has changed since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from proxy.cli.configuration import File
+from proxy.cli.merging import NotMergeableError, dotted, in_the_way, merged, other_models
+from proxy.cli.output import CommandError, Status
+from proxy.codec.json_text import load_json
+from proxy.limits import MAX_AGENT_FILE
+
+SUFFIX = ".before-vllm-tool-proxy"
+_PRIVATE = 0o600
+
+
+@dataclass(slots=True)
+class _Change:
+    """A changed file: its backup (empty: it did not exist), and the digest of what was written last.
+
+    `changed`: someone else had changed it before that.
+    """
+
+    backup: str
+    written: str
+    changed: bool = False
+
+
+@dataclass(slots=True)
+class _Record:
+    """The changes for an agent. `folders` were created, outer ones first; `first` is the digest of a command that was
+    run.
+    """
+
+    files: dict[str, _Change] = field(default_factory=dict)
+    folders: list[str] = field(default_factory=list)
+    first: str = ""
+
+
+class AgentFiles:
+    """The files of one agent; `state` is the folder of the record. All methods raise CommandError."""
+
+    def __init__(self, agent: str, state: Path) -> None:
+        self._path = state / f"setup-{agent}.json"
+        try:
+            record: Any = load_json(self._path.read_bytes())
+            files = {name: _Change(**change) for name, change in record["files"].items()}
+            self._record = _Record(files, record["folders"], record["first"])
+        except FileNotFoundError:
+            self._record = _Record()
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            message = f"{self._path}, the record of what was written, cannot be read; restore the copies by hand"
+            raise CommandError(Status.NOT_WRITTEN, message) from error
+        self._saved = asdict(self._record)
+
+    def write(self, files: Sequence[File]) -> list[str]:
+        """Merge all files; return a line for each. If one cannot be merged, nothing is written."""
+        planned = [(_real(file.path), *_plan(file)) for file in files]
+        lines = []
+        try:
+            for path, before, after, note in planned:
+                if before == after:
+                    lines.append(f"{path}: nothing to change{note}")
+                    continue
+                kept = self._keep(path, before)
+                replace_file(path, after, _PRIVATE if before is None else path.stat().st_mode & 0o7777)
+                self._record.files[str(path)].written = _digest(after)
+                lines.append(f"{path}: written{kept}{note}")
+        finally:
+            self._save()
+        return lines
+
+    def run(self, words: Sequence[str], path: str, run: Callable[[], None]) -> str:
+        """Run a command that writes a file, unless it has run and the file is unchanged; return a line about it."""
+        place = _real(path)
+        digest = _digest("\0".join(words).encode())
+        before = _bytes(place)
+        change = self._record.files.get(str(place))
+        if change is not None and self._record.first == digest and _digest(before or b"") == change.written:
+            return f"{place}: nothing to change"
+        note = self._keep(place, before)
+        if before is not None:
+            place.chmod(place.stat().st_mode & _PRIVATE)  # before it may hold a key
+        try:
+            run()
+            after = _bytes(place)
+            if after is None:
+                raise CommandError(Status.NOT_WRITTEN, f"{words[0]} did not write {place}")
+            place.chmod(place.stat().st_mode & _PRIVATE)
+            self._record.files[str(place)].written = _digest(after)
+            self._record.first = digest
+        finally:
+            self._save()
+        return f"{place}: written by {words[0]}{note}"
+
+    def restore(self) -> list[str]:
+        """Restore all files; return a line for each.
+
+        Nothing is restored if a file has changed since it was written, or if a copy is missing.
+        """
+        if not self._record.files:
+            return ["nothing to undo"]
+        for name, change in self._record.files.items():
+            current = _bytes(Path(name))
+            if change.changed or (current is not None and _digest(current) != change.written):
+                was = f"the original is {change.backup}" if change.backup else "it did not exist before"
+                message = f"{name} has changed since it was written, so nothing is restored; {was}"
+                raise CommandError(Status.NOT_WRITTEN, message)
+            if change.backup and not Path(change.backup).exists():
+                message = f"{change.backup}, the copy of the original, is missing, so nothing is restored"
+                raise CommandError(Status.NOT_WRITTEN, message)
+        lines = []
+        try:
+            for name, change in [*self._record.files.items()]:
+                try:
+                    if change.backup:
+                        os.replace(change.backup, name)
+                    else:
+                        Path(name).unlink(missing_ok=True)
+                except OSError as error:
+                    message = f"{name} cannot be restored ({error.strerror})"
+                    raise CommandError(Status.NOT_WRITTEN, message) from error
+                lines.append(f"{name}: {'restored' if change.backup else 'removed, because it did not exist before'}")
+                del self._record.files[name]  # the rest can be restored later
+        finally:
+            self._save()
+        self._path.unlink()
+        for folder in reversed(self._record.folders):
+            with contextlib.suppress(OSError):  # the agent has put something there
+                Path(folder).rmdir()
+        return lines
+
+    def _keep(self, path: Path, before: bytes | None) -> str:
+        """Copy a file before its first change, or create its folders; return a note on the copy."""
+        change = self._record.files.get(str(path))
+        if change is not None and not (change.backup and not Path(change.backup).exists()):
+            change.changed = change.changed or _digest(before or b"") != change.written
+            return f"; the original is {change.backup}" if change.backup else ""
+        self._make(path.parent)
+        if before is None:
+            self._record.files[str(path)] = _Change("", _digest(b""))
+            return ""
+        backup = path.with_name(path.name + SUFFIX)
+        if backup.exists():
+            message = f"{backup} exists, but was not made by this command; move it away, and try again"
+            raise CommandError(Status.NOT_WRITTEN, message)
+        replace_file(backup, before, path.stat().st_mode & 0o7777)
+        self._record.files[str(path)] = _Change(str(backup), _digest(before))
+        return f"; the original is {backup}"
+
+    def _make(self, folder: Path) -> None:
+        for each in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
+            try:
+                each.mkdir(0o700)
+            except OSError as error:
+                raise CommandError(Status.NOT_WRITTEN, f"{each} cannot be created ({error.strerror})") from error
+            self._record.folders.append(str(each))
+
+    def _save(self) -> None:
+        if asdict(self._record) != self._saved:
+            self._make(self._path.parent)
+            self._saved = asdict(self._record)
+            replace_file(self._path, (json.dumps(self._saved, indent=2) + "\n").encode(), _PRIVATE)
+
+
+def _plan(file: File) -> tuple[bytes | None, bytes, str]:
+    """Return a file's bytes before and after, and a note on what is removed and what bypasses the proxy."""
+    try:
+        before = _bytes(_real(file.path))
+        if before is not None and len(before) > MAX_AGENT_FILE:
+            raise NotMergeableError("it is larger than 4 MB")
+        text = (before or b"").decode()
+        removed = ", ".join(map(dotted, in_the_way(text, file)))
+        note = f"; removed, because it overrides the proxy: {removed}" if removed else ""
+        remaining = ", ".join(map(dotted, other_models(text, file)))
+        if remaining:
+            note += f"; kept, although it bypasses the proxy: {remaining}"
+        return before, merged(text, file).encode(), note
+    except (NotMergeableError, UnicodeDecodeError) as error:
+        why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+        message = f"{file.path} is unchanged: {why}; add by hand what the command prints without --write"
+        raise CommandError(Status.NOT_WRITTEN, message) from error
+
+
+def _real(path: str) -> Path:
+    """Return the file that a symlink leads to; the link stays."""
+    try:
+        return Path(path).resolve()
+    except (OSError, RuntimeError) as error:  # a loop is not an OSError up to Python 3.12
+        raise CommandError(Status.NOT_WRITTEN, f"{path} cannot be read (a loop of symlinks?)") from error
+
+
+def _bytes(path: Path) -> bytes | None:
+    """Return the bytes of a file, None if it does not exist. Raises CommandError, also if it is not a regular file.
+
+    A pipe has no end, and a device must not be replaced.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise CommandError(Status.NOT_WRITTEN, f"{path} cannot be read (not a regular file)")
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CommandError(Status.NOT_WRITTEN, f"{path} cannot be read ({error.strerror})") from error
+
+
+def replace_file(path: Path, data: bytes, mode: int) -> None:
+    """Write a whole file with its mode, or leave it unchanged. Raises CommandError."""
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(name, mode)
+            os.replace(name, path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise CommandError(Status.NOT_WRITTEN, f"{path} cannot be written ({error.strerror})") from error
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,305 @@
+"""The agents that `setup` and `launch` configure.
+
+What their files and environments say is in agents.yaml. To add an agent, describe it there, write its two functions,
+and add them here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from proxy.cli.configuration import NO_KEY, PATIENCE, PROVIDER, Agent, Configuration, File, Format, Values
+from proxy.cli.merging import NotMergeableError, dotted, expected, other_models, read
+from proxy.codec.json_text import JsonObject
+
+_DATA: dict[str, Any] = yaml.safe_load(resources.files("proxy.cli").joinpath("agents.yaml").read_text("utf-8"))
+_PLACE = re.compile(r"<(\w+)\??>")
+
+_CLAUDE_TOKEN = "ANTHROPIC_AUTH_TOKEN"
+# For an unknown model, 2.1.197 sends 5,900 characters of instructions and short tool descriptions. With "0" it sends
+# all 26,600 characters and the full descriptions, as it does for claude-sonnet-4-5.
+_CLAUDE_PROMPT = "CLAUDE_CODE_SIMPLE_SYSTEM_PROMPT"
+# The full instructions and descriptions take about 27,000 tokens. Below this context they leave little room.
+_CLAUDE_SMALL = 49152
+_CLAUDE_NOTE = (
+    "Its instructions and tools take about 27,000 tokens. For a shorter version, about 17,500 tokens, set "
+    f"{_CLAUDE_PROMPT}=1 in your environment."
+)
+_CODEX_CATALOG = f"{PROVIDER}-models.json"
+# OpenClaw: an agent's own model, as it is written since 2026.9, and before.
+_OPENCLAW_RIVALS = (("agents", "entries", "*", "model"), ("agents", "list", "*", "model"))
+_OPENCLAW_ROOTS = "OPENCLAW_INCLUDE_ROOTS"
+_OPENCODE_CONTENT = "OPENCODE_CONFIG_CONTENT"
+# Qwen Code: settings for all users of a machine override those of the user and of the project.
+_QWEN_SYSTEM = "QWEN_CODE_SYSTEM_SETTINGS_PATH"
+_QWEN_DEFAULTS = "QWEN_CODE_SYSTEM_DEFAULTS_PATH"
+
+
+def _part(agent: str, part: str, values: Values, **more: str) -> Any:
+    """Return a part of an agent's data, filled with values."""
+    name, efforts = values.key_name, values.efforts
+    levels = {level: word if word in efforts else None for level, word in _DATA["pi"]["levels"].items()}
+    described = _DATA["codex"]["efforts"]
+    words = {
+        "url": values.url,
+        "v1": values.v1,
+        "provider": PROVIDER,
+        "model": values.model,
+        "context": values.context,
+        "window": values.window,
+        "output": values.output,
+        "inputs": ["text", "image"] if values.images else ["text"],
+        "seconds": PATIENCE,
+        "milliseconds": PATIENCE * 1000,
+        "key": values.key,
+        "key_name": name or None,
+        "no_key": None if name else NO_KEY,
+        "key_variable": name or NO_KEY,
+        "key_in_braces": f"${{{name}}}" if name else NO_KEY,
+        "key_in_env": f"{{env:{name}}}" if name else NO_KEY,
+        "reasons": bool(efforts),
+        "reasoning_levels": [{"effort": word, "description": described[word]} for word in efforts],
+        "thinking_levels": levels if efforts else None,
+        "thinking_compat": _DATA["pi"]["compat"] if efforts else None,
+        "instructions": _DATA["codex"]["instructions"],
+    }
+    return _filled(_DATA[agent][part], {**words, **more})
+
+
+def _filled(template: Any, words: Mapping[str, Any]) -> Any:
+    if isinstance(template, dict):
+        filled = {_filled(key, words): (value, _filled(value, words)) for key, value in template.items()}
+        return {key: new for key, (old, new) in filled.items() if new is not None or not str(old).endswith("?>")}
+    if isinstance(template, list):
+        return [_filled(item, words) for item in template]
+    if not isinstance(template, str):
+        return template
+    if place := _PLACE.fullmatch(template):
+        return words[place[1]]
+    return _PLACE.sub(lambda place: str(words[place[1]]), template)
+
+
+def _variables(agent: str, values: Values) -> dict[str, str]:
+    return {name: str(value) for name, value in _part(agent, "variables", values).items()}
+
+
+def _claude(values: Values) -> Configuration:
+    variables, helper, rivals, common = _claude_parts(values)
+    path = values.place("CLAUDE_CONFIG_DIR", ".claude", "settings.json")
+    settings: JsonObject = {"env": {**variables, _CLAUDE_PROMPT: common.environment[_CLAUDE_PROMPT]}, **helper}
+    file = File(path, Format.JSON, settings, optional=True, without=tuple(("env", name) for name in rivals))
+    return replace(common, command=("claude",), files=(file,))
+
+
+def _launch_claude(values: Values) -> Configuration:
+    """Settings on the command line override every file of the user and the project; files override the environment."""
+    variables, helper, rivals, common = _claude_parts(values)
+    # An empty variable counts as not set.
+    settings = {"env": {**dict.fromkeys(rivals, ""), **variables}, **helper}
+    return replace(common, command=("claude", "--settings", json.dumps(settings)))
+
+
+def _claude_parts(values: Values) -> tuple[dict[str, str], dict[str, str], tuple[str, ...], Configuration]:
+    """Return the variables for its settings, the command that prints the key, the variables that would override
+    either, and what `setup` and `launch` have in common.
+    """
+    variables, rivals = _variables("claude", values), tuple(_DATA["claude"]["rivals"])
+    prompt = values.environment.get(_CLAUDE_PROMPT) or "0"
+    is_small = values.context is not None and values.context < _CLAUDE_SMALL
+    common = Configuration(
+        environment={**variables, _CLAUDE_TOKEN: values.key, _CLAUDE_PROMPT: prompt},
+        unset=rivals,
+        notes=(_CLAUDE_NOTE,) if is_small and prompt == "0" else (),
+    )
+    if not values.key_name:
+        return variables, {}, rivals, common
+    # A token would override the command.
+    return variables, {"apiKeyHelper": f'printf %s "${values.key_name}"'}, (*rivals, _CLAUDE_TOKEN), common
+
+
+def _codex(values: Values) -> Configuration:
+    catalog = values.place("CODEX_HOME", ".codex", _CODEX_CATALOG)
+    config = values.place("CODEX_HOME", ".codex", "config.toml")
+    settings = _part("codex", "settings", values, catalog=catalog)
+    return Configuration(
+        command=("codex",),
+        files=(
+            # Up to 0.133 the profile that it names overrides the rest; later versions do not start with it.
+            File(config, Format.TOML, settings, without=(("profile",),)),
+            File(catalog, Format.JSON, {"models": [_part("codex", "model", values)]}, own=True),
+        ),
+    )
+
+
+def _launch_codex(values: Values) -> Configuration:
+    """Options override every file; only the catalog must be a file."""
+
+    def options(settings: JsonObject, path: str = "") -> Iterator[str]:
+        for key, value in settings.items():
+            if isinstance(value, dict):
+                yield from options(value, f"{path}{key}.")
+            else:
+                yield from ("-c", f"{path}{key}={json.dumps(value, ensure_ascii=False)}")
+
+    settings = _part("codex", "settings", values, catalog=f"{values.folder}/{_CODEX_CATALOG}")
+    catalog = json.dumps({"models": [_part("codex", "model", values)]})
+    return Configuration(command=("codex", *options(settings)), private={_CODEX_CATALOG: catalog})
+
+
+def _openclaw(values: Values) -> Configuration:
+    path = values.place("OPENCLAW_STATE_DIR", ".openclaw", "openclaw.json")
+    file = File(path, Format.JSON, _part("openclaw", "settings", values), rivals=_OPENCLAW_RIVALS)
+    return Configuration(command=("openclaw",), files=(file,))
+
+
+def _launch_openclaw(values: Values) -> Configuration:
+    """A private configuration includes the user's own and overrides it. OpenClaw writes no included file of another
+    folder, and keeps its state, logins included, where it is.
+    """
+    (file,) = _openclaw(values).files
+    own = str(Path(values.environment.get("OPENCLAW_CONFIG_PATH") or file.path).expanduser().absolute())
+    settings, roots, left = file.content, values.environment.get(_OPENCLAW_ROOTS, ""), list[str]()
+    text = values.read(own)
+    if text:
+        # OpenClaw only includes files of these folders; the user's may be a link.
+        folders = dict.fromkeys([str(Path(own).parent), str(Path(own).resolve().parent)])
+        roots = ":".join(filter(None, [roots, *folders]))
+        try:
+            rivals = other_models(text, file)
+        except NotMergeableError:  # JSON5, which OpenClaw reads
+            rivals = []
+        model: JsonObject = {"model": {"primary": f"{PROVIDER}/{values.model}"}}
+        entries: JsonObject = {name: model for _, kind, name, _ in rivals if kind == "entries"}
+        settings = expected({"$include": own, **settings}, {"agents": {"entries": entries}} if entries else {})
+        left = [dotted(path) for path in rivals if path[1] == "list"]
+    path = f"{values.folder}/openclaw.json"
+    return Configuration(
+        command=("openclaw",),
+        environment={"OPENCLAW_CONFIG_PATH": path, **({_OPENCLAW_ROOTS: roots} if roots else {})},
+        private={"openclaw.json": json.dumps(settings)},
+        notes=(f"{own}: these models bypass the proxy in this run: {', '.join(left)}",) if left else (),
+    )
+
+
+def _opencode(values: Values) -> Configuration:
+    path = values.place("XDG_CONFIG_HOME", ".config", "opencode/opencode.json")
+    file = File(path, Format.JSON, _part("opencode", "settings", values), rivals=(("agent", "*", "model"),))
+    return Configuration(command=("opencode",), files=(file,))
+
+
+def _launch_opencode(values: Values) -> Configuration:
+    """The variable is merged with the files and overrides those of the user and of the project. All other providers
+    are disabled: their models would bypass the proxy.
+    """
+    (file,) = _opencode(values).files
+    own: list[str] = []
+    with suppress(NotMergeableError):  # OpenCode itself reports it
+        own += [path[1] for name in (file.path, f"{file.path}c") for path in other_models(values.read(name), file)]
+    model: JsonObject = {"model": file.content["model"]}
+    agents: JsonObject = dict.fromkeys([*_DATA["opencode"]["agents"], *sorted(own)], model)
+    settings: JsonObject = {**file.content, "enabled_providers": [PROVIDER], "agent": agents}
+    with suppress(NotMergeableError):  # OpenCode rejects it
+        settings = expected(read(values.environment.get(_OPENCODE_CONTENT, ""), Format.JSON), settings)
+    return Configuration(command=("opencode",), environment={_OPENCODE_CONTENT: json.dumps(settings)})
+
+
+def _qwen(values: Values) -> Configuration:
+    file = File(values.place("", ".qwen", "settings.json"), Format.JSON, _part("qwen", "settings", values))
+    return Configuration(command=("qwen",), environment=_variables("qwen", values), files=(file,))
+
+
+def _launch_qwen(values: Values) -> Configuration:
+    """Private settings replace the machine's, which are merged into them. Raises NotMergeableError."""
+    system = values.environment.get(_QWEN_SYSTEM) or "/etc/qwen-code/settings.json"
+    # A model of this name in the user's list would bring its own URL.
+    winning: JsonObject = {**_part("qwen", "settings", values), "modelProviders": {"openai": []}}
+    del winning["env"]
+    settings = expected(read(values.read(system), Format.JSON), winning)
+    # They are read from the folder of the machine's settings.
+    defaults = values.environment.get(_QWEN_DEFAULTS) or f"{system.rpartition('/')[0]}/system-defaults.json"
+    paths = {_QWEN_SYSTEM: f"{values.folder}/settings.json", _QWEN_DEFAULTS: defaults}
+    environment = {**_variables("qwen", values), **paths}
+    return Configuration(
+        command=("qwen",), environment=environment, private={"settings.json": json.dumps(settings)}
+    )
+
+
+def _pi(values: Values) -> Configuration:
+    provider = _part("pi", "provider", values)
+    contents = {"models.json": {"providers": {PROVIDER: provider}}, "settings.json": _part("pi", "settings", values)}
+    places = {values.place("PI_CODING_AGENT_DIR", ".pi/agent", name): content for name, content in contents.items()}
+    return Configuration(
+        command=("pi",), files=tuple(File(path, Format.JSON, content) for path, content in places.items())
+    )
+
+
+def _launch_pi(values: Values) -> Configuration:
+    """An extension defines the provider and overrides one of the same name in the user's files.
+
+    The timeout has no option. It ends with the head of a response, which the proxy's first heartbeat sends.
+    """
+    # pi keeps a compiled copy of a ".js", but not of a ".mjs".
+    extension = "provider.mjs"
+    provider = f"{json.dumps(PROVIDER)}, {json.dumps(_part('pi', 'provider', values))}"
+    options = ("--extension", f"{values.folder}/{extension}", "--provider", PROVIDER, "--model", values.model)
+    return Configuration(
+        command=("pi", *options),
+        private={extension: f"export default function (pi) {{\n  pi.registerProvider({provider});\n}}\n"},
+    )
+
+
+def _cline(values: Values) -> Configuration:
+    return Configuration(
+        command=tuple(_part("cline", "command", values)),
+        first=tuple(_part("cline", "auth", values)),
+        written=values.place("CLINE_DATA_DIR", ".cline/data", "settings/providers.json"),
+        notes=(_DATA["cline"]["note"],),
+    )
+
+
+def _launch_cline(values: Values) -> Configuration:
+    """Private providers replace the user's; the user's other settings apply.
+
+    A session runs in its own process: the daemon that Cline shares between sessions would keep these providers for the
+    user's later sessions.
+    """
+    path = f"{values.folder}/providers.json"
+    return Configuration(
+        command=tuple(_part("cline", "command", values)),
+        environment={"CLINE_PROVIDER_SETTINGS_PATH": path, "CLINE_SESSION_BACKEND_MODE": "local"},
+        private={"providers.json": json.dumps(_part("cline", "providers", values))},
+    )
+
+
+def _sdk(values: Values) -> Configuration:
+    return Configuration(environment=_variables("sdk", values), notes=tuple(_part("sdk", "notes", values)))
+
+
+def _launch_sdk(values: Values) -> Configuration:
+    return Configuration(environment=_variables("sdk", values))
+
+
+_FUNCTIONS = {
+    "claude": (_claude, _launch_claude),
+    "codex": (_codex, _launch_codex),
+    "openclaw": (_openclaw, _launch_openclaw),
+    "opencode": (_opencode, _launch_opencode),
+    "qwen": (_qwen, _launch_qwen),
+    "pi": (_pi, _launch_pi),
+    "cline": (_cline, _launch_cline),
+    "sdk": (_sdk, _launch_sdk),
+}
+_FIELDS = ("title", "source", "date", "version", "package")
+AGENTS = {
+    name: Agent(name, configure, launch, **{field: _DATA[name].get(field, "") for field in _FIELDS})
+    for name, (configure, launch) in _FUNCTIONS.items()
+}

@@ -1,0 +1,224 @@
+"""`vllm-tool-proxy check`, and the checks that `serve` shares with it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import ipaddress
+import json
+import os
+import re
+import resource
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from proxy import __version__
+from proxy.cli.output import NAME, say, show
+from proxy.codec.display import cut, printable
+from proxy.config.api_keys import Keys
+from proxy.config.load import (
+    BUILT_IN,
+    RulesText,
+    bind,
+    builtin_text,
+    check_files,
+    environment,
+    key_files,
+    load,
+    open_to_all,
+    rules_text,
+    working_folder,
+)
+from proxy.config.rules import Rules
+from proxy.config.settings import Settings
+from proxy.config.summary import section_lines, summary
+from proxy.errors import RulesError
+from proxy.exchange.routing import keyless
+from proxy.limits import SPARE_DESCRIPTORS
+
+_CONNECT_SECONDS = 1.0
+_SHOWN = 60
+# Flags whose relative paths start from the folder where the command runs.
+_PATHS = ("upstream_ca", "capture", "audit_file", "client_keys", "upstream_key_file", "admin_key_file")
+# The first of the sockets that systemd hands over (sd_listen_fds(3)).
+_FIRST_SOCKET = 3
+# Descriptors that a worker has open before its first request: the log, shared memory, the poll, pipes.
+_OWN_DESCRIPTORS = 32
+# `qwen2.*` may be a glob: a version that goes on.
+_REGULAR_EXPRESSION = re.compile(r"(?<![0-9])\.\*|^\^|\$$|\\[dws]")
+
+_Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def check_command(flags: dict[str, str], *, as_json: bool) -> None:
+    """Run `check`. Raises RulesError."""
+    settings, rules = checked_settings(flags)
+    check_surroundings(settings, rules)
+    try:
+        importlib.import_module("proxy.app")
+    except Exception as error:
+        # A worker that cannot load the code would take the service down at a reload.
+        message = f"the code cannot be loaded ({type(error).__name__}: {error}); reinstall {NAME}"
+        raise RulesError(message) from error
+    text = rules_text(flags)
+    notes = [*keyless_entries(settings, rules), *_notes(text)]
+    entries = [entry.text for entry in summary(text)]
+    if as_json:
+        where = {"upstream": settings.upstream, "listening": bind(settings)}
+        rules_file = {"source": rules.source, "sha256": rules.sha256, "summary": entries}
+        report = {"ok": True, "version": __version__, **where, "rules": rules_file, "notes": notes}
+        print(json.dumps(report, indent=2))
+        return
+    title = (
+        f"ok: {NAME} {__version__}, upstream {settings.upstream}, listening on {bind(settings)}, "
+        f"rules {rules.source} (sha256 {rules.sha256[:12]})"
+    )
+    show([title, *(f"note: {note}" for note in notes), *entries])
+
+
+def checked_settings(flags: dict[str, str]) -> tuple[Settings, Rules]:
+    """Load settings and rules, with the paths in `flags` made absolute. Raises RulesError."""
+    env = environment()
+    folder = working_folder(env)
+    flags |= {name: str(folder / flags[name]) for name in _PATHS if flags.get(name)}
+    settings, rules = load(flags, env)
+    _refuse_own_address(settings, (settings.upstream, *rules.urls), env)
+    return settings, rules
+
+
+def check_surroundings(settings: Settings, rules: Rules) -> Keys:
+    """Return the keys, and warn of what may be a mistake. Raises RulesError for unusable keys or CA files."""
+    check_files(settings)
+    keys = key_files(settings, rules, environment()).read()
+    keys.check_clients(rules)
+    for warning in filter(None, (open_to_all(settings, keys), _few_descriptors(settings))):
+        say("warning", warning)
+    for url in dict.fromkeys((settings.upstream, *rules.urls)):
+        parts = urlsplit(url)
+        address = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+        try:
+            socket.create_connection(address, _CONNECT_SECONDS).close()
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            say("warning", f"cannot reach the model server at {url} ({reason}); requests fail until it is started")
+    return keys
+
+
+def keyless_entries(settings: Settings, rules: Rules) -> Iterator[str]:
+    """Yield a note, safe to print, for each entry of `models` whose server gets no key."""
+    for entry in keyless(rules, settings):
+        words = f"no key is sent to {entry.url} (models entry {entry.match}); set key_env, key_file or key: same"
+        yield printable(words, " ")
+
+
+def _notes(text: RulesText) -> Iterator[str]:
+    """Yield a note for each pattern that looks like a regular expression, and for each section that replaces built-in
+    entries.
+    """
+    if text.source == BUILT_IN:
+        return
+    lines, entries = section_lines(text), summary(text)
+    for entry in entries:
+        if entry.section != "clients" and entry.section in lines and _REGULAR_EXPRESSION.search(entry.title):
+            glob = repr(cut(entry.title, _SHOWN))
+            yield f"{entry.place}: {glob} looks like a regular expression, but is read as a glob: * matches any text"
+    kept = [entry.text for entry in entries]
+    for section in ("tools", "models"):
+        own = [each for each in summary(builtin_text()) if each.section == section and each.text not in kept]
+        if section in lines and own:
+            gone = ", ".join(dict.fromkeys(entry.title for entry in own))
+            yield (
+                f"{text.source}:{lines[section]}: the section {section} replaces the built-in entries for {gone}; copy "
+                "those that you want to keep from the built-in rules.yaml"
+            )
+
+
+def is_activated(env: Mapping[str, str]) -> bool:
+    """Return whether systemd handed this process its sockets; exec keeps the process id."""
+    return env.get("LISTEN_PID") == str(os.getpid()) and env.get("LISTEN_FDS", "0") != "0"
+
+
+def _refuse_own_address(settings: Settings, urls: Sequence[str], env: Mapping[str, str]) -> None:
+    """Raise RulesError if a model server's URL leads to the address that the proxy listens on."""
+    own = _listening_on(settings, env)
+    for url in urls:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        if not any(port == listened for _, listened in own):
+            continue
+        for address in _local_addresses(parts.hostname or "", port):
+            if any(port == listened and _reaches(address, host) for host, listened in own):
+                fix = "give the address of the model server, or listen on another port with --port"
+                raise RulesError(f"upstream {url} is the address that this proxy listens on; {fix}")
+
+
+def _listening_on(settings: Settings, env: Mapping[str, str]) -> set[tuple[_Ip, int]]:
+    """Return the addresses and ports that the proxy listens on, or is about to."""
+    if not is_activated(env):
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        return {(_ip(place[0]), settings.port) for _, place in _looked_up(settings.host, settings.port, family)}
+    found = set()
+    for descriptor in range(_FIRST_SOCKET, _FIRST_SOCKET + int(env["LISTEN_FDS"])):
+        # gunicorn rejects descriptors that are not sockets.
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as listener:
+            if listener.family in (socket.AF_INET, socket.AF_INET6):
+                host, port = listener.getsockname()[:2]
+                found.add((_ip(host), port))
+    return found
+
+
+def _local_addresses(host: str, port: int) -> Iterator[_Ip]:
+    """Yield the addresses of a host that belong to this machine.
+
+    Nothing is sent: a connected UDP socket shows the route. An address of the machine is its own source; `0.0.0.0` and
+    `::` become the loopback address.
+    """
+    for family, place in _looked_up(host, port):
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect(place)
+                source, target = _ip(probe.getsockname()[0]), _ip(probe.getpeername()[0])
+        except OSError:
+            continue
+        if target.is_loopback or source == target:
+            yield target
+
+
+def _looked_up(host: str, port: int, family: int = 0) -> list[tuple[int, Any]]:
+    """Return family and socket address of each address of a host; none if it is unknown."""
+    try:
+        found = socket.getaddrinfo(host, port, family, socket.SOCK_DGRAM)
+    except (OSError, UnicodeError):
+        return []
+    return [(kind, place) for kind, _, _, _, place in found]
+
+
+def _ip(address: str) -> _Ip:
+    """Return an address without its zone; an IPv4 address in IPv6 form as IPv4."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+    return mapped or ip
+
+
+def _reaches(address: _Ip, listened: _Ip) -> bool:
+    """Return whether a connection to a local address reaches a listener; one on `::` accepts IPv4 too."""
+    if listened.is_unspecified:
+        return listened.version == 6 or address.version == 4
+    return address == listened
+
+
+def _few_descriptors(settings: Settings) -> str:
+    """Return a warning if a worker may open fewer files than `max_streams` needs, else "".
+
+    gunicorn's master raises the soft limit to the hard one (gunicorn_conf.py), so the hard one counts.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    streams = max(0, (most - SPARE_DESCRIPTORS - _OWN_DESCRIPTORS) // 2)
+    if most == resource.RLIM_INFINITY or streams >= settings.max_streams:
+        return ""
+    return (
+        f"a worker may open {most} files, enough for about {streams} concurrent streams, but max_streams is "
+        f"{settings.max_streams}; raise the limit (LimitNOFILE= of the unit, ulimit -Hn), or lower --max-streams"
+    )

@@ -1,0 +1,180 @@
+"""The parts of an agent's configuration, and the values it is built from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from urllib.parse import urlsplit
+
+from proxy.codec.json_text import JsonObject
+
+# The proxy's name among an agent's model providers.
+PROVIDER = "vllm-tool-proxy"
+# Seconds that an agent waits for a response, or for its next byte. The proxy sends a heartbeat every 10 s and waits
+# 600 s for a model server (`idle_timeout`), so the proxy's own error, which names the cause, comes first.
+PATIENCE = 900
+# Placeholder for the key in environments and command lines. It is filled in when a program is started.
+KEY = "{key}"
+# The key of agents that require one, for a proxy that requires none.
+NO_KEY = "local"
+
+_OUTPUT = 8192
+_USUAL_CONTEXT = 32768
+_WEB_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+# Some clients read only one, some the second only if the first is missing.
+_EXCEPTIONS = ("NO_PROXY", "no_proxy")
+
+
+class Format(Enum):
+    """The format of a file."""
+
+    JSON = "JSON"
+    TOML = "TOML"
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values of an agent's configuration.
+
+    `url` is the proxy's, without `/v1`. `context` is the model's context window in tokens, None if unknown. `images`:
+    the model accepts images. `efforts` are the reasoning efforts it accepts, from `none` to `xhigh`; empty if it has no
+    such switch. `key_name` is the environment variable that holds the proxy's key, empty if the proxy requires none.
+    `environment` is the one in which the agent will run.
+
+    For one run of the agent, `folder` is a folder that exists only during that run, and `read` returns the text of one
+    of the user's files, or "" if there is none.
+    """
+
+    url: str
+    model: str
+    context: int | None = None
+    key_name: str = ""
+    images: bool = False
+    efforts: tuple[str, ...] = ()
+    home: str = "~"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+    read: Callable[[str], str] = lambda path: ""
+
+    @property
+    def v1(self) -> str:
+        """The base URL for clients that do not append `/v1`."""
+        return f"{self.url}/v1"
+
+    @property
+    def key(self) -> str:
+        """The key, or its placeholder, for an environment or a command line."""
+        return KEY if self.key_name else NO_KEY
+
+    @property
+    def window(self) -> int:
+        """The context window, or a cautious guess."""
+        return self.context or _USUAL_CONTEXT
+
+    @property
+    def output(self) -> int:
+        """The maximum tokens of a reply; the prompt needs room too."""
+        return min(_OUTPUT, self.window // 4)
+
+    def place(self, variable: str, usual: str, name: str) -> str:
+        """Return the path of an agent's file: in the folder that a variable names, or in `usual` below the home."""
+        folder = self.environment.get(variable) or f"{self.home}/{usual}"
+        return f"{folder.rstrip('/')}/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of an agent's configuration, and the content to merge into it.
+
+    `own`: the file belongs to the proxy and has no other content. `optional`: the environment says the same. `without`
+    are paths of keys that would override the content; they are removed. `rivals` are paths of models that the user
+    chose for a part of the agent (`*`: any key, any item); they override the content there, stay, and are reported.
+    """
+
+    path: str
+    format: Format
+    content: JsonObject
+    own: bool = False
+    optional: bool = False
+    without: tuple[tuple[str, ...], ...] = ()
+    rivals: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The configuration of an agent. `environment` and the command lines may hold KEY.
+
+    Variables in `unset` would override it. `first` is a command that must run once; it writes the file `written`.
+    `notes` are for the user.
+
+    `private` holds the files of `Values.folder` by name, and may hold KEY inside a JSON string. Only `launch` uses it.
+    """
+
+    command: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    files: tuple[File, ...] = ()
+    first: tuple[str, ...] = ()
+    written: str = ""
+    notes: tuple[str, ...] = ()
+    private: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent that can be configured.
+
+    `configure` returns what the agent needs permanently, in the user's files. `launch` returns what it needs for one
+    run: a command line, an environment and private files, which override the files of the user and of the project.
+
+    `version` is the one that `make agents` runs with this configuration; empty for the SDKs, which the tests run.
+    `source` is its documentation, as of `date`. `package` is its name on npm, or empty.
+    """
+
+    name: str
+    configure: Callable[[Values], Configuration]
+    launch: Callable[[Values], Configuration]
+    title: str
+    source: str
+    date: str
+    version: str = ""
+    package: str = ""
+
+    @property
+    def origin(self) -> str:
+        """Where the configuration comes from, in words."""
+        run = f"tested with version {self.version}" if self.version else "tested with the SDKs for Python"
+        return f"{run}; from its documentation ({self.source}), as of {self.date}"
+
+
+def past_web_proxy(configuration: Configuration, values: Values) -> Configuration:
+    """Add the variables that keep the agent from reaching the proxy through a web proxy (`HTTPS_PROXY`).
+
+    Most clients use a web proxy for every host that `NO_PROXY` does not name, 127.0.0.1 included, and it cannot reach
+    this machine. Return the same configuration if no variables are needed.
+    """
+    env = values.environment
+    names = [name for name in _WEB_PROXIES if env.get(name)]
+    needed = {}
+    for name in _EXCEPTIONS:
+        # A variable that is set here hides the other one.
+        excepted = next((env[each] for each in (name, *_EXCEPTIONS) if each in env), "")
+        listed = {host.lower() for host in re.split(r"[\s,]+", excepted)}
+        hosts = dict.fromkeys(["127.0.0.1", "localhost", "::1", urlsplit(values.url).hostname or ""])
+        added = [host for host in hosts if host and host not in listed]
+        kept = excepted.rstrip(", \t")
+        # A `*` alone excepts every host.
+        needed[name] = excepted if kept.strip() == "*" else ",".join([*filter(None, [kept]), *added])
+    if not names or all(env.get(name) == value for name, value in needed.items()):
+        return configuration
+    note = (
+        f"{names[0]} is set. Programs that use it would reach {values.url} through that web proxy. `launch` sets "
+        f"NO_PROXY and no_proxy for the agent; without `launch`, set both: {needed['NO_PROXY']}"
+    )
+    return replace(
+        configuration,
+        environment={**configuration.environment, **needed},
+        notes=(*configuration.notes, note),
+    )

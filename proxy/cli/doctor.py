@@ -1,0 +1,121 @@
+"""`vllm-tool-proxy doctor`: probe a live model server, and report each defect and its fix."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from proxy.cli.output import say, show
+from proxy.codec.display import escaped, printable
+from proxy.config.load import environment, key_files, load, user_rules, working_folder
+from proxy.config.rules import Rules
+from proxy.doctor.asking import Asker
+from proxy.doctor.examination import NoModelError, NoServerError
+from proxy.doctor.report import PROBES, Report, examine, lines
+from proxy.doctor.report import as_json as report_json
+from proxy.doctor.rule import rules_in, write_entry
+from proxy.errors import RulesError
+from proxy.upstream.client import ModelServer, ServerOptions
+
+HARM, NO_SERVER = 1, 3
+_BUDGET_SECONDS = 300.0
+_CONNECT_SECONDS = 5.0
+
+
+def doctor_command(
+    *,
+    upstream: str | None,
+    model: str,
+    as_json: bool,
+    write: str | None,
+    key_env: str | None,
+    timeout: float,
+    rules: str | None,
+) -> int:
+    """Run `doctor` and return its exit status. Raises RulesError."""
+    env = environment()
+    flags = {name: value for name, value in {"upstream": upstream, "rules": rules}.items() if value is not None}
+    settings, loaded = load(flags, env)
+    target = None if write is None else _target(write, loaded, env)
+    if target is not None:
+        loaded = rules_in(target)
+    key = _named_key(key_env, env) if key_env else key_files(settings, loaded, env).read().upstream_key("")
+    options = ServerOptions(settings.upstream, min(timeout, _CONNECT_SECONDS), timeout, settings.upstream_ca)
+    key_from = key_env or ("the file of upstream_key_file" if key else "")
+    ask = Asker(ModelServer(options), key, timeout, _BUDGET_SECONDS, key_from)
+    begun = 0
+
+    def step(title: str) -> None:
+        nonlocal begun
+        begun += 1
+        print(f"doctor: {begun}/{len(PROBES)} {printable(title, ' ')}", file=sys.stderr, flush=True)
+
+    try:
+        report = examine(ask, model, loaded, step)
+    except NoModelError as error:
+        raise RulesError(str(error)) from None
+    except NoServerError as error:
+        say("error", str(error))
+        return NO_SERVER
+    notes = [] if target is None else _written(target, report)
+    if as_json:
+        print(escaped(json.dumps(report_json(report), indent=2), "\n"))
+        for note in notes:
+            print(escaped(note), file=sys.stderr)
+    else:
+        # A line break in the name of a model begins no line.
+        show(escaped(line) for line in (*lines(report), *notes))
+    return HARM if report.does_harm else 0
+
+
+def _named_key(name: str, env: dict[str, str]) -> str:
+    key = env.get(name, "").strip()
+    if not key:
+        raise RulesError(f"--key-env: the variable {name!r} is not set; set it to the server's key")
+    if not (key.isascii() and key.isprintable()):
+        raise RulesError(f"--key-env: the variable {name!r} has characters that no HTTP header can carry; set it again")
+    return key
+
+
+def _target(write: str, rules: Rules, env: dict[str, str]) -> Path:
+    """Return the rules file to write: the one named by `--write`, the one in force, or the user's own.
+
+    Creates the folder of the user's file. Raises RulesError if there is no file that can be written.
+    """
+    own = user_rules(env)
+    if write:
+        target = working_folder(env) / write
+    elif os.path.isabs(rules.source):
+        target = Path(rules.source)
+    elif own is None:
+        raise RulesError("--write: no rules file is in force, and HOME is not set; name a file")
+    else:
+        target = own
+        try:
+            own.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            message = f"{own.parent}: the folder cannot be created ({error.strerror}); name a file with --write"
+            raise RulesError(message) from error
+    place = Path(os.path.realpath(target))
+    if place.is_dir():
+        raise RulesError(f"{place}: this is a folder; name a file in it")
+    if not os.access(place.parent, os.W_OK):
+        raise RulesError(f"{place}: the folder is missing or cannot be written; create it, or name another file")
+    return target
+
+
+def _written(file: Path, report: Report) -> list[str]:
+    """Add the entry to the file; return notes on what was done."""
+    if not report.entry:
+        return [f"nothing written: {file} needs no further entry for this model"]
+    written = write_entry(file, report.model, report.entry)
+    backup = "it is new" if written.backup is None else f"backup: {written.backup}"
+    notes = [f"written: {written.file} ({backup}); reload the proxy to apply it (POST /_reload, or SIGHUP)"]
+    if written.infers_anew:
+        notes.append(
+            "the file had no section models; now that it has one, a call without a name is only read if the schemas of "
+            "the offered tools identify its tool"
+        )
+    return notes

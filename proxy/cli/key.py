@@ -1,0 +1,56 @@
+"""`vllm-tool-proxy key add`: a new client key, shown once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+from pathlib import Path
+
+from proxy.cli.agent_files import replace_file
+from proxy.cli.output import CommandError, Status, say
+from proxy.config.api_keys import parse_clients
+from proxy.config.load import environment, load, working_folder
+from proxy.errors import RulesError
+
+
+def add_command(*, name: str, file: str | None, rules: str | None) -> None:
+    """Run `key add`: print the key on standard output, all else on standard error. Raises RulesError, CommandError."""
+    env = environment()
+    if file is None:
+        settings, _ = load({} if rules is None else {"rules": rules}, env)
+        file = settings.client_keys
+    if not file:
+        raise RulesError("no file of client keys is set; pass --file FILE, or set client_keys in the rules file")
+    path = Path(os.path.realpath(working_folder(env) / file))
+    try:
+        before = path.read_bytes().decode()
+        mode = path.stat().st_mode & 0o7777
+    except FileNotFoundError:
+        before, mode = "", 0o600
+    except UnicodeDecodeError as error:
+        raise RulesError(f"{path} is not UTF-8; give the file of client keys") from error
+    except OSError as error:
+        raise RulesError(f"{path} cannot be read ({error.strerror}); check the path and its permissions") from error
+    has_keys = any(line.strip() and not line.lstrip().startswith(("#", "---")) for line in before.splitlines())
+    keys = parse_clients(before.encode(), str(path)) if has_keys else ()
+    if name in [key.name for key in keys]:
+        raise RulesError(f"{path}: there is a key named {name}; choose another name, or remove its entry to replace it")
+    key = secrets.token_hex(32)
+    entry = f"- {{name: {json.dumps(name)}, sha256: {json.dumps(hashlib.sha256(key.encode()).hexdigest())}}}\n"
+    parse_clients(entry.encode(), "NAME")
+    indent = re.search(r"^( *)- ", before, re.MULTILINE)
+    gap = "\n" if before and not before.endswith("\n") else ""
+    after = f"{before}{gap}{indent[1] if indent else ''}{entry}"
+    try:
+        added = parse_clients(after.encode(), str(path))
+    except RulesError:
+        added = ()
+    if [each.name for each in added] != [*(each.name for each in keys), name]:
+        message = f"{path}: no entry can be added to this form of list; write one `- {{name: …, sha256: …}}` per line"
+        raise CommandError(Status.NOT_WRITTEN, message)
+    replace_file(path, after.encode(), mode)
+    print(key)
+    say("note", f"added {name} to {path}; the key is not stored, so save it now; reload the proxy to accept it")

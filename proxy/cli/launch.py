@@ -1,0 +1,330 @@
+"""`vllm-tool-proxy launch`: start an agent on the proxy, with `--upstream` next to a proxy of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from urllib.parse import urlsplit
+
+from proxy import __file__ as _package_file
+from proxy.cli.configuration import KEY, past_web_proxy
+from proxy.cli.merging import NotMergeableError
+from proxy.cli.output import NAME, CommandError, Status
+from proxy.cli.proxy_facts import ProxyFacts
+from proxy.cli.setup import Target, target
+from proxy.codec.display import escaped
+from proxy.config.server_url import server_url
+from proxy.limits import MAX_AGENT_FILE
+from proxy.server import log_stream
+
+# A start loads the whole package, which takes long on a busy machine.
+_START_SECONDS = 60.0
+_STEP_SECONDS = 0.05
+_CONNECT_SECONDS = 1.0
+# No client waits for the streams of an agent that has exited.
+_STOP_SECONDS = 10.0
+# The number of ports tried after one that is taken.
+_PORTS = 100
+_LAST_PORT = 65535
+# Waits until no process holds the other end of its standard input. It is reparented to init, because an agent may wait
+# for all of its children.
+_REMOVE_AT_THE_END = """\
+import os, shutil, sys
+if os.fork():
+    os._exit(0)
+sys.stdin.buffer.read()
+shutil.rmtree(sys.argv[1], ignore_errors=True)
+"""
+
+_Handler = Callable[[int, FrameType | None], None]
+
+
+def launch_command(
+    *,
+    agent: str,
+    url: str | None,
+    rules: str | None,
+    model: str,
+    key_env: str,
+    upstream: str,
+    arguments: Sequence[str],
+) -> int:
+    """Become the agent, or run it to its end next to a proxy for `upstream`. Raises CommandError and RulesError."""
+    aim = target(agent=agent, url=url, rules=rules, model=model, key_env=key_env, starts_proxy=bool(upstream))
+    if not upstream:
+        start = _prepared(aim, arguments)
+        log_stream.drain()  # standard error is written by a thread
+        try:
+            with _private_folder(start.folder, start.private):
+                os.execve(start.program, start.command, start.variables)
+        except OSError as error:
+            raise CommandError(Status.NOT_INSTALLED, f"{start.program} cannot be started ({error.strerror})") from error
+    with running_proxy(aim, upstream) as (running, log):
+        notice = f"using the proxy that listens at {aim.url} for {upstream}"
+        if log:
+            at = "" if running == aim.url else f" at {running}, because something else listens at {aim.url}"
+            notice = f"started a proxy for {upstream}{at}; it stops when the agent exits; its log is {log}"
+        print(escaped(notice), file=sys.stderr, flush=True)
+        start = _prepared(replace(aim, url=running), arguments)
+        with _private_folder(start.folder, start.private) as held:
+            return run_agent(start.program, start.command, start.variables, held)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """All that is needed to start an agent. `private` is not written yet."""
+
+    program: str
+    command: list[str]
+    variables: dict[str, str]
+    folder: Path
+    private: dict[str, str]
+
+
+def _prepared(aim: Target, arguments: Sequence[str]) -> _Start:
+    """Ask the proxy, and configure the agent for this run. Raises CommandError."""
+    folder = Path(tempfile.gettempdir()) / f"{NAME}-{secrets.token_hex(8)}"
+    values = replace(aim.values(), folder=str(folder), read=_text)
+    try:
+        configuration = aim.agent.launch(values)
+    except NotMergeableError as error:
+        message = f"{aim.agent.title}'s settings for all users of this machine cannot be merged: {error}"
+        raise CommandError(Status.NOT_WRITTEN, message) from error
+    command = [*configuration.command, *arguments]
+    if not command:
+        message = f"{aim.agent.name} is not a program; add one after --, and it gets the variables"
+        raise CommandError(Status.USAGE, message)
+    program = aim.program(command[0])
+    for note in configuration.notes:
+        print(escaped(note), file=sys.stderr, flush=True)
+    own = {name: value for name, value in aim.variables.items() if name not in configuration.unset}
+    given = past_web_proxy(configuration, values).environment
+    variables = dict(zip(given, aim.filled(given.values()), strict=True))
+    key = json.dumps(aim.key)[1:-1]
+    private = {name: text.replace(KEY, key) if key else text for name, text in configuration.private.items()}
+    return _Start(program, command, {**own, **variables}, folder, private)
+
+
+def _text(path: str) -> str:
+    """Return the text of a user's file, or "" if it cannot be read. Raises CommandError if it is too large."""
+    file = Path(path)
+    try:
+        if not file.is_file():
+            return ""
+        if file.stat().st_size > MAX_AGENT_FILE:
+            raise CommandError(Status.NOT_WRITTEN, f"{path} is larger than 4 MB, and cannot be merged")
+        return file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+@contextlib.contextmanager
+def _private_folder(folder: Path, texts: Mapping[str, str]) -> Iterator[tuple[int, ...]]:
+    """Create a folder with these files, for this user only. Without files, no folder is created.
+
+    Yield the descriptors that the agent must inherit. The folder is removed once no process holds them, however the
+    processes ended, SIGKILL included. Raises CommandError.
+    """
+    if not texts:
+        yield ()
+        return
+    reading, writing = os.pipe()
+    try:
+        try:
+            folder.mkdir(0o700)  # fails if it exists
+            subprocess.run(
+                [sys.executable, "-I", "-S", "-c", _REMOVE_AT_THE_END, str(folder)],
+                stdin=reading,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,  # Ctrl-C must not end it
+                check=True,
+            )
+            for name, text in texts.items():
+                descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                    file.write(text)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise CommandError(Status.NOT_WRITTEN, f"{folder} cannot be written ({error})") from error
+        finally:
+            os.close(reading)
+        os.set_inheritable(writing, True)
+        yield (writing,)
+    finally:
+        os.close(writing)
+
+
+@contextlib.contextmanager
+def running_proxy(aim: Target, upstream: str) -> Iterator[tuple[str, Path | None]]:
+    """Run a proxy for the model server `upstream` inside the block; yield its URL, and its log if it was started.
+
+    A proxy that already listens at the URL for the same model server is used, unless another `launch` started it or
+    `--rules` names a rules file. Otherwise one is started at the URL, or at the next free port. Raises CommandError.
+    """
+    parts = urlsplit(aim.url)
+    host, port = parts.hostname or "", parts.port or 80
+    if parts.scheme != "http" or host not in ("127.0.0.1", "localhost", "::1") or parts.path.strip("/"):
+        message = f"--upstream starts a proxy on this machine, but {aim.url} is on another one; leave out either"
+        raise CommandError(Status.USAGE, message)
+    url = aim.url
+    if _listens(host, port):
+        if aim.rules is None and _is_for(url, upstream) and not _is_of_a_launch(_log_of(aim, port)):
+            yield url, None
+            return
+        port = _free_port(host, port)
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    log = _log_of(aim, port)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    # The proxy has a session of its own, so a signal that ends this process must stop it. While an agent runs,
+    # `run_agent` has handlers of its own.
+    with _handlers(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), end)):
+        process = _started(aim, ["--upstream", upstream, "--host", host, "--port", str(port)], log)
+        try:
+            _wait(process, host, port, log)
+            yield url, log
+        finally:
+            process.send_signal(signal.SIGQUIT)
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextlib.contextmanager
+def _handlers(handlers: Mapping[signal.Signals, _Handler]) -> Iterator[None]:
+    """Install signal handlers for the block."""
+    with contextlib.ExitStack() as stack:
+        for number, handler in handlers.items():
+            stack.callback(signal.signal, number, signal.signal(number, handler))
+        yield
+
+
+def run_agent(program: str, command: Sequence[str], variables: Mapping[str, str], held: Collection[int] = ()) -> int:
+    """Run an agent to its end and return its exit status. Raises CommandError if it cannot be started.
+
+    The agent inherits the descriptors `held`. The terminal sends Ctrl-C and Ctrl-\\ to the agent too, so they are
+    ignored here; SIGTERM and SIGHUP are passed on to it.
+    """
+    agents: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
+
+    def ignore(number: int, frame: FrameType | None) -> None:
+        """Do nothing. Unlike SIG_IGN, a handler is not inherited by the agent."""
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        if agents:
+            agents[0].send_signal(number)
+        else:
+            early.append(number)
+
+    ignored = dict.fromkeys((signal.SIGINT, signal.SIGQUIT), ignore)
+    with _handlers({**ignored, **dict.fromkeys((signal.SIGTERM, signal.SIGHUP), pass_on)}):
+        try:
+            process = subprocess.Popen([program, *command[1:]], env=dict(variables), pass_fds=held)
+        except OSError as error:
+            raise CommandError(Status.NOT_INSTALLED, f"{program} cannot be started ({error.strerror})") from error
+        agents.append(process)
+        for number in early:
+            process.send_signal(number)
+        status = process.wait()
+    return status if status >= 0 else 128 - status
+
+
+def _listens(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), _CONNECT_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def _is_for(url: str, upstream: str) -> bool:
+    """Return whether the server at the URL is a proxy for this model server."""
+    try:
+        return ProxyFacts(url).model_server() == server_url(upstream)
+    except ValueError:  # the proxy that is started for it reports the error
+        return False
+
+
+def _log_of(aim: Target, port: int) -> Path:
+    return aim.state / f"serve-{port}.log"
+
+
+def _is_of_a_launch(log: Path) -> bool:
+    """Return whether a proxy writes this log: another `launch` started it, and its agent's exit stops it."""
+    try:
+        with log.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # there is no such log
+        return False
+    return False
+
+
+def _free_port(host: str, taken: int) -> int:
+    """Return the first free port above `taken`. Raises CommandError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for port in range(taken + 1, min(taken + _PORTS, _LAST_PORT) + 1):
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+            return port
+    message = f"port {taken} of {host} is taken, and so are the next ones; give the URL of a free port with --url"
+    raise CommandError(Status.NOT_THERE, message)
+
+
+def _started(aim: Target, options: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a proxy of this package, in a session of its own because Ctrl-C is for the agent. It ends with this
+    process, however that ends. Raises CommandError.
+    """
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(_package_file)))
+    rules = () if aim.rules is None else ("--rules", aim.rules)
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            # The proxy holds the lock for as long as it writes the log. One that is about to end may still hold it.
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            output.truncate(0)
+            return subprocess.Popen(
+                [sys.executable, "-m", "proxy.cli.serve", str(os.getpid()), *options, *rules],
+                # So that no module of the working folder is imported.
+                env={**aim.variables, "PYTHONPATH": folder, "PYTHONSAFEPATH": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise CommandError(Status.NOT_WRITTEN, f"{log} cannot be written ({error.strerror})") from error
+
+
+def _wait(process: subprocess.Popen[bytes], host: str, port: int, log: Path) -> None:
+    """Wait until the proxy listens. Raises CommandError."""
+    deadline = time.monotonic() + _START_SECONDS
+    while not _listens(host, port):
+        if process.poll() is not None:
+            last = (log.read_text("utf-8", "replace").strip().splitlines() or ["no output"])[-1]
+            raise CommandError(Status.NOT_THERE, f"the proxy did not start: {last}")
+        if time.monotonic() > deadline:
+            raise CommandError(Status.NOT_THERE, f"the proxy did not listen within {_START_SECONDS:g} s; see {log}")
+        time.sleep(_STEP_SECONDS)

@@ -1,0 +1,41 @@
+"""Exit statuses, and what commands print for people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from enum import IntEnum
+
+from proxy.codec.display import escaped
+
+NAME = "vllm-tool-proxy"
+
+
+class Status(IntEnum):
+    """The exit status; docs/agents.md lists them."""
+
+    DONE = 0
+    NOT_WRITTEN = 1  # a file cannot be merged, or has changed since
+    USAGE = 2  # wrong usage, or a missing or rejected key
+    NOT_THERE = 3  # nothing answers, or the proxy does not reach its model server
+    NO_PROXY = 4  # what answers is not this proxy
+    NOT_INSTALLED = 127  # the agent's program is not on PATH
+    INTERRUPTED = 130  # 128 and the signal's number, as in a shell
+
+
+class CommandError(Exception):
+    """The end of a command, with a status and one line for the user."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def say(kind: str, message: str) -> None:
+    """Print one line on standard error: `vllm-tool-proxy: error: …`."""
+    print(f"{NAME}: {kind}: {escaped(' '.join(message.split()))}", file=sys.stderr, flush=True)
+
+
+def show(lines: Iterable[str]) -> None:
+    """Print lines on standard output, control characters escaped."""
+    print("\n".join(escaped(line, "\n\t") for line in lines))

@@ -1,0 +1,360 @@
+"""`vllm-tool-proxy parse`: the calls in a text or a capture, and why the rest is not a call.
+
+A capture passes the same engine and dialect as a served response, without a clock: how long text was held plays no
+part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from proxy.audit_record import Repair
+from proxy.cli.output import show
+from proxy.codec import sse
+from proxy.codec.display import escaped
+from proxy.codec.json_access import as_list
+from proxy.codec.json_text import Json, load_json
+from proxy.config.load import load
+from proxy.config.rules import Profile, Rules
+from proxy.config.settings import Settings
+from proxy.dialects.chat.answer import ChatDialect, read_answer, read_whole, says_nothing
+from proxy.dialects.chat.client_view import ReplyView, view_reply
+from proxy.dialects.chat.writer import ChatOptions, error_body, new_writer
+from proxy.engine.engine import Engine
+from proxy.engine.events import CallClosed, Event, Unchanged
+from proxy.errors import InternalError, ProxyError, RulesError, UpstreamBroken
+from proxy.exchange.capture import Captured, read_capture
+from proxy.exchange.reply_stream import StreamReply
+from proxy.exchange.task import make_task
+from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
+from proxy.repair.text_report import explained, read_text, reasons, rejected, text_json, written_calls
+from proxy.thinking.families import family_of
+from proxy.thinking.splitting import thoughts_of
+from proxy.tools.toolset import ToolSet, read_tools
+from proxy.web.thinking import thoughts_in_text
+
+NO_CALL = 1
+_SEED = b"capture"
+
+
+def parse_command(
+    *,
+    file: str | None,
+    tools: str | None,
+    finish: str,
+    model: str,
+    capture: str | None,
+    as_json: bool,
+    rules: str | None,
+) -> int:
+    """Run `parse` and return its exit status. Raises RulesError."""
+    settings, loaded = load({} if rules is None else {"rules": rules})
+    if capture is not None:
+        if file is not None or tools is not None or model:
+            raise RulesError("--capture takes no FILE, --tools or --model, because the capture has them; remove them")
+        captured = read_capture(_read_bytes(capture), capture)
+        result = reread(captured, settings, loaded)
+        if as_json:
+            print(json.dumps(dataclasses.asdict(report_of(captured, result)), indent=2))
+        else:
+            show(lines(captured, result))
+        return 0
+    if file is None or tools is None:
+        raise RulesError("give FILE and --tools TOOLS.json, or --capture FILE")
+    toolset = _tools(tools)
+    report = read_text(_read(file), toolset, loaded.policy(model), stopped=finish == "stop")
+    if as_json:
+        print(json.dumps(text_json(report), indent=2))
+    else:
+        show(explained(report))
+    return 0 if any(each.repaired for each in report.calls) else NO_CALL
+
+
+def _read(file: str) -> str:
+    try:
+        return _read_bytes(file).decode()
+    except UnicodeDecodeError as error:
+        raise RulesError(f"{file} is not UTF-8 (byte {error.start}); save the reply's text as UTF-8") from error
+
+
+def _read_bytes(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RulesError(f"{file} cannot be read ({reason}); give a file, or - for standard input") from error
+
+
+def _tools(file: str) -> ToolSet:
+    """Return the tools of a file, in the form of any API."""
+    try:
+        listed = load_json(_read(file))
+    except ValueError as error:
+        raise RulesError(f"{file} is not JSON ({error}); give the request's tools, a JSON array") from error
+    entries: list[Json] = []
+    for entry in as_list(listed.get("tools") if isinstance(listed, dict) else listed):
+        if isinstance(entry, dict) and not isinstance(entry.get("function"), dict):
+            schema = entry.get("input_schema", entry.get("parameters"))
+            entries.append({"type": "function", "function": {"name": entry.get("name"), "parameters": schema}})
+        else:
+            entries.append(entry)
+    tools = read_tools(entries)
+    if not tools:
+        raise RulesError(f'{file} has no tools; give an array like [{{"type": "function", "function": {{…}}}}]')
+    return tools
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """A captured answer, read again. `data` is what the client gets, `calls` are its calls with their repairs.
+
+    `audit` are all repairs, `refusals` the number of rejected calls by reason, `crashes` defects of the engine.
+    `swallowed`: tokens were used, but the reply is empty.
+    """
+
+    data: bytes
+    streamed: bool
+    calls: tuple[CallClosed, ...]
+    audit: tuple[Repair, ...]
+    refusals: dict[str, int]
+    crashes: tuple[str, ...]
+    swallowed: bool
+
+
+class _Calls:
+    """Collects the complete calls of a reply from its events."""
+
+    def __init__(self) -> None:
+        self.closed: list[CallClosed] = []
+
+    def observe(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, Unchanged):
+                self.observe(event.events)
+            elif isinstance(event, CallClosed):
+                self.closed.append(event)
+
+
+def reread(captured: Captured, settings: Settings, rules: Rules) -> Reread:
+    """Read a captured answer under these settings and rules."""
+    chat = captured.chat
+    profile = rules.profile(chat.model, captured.client or settings.client)
+    options = ChatOptions(chat.model, True, profile.clean, parsed=chat.tools is not None, reasoning=profile.reasoning)
+    engine, calls, crashes = _engine(captured, profile, settings, rules), _Calls(), list[Exception]()
+    swallowed = False
+    if captured.status != 200:
+        data = captured.body
+    elif captured.streamed:
+        reply = StreamReply(engine, new_writer(options), crashes.append, listener=calls)
+        data = _streamed(captured, reply)
+        swallowed = reply.swallowed
+    else:
+        data = _whole(captured, engine, options, calls, crashes)
+        with contextlib.suppress(ProxyError):
+            swallowed = says_nothing(read_whole(captured.body))
+    return Reread(
+        data,
+        streamed=captured.status == 200 and chat.stream,
+        calls=tuple(calls.closed),
+        audit=engine.audit,
+        refusals={**engine.refusals},
+        crashes=tuple(f"{type(error).__name__}: {error}" for error in crashes),
+        swallowed=swallowed and options.parsed,
+    )
+
+
+def _engine(captured: Captured, profile: Profile, settings: Settings, rules: Rules) -> Engine:
+    chat = captured.chat
+    parse = "proxy" if captured.raw_text else profile.parse
+    thoughts = thoughts_of(chat.body, family_of(chat.model, profile.family or captured.family))
+    if profile.family in ("", captured.family):
+        # The capture says how this reply began.
+        begun = thoughts.begun if captured.begun is None else captured.begun
+        unknown = thoughts.unknown if captured.unknown is None else captured.unknown
+        thoughts = dataclasses.replace(thoughts, begun=begun, unknown=unknown)
+    task = make_task(
+        chat,
+        rules.policy(chat.model),
+        seed=_SEED,
+        raw_text=captured.raw_text,
+        ordered=captured.ordered,
+        thoughts=thoughts_in_text(thoughts, profile, parse, blocks=captured.ordered),
+        max_held=settings.max_held,
+    )
+    return Engine(task)
+
+
+def _streamed(captured: Captured, reply: StreamReply) -> bytes:
+    """Return the stream for the client. An error before its start, served as a status, is an event here."""
+    if not captured.chat.stream:
+        return error_body(UpstreamBroken("the model server answered with a stream that was not asked for"))
+    data = reply.receive(captured.body)
+    if captured.complete and reply.failure is None:
+        data += reply.finish()
+    error = reply.failure
+    if error is None:
+        if captured.complete:
+            return data
+        error = UpstreamBroken("the capture ends before the reply did")
+    end = reply.fail(error)
+    return data + end if reply.started else end
+
+
+def _whole(captured: Captured, engine: Engine, options: ChatOptions, calls: _Calls, crashes: list[Exception]) -> bytes:
+    failure: ProxyError
+    try:
+        answer, body = read_answer(captured.body)
+        if captured.chat.stream:
+            return answer_as_stream(answer, engine, new_writer(options, expand=True), calls)
+        return answer_as_answer(body, answer, engine, ChatDialect(options), calls)
+    except ProxyError as error:
+        failure = error
+    except Exception as error:  # the outermost boundary of the engine
+        crashes.append(error)
+        if not captured.chat.stream:
+            return captured.body
+        failure = InternalError("the proxy failed while it read the answer")
+    return sse.encode(error_body(failure)) if captured.chat.stream else error_body(failure)
+
+
+@dataclass(frozen=True, slots=True)
+class CallReport:
+    """A call: what the model wrote, and what the client gets, with its repairs."""
+
+    index: int
+    name: str
+    arguments: str
+    written: str
+    repairs: tuple[Repair, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureReport:
+    """What `parse --capture` prints: `before` is the answer of the model server, `after` is the client's.
+
+    `repairs` are those that belong to no call; `refused` counts rejected calls by reason, `places` says where they are.
+    """
+
+    model: str
+    status: int
+    streamed: bool
+    complete: bool
+    truncated: bool
+    changed: bool
+    before: ReplyView
+    after: ReplyView
+    calls: tuple[CallReport, ...]
+    repairs: tuple[Repair, ...]
+    refused: dict[str, int]
+    places: tuple[str, ...]
+    crashes: tuple[str, ...]
+    swallowed: bool
+
+
+def report_of(captured: Captured, result: Reread) -> CaptureReport:
+    """Return the report on a captured answer and what was read in it."""
+    before = view_reply(captured.body, streamed=captured.streamed)
+    tools, stopped = captured.chat.tools, captured.complete
+    others = list(result.audit)
+    written: dict[tuple[int, bool], Iterator[str]] = {}
+    places: list[str] = []
+    for number, choice in before.choices.items():
+        structured = (f"{call.name} {call.arguments}" for _, call in sorted(choice.tool_calls.items()))
+        written[number, False] = structured
+        if tools is not None:
+            written[number, True] = written_calls(choice.text, tools, stopped=stopped)
+            places += rejected(choice.text, tools, stopped=stopped) if result.refusals else ()
+    calls = []
+    for call in result.calls:
+        in_text = any(repair.id == "text_call" for repair in call.fixes)
+        source = next(written.get((call.choice, in_text), iter(())), "")
+        calls.append(CallReport(call.index, call.call.name, call.call.arguments, source, tuple(call.fixes)))
+        for repair in call.fixes:
+            if repair in others:
+                others.remove(repair)
+    return CaptureReport(
+        model=captured.chat.model,
+        status=captured.status,
+        streamed=captured.streamed,
+        complete=captured.complete,
+        truncated=captured.truncated,
+        changed=result.data != captured.body,
+        before=before,
+        after=view_reply(result.data, streamed=result.streamed),
+        calls=tuple(calls),
+        repairs=tuple(others),
+        refused=result.refusals,
+        places=tuple(places),
+        crashes=result.crashes,
+        swallowed=result.swallowed,
+    )
+
+
+def lines(captured: Captured, result: Reread) -> Iterator[str]:
+    """Yield lines about a captured answer, safe for a terminal: before, after, calls, other repairs, rejections."""
+    report = report_of(captured, result)
+    kind = "a stream" if report.streamed else "a whole answer"
+    end = ", too long to be captured whole" if report.truncated else "" if report.complete else ", incomplete"
+    yield f"capture: model {escaped(report.model)}, {kind}, status {report.status}{end}"
+    yield "before:"
+    yield from _view(report.before)
+    yield "after:" if report.changed else "after: unchanged"
+    if report.changed:
+        yield from _view(report.after)
+    for call in report.calls:
+        yield f"call {call.index}: {escaped(call.name)}{'' if call.repairs else ', unchanged'}"
+        yield from _block("the model wrote", call.written)
+        if call.repairs:
+            yield from _block("the client gets", call.arguments)
+        for repair in call.repairs:
+            yield from _repair(repair, call.name)
+    if report.repairs:
+        yield "other repairs:"
+    for repair in report.repairs:
+        yield from _repair(repair, "")
+    for reason, count in sorted(report.refused.items()):
+        yield f"not a call ({escaped(reason)}, {count}): {reasons().get(reason, 'see the log')}"
+    yield from (f"  {escaped(place)}" for place in report.places)
+    yield from (f"the engine failed: {escaped(crash)}" for crash in report.crashes)
+    if report.swallowed:
+        yield "tokens were used for an empty reply: the server's tool parser may have swallowed a call (parse: proxy)"
+    if not (result.audit or report.refused or report.crashes):
+        yield "nothing repaired, nothing rejected"
+
+
+def _repair(repair: Repair, called: str) -> Iterator[str]:
+    """Yield a repair; `called` is the tool of the call under which it is listed."""
+    tool = f", tool {escaped(repair.tool)}" if repair.tool not in ("", called) else ""
+    yield f"  repair {escaped(repair.id)}{tool}: {escaped(repair.why)}"
+    if repair.before != repair.after:
+        for title, text in (("before", repair.before), ("after", repair.after)):
+            yield from (f"  {line}" for line in _block(title, text))
+
+
+def _view(seen: ReplyView) -> Iterator[str]:
+    for number, choice in sorted(seen.choices.items()):
+        if len(seen.choices) > 1:
+            yield f"  choice {number}:"
+        yield from _block("reasoning", choice.reasoning)
+        yield from _block("text", choice.text)
+        for at, call in sorted(choice.tool_calls.items()):
+            yield f"  call {at}: {escaped(call.name) or 'without a name'}, id {escaped(call.id) or 'missing'}"
+            yield from _block("arguments", call.arguments)
+        yield f"  finish: {escaped(choice.finish or '') or 'none'}"
+    if seen.error:
+        yield from _block("error", seen.error)
+    if not seen.choices and not seen.error:
+        yield "  nothing"
+
+
+def _block(title: str, text: str) -> Iterator[str]:
+    """Yield a text under its title, indented so that none of its lines looks like one of the report's."""
+    if text:
+        yield f"  {title}:"
+        yield from (f"    {escaped(line)}" for line in text.split("\n"))

@@ -1,0 +1,171 @@
+"""`vllm-tool-proxy serve`: check everything that can be checked, log three lines about it, then become gunicorn.
+
+`python -m proxy.cli.serve PID [options]` serves for as long as the process PID lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NoReturn
+
+from proxy import __file__ as _package_file
+from proxy import __version__
+from proxy.cli.check import check_surroundings, checked_settings, is_activated
+from proxy.cli.output import NAME
+from proxy.codec.display import printable
+from proxy.config.api_keys import Keys
+from proxy.config.load import RULES_VARIABLE, VIA_VARIABLE, bind, environment, working_folder
+from proxy.config.rules import Rules
+from proxy.config.settings import SPECS, Settings
+from proxy.errors import RulesError
+from proxy.exchange.routing import keyless, server_of
+from proxy.limits import THREADS
+from proxy.server import log_stream
+from proxy.web.routes import CHAT, MESSAGES, RESPONSES
+from proxy.worker.logging_setup import log_line
+
+# Settings that gunicorn gets once, when it starts.
+_GUNICORNS = ("host", "port", "workers", "max_streams", "graceful_timeout")
+# Idle connections that gunicorn keeps in addition to those that are served.
+_SPARE_CONNECTIONS = 1000
+# glibc's memory settings (mallopt(3)). With its default of one arena per thread a worker needs more than twice as much.
+# A fixed mmap threshold returns large blocks to the kernel; with 200 clients a worker needs a third less.
+MALLOC = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(1024 * 1024)}
+_PR_SET_PDEATHSIG = 1
+
+
+def serve_command(flags: dict[str, str]) -> NoReturn:
+    """Become gunicorn. Raises RulesError for anything that would keep it from serving."""
+    env = environment()
+    settings, rules = checked_settings(flags)
+    if not is_activated(env):
+        _check_port(settings)
+    keys = check_surroundings(settings, rules)
+    # A write error is ignored: a full disk must not keep the proxy from serving.
+    with contextlib.suppress(OSError):
+        for line in startup_lines(settings, rules, keys):
+            print(log_line(line, json_lines=settings.log_format == "json"), file=sys.stderr, flush=True)
+    folder = package_folder(str(working_folder(env)))
+    command = [
+        *(sys.executable, "-P", "-m", "gunicorn"),
+        *("-c", os.path.join(folder, "proxy", "gunicorn_conf.py")),
+        *("--chdir", folder),
+        *("--bind", bind(settings)),
+        *("--workers", str(settings.workers)),
+        *("--threads", str(THREADS)),
+        *("--worker-connections", str(THREADS + settings.max_streams + _SPARE_CONNECTIONS)),
+        *("--graceful-timeout", str(settings.graceful_timeout)),
+        "proxy.app:create_app()",
+    ]
+    # Workers, and those of later reloads, read the same settings from the environment. What gunicorn got stays until a
+    # restart, whatever the rules file says then. The pseudonym of another proxy, if this is its child, is dropped.
+    handed = {name: value for name, value in env.items() if name not in ("GUNICORN_CMD_ARGS", VIA_VARIABLE)}
+    values = {**flags, **{name: str(getattr(settings, name)) for name in _GUNICORNS}}
+    handed |= {spec.variables[0]: values[spec.name] for spec in SPECS if spec.name in values}
+    if os.path.isabs(rules.source):
+        handed[RULES_VARIABLE] = rules.source
+    try:
+        # gunicorn also looks for modules in the folder where it starts.
+        os.chdir(folder)
+        log_stream.drain()
+        # At USR2 gunicorn starts itself again without -P.
+        os.execve(command[0], command, {**MALLOC, **handed, "PWD": folder, "PYTHONSAFEPATH": "1"})
+    except OSError as error:
+        raise RulesError(f"gunicorn cannot be started ({error}); reinstall {NAME}") from error
+
+
+def package_folder(spelled: str) -> str:
+    """Return the folder that holds the package, with symlinks kept: a deployment switches them and reloads.
+
+    `python -m proxy` resolves it if started there; `spelled` is how the user spells the working folder.
+    """
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(_package_file)))
+    try:
+        return spelled if os.path.samefile(folder, spelled) else folder
+    except OSError:
+        return folder
+
+
+def _check_port(settings: Settings) -> None:
+    """Bind as gunicorn will. gunicorn itself retries a port in use for 5 s before it gives up."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((settings.host, settings.port))
+    except OSError as error:
+        fix = "choose another port with --port or address with --host, or stop the program that listens there"
+        raise RulesError(f"cannot listen on {bind(settings)} ({error.strerror}); {fix}") from error
+
+
+def startup_lines(settings: Settings, rules: Rules, keys: Keys) -> Iterator[str]:
+    """Yield three lines, safe to print, that say what will be served and how. No key is in them."""
+    paths = ", ".join(route.path for route in (CHAT, MESSAGES, RESPONSES))
+    passed = len(settings.pass_through)
+    facts = {
+        "listens on": f"http://{bind(settings)}",
+        "paths": f"{paths}, and {passed} passed through" if passed else paths,
+        "model servers": ", ".join(_servers(settings, rules)),
+    }
+    yield _line(facts)
+    sections = ("tools", "models", "families", "aliases", "clients")
+    counts = [f"{len(getattr(rules, name))} {name}" for name in sections if getattr(rules, name)]
+    client_keys = f"{len(keys.clients)} for clients" if keys.clients else "none required"
+    others = {"one for the model server": keys.upstream, "one for the admin": keys.admin}
+    facts = {
+        "rules": f"{rules.source} ({', '.join(counts) or 'no entries'})",
+        "keys": ", ".join([client_keys, *(words for words, key in others.items() if key)]),
+    }
+    if without := [f"{entry.match} at {entry.url}" for entry in keyless(rules, settings)]:
+        facts["no key for models"] = ", ".join(without)
+    yield _line(facts)
+    written = {
+        f"captures to {settings.capture}": settings.capture,
+        f"repairs with their values to {settings.audit_file}": settings.audit_file,
+        "what clients and models say to the live page": settings.audit_values and not settings.no_ui,
+    }
+    limits = (
+        f"{settings.workers} worker{'s' if settings.workers > 1 else ''}, each with {settings.max_streams} streams and "
+        f"{THREADS} other requests; {settings.max_body // 1024} KiB per request; {settings.graceful_timeout} s to stop"
+    )
+    facts = {"writes": ", ".join(words for words, on in written.items() if on) or "only the log", "limits": limits}
+    yield _line(facts)
+
+
+def _servers(settings: Settings, rules: Rules) -> Iterator[str]:
+    """Yield each model server, with its kind if the rules say it."""
+    for url in dict.fromkeys((settings.upstream, *rules.urls)):
+        kinds = {model.server_kind for model in rules.models if model.server_kind and server_of(model, settings) == url}
+        yield f"{url} ({', '.join(sorted(kinds))})" if kinds else url
+
+
+def _line(facts: Mapping[str, str]) -> str:
+    words = "; ".join(f"{name}: {text}" for name, text in facts.items())
+    return printable(f"{NAME} {__version__} {words}", " ")
+
+
+def serve_beside(words: Sequence[str]) -> int:
+    """Serve for as long as the process lives whose id is the first word. Return the exit status, or become gunicorn.
+
+    A process that is killed cannot stop what it has started. So the kernel is asked to send this one a signal then,
+    which stays in force through the exec into gunicorn (prctl(2), PR_SET_PDEATHSIG).
+    """
+    from proxy.cli.main import main  # noqa: PLC0415
+
+    parent, *options = words
+    # A shell's background job may ignore it, until gunicorn has a handler.
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGQUIT))
+    if os.getppid() != int(parent):
+        return 1  # it exited before the kernel was asked
+    return main(["serve", *options])
+
+
+if __name__ == "__main__":
+    sys.exit(serve_beside(sys.argv[1:]))

@@ -1,0 +1,205 @@
+"""`vllm-tool-proxy setup`: print an agent's configuration for the proxy, write it, or undo that."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from proxy.cli.agent_files import AgentFiles
+from proxy.cli.agents import AGENTS
+from proxy.cli.configuration import KEY, Agent, Configuration, Values, past_web_proxy
+from proxy.cli.merging import dotted, merged
+from proxy.cli.output import NAME, CommandError, Status, show
+from proxy.cli.proxy_facts import ProxyFacts, plain_url
+from proxy.codec.display import escaped
+from proxy.config.load import environment, load, own_url
+
+_SECONDS_OF_FIRST = 120
+# Agents have been seen to compact immediately, or to send nothing at all, with a smaller context.
+_FEW = 24576
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The agent and the proxy of a command line; `variables` is the environment, `rules` the value of `--rules`."""
+
+    agent: Agent
+    url: str
+    model: str
+    key_name: str
+    key: str
+    variables: Mapping[str, str]
+    rules: str | None = None
+
+    @property
+    def home(self) -> Path:
+        """The user's home folder."""
+        return Path(self.variables.get("HOME") or Path.home())
+
+    @property
+    def state(self) -> Path:
+        """The folder for records and logs."""
+        return Path(self.variables.get("XDG_STATE_HOME") or self.home / ".local" / "state") / NAME
+
+    def values(self) -> Values:
+        """Ask the proxy for the values of the agent's configuration. Raises CommandError."""
+        facts = ProxyFacts(self.url, self.key, self.key_name, self.variables.get("SSL_CERT_FILE", ""))
+        facts.check()
+        served = facts.served(self.model)
+        return Values(
+            self.url,
+            served.model,
+            served.context,
+            self.key_name,
+            images=served.images,
+            efforts=served.efforts,
+            home=str(self.home),
+            environment=self.variables,
+        )
+
+    def filled(self, words: Iterable[str]) -> list[str]:
+        """Return words with the key instead of its placeholder."""
+        return [self.key if word == KEY else word for word in words]
+
+    def program(self, name: str) -> str:
+        """Return the path of a program. Raises CommandError."""
+        program = shutil.which(name, path=self.variables.get("PATH"))
+        if program is None:
+            package = self.agent.package
+            fix = f"; install it: npm install -g {package}@{self.agent.version}" if package else ""
+            raise CommandError(Status.NOT_INSTALLED, f"{name} is not on PATH{fix}")
+        return program
+
+
+def target(
+    *, agent: str, url: str | None, rules: str | None, model: str, key_env: str, starts_proxy: bool = False
+) -> Target:
+    """Return the target of a command line. Raises CommandError and RulesError.
+
+    A proxy that `launch --upstream` starts is for this machine only, whatever address the service listens on.
+    """
+    if url is None:
+        settings, _ = load({} if rules is None else {"rules": rules})
+        url = f"http://127.0.0.1:{settings.port}" if starts_proxy else own_url(settings)
+    variables = environment()
+    key = ""
+    if key_env:
+        # OpenClaw expands no other names.
+        if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", key_env):
+            message = f"--key-env {key_env!a} is not the name of a variable in capitals, such as PROXY_KEY"
+            raise CommandError(Status.USAGE, message)
+        key = variables.get(key_env, "")
+        if not key.strip():
+            raise CommandError(Status.USAGE, f"--key-env {key_env}: the variable is not set, or is empty; set it")
+    return Target(AGENTS[agent], plain_url(url), model, key_env, key, variables, rules)
+
+
+def setup_command(
+    *, agent: str, url: str | None, rules: str | None, model: str, key_env: str, write: bool, undo: bool
+) -> None:
+    """Run `setup`. Raises CommandError, RulesError and UsageError."""
+    if write and undo:
+        raise click.UsageError("give --write or --undo, not both")
+    aim = target(agent=agent, url=url, rules=rules, model=model, key_env="" if undo else key_env)
+    if undo:
+        show(AgentFiles(agent, aim.state).restore())
+        return
+    values = aim.values()
+    configuration = past_web_proxy(aim.agent.configure(values), values)
+    # All is written before the first line, whether or not anybody reads it.
+    show([*(_written(aim, values, configuration) if write else described(aim.agent, values, configuration))])
+
+
+def described(agent: Agent, values: Values, configuration: Configuration) -> Iterator[str]:
+    """Yield the whole configuration as lines for a person. All that is not a comment is for a shell, or a file."""
+    yield from _title(agent, values)
+    if configuration.environment:
+        yield from ("\n# environment", *_environment(configuration, values))
+    for file in configuration.files:
+        instead = "instead of the environment: " if file.optional else ""
+        yield f"\n# {instead}{file.path} ({file.format.value}; --write merges this into the file)"
+        yield merged("", file).rstrip("\n")
+        if file.without:
+            yield f"# remove keys that would override it: {', '.join(map(dotted, file.without))}"
+        if file.rivals:
+            yield f"# models set here bypass the proxy: {', '.join(map(dotted, file.rivals))}"
+    if configuration.first:
+        yield f"\n# run once; it writes {configuration.written}"
+        yield _shown(configuration.first, values)
+    if configuration.command:
+        yield from ("\n# start", _shown(configuration.command, values))
+    yield from _notes(configuration, values)
+
+
+def _title(agent: Agent, values: Values) -> Iterator[str]:
+    """Yield comments for a shell; a line break in the model's name would begin a command."""
+    context = f"{values.context} tokens" if values.context else "unknown"
+    yield f"# {agent.title}: {agent.origin}"
+    yield f"# proxy {values.url}, model {escaped(values.model)}, context {context}"
+
+
+def _notes(configuration: Configuration, values: Values) -> Iterator[str]:
+    yield from (f"\n# {escaped(note)}" for note in configuration.notes)
+    if values.context is not None and values.context < _FEW:
+        yield (
+            f"\n# A context of {values.context} tokens is small: the prompt and the tools of an agent take 10,000 and "
+            "more."
+        )
+
+
+def _environment(configuration: Configuration, values: Values) -> Iterator[str]:
+    if configuration.unset:
+        yield f"unset {' '.join(configuration.unset)}"
+    for name, value in configuration.environment.items():
+        if value != KEY or name != values.key_name:
+            yield f"export {name}={_shown([value], values)}"
+
+
+def _shown(words: Sequence[str], values: Values) -> str:
+    """Return words for a shell, with the variable instead of the key."""
+    return " ".join(f'"${values.key_name}"' if word == KEY else shlex.quote(word) for word in words)
+
+
+def _written(aim: Target, values: Values, configuration: Configuration) -> Iterator[str]:
+    """Write the agent's files, or let its own command do that; yield lines about it."""
+    yield from _title(aim.agent, values)
+    files = AgentFiles(aim.agent.name, aim.state)
+    yield from files.write(configuration.files)
+    if configuration.first:
+        words = configuration.first
+        program = aim.program(words[0])
+        yield files.run(words, configuration.written, lambda: _run_first(program, aim, words))
+    winning = [name for name in configuration.unset if aim.variables.get(name)]
+    if winning:
+        yield f"\n# set in this shell, and overriding it; `launch` removes them\nunset {' '.join(winning)}"
+    if configuration.environment and not any(file.optional for file in configuration.files):
+        yield from ("\n# its environment, which `launch` sets", *_environment(configuration, values))
+    yield from _notes(configuration, values)
+
+
+def _run_first(program: str, aim: Target, words: Sequence[str]) -> None:
+    """Run the command that must run once. Raises CommandError, without the key."""
+    command = f"{words[0]} {words[1]}"
+    try:
+        done = subprocess.run(
+            [program, *aim.filled(words)[1:]],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS_OF_FIRST,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CommandError(Status.NOT_WRITTEN, f"{command} did not finish: {type(error).__name__}") from error
+    if done.returncode:
+        output = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
+        message = f"{command} failed with status {done.returncode}: {output[-1]}"
+        raise CommandError(Status.NOT_WRITTEN, message.replace(aim.key, KEY) if aim.key else message)

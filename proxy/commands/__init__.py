@@ -1,1 +1,0 @@
-"""The command line: serve, check, parse, doctor, setup, launch."""

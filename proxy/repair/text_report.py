@@ -1,0 +1,129 @@
+"""Report on a text: its calls, and why the rest is not a call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from proxy.codec.json_text import Json, JsonObject, dump
+from proxy.notations.front import Reader
+from proxy.notations.source import Rejection
+from proxy.notations.stream import Found
+from proxy.repair.policy import Policy
+from proxy.repair.repairer import Repaired, Repairer
+from proxy.tools.toolset import ToolSet
+
+_SHOWN = 60
+# Reasons of structured calls; those of text are in `Rejection`.
+_STRUCTURED = {
+    "no_name": "a structured call without a name, and nothing else identifies its tool; it was sent as text",
+    "unreadable_arguments": "a structured call whose arguments are not an object; it was sent as text",
+    "half_call": "a structured call that had been sent in part and could not be completed",
+}
+
+
+def reasons() -> dict[str, str]:
+    """Return the sentence for each reason by which rejected calls are counted."""
+    return {**{rejection.label: rejection.sentence for rejection in Rejection}, **_STRUCTURED}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCall:
+    """A call in a text: how it was written and read, and what the client gets, None if the call cannot be executed."""
+
+    found: Found
+    row: str
+    line: str
+    repaired: Repaired | None
+
+
+@dataclass(frozen=True, slots=True)
+class TextReport:
+    """The calls in a text, the places that looked like a call and were rejected, and the content that is left."""
+
+    calls: tuple[FoundCall, ...]
+    refused: tuple[str, ...]
+    content: str
+
+
+def read_text(text: str, tools: ToolSet, policy: Policy, *, stopped: bool) -> TextReport:
+    """Read a text, and repair its calls as a reply's."""
+    reader, repairer = Reader(tools, off=policy.disabled_formats), Repairer(tools, policy)
+    calls: list[FoundCall] = []
+    start, content = 0, ""
+    for piece in (*reader.feed(text), *reader.finish(stopped=stopped)):
+        for call in piece.calls or ():
+            repaired = repairer.repair(call.name, dump(call.arguments), stopped=True)
+            calls.append(FoundCall(call, piece.row, _line(text, start), repaired))
+        content += piece.text if piece.is_prose else ""
+        start += len(piece.text)
+    return TextReport(tuple(calls), tuple(_rejected(reader, text)), content)
+
+
+def explained(report: TextReport) -> Iterator[str]:
+    """Yield the report in lines: for each call how it was read, as the client gets it, and its repairs."""
+    for number, each in enumerate(report.calls, 1):
+        call = each.found
+        written = "" if call.written == call.name else f", written {call.written!r}"
+        evidence = "weak" if call.weak else "strong"
+        yield f"call {number}: {call.name}{written} ({evidence} evidence, {each.row}, {each.line})"
+        yield f"  {dump(call.arguments)}"
+        if each.repaired is None:
+            yield "  cannot be repaired: it is sent as text"
+            continue
+        for repair in each.repaired.fixes:
+            yield f"  repair {repair.id}: {repair.why}"
+        if each.repaired.fixes:
+            yield f"  the client gets {each.repaired.name} {each.repaired.arguments}"
+    if not report.calls:
+        yield "no call"
+    yield from report.refused
+    if not report.content:
+        yield "no content"
+        return
+    yield "content:"
+    yield report.content
+
+
+def text_json(report: TextReport) -> JsonObject:
+    """Return the report as JSON."""
+    calls: list[Json] = []
+    for each in report.calls:
+        repairs: list[Json] = [{"id": fix.id, "why": fix.why} for fix in each.repaired.fixes] if each.repaired else []
+        call: JsonObject = {
+            "written": each.found.written,
+            "evidence": "weak" if each.found.weak else "strong",
+            "format": each.row,
+            "place": each.line,
+            "name": each.repaired.name if each.repaired else None,
+            "arguments": each.repaired.values if each.repaired else None,
+            "repairs": repairs,
+        }
+        calls.append(call)
+    return {"calls": calls, "refused": [*report.refused], "content": report.content}
+
+
+def written_calls(text: str, tools: ToolSet, *, stopped: bool) -> Iterator[str]:
+    """Yield the source text of each call in a text."""
+    reader = Reader(tools)
+    pieces = (*reader.feed(text), *reader.finish(stopped=stopped))
+    for piece in pieces:
+        yield from (piece.text.strip() for _ in piece.calls or ())
+
+
+def rejected(text: str, tools: ToolSet, *, stopped: bool, off: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Yield one line for each place of a text that looked like a call and was rejected."""
+    reader = Reader(tools, off=off)
+    reader.feed(text)
+    reader.finish(stopped=stopped)
+    yield from _rejected(reader, text)
+
+
+def _rejected(reader: Reader, text: str) -> Iterator[str]:
+    for refused in sorted(set(reader.refused), key=lambda each: each.start):
+        shown = text[refused.start : refused.start + _SHOWN].split("\n", maxsplit=1)[0]
+        yield f"refused at {_line(text, refused.start)}: {shown!r}, read by {refused.row}: {refused.why}"
+
+
+def _line(text: str, at: int) -> str:
+    return f"line {text.count(chr(10), 0, at) + 1}"

@@ -1,0 +1,253 @@
+"""Files of agents: written beside a copy, written once, and restored to the byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.cli.agent_files import SUFFIX, AgentFiles
+from proxy.cli.configuration import File, Format
+from proxy.cli.output import CommandError, Status
+
+CONTENT = {"model": "m"}
+WHOLE = '{\n  "model": "m"\n}\n'
+
+
+def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """All files and folders below one: mode and content."""
+    return {
+        str(path.relative_to(folder)): (stat.S_IMODE(path.lstat().st_mode), _content(path))
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def _content(path: Path) -> bytes:
+    if path.is_symlink():
+        return os.readlink(path).encode()
+    return path.read_bytes() if path.is_file() else b""
+
+
+@pytest.fixture(name="home")
+def _home(tmp_path: Path) -> Iterator[Path]:
+    """A home with a file in it, under a mask that would let all read what is new."""
+    before = os.umask(0o022)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "other").write_text("x")
+    yield home
+    os.umask(before)
+
+
+def files(home: Path) -> AgentFiles:
+    return AgentFiles("claude", home / ".local/state/vllm-tool-proxy")
+
+
+def made(home: Path, name: str = ".agent/config.json") -> File:
+    return File(str(home / name), Format.JSON, dict(CONTENT))
+
+
+def failed(step: object) -> CommandError:
+    with pytest.raises(CommandError) as caught:
+        list(step()) if callable(step) else None
+    assert caught.value.status == Status.NOT_WRITTEN
+    return caught.value
+
+
+def test_a_file_that_was_not_there_is_made_for_its_user_alone_and_goes_again(home: Path) -> None:
+    before = tree(home)
+    assert files(home).write([made(home)]) == [f"{home}/.agent/config.json: written"]
+    path = home / ".agent/config.json"
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == (WHOLE, 0o600)
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert list(files(home).restore()) == [f"{path}: removed, because it did not exist before"]
+    assert tree(home) == before
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o640])
+def test_one_that_was_there_keeps_its_mode_and_comes_back_to_the_byte(home: Path, mode: int) -> None:
+    path = home / "config.json"
+    path.write_bytes(b'{\r\n "a": 1.0 /* x */\r\n}')
+    path.chmod(mode)
+    before = tree(home)
+    (line,) = files(home).write([made(home, "config.json")])
+    copy = home / f"config.json{SUFFIX}"
+    assert line == f"{path}: written; the original is {copy}"
+    assert {stat.S_IMODE(each.stat().st_mode) for each in (path, copy)} == {mode}
+    assert (copy.read_bytes(), b'"model": "m"' in path.read_bytes()) == (before["config.json"][1], True)
+    assert list(files(home).restore()) == [f"{path}: restored"]
+    assert tree(home) == before
+
+
+def test_the_second_time_nothing_changes_and_it_says_so(home: Path) -> None:
+    files(home).write([made(home)])
+    once = tree(home)
+    times = {path: path.stat().st_mtime_ns for path in home.rglob("*")}
+    assert files(home).write([made(home)]) == [f"{home}/.agent/config.json: nothing to change"]
+    assert tree(home) == once
+    assert {path: path.stat().st_mtime_ns for path in home.rglob("*")} == times
+
+
+def test_another_content_keeps_the_first_copy(home: Path) -> None:
+    path = home / "config.json"
+    path.write_text("{}")
+    before = tree(home)
+    files(home).write([made(home, "config.json")])
+    files(home).write([File(str(path), Format.JSON, {"model": "other"})])
+    assert json.loads(path.read_text()) == {"model": "other"}
+    list(files(home).restore())
+    assert tree(home) == before
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_somebody_else_has_changed_since_is_not_undone(home: Path, again: bool) -> None:
+    """Be it that it was written once more on top of that."""
+    path = home / "config.json"
+    path.write_text("{}")
+    files(home).write([made(home, "config.json"), made(home)])
+    path.write_text('{"mine": 1}')
+    if again:
+        files(home).write([made(home, "config.json")])
+    now = tree(home)
+    error = failed(files(home).restore)
+    assert str(error).startswith(f"{path} has changed since it was written, so nothing is restored; ")
+    assert f"{path}{SUFFIX}" in str(error)
+    assert tree(home) == now
+
+
+def test_what_is_gone_already_need_not_be_removed(home: Path) -> None:
+    before = tree(home)
+    files(home).write([made(home)])
+    (home / ".agent/config.json").unlink()
+    list(files(home).restore())
+    assert tree(home) == before
+
+
+def test_folders_in_which_the_agent_has_put_something_stay(home: Path) -> None:
+    files(home).write([made(home)])
+    (home / ".agent/sessions").mkdir()
+    list(files(home).restore())
+    assert [*(home / ".agent").iterdir()] == [home / ".agent/sessions"]
+    assert not (home / ".local").exists()
+
+
+@pytest.mark.slow
+def test_a_file_over_4_mb_is_refused_in_one_sentence(home: Path) -> None:
+    """To merge one of 20 MB took half a minute."""
+    file = made(home)
+    path = Path(file.path)
+    path.parent.mkdir()
+    path.write_text('{"a": [' + "1, " * 1_400_000 + "1]}")
+    before = tree(home)
+    error = failed(lambda: files(home).write([file, made(home, "second.json")]))
+    assert "larger than 4 MB" in str(error) and file.path in str(error)
+    assert tree(home) == before
+    path.write_text('{"a": "' + "x" * 4_100_000 + '"}')
+    assert files(home).write([file])
+
+
+def test_nothing_is_written_unless_all_can_be_merged(home: Path) -> None:
+    (home / "bad.json").write_text("{'a': 1}")
+    before = tree(home)
+    error = failed(lambda: files(home).write([made(home), made(home, "bad.json")]))
+    assert str(error).startswith(f"{home}/bad.json is unchanged: it is not valid JSON")
+    assert tree(home) == before
+    assert list(files(home).restore()) == ["nothing to undo"]
+
+
+def test_bytes_that_are_no_text_are_left_alone(home: Path) -> None:
+    (home / "bad.json").write_bytes(b"\xff\xfe{")
+    assert "not UTF-8" in str(failed(lambda: files(home).write([made(home, "bad.json")])))
+
+
+def test_a_link_stays_a_link(home: Path) -> None:
+    (home / "dotfiles").mkdir()
+    (home / "dotfiles/config.json").write_text("{}")
+    (home / "config.json").symlink_to("dotfiles/config.json")
+    before = tree(home)
+    files(home).write([made(home, "config.json")])
+    assert (home / "config.json").is_symlink()
+    assert (home / "dotfiles/config.json").read_text() == WHOLE.rstrip("\n")
+    list(files(home).restore())
+    assert tree(home) == before
+
+
+def test_a_copy_that_is_somebody_elses_is_never_overwritten(home: Path) -> None:
+    (home / "config.json").write_text("{}")
+    (home / f"config.json{SUFFIX}").write_text("precious")
+    before = tree(home)
+    assert "move it away" in str(failed(lambda: files(home).write([made(home, "config.json")])))
+    assert tree(home) == before
+
+
+def test_a_record_that_cannot_be_read_is_told(home: Path) -> None:
+    files(home).write([made(home)])
+    record = home / ".local/state/vllm-tool-proxy/setup-claude.json"
+    for text in ("{", "[]", "{}", '{"files": {"a": {}}, "folders": [], "first": ""}'):
+        record.write_text(text)
+        assert str(record) in str(failed(lambda: files(home)))
+
+
+def test_a_folder_that_is_a_file_is_told(home: Path) -> None:
+    assert "other" in str(failed(lambda: files(home).write([made(home, "other/config.json")])))
+
+
+def test_what_stays_and_goes_past_the_proxy_is_told(home: Path) -> None:
+    path = home / "a.json"
+    path.write_text('{"agents": {"w": {"model": "x/y"}}}')
+    file = File(str(path), Format.JSON, {}, rivals=(("agents", "*", "model"),))
+    (told,) = AgentFiles("a", home).write([file])
+    assert told == f"{path}: nothing to change; kept, although it bypasses the proxy: agents.w.model"
+
+
+class TestRun:
+    """A file that the agent's own command writes."""
+
+    def run(self, home: Path, words: tuple[str, ...] = ("agent", "auth"), text: str = "{}") -> tuple[str, int]:
+        """Let it write; return what is said, and how often it ran."""
+        ran = []
+
+        def write() -> None:
+            ran.append(1)
+            (home / ".agent").mkdir(exist_ok=True)
+            (home / ".agent/auth.json").write_text(text)
+
+        return files(home).run(words, str(home / ".agent/auth.json"), write), len(ran)
+
+    def test_it_runs_once_and_its_file_is_its_users_alone(self, home: Path) -> None:
+        before, path = tree(home), home / ".agent/auth.json"
+        assert self.run(home) == (f"{path}: written by agent", 1)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert self.run(home) == (f"{path}: nothing to change", 0)
+        list(files(home).restore())
+        assert tree(home) == before
+
+    def test_it_runs_again_for_other_words_or_if_its_file_was_changed(self, home: Path) -> None:
+        self.run(home)
+        assert self.run(home, ("agent", "auth", "other"))[1] == 1
+        (home / ".agent/auth.json").write_text("changed")
+        assert self.run(home, ("agent", "auth", "other"))[1] == 1
+        failed(files(home).restore)
+
+    def test_what_it_overwrites_comes_back(self, home: Path) -> None:
+        (home / ".agent").mkdir()
+        path = home / ".agent/auth.json"
+        path.write_text("mine")
+        before = tree(home)
+        assert before[".agent/auth.json"][0] == 0o644
+        seen = []
+        files(home).run(("agent",), str(path), lambda: seen.append(stat.S_IMODE(path.stat().st_mode)))
+        assert (seen, stat.S_IMODE(path.stat().st_mode)) == ([0o600], 0o600)
+        list(files(home).restore())
+        assert tree(home) == before
+
+    def test_a_command_that_writes_nothing_is_told_and_can_be_undone(self, home: Path) -> None:
+        before = tree(home)
+        error = failed(lambda: files(home).run(("agent",), str(home / "none"), lambda: None))
+        assert str(error) == f"agent did not write {home}/none"
+        list(files(home).restore())
+        assert tree(home) == before

@@ -1,0 +1,89 @@
+"""What `check` says of a valid rules file that may not mean what its author thinks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from proxy.cli.main import main
+
+
+def told(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The notes of `check`, without the path of the file."""
+    path = folder / "r.yaml"
+    path.write_text(text)
+    assert main(["check", "--rules", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("ok: ")
+    return [line.removeprefix(f"note: {folder}/") for line in lines if line.startswith("note: ")]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("families: [{match: '.*qwen.*'}]", "r.yaml:1: '.*qwen.*'"),
+        ("aliases:\n  ^claude: qwen\n", "r.yaml:2: '^claude'"),
+        ("aliases:\n  a: b\n  'claude$': qwen\n", "r.yaml:3: 'claude$'"),
+        (r"families: [{match: 'gpt-\d'}]", r"r.yaml:1: 'gpt-\\d'"),
+    ],
+)
+def test_a_regular_expression_in_the_place_of_a_glob_is_named(
+    text: str, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (note,) = told(text, tmp_path, capsys)
+    assert note.startswith(f"{shown} looks like a regular expression")
+
+
+@pytest.mark.parametrize("glob", ["*qwen*", "qwen2.*", "gpt-[45]*", "a.b?c", "[Dd]eepseek"])
+def test_a_glob_is_not(glob: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(f"aliases: {{'{glob}': m}}\nsettings: {{port: 8003}}\n", tmp_path, capsys) == []
+
+
+def test_a_section_that_replaces_built_in_entries_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "settings: {port: 8003}\ntools: {}\nmodels:\n  - match: '*'\n"
+    tools, models = told(text, tmp_path, capsys)
+    assert tools.startswith("r.yaml:2: the section tools replaces the built-in entries for todowrite, edit, ")
+    assert models.startswith("r.yaml:3: the section models replaces the built-in entries for *gpt-oss*, ")
+    assert all(
+        note.endswith("; copy those that you want to keep from the built-in rules.yaml") for note in (tools, models)
+    )
+
+
+def test_a_copy_of_the_built_in_file_replaces_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[3] / "rules.yaml").read_text()
+    assert told(text, tmp_path, capsys) == []
+    assert main(["check"]) == 0
+    assert "note: " not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "text", ["models:\n  - match: *qwen*\n", "models:\n  - {match: *qwen, parse: proxy}\n", "aliases:\n  *mini: m\n"]
+)
+def test_a_glob_that_starts_with_an_asterisk_needs_quotes(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "r.yaml").write_text(text)
+    assert main(["check", "--rules", str(tmp_path / "r.yaml")]) == 2
+    told = 'r.yaml:2: a glob that starts with * needs quotes; write it as "*..."\n'
+    assert capsys.readouterr().err.endswith(told)
+
+
+def test_check_reports_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r.yaml").write_text("tools: {}\n")
+    assert main(["check", "--json", "--rules", str(tmp_path / "r.yaml")]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["ok"], report["listening"], report["rules"]["source"]) == (
+        True,
+        "127.0.0.1:8003",
+        f"{tmp_path}/r.yaml",
+    )
+    assert any("the section tools replaces" in note for note in report["notes"])
+    assert any(line.startswith("models ") for line in report["rules"]["summary"])
+    for words, error in ((["--port", "x"], "--port: 'x' cannot be used"), (["--prot"], "No such option '--prot'")):
+        assert main(["check", "--json", *words]) == 2
+        told = json.loads(capsys.readouterr().out)
+        assert told["ok"] is False and told["error"].startswith(error)
+    assert main(["serve", "--json"]) == 2
+    assert "No such option '--json'" in capsys.readouterr().err

@@ -1,0 +1,72 @@
+"""`key add`: a key is shown once, its hash is stored, and the file is never damaged."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from proxy.cli.main import main
+from proxy.config.api_keys import Keys, parse_clients
+from tests.support.bare import make_bare
+
+
+@pytest.fixture(autouse=True)
+def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_bare(tmp_path, monkeypatch)
+
+
+def test_the_key_opens_the_proxy_and_is_not_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "keys.yaml"
+    assert main(["key", "add", "alice", "--file", str(file)]) == 0
+    out, err = capsys.readouterr()
+    key = out.removesuffix("\n")
+    assert len(key) == 64 and err.count("\n") == 1 and str(file) in err and key not in err
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600 and key not in file.read_text()
+    assert Keys(parse_clients(file.read_bytes(), "keys.yaml")).client(key.encode()).name == "alice"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "# ours\n\n",
+        f"- {{name: bob, sha256: {'a' * 64}}}  # since May",
+        f"---\n  - name: bob\n    sha256: {'a' * 64}\n    streams: 4\n# end\n",
+    ],
+)
+def test_the_rest_of_the_file_stays(before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is the one of the setting, and keeps its mode."""
+    file = tmp_path / "keys.yaml"
+    file.write_text(before)
+    file.chmod(0o640)
+    monkeypatch.setenv("TOOL_PROXY_CLIENT_KEYS", str(file))
+    assert main(["key", "add", "alice"]) == 0
+    assert file.read_text().startswith(before) and stat.S_IMODE(file.stat().st_mode) == 0o640
+    names = [key.name for key in parse_clients(file.read_bytes(), "keys.yaml")]
+    assert names == [*(["bob"] if "bob" in before else []), "alice"]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "status", "message"),
+    [
+        ("bob", f"- {{name: bob, sha256: {'a' * 64}}}\n", 2, "there is a key named bob; choose another name"),
+        ("a b", "", 2, "a name must be of up to 64 letters"),
+        ("a, models: [x]", "", 2, "a name must be of up to 64 letters"),
+        ("alice", f"[{{name: bob, sha256: {'a' * 64}}}]\n", 1, "no entry can be added to this form of list"),
+        ("alice", "- {name: bob}\n", 2, "has no sha256"),
+    ],
+)
+def test_what_cannot_be_added_is_one_line_and_changes_nothing(  # noqa: PLR0917
+    name: str, before: str, status: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "keys.yaml"
+    file.write_text(before)
+    assert main(["key", "add", name, "--file", str(file)]) == status
+    out, err = capsys.readouterr()
+    assert not out and message in err and err.count("\n") == 1 and file.read_text() == before
+
+
+def test_without_a_file_it_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["key", "add", "alice"]) == 2
+    assert "pass --file FILE, or set client_keys" in capsys.readouterr().err

@@ -1,0 +1,116 @@
+"""The command line: its help, its errors, its exit statuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proxy import __version__
+from proxy.cli import check, doctor, serve, setup
+from proxy.cli.agents import AGENTS
+from proxy.cli.main import main
+from proxy.config.settings import SPECS
+from tests.support.bare import make_bare
+
+PACKAGE = Path(serve.__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_bare(tmp_path, monkeypatch)
+
+
+def shown(words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command prints, on one line."""
+    assert main(words.split()) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("words", ["serve --help", "check -h", "--port 8004 --help"])
+def test_help_shows_each_setting_with_its_variable_and_default(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(words, capsys)
+    for spec in SPECS:
+        assert spec.help in text
+        assert all(name in text.replace(" ", "") for name in (*spec.flags, *spec.variables))
+    for part in ("--rules FILE", "TOOL_PROXY_RULES", "(TOOL_PROXY_PORT; 8003; also PROXY_PORT)"):
+        assert part in text
+    assert "(TOOL_PROXY_UPSTREAM_CA; none)" in text and "(TOOL_PROXY_NO_UI; off)" in text
+
+
+def test_help_lists_every_command_and_each_has_help(capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown("--help", capsys)
+    for command in ("serve", "check", "parse", "doctor", "setup", "launch", "key"):
+        assert f" {command} " in text
+        assert f"Usage: vllm-tool-proxy {command}" in shown(f"{command} --help", capsys)
+    for command in ("setup", "launch"):
+        assert all(f"{agent}," in shown(f"{command} -h", capsys) for agent in AGENTS if agent != "sdk")
+
+
+def test_without_arguments_it_says_what_it_is_and_which_commands_to_try(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("vllm-tool-proxy repairs the tool calls of open models.") and text.count("\n") < 12
+    for command in ("doctor --upstream", "launch claude --upstream", "serve --upstream", "--help"):
+        assert f"vllm-tool-proxy {command}" in text
+
+
+@pytest.mark.parametrize("flag", ["-V", "--version"])
+def test_the_version_is_printed(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([flag]) == 0
+    assert capsys.readouterr().out == f"vllm-tool-proxy {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--prot=1", "No such option '--prot'. (Did you mean one of: '--host', '--port'?); see vllm-tool-proxy serve"),
+        ("stop", "No such command 'stop'"),
+        ("check serve", "unexpected extra argument (serve)"),
+        ("--host", "Option '--host' requires an argument"),
+        ("check --upstream-ca /dev/null/x", "upstream_ca: /dev/null/x cannot be used"),
+        ("check --rules old.yaml", "old.yaml:3: there is no setting 'audit_size'; use "),
+        ("check --audit-size 65536", "No such option '--audit-size'. (Did you mean one of: "),
+        ("key add", "Missing argument 'NAME'"),
+        ("setup", "Missing argument 'AGENT'"),
+        ("setup emacs", "'emacs' is not one of 'claude', 'codex'"),
+        ("setup pi more", "unexpected extra argument (more)"),
+        ("setup pi --odd", "No such option '--odd'"),
+        ("setup pi --write --undo", "give --write or --undo, not both"),
+        ("launch", "Missing argument 'AGENT'"),
+        ("launch pi --odd", "No such option '--odd'"),
+        ("doctor --timeout 0", "'--timeout': 0.0 is not in the range 0<x<=3600"),
+        ("doctor --timeout soon", "'soon' is not a valid float"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_status_2(
+    words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "old.yaml").write_text("settings:\n  port: 8009  # ours\n  audit_size: 65536\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PWD", raising=False)
+    assert main(words.split()) == 2
+    out, err = capfd.readouterr()
+    assert err.startswith("vllm-tool-proxy: error: ") and message in err and err.count("\n") == 1 and not out
+
+
+@pytest.mark.parametrize("command", ["doctor", "setup pi", "check"])
+def test_ctrl_c_is_one_line_and_exit_status_130(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*words: object, **more: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(doctor, "doctor_command", interrupted)
+    monkeypatch.setattr(setup, "setup_command", interrupted)
+    monkeypatch.setattr(check, "check_command", interrupted)
+    assert main(command.split()) == 130
+    assert capsys.readouterr() == ("", "vllm-tool-proxy: interrupted: the command did not finish\n")
+
+
+def test_the_package_folder_keeps_the_users_symlinks(tmp_path: Path) -> None:
+    (tmp_path / "current").symlink_to(PACKAGE.parent)
+    spelled = str(tmp_path / "current")
+    assert serve.package_folder(spelled) == spelled
+    assert serve.package_folder(str(tmp_path)) == str(PACKAGE.parent)
+    assert serve.package_folder("/no/such/folder") == str(PACKAGE.parent)

@@ -1,0 +1,142 @@
+"""`parse`: which calls are found in a text, and why the rest is none."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.cli.main import main
+from proxy.repair.policy import Policy
+from proxy.repair.text_report import explained, read_text
+from tests.support.helpers import OFFERED, call_json, offered
+
+LS = call_json("bash", command="ls")
+STRONG = f"<tool_call>\n{LS}\n</tool_call>"
+ANTHROPIC = [{"name": "bash", "input_schema": {"type": "object", "properties": {"command": {"type": "string"}}}}]
+RESPONSES = [{"type": "function", "name": "bash", "parameters": ANTHROPIC[0]["input_schema"]}]
+
+
+def lines(text: str, *, stopped: bool = True) -> list[str]:
+    return list(explained(read_text(text, offered(), Policy(), stopped=stopped)))
+
+
+def test_calls_come_with_evidence_format_and_place() -> None:
+    said = lines(f"I will.\n{STRONG}\nand\n<tool_call>[{LS}]</tool_call>")
+    assert said[:2] == ["call 1: bash (strong evidence, <tool_call>, line 2)", '  {"command": "ls"}']
+    assert said[2].startswith("call 2: bash (strong")
+    assert said[-2:] == ["content:", "I will.\n\nand\n"]
+
+
+def test_weak_evidence_is_told() -> None:
+    assert lines(LS)[0] == "call 1: bash (weak evidence, json, line 1)"
+    assert lines(LS)[-1] == "no content"
+    assert "cut off" in lines(LS, stopped=False)[1]
+
+
+def test_a_repaired_name_is_shown_as_it_was_written() -> None:
+    written = f"<tool_call>{call_json('functions.bash', command='ls')}</tool_call>"
+    assert "written 'functions.bash'" in lines(written)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (f"<tool_call>{call_json('nope', x=1)}</tool_call>", "no tool of this name is offered"),
+        (f'so "{STRONG}" is it', "quoted"),
+        (f"a\n```\n{STRONG}\n```\nb", "in code"),
+        (f"a `{STRONG}` b", "in code"),
+        (f"{LS}\nis a call", "text follows"),
+        (call_json("bash", cmd="ls"), "keys are missing or not declared"),
+    ],
+)
+def test_what_was_refused_says_why(text: str, why: str) -> None:
+    said = lines(text)
+    assert said[0] == "no call"
+    assert any(line.startswith("refused at line ") and why in line for line in said), said
+    assert said[-1] == text
+
+
+@pytest.mark.parametrize("tools", [[*OFFERED], ANTHROPIC, RESPONSES, {"model": "m", "tools": [*OFFERED]}])
+def test_the_command_takes_tools_of_every_dialect(
+    tools: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tools.json").write_text(json.dumps(tools))
+    (tmp_path / "reply.txt").write_text(STRONG)
+    assert main(["parse", str(tmp_path / "reply.txt"), "--tools", str(tmp_path / "tools.json")]) == 0
+    assert capsys.readouterr().out.startswith("call 1: bash (strong")
+
+
+def test_the_repaired_call_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tools = [{"name": "read", "input_schema": {"type": "object", "properties": {"limit": {"type": "integer"}}}}]
+    (tmp_path / "tools.json").write_text(json.dumps(tools))
+    (tmp_path / "reply.txt").write_text('So. <tool_call>{"name": "Read", "arguments": {"limit": "10"}}</tool_call>'[4:])
+    words = ["parse", str(tmp_path / "reply.txt"), "--tools", str(tmp_path / "tools.json")]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert '\n  {"limit": "10"}\n  repair ' in said and '\n  the client gets read {"limit": 10}\n' in said
+    assert main([*words, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    (call,) = report["calls"]
+    assert (call["name"], call["written"], call["arguments"]) == ("read", "Read", {"limit": 10})
+    assert call["repairs"] and all(each["id"] and each["why"] for each in call["repairs"])
+    assert (call["evidence"], call["place"], report["refused"], report["content"]) == ("strong", "line 1", [], "")
+
+
+def test_without_a_call_the_status_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tools.json").write_text(json.dumps(OFFERED))
+    (tmp_path / "reply.txt").write_text(f"a `{STRONG}` b")
+    words = ["parse", str(tmp_path / "reply.txt"), "--tools", str(tmp_path / "tools.json"), "--json"]
+    assert main(words) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["calls"] == [] and "in code" in report["refused"][0] and report["content"] == f"a `{STRONG}` b"
+
+
+def test_standard_input_and_a_reply_that_was_cut_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tools.json").write_text(json.dumps(OFFERED))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(LS.encode())))
+    assert main(["parse", "-", "--tools", str(tmp_path / "tools.json"), "--finish", "length"]) == 1
+    assert capsys.readouterr().out.startswith("no call\nrefused at line 1")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere.txt", "--tools", "tools.json"], "nowhere.txt cannot be read"),
+        ([".", "--tools", "tools.json"], ". cannot be read"),
+        (["latin.txt", "--tools", "tools.json"], "is not UTF-8 (byte 1)"),
+        (["reply.txt"], "--tools"),
+        (["--tools", "tools.json"], "FILE"),
+        (["--capture", "reply.txt", "reply.txt"], "--capture takes no FILE, --tools or --model"),
+        (["--capture", "nowhere"], "nowhere cannot be read"),
+        (["--capture", "a\0b"], "cannot be read"),
+        (["--capture", "."], ". cannot be read"),
+        (["--capture", "reply.txt"], "reply.txt is no capture; give a file that serve --capture DIR wrote"),
+        (["--capture", "reply.txt", "--rules", "nowhere.yaml"], "there is no file 'nowhere.yaml'"),
+        (["reply.txt", "--tools", "reply.txt"], "reply.txt is not JSON"),
+        (["reply.txt", "--tools", "empty.json"], "empty.json has no tools"),
+        (["reply.txt", "--tools", "number.json"], "number.json has no tools"),
+        (["reply.txt", "--tools", "tools.json", "--finish", "soon"], "--finish"),
+        (["reply.txt", "--tools", "tools.json", "--frob"], "--frob"),
+        (["reply.txt", "more.txt", "--tools", "tools.json"], "more.txt"),
+    ],
+)
+def test_bad_input_gets_one_clear_line(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tools.json").write_text(json.dumps(OFFERED))
+    (tmp_path / "reply.txt").write_text("no JSON")
+    (tmp_path / "latin.txt").write_bytes(b"a\xe9b")
+    (tmp_path / "empty.json").write_text("[]")
+    (tmp_path / "number.json").write_text("3")
+    assert main(["parse", *words]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("vllm-tool-proxy: error: ")
+    assert said in error
+    assert error.count("\n") == 1

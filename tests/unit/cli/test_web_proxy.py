@@ -1,0 +1,82 @@
+"""A web proxy in the user's environment does not come between an agent and the proxy."""
+
+from __future__ import annotations
+
+import urllib.request
+from dataclasses import replace
+
+import pytest
+
+from proxy.cli.configuration import Configuration, Values, past_web_proxy
+
+VALUES = Values("http://127.0.0.1:8003", "coder")
+LOCAL = "127.0.0.1,localhost,::1"
+SAID = Configuration(environment={"A": "b"}, notes=("a note",))
+
+
+def told(url: str = VALUES.url, **environment: str) -> Configuration:
+    return past_web_proxy(SAID, replace(VALUES, url=url, environment=environment))
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"])
+def test_this_machine_is_asked_directly(name: str) -> None:
+    found = told(**{name: "http://user:password@web:3128"})
+    assert found.environment == {"A": "b", "NO_PROXY": LOCAL, "no_proxy": LOCAL}
+    first, note = found.notes
+    assert first == "a note"
+    assert note == (
+        f"{name} is set. Programs that use it would reach {VALUES.url} through that web proxy. `launch` sets NO_PROXY "
+        f"and no_proxy for the agent; without `launch`, set both: {LOCAL}"
+    )
+
+
+@pytest.mark.parametrize("environment", [{}, {"HTTP_PROXY": ""}, {"NO_PROXY": "a"}, {"FTP_PROXY": "http://web"}])
+def test_without_a_web_proxy_nothing_is_said(environment: dict[str, str]) -> None:
+    assert told(**environment) is SAID
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"NO_PROXY": "corp, 10.0.0.0/8"}, dict.fromkeys(("NO_PROXY", "no_proxy"), f"corp, 10.0.0.0/8,{LOCAL}")),
+        ({"no_proxy": "corp"}, dict.fromkeys(("NO_PROXY", "no_proxy"), f"corp,{LOCAL}")),
+        (
+            {"NO_PROXY": "a", "no_proxy": "b,localhost"},
+            {"NO_PROXY": f"a,{LOCAL}", "no_proxy": "b,localhost,127.0.0.1,::1"},
+        ),
+        ({"NO_PROXY": "LOCALHOST corp"}, dict.fromkeys(("NO_PROXY", "no_proxy"), "LOCALHOST corp,127.0.0.1,::1")),
+        ({"NO_PROXY": "corp,"}, dict.fromkeys(("NO_PROXY", "no_proxy"), f"corp,{LOCAL}")),
+        ({"NO_PROXY": " "}, dict.fromkeys(("NO_PROXY", "no_proxy"), LOCAL)),
+        # All that there is, which a client reads if it stands alone.
+        ({"NO_PROXY": "*"}, {"NO_PROXY": "*", "no_proxy": "*"}),
+    ],
+)
+def test_what_was_excepted_before_is_so_still(before: dict[str, str], after: dict[str, str]) -> None:
+    found = told(HTTP_PROXY="http://web", **before)
+    assert found.environment == {"A": "b", **after}
+
+
+def test_where_all_is_said_already_nothing_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(HTTP_PROXY="http://web", NO_PROXY=LOCAL, no_proxy=f"x,{LOCAL}") is SAID
+    assert told(HTTP_PROXY="http://web", NO_PROXY="*", no_proxy="*") is SAID
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [("http://10.1.2.3:8003", "10.1.2.3"), ("https://Proxy.lan", "proxy.lan"), ("http://[fd00::1]:1", "fd00::1")],
+)
+def test_the_proxys_own_host_is_asked_directly(url: str, host: str) -> None:
+    """`setup` has asked it so, and it has answered."""
+    assert told(url, HTTP_PROXY="http://web").environment["NO_PROXY"] == f"{LOCAL},{host}"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "10.1.2.3"])
+def test_a_client_reads_it_so(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's own, which reads the variables as requests and httpx do."""
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://web:3128")
+    assert not urllib.request.proxy_bypass(f"{host}:8003")
+    monkeypatch.setenv("no_proxy", told("http://10.1.2.3:8003", http_proxy="http://web").environment["no_proxy"])
+    assert urllib.request.proxy_bypass(f"{host}:8003")
+    assert not urllib.request.proxy_bypass("example.org:80")
