@@ -43,7 +43,6 @@ from proxy.config.rules import Rules
 from proxy.config.settings import SPECS, Settings
 from proxy.errors import RulesError
 from proxy.limits import THREADS
-from proxy.server import log_stream
 
 COMMANDS = ("serve", "check", "parse", "doctor", "setup", "launch")
 # Those that read their own words, and where they are: what only they need is not loaded before the proxy serves.
@@ -73,7 +72,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     If the reader of a pipe closes it (`check | head`), the command ends silently.
     """
     _open_standard_streams()
-    log_stream.install()
     words = sys.argv[1:] if argv is None else argv
     code: int = Status.DONE
     try:
@@ -202,7 +200,6 @@ def _serve(settings: Settings, rules: Rules, env: Mapping[str, str], cwd: Path) 
     try:
         # gunicorn looks for modules in the folder that it starts in, too.
         os.chdir(folder)
-        log_stream.drain()
         # At USR2 gunicorn starts itself anew without -P.
         os.execve(command[0], command, {**MALLOC, **env, "PWD": folder, "PYTHONSAFEPATH": "1"})
     except OSError as error:

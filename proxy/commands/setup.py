@@ -29,7 +29,6 @@ from proxy.commands.proxy_facts import ProxyFacts, plain_url
 from proxy.commands.text_report import printable
 from proxy.config.load import environment, load, own_url
 from proxy.limits import MAX_AGENT_FILE
-from proxy.server import log_stream
 
 _ABOUT = """\
 Asks the proxy for its models and prints what an agent must be told: its environment and its files. With --write the
@@ -285,7 +284,6 @@ def _run_first(program: str, words: Sequence[str], command_line: _CommandLine) -
 def _launch(command_line: _CommandLine, words: Sequence[str]) -> None:
     """Become the agent."""
     start = _prepared(command_line, words)
-    log_stream.drain()  # what was said on standard error is written by a thread
     try:
         with start.folder.written(start.private):
             os.execve(start.program, start.command, start.variables)

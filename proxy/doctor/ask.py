@@ -15,11 +15,9 @@ from proxy.codec.secrets import masked
 from proxy.doctor.reply import Reply
 from proxy.errors import ProxyError
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
-from proxy.upstream.client import ModelServer
-from proxy.upstream.connections import Waiting
-from proxy.upstream.content_encoding import decoded
+from proxy.upstream.client import ModelServer, Waiting
 from proxy.upstream.paths import CHAT_COMPLETIONS
-from proxy.upstream.responses import read_body
+from proxy.upstream.responses import decoded, read_body
 
 # Bytes of one answer. None that is asked for is so long.
 _MAX_ANSWER = 4 * 1024 * 1024

@@ -35,9 +35,8 @@ from proxy.healing.heal import NO_HEALING
 from proxy.limits import MAX_ERROR_BODY
 from proxy.upstream.answer_wait import NEVER, rest_after
 from proxy.upstream.client import UpstreamCall
-from proxy.upstream.content_encoding import decoded
 from proxy.upstream.headers import REPLY, response_headers
-from proxy.upstream.responses import error_of_response, read_body
+from proxy.upstream.responses import decoded, error_of_response, read_body
 
 # The body should end right after `[DONE]`; a server that keeps the connection open is not waited for.
 END_GRACE = 1.0
@@ -349,7 +348,7 @@ class Attempt:
             return b""
         self.spoke = True
         data, self._unsent = self._unsent, b""
-        self._exchange.wait.answers()
+        self._exchange.wait.wrote()
         return data
 
     def _beat(self) -> bytes:
