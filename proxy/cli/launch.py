@@ -28,7 +28,6 @@ from proxy.cli.setup import Target, target
 from proxy.codec.display import escaped
 from proxy.config.server_url import server_url
 from proxy.limits import MAX_AGENT_FILE
-from proxy.server import log_stream
 
 # A start loads the whole package, which takes long on a busy machine.
 _START_SECONDS = 60.0
@@ -66,7 +65,6 @@ def launch_command(
     aim = target(agent=agent, url=url, rules=rules, model=model, key_env=key_env, starts_proxy=bool(upstream))
     if not upstream:
         start = _prepared(aim, arguments)
-        log_stream.drain()  # standard error is written by a thread
         try:
             with _private_folder(start.folder, start.private):
                 os.execve(start.program, start.command, start.variables)

@@ -20,7 +20,6 @@ from proxy.cli.output import NAME, CommandError, Status, say
 from proxy.config.load import RULES_VARIABLE, environment, unread_rules
 from proxy.config.settings import SPECS, Spec
 from proxy.errors import RulesError
-from proxy.server import log_stream
 
 # Not imported from `agents`: that would delay every start of the proxy.
 _AGENTS = ("claude", "codex", "openclaw", "opencode", "qwen", "pi", "cline", "sdk")
@@ -312,7 +311,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     If the reader of a pipe closes it (`check | head`), the command ends silently.
     """
     _open_standard_streams()
-    log_stream.install()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may be ASCII
     code: int = Status.DONE

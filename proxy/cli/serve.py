@@ -26,7 +26,6 @@ from proxy.config.settings import SPECS, Settings
 from proxy.errors import RulesError
 from proxy.exchange.routing import keyless, server_of
 from proxy.limits import THREADS
-from proxy.server import log_stream
 from proxy.web.routes import CHAT, MESSAGES, RESPONSES
 from proxy.worker.logging_setup import log_line
 
@@ -73,7 +72,6 @@ def serve_command(flags: dict[str, str]) -> NoReturn:
     try:
         # gunicorn also looks for modules in the folder where it starts.
         os.chdir(folder)
-        log_stream.drain()
         # At USR2 gunicorn starts itself again without -P.
         os.execve(command[0], command, {**MALLOC, **handed, "PWD": folder, "PYTHONSAFEPATH": "1"})
     except OSError as error:

@@ -22,11 +22,9 @@ from proxy.config.settings import Settings
 from proxy.dialects.chat.client_view import ChoiceView, view_reply
 from proxy.errors import ProxyError
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
-from proxy.upstream.client import ModelServer
-from proxy.upstream.connections import Waiting
-from proxy.upstream.content_encoding import decoded
+from proxy.upstream.client import ModelServer, Waiting
 from proxy.upstream.paths import CHAT_COMPLETIONS
-from proxy.upstream.responses import read_body
+from proxy.upstream.responses import decoded, read_body
 
 # Maximum size of one answer in bytes.
 _MAX_ANSWER = 4 * 1024 * 1024

@@ -41,9 +41,8 @@ from proxy.healing.heal import NO_HEALING
 from proxy.limits import MAX_ERROR_BODY
 from proxy.upstream.answer_wait import NEVER, AnswerWait, rest_after
 from proxy.upstream.client import ModelServer, UpstreamCall
-from proxy.upstream.content_encoding import decoded
 from proxy.upstream.headers import REPLY, response_headers
-from proxy.upstream.responses import error_of_response, read_body
+from proxy.upstream.responses import decoded, error_of_response, read_body
 
 log = logging.getLogger("proxy")
 
@@ -530,7 +529,7 @@ class Attempt:
             return b""
         self.said = Said.CONTENT
         data, self._unsent = self._unsent, b""
-        self._exchange.wait.answers()
+        self._exchange.wait.wrote()
         return data
 
     def _beat(self) -> bytes:

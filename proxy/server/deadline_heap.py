@@ -1,7 +1,4 @@
-"""When each of many things is due: a heap whose entries move only when they come up.
-
-gunicorn's configuration loads it by its path, so it imports nothing of the package. It knows no clock.
-"""
+"""A heap of deadlines whose entries move only when they come up."""
 
 from __future__ import annotations
 
@@ -11,21 +8,21 @@ from itertools import count
 from typing import Any
 
 NEVER = float("inf")
-# So many entries of things that are gone may lie in the heap before it is made anew, beside one for each that is left.
+# Stale entries in the heap before it is rebuilt.
 _SLACK = 256
 
 
 class DeadlineHeap:
-    """Things and the moments at which they are due, all of one clock.
+    """Things and their deadlines, all of one clock.
 
-    A stream's heartbeat moves with every byte that is written, mostly to a later moment: that costs no more than a
-    note. The entry stays where it is, and is put back with the later moment when it comes up.
+    A stream's heartbeat moves with every byte that is written, mostly to a later moment. That only changes a dict: the
+    entry stays where it is, and is put back with the later moment when it comes up.
     """
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Any]] = []
         self._due: dict[Hashable, float] = {}
-        # The moment of the one entry of each that counts; the others are passed over.
+        # The moment of each thing's current entry; its others are stale.
         self._entered: dict[Hashable, float] = {}
         self._order = count()
 
@@ -33,13 +30,13 @@ class DeadlineHeap:
         return len(self._due)
 
     def set(self, thing: Hashable, moment: float) -> None:
-        """It is due at this moment, whatever was said of it before."""
+        """Set or change a deadline."""
         self._due[thing] = moment
         if moment < self._entered.get(thing, NEVER):
             self._enter(thing, moment)
 
     def discard(self, thing: Hashable) -> None:
-        """It is not due any more."""
+        """Remove a deadline."""
         self._due.pop(thing, None)
         self._entered.pop(thing, None)
         if len(self._heap) > _SLACK + 2 * len(self._due):
@@ -47,11 +44,11 @@ class DeadlineHeap:
             heapify(self._heap)
 
     def first(self) -> float:
-        """A moment before which nothing is due."""
+        """Return a moment before which nothing is due."""
         return self._heap[0][0] if self._heap else NEVER
 
     def take(self, now: float) -> list[Any]:
-        """Take out and return what is due now, the earliest first."""
+        """Remove and return what is due now, the earliest first."""
         due_now: list[Any] = []
         while self._heap and self._heap[0][0] <= now:
             moment, _, thing = heappop(self._heap)

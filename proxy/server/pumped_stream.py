@@ -1,7 +1,5 @@
-"""One stream on the pump, as far as it can be told without a socket: its state, what its client has still to take, and
-whether that client takes anything.
-
-gunicorn's configuration loads it by its path, so it imports nothing of the package. It knows no sockets and no clock.
+"""One stream on the pump, without its sockets: its state, the bytes that its client has not taken, and whether that
+client reads.
 """
 
 from __future__ import annotations
@@ -15,9 +13,9 @@ NONE = -1
 
 
 class State(Enum):
-    """The thing for which a stream waits."""
+    """What a stream waits for."""
 
-    # Asked for with each event: an enum hashes by a function of Python.
+    # An enum hashes by a Python function, and this is looked up with each event.
     __hash__ = object.__hash__
 
     READY = "ready"  # its turn
@@ -35,7 +33,7 @@ TRANSITIONS = {
     State.RUNNING: frozenset(
         (State.READY, State.WAITING, State.WRITING, State.ON_THREAD, State.FINISHING, State.ENDED)
     ),
-    # What goes by the lane may be too much for the client, or show that it is gone; a worker that ends gives a turn.
+    # The lane may write more than the client takes, or find it gone; a worker that ends gives each stream a turn.
     State.WAITING: frozenset((State.READY, State.RUNNING, State.WRITING, State.ENDED)),
     # The client took a part, or all, or is gone.
     State.WRITING: frozenset((State.WRITING, State.RUNNING, State.ENDED)),
@@ -46,7 +44,7 @@ TRANSITIONS = {
 
 
 class Ending(Enum):
-    """How a body goes out, or went."""
+    """How a body ended."""
 
     WHOLE = "whole"  # nothing is wrong with it so far
     GONE = "gone"  # its client is gone
@@ -54,9 +52,9 @@ class Ending(Enum):
 
 
 class OutBuffer:
-    """The bytes of a response's body, framed, that its client has not taken.
+    """The framed bytes of a response's body that its client has not taken.
 
-    A stream makes no step while anything is pending, so that it never holds more than one part of its body.
+    A stream makes no step while anything is pending, so it never holds more than one part of its body.
     """
 
     __slots__ = ("_chunked", "pending")
@@ -69,20 +67,20 @@ class OutBuffer:
         return bool(self.pending)
 
     def add(self, data: bytes) -> None:
-        """A part of the body, which is not empty. `b"So"` -> `b"2\\r\\nSo\\r\\n"`."""
+        """Add a part of the body, which is not empty. `b"So"` -> `b"2\\r\\nSo\\r\\n"`."""
         self._append(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
     def end(self) -> None:
-        """The body has ended as it should."""
+        """Add the end of the body."""
         if self._chunked:
             self._append(b"0\r\n\r\n")
 
     def sent(self, size: int) -> None:
-        """So many bytes of what is pending were taken."""
+        """Remove the first `size` bytes: they were sent."""
         self.pending = b"" if size == len(self.pending) else memoryview(self.pending)[size:]
 
     def clear(self) -> None:
-        """Nobody takes the rest."""
+        """Drop what is pending."""
         self.pending = b""
 
     def _append(self, data: bytes) -> None:
@@ -90,10 +88,10 @@ class OutBuffer:
 
 
 class Stall:
-    """Tells whether a client takes anything.
+    """Finds out whether a client reads.
 
-    `unsent` are the bytes in its socket that it has not taken. There is room for more only once much was taken, so what
-    was taken until then shows in their number alone.
+    `unsent` is the number of bytes in its socket that it has not taken. The socket has room for more only once much was
+    taken; until then, only this number shows that the client reads.
     """
 
     __slots__ = ("_idle", "_since", "_unsent")
@@ -104,11 +102,11 @@ class Stall:
         self._since = 0.0
 
     def begin(self, unsent: int, now: float) -> None:
-        """From now on the client must take something."""
+        """Start the time in which the client must take something."""
         self._unsent, self._since = unsent, now
 
     def lasts(self, unsent: int, now: float) -> bool:
-        """True if it has taken nothing for `idle` seconds."""
+        """Return whether the client has taken nothing for `idle` seconds."""
         if unsent < self._unsent:
             self.begin(unsent, now)
         return now >= self._since + self._idle
@@ -117,8 +115,8 @@ class Stall:
 class PumpedStream:
     """A response that the pump drives.
 
-    `body` gives its parts, `wait` is what the body waits for (upstream/answer_wait.py), `sock` the client's connection.
-    `finish` is called once, on a thread, with whether the body went out whole. `upstream` and `client` are the
+    `body` yields its parts, `wait` is its wait object (upstream/answer_wait.py) and `sock` the client's socket.
+    `finish` is called once, on a thread, with whether the whole body was sent. `upstream` and `client` are the
     descriptors that the pump watches.
     """
 
@@ -141,34 +139,32 @@ class PumpedStream:
         self.ending = Ending.WHOLE
 
     def move(self, state: State) -> None:
-        """Go over into another state. Raises RuntimeError where that may not follow."""
+        """Change the state. Raises RuntimeError if it may not follow the current one."""
         if state not in TRANSITIONS[self.state]:
-            raise RuntimeError(f"a stream that is {self.state.value} cannot become {state.value}")
+            raise RuntimeError(f"a stream cannot change from {self.state.value} to {state.value}")
         self.state = state
 
     @property
     def is_whole(self) -> bool:
-        """True if nothing is wrong with its body, and its client is there."""
+        """Whether the body is complete so far, and the client is there."""
         return self.ending is Ending.WHOLE
 
     @property
     def is_gone(self) -> bool:
-        """True once its client is gone."""
+        """Whether the client is gone."""
         return self.ending is Ending.GONE
 
     @property
     def is_broken(self) -> bool:
-        """True once its body has ended with an exception."""
+        """Whether the body ended with an exception."""
         return self.ending is Ending.BROKEN
 
     def lose_client(self) -> None:
-        """Its client is gone: what is pending is for nobody. The first thing that goes wrong is what is told."""
-        self._spoil(Ending.GONE)
+        """Note that the client is gone, unless the body broke off before."""
+        if self.ending is Ending.WHOLE:
+            self.ending = Ending.GONE
 
     def break_off(self) -> None:
-        """Its body has ended with an exception."""
-        self._spoil(Ending.BROKEN)
-
-    def _spoil(self, ending: Ending) -> None:
+        """Note that the body ended with an exception, unless the client was gone before."""
         if self.ending is Ending.WHOLE:
-            self.ending = ending
+            self.ending = Ending.BROKEN

@@ -1,60 +1,72 @@
-"""The upstream: one `requests` call per request, handed over before a byte of its answer is read (connections.py).
+"""The model server: one `requests` connection per request, and its response by h11.
 
-Every byte of the answer is received here without blocking, so that one poll sees all there is.
-No connection is ever used twice, nothing is followed, no cookie kept, no environment looked at, and every foreign
-exception becomes one of `errors.py`, here and nowhere else.
+`requests` and urllib3 connect, with their TLS, and send; the socket is then read here without blocking, so that one
+poll sees everything. A connection is used once. Redirects, cookies, netrc and proxies of the environment are never
+used. Every foreign exception becomes one of `errors.py`.
 """
 
 from __future__ import annotations
 
 import errno
+import math
+import os
 import re
 import resource
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
 
+import h11
 import requests
 import urllib3
-from urllib3.connection import HTTPConnection
+from requests.adapters import HTTPAdapter
+from urllib3.util import SKIP_HEADER
+from urllib3.util.ssl_match_hostname import CertificateError
 
 from proxy.errors import ProxyError, Unavailable, UpstreamBroken, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
-from proxy.limits import CONNECT_SECONDS, MAX_HEAD, SEND_SECONDS
-from proxy.upstream.connections import USUAL, WOULD_BLOCK, Connections, Waiting
-from proxy.upstream.http1 import ResponseDecoder
+from proxy.limits import CONNECT_SECONDS, MAX_HEAD, SEND_SECONDS, SPARE_DESCRIPTORS
 
-# What is asked of the socket at once: Python allocates all of it each time.
+# Bytes of one `recv`: Python allocates all of them each time.
 _RECEIVE = 16 * 1024
-# At most this much is taken in one go, so that a fast upstream cannot keep a slow client's thread in here.
+# Bytes that one call of `receive` takes, so that a fast upstream cannot keep a slow client's thread in it.
 _MAX_RECEIVED = 1024 * 1024
-# What the kernel says where this process, or the machine, has no file descriptor left.
+_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+# The server takes no more of a request; it may have answered already.
+_REFUSED_HALFWAY = frozenset((errno.EPIPE, errno.ECONNRESET))
+# The process, or the machine, has no file descriptor left.
 _NO_DESCRIPTOR = frozenset((errno.EMFILE, errno.ENFILE))
-# What a header's value may hold (RFC 9110, 5.5).
+# Characters of a header's value (RFC 9110, 5.5).
 _SENDABLE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+# What h11 must have sent to read a response. The request's method only matters for HEAD and CONNECT.
+_REQUEST = h11.Request(method="POST", target="/", headers=[("Host", "x"), ("Connection", "close")])
 
 
 class UpstreamCall:
-    """A request that was sent, and its answer as far as it has come.
+    """A request that was sent, and its response as far as it has arrived.
 
-    `status` is 0 and `headers` empty until the head of the answer is whole. Use it as a context manager: leaving it
-    closes the connection, by which the model server learns that nobody waits any more.
+    `status` is 0 until the head of the response has arrived. As a context manager it closes the connection, which tells
+    the model server that no client waits. `more` says that `receive` has something although the socket may have
+    nothing.
     """
 
-    __slots__ = ("_ahead", "_decoder", "_failure", "_socket", "_tls", "more")
+    __slots__ = ("_ahead", "_failure", "_headers", "_http", "_is_ended", "_socket", "_tls", "more", "status")
 
-    def __init__(self, connection: HTTPConnection) -> None:
-        sock = connection.sock
-        if sock is None:
-            raise UpstreamBroken("the model server closed the connection before it answered")
-        # Of the connection nothing but its socket is of use from now on.
-        self._socket: socket.socket = sock
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
         self._tls = isinstance(sock, ssl.SSLSocket)
-        self._decoder = ResponseDecoder(MAX_HEAD)
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
+        self._http.send(_REQUEST)
+        self._http.send(h11.EndOfMessage())
+        self._headers: dict[str, list[str]] = {}
+        self._is_ended = False
         self._failure: UpstreamBroken | None = None
-        # What `look` has received, and what went wrong there, until it is taken.
-        self._ahead: list[bytes | OSError] = []
+        # Body that `look` has received, until it is taken.
+        self._ahead = b""
         self.more = False
+        self.status = 0
 
     def __enter__(self) -> UpstreamCall:
         return self
@@ -63,127 +75,114 @@ class UpstreamCall:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; again if need be."""
+        """Close the connection. May be called twice."""
         self._socket.close()
 
     def fileno(self) -> int:
-        """The descriptor to poll."""
+        """Return the descriptor to poll."""
         return self._socket.fileno()
 
     @property
-    def status(self) -> int:
-        """The HTTP status; 0 until it is known."""
-        return self._decoder.status
-
-    @property
     def complete(self) -> bool:
-        """True once the body has properly ended."""
-        return self._decoder.complete
+        """Whether all of the body was given, to its proper end."""
+        return self._is_ended and not self._ahead
 
     def header(self, name: str) -> str:
-        """A header of the answer; empty if it has none, or one that cannot be sent on."""
-        values = self._decoder.headers.get(name.lower())
-        if values is None:
-            return ""
-        value = values[0].strip()
+        """Return a header of the response, or "" if there is none that can be sent on."""
+        value = self._headers.get(name.lower(), [""])[0].strip()
         return value if _SENDABLE.fullmatch(value) else ""
 
     @property
     def coding(self) -> str:
         """The content coding of the body, such as `gzip`; empty if it has none."""
-        said = self._decoder.headers.get("content-encoding")
-        if said is None:
-            return ""
-        codings = ",".join(said).lower().split(",")
-        return ", ".join(coding for coding in map(str.strip, codings) if coding not in ("", "identity"))
+        codings = map(str.strip, ",".join(self._headers.get("content-encoding", ())).lower().split(","))
+        return ", ".join(coding for coding in codings if coding not in ("", "identity"))
 
     @property
     def length(self) -> int | None:
         """The length of the body in bytes, if it is framed by its length."""
-        return self._decoder.length
+        length = self._headers.get("content-length")
+        return int(length[0]) if length and "transfer-encoding" not in self._headers else None
 
     def receive(self, most: int = _MAX_RECEIVED) -> bytes:
-        """Take all that has arrived, or about `most` bytes of it, and give what they add to the body.
+        """Return the body that has arrived, or about `most` bytes of it.
 
-        `more` says that there is something left to receive although the socket may have nothing. Raises
-        UpstreamBroken when the answer breaks off, after everything that came before it was given.
+        Raises UpstreamBroken if the response breaks off, after all that came before was returned.
         """
+        parts, size = [self._ahead], 0
+        self._ahead, self.more = b"", False
+        while not self._is_ended and self._failure is None:
+            if size >= most:
+                self.more = True
+                break
+            data = self._received()
+            if data is None:
+                break
+            size += len(data)
+            parts.append(self._decoded(data))
+            # A plain socket that gave less than `_RECEIVE` is empty. Under TLS, records may wait where no poll sees
+            # them.
+            if len(data) < _RECEIVE and not self._tls:
+                break
+        body = b"".join(parts)
         if self._failure is not None:
-            raise self._failure
-        parts: list[bytes] = []
-        try:
-            self._read_into(parts, most)
-        except UpstreamBroken as error:
-            if not any(parts):
-                raise
-            self._failure = error
+            if not body:
+                raise self._failure
             self.more = True
-        return b"".join(parts)
+        return body
 
     def look(self) -> bytes | None:
-        """Receive once, and give what it adds to the body if that are whole chunks; b"" if nothing has come, None
-        if it is anything else.
+        """Receive once and return what it adds to the body; b"" if that is nothing.
 
-        What it gives was not taken before `take` is called; else `receive` gives it.
+        Return None if the response has ended or failed, or if more is there. `take` takes what was returned; otherwise
+        the next `receive` returns it.
         """
         if self.more or self._failure is not None:
             return None
-        try:
-            data = self._socket.recv(_RECEIVE)
-        except WOULD_BLOCK:
-            return b""
-        except OSError as error:
-            self._ahead.append(error)
-            self.more = True
+        data = self._received()
+        if data is not None:
+            self._ahead = self._decoded(data)
+        is_last = self._is_ended or self._failure is not None
+        self.more = bool(self._ahead) or is_last
+        if is_last or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
             return None
-        self._ahead.append(data)
-        self.more = True
-        if not data or self._is_more_pending():
-            return None
-        return self._decoder.whole_chunks(data)
+        return self._ahead
 
     def take(self) -> None:
-        """Count what `look` gave as taken."""
-        self._ahead.clear()
-        self.more = False
+        """Count what `look` returned as taken."""
+        self._ahead, self.more = b"", False
 
-    def _is_more_pending(self) -> bool:
-        """True if a part of a TLS record waits where no poll sees it."""
-        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
-
-    def _next(self) -> bytes:
-        """The next bytes that have come."""
-        if not self._ahead:
+    def _received(self) -> bytes | None:
+        """Return the next bytes of the socket, b"" at their end, None if nothing has arrived or the socket failed."""
+        try:
             return self._socket.recv(_RECEIVE)
-        ahead = self._ahead.pop()
-        if isinstance(ahead, OSError):
-            raise ahead
-        return ahead
+        except _WOULD_BLOCK:
+            return None
+        except OSError as error:
+            self._failure = UpstreamBroken(f"the connection to the model server broke: {error}")
+            return None
 
-    def _read_into(self, parts: list[bytes], most: int) -> None:
-        size = 0
-        self.more = False
-        while not self._decoder.complete:
-            if size >= most:
-                self.more = True
-                return
-            try:
-                data = self._next()
-            except WOULD_BLOCK:
-                return
-            except OSError as error:
-                raise UpstreamBroken(f"the connection to the model server broke: {error}") from error
-            size += len(data)
-            if not data:
-                self._decoder.finish()
-                return
-            parts.append(self._decoder.feed(data))
-            if self._decoder.failure is not None:
-                raise self._decoder.failure
-            # A plain socket that gave less than it was asked for is empty, and poll tells when it is not any more;
-            # under TLS records may wait where poll does not see them.
-            if len(data) < _RECEIVE and not self._tls:
-                return
+    def _decoded(self, data: bytes) -> bytes:
+        """Return what received bytes add to the body; b"" says that the server closed the connection."""
+        parts: list[bytes] = []
+        try:
+            self._http.receive_data(data)
+            while not self._is_ended and (event := self._http.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
+                if isinstance(event, h11.Data):
+                    parts.append(event.data)
+                elif isinstance(event, h11.Response):
+                    self.status = event.status_code
+                    for name, value in event.headers:
+                        self._headers.setdefault(name.decode(), []).append(value.decode("latin-1"))
+                elif isinstance(event, h11.EndOfMessage):
+                    self._is_ended = True
+        except h11.RemoteProtocolError as error:
+            if self.status:
+                words = f"'s chunked encoding is broken: {error}" if data else "'s answer broke off"
+            else:
+                words = f" did not answer in HTTP/1.1: {error}" if data else " closed the connection before it answered"
+            self._failure = UpstreamBroken(f"the model server{words}")
+        return b"".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,48 +198,85 @@ class ServerOptions:
     via: str = ""
 
 
+class Waiting(NamedTuple):
+    """The most seconds to wait for a connection, and a function to call before anything is waited for."""
+
+    seconds: float = math.inf
+    begins: Callable[[], object] = lambda: None
+
+
+USUAL = Waiting()
+
+
 class ModelServer:
-    """Opens calls to one model server; safe to share between threads."""
+    """Opens calls to one model server. Safe to share between threads."""
 
     def __init__(self, target: ServerOptions) -> None:
         self.target = target
-        self._connections = Connections(target.url, target.send_timeout, target.ca_file)
+        self._adapter = HTTPAdapter(max_retries=0)
+        self._pool: Any = None
 
     def open(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, waiting: Waiting = USUAL
     ) -> UpstreamCall:
-        """Connect and send; the answer is not waited for. `waiting`: its seconds count if they are fewer than usual.
+        """Connect and send a request, without waiting for the response.
 
-        `path` is a constant of the proxy, never the client's. Raises UpstreamUnreachable if no connection could be
-        made (nothing was sent), Unavailable if this process has no file descriptor for one, UpstreamTimeout or
-        UpstreamBroken otherwise.
+        `path` is a constant of the proxy, never the client's. Raises UpstreamUnreachable or UpstreamSlow if no
+        connection could be made (nothing was sent), Unavailable if no file descriptor is left for one, UpstreamTimeout
+        or UpstreamBroken otherwise.
         """
-        waiting = waiting._replace(seconds=min(waiting.seconds, self.target.connect_timeout))
+        sent = {"User-Agent": SKIP_HEADER, **headers, "Accept-Encoding": "identity"}
         if self.target.via:
-            entries = filter(None, (headers.get("Via"), f"1.1 {self.target.via}"))
-            headers = {**headers, "Via": ", ".join(entries)}
+            sent["Via"] = ", ".join(filter(None, (headers.get("Via"), f"1.1 {self.target.via}")))
+        waiting.begins()
         try:
-            connection = self._connections.request(method, path, headers, body, waiting)
+            return UpstreamCall(self._sent(method, path, sent, body, waiting.seconds))
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise self._mapped(error) from error
+
+    def _sent(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, wait: float) -> Any:
+        """Send a request on a new connection of the adapter's pool; return its socket, which does not block."""
+        if self._pool is None:
+            prepared, verify = _prepared(f"{self.target.url}/"), self.target.ca_file or True
+            pool: Any = self._adapter.get_connection_with_tls_context(prepared, verify)
+            self._adapter.cert_verify(pool, prepared.url, verify, None)  # type: ignore[no-untyped-call]
+            self._pool = pool
+        connection = self._pool._new_conn()
         try:
-            return UpstreamCall(connection)
+            connection.timeout = min(wait, self.target.connect_timeout)
+            try:
+                connection.connect()
+            except TimeoutError as error:  # in the TLS handshake
+                raise urllib3.exceptions.ConnectTimeoutError(connection, "the TLS handshake timed out") from error
+            # The lowest free descriptor is used, so its number tells how many are in use. Some are left for clients.
+            most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            if most != resource.RLIM_INFINITY and connection.sock.fileno() >= max(most - SPARE_DESCRIPTORS, most // 2):
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            connection.timeout = self.target.send_timeout
+            try:
+                connection.request(method, _prepared(self.target.url + path).path_url, body, headers)
+            except OSError as error:
+                if error.errno not in _REFUSED_HALFWAY:
+                    raise
+            connection.sock.setblocking(False)
         except BaseException:
             connection.close()
             raise
+        return connection.sock
 
     def _mapped(self, error: Exception) -> ProxyError:
-        """The error of ours that a foreign exception stands for."""
+        """Return the error for a foreign exception."""
         url, causes = self.target.url, _causes(error)
         if any(isinstance(cause, OSError) and cause.errno in _NO_DESCRIPTOR for cause in causes):
             most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             words = "no file descriptor is left for a connection to the model server"
             return Unavailable(f"{words} (this proxy may open {most} files); try again in a moment")
-        if any(_is_connect_timeout(cause) for cause in causes):
+        is_new = any(isinstance(cause, urllib3.exceptions.NewConnectionError) for cause in causes)
+        if not is_new and any(isinstance(cause, urllib3.exceptions.ConnectTimeoutError) for cause in causes):
             return UpstreamSlow(f"no connection to the model server at {url} in time (connect_timeout)")
-        if any(isinstance(cause, ssl.SSLError | urllib3.exceptions.SSLError) for cause in causes):
+        if any(isinstance(cause, ssl.SSLError | urllib3.exceptions.SSLError | CertificateError) for cause in causes):
             return UpstreamUnreachable(f"no TLS connection to the model server at {url}: {causes[-1]}")
-        if any(isinstance(cause, urllib3.exceptions.NewConnectionError) for cause in causes):
+        if is_new:
             refused = any(isinstance(cause, ConnectionRefusedError) for cause in causes)
             return UpstreamUnreachable(f"the model server at {url} cannot be reached", refused=refused)
         if any(isinstance(cause, TimeoutError) for cause in causes):
@@ -249,15 +285,16 @@ class ModelServer:
         return UpstreamBroken(f"the request could not be sent to the model server at {url}")
 
 
-def _is_connect_timeout(error: BaseException) -> bool:
-    """True where a connection took too long; urllib3 derives one that could not be made at all from that."""
-    if isinstance(error, urllib3.exceptions.NewConnectionError):
-        return False
-    return isinstance(error, urllib3.exceptions.ConnectTimeoutError)
+@lru_cache(maxsize=64)
+def _prepared(url: str) -> requests.PreparedRequest:
+    """Return a URL as `requests` sends it."""
+    prepared = requests.PreparedRequest()
+    prepared.prepare_url(url, None)
+    return prepared
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """The exception and everything it was made of, outermost first."""
+    """Return the exception and all that it was made of, the outermost first."""
     causes: list[BaseException] = []
     todo: list[object] = [error]
     while todo and len(causes) < 32:

@@ -1,30 +1,130 @@
-"""Answers of the upstream that are read whole: bodies, and what an answer that is no success means."""
+"""The responses of the upstream: bodies without their compression, bodies read whole, errors, and passed responses."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Mapping
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
+from itertools import chain
 
 from proxy.codec.json_text import Json, dump_json, load_upstream
 from proxy.codec.secrets import masked
-from proxy.errors import ProxyError, UpstreamBroken, UpstreamRefused, UpstreamTimeout, refusal
+from proxy.errors import LimitExceeded, ProxyError, UpstreamBroken, UpstreamRefused, UpstreamTimeout, refusal
 from proxy.limits import MAX_ANSWER, MAX_ERROR_BODY
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
-from proxy.upstream.client import ModelServer, UpstreamCall
-from proxy.upstream.connections import Waiting
-from proxy.upstream.content_encoding import decoded
-from proxy.upstream.headers import ERROR, response_headers
+from proxy.upstream.client import ModelServer, UpstreamCall, Waiting
+from proxy.upstream.headers import ERROR, PASSED, response_headers
 
 _MAX_QUOTED = 300
+# The content codings that are decoded.
+KNOWN = frozenset(("gzip", "x-gzip", "deflate"))
+# Bytes that are decompressed into at a time: a few bytes may be the start of gigabytes.
+_PIECE = 256 * 1024
+# Bytes that are decompressed at a time: zlib copies what follows the end of a stream.
+_STEP = 4 * 1024
+# A decoded body may be as large as a whole response, or this many times what was received.
+_MAX_RATIO = 100
+# Window sizes of zlib: with gzip's or zlib's header, and without one.
+_HEADED, _RAW = 32 + zlib.MAX_WBITS, -zlib.MAX_WBITS
+
+
+class Decoder:
+    """Decompresses a body of gzip or deflate, in any cut.
+
+    `over` returns whether the decoded stream has ended: then bytes after the end of the compression are ignored.
+    """
+
+    def __init__(self, over: Callable[[], bool] = lambda: False) -> None:
+        self._over = over
+        self._undoing: zlib._Decompress | None = None
+        self._first = b""
+        self._received = self._decoded = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield what the next bytes add to the decoded body. Raises UpstreamBroken or LimitExceeded."""
+        self._received += len(data)
+        if self._undoing is None:
+            # Some servers send deflate without its header; two bytes tell.
+            data = self._first = self._first + data
+            if len(data) < 2:
+                return
+            has_header = data[:2] == b"\x1f\x8b" or (data[0] & 15 == 8 and (data[0] * 256 + data[1]) % 31 == 0)
+            self._undoing = zlib.decompressobj(_HEADED if has_header else _RAW)
+        for at in range(0, len(data), _STEP):
+            yield from self._feed(self._undoing, data[at : at + _STEP])
+
+    def _feed(self, undoing: zlib._Decompress, data: bytes) -> Iterator[bytes]:
+        is_full = False
+        while data or is_full:
+            if undoing.eof:
+                # Another stream may follow, or zeros that fill a block (gzip's manual).
+                data = data.lstrip(b"\0")
+                if not data or self._over():
+                    return
+                undoing = self._undoing = zlib.decompressobj(_HEADED)
+            try:
+                piece = undoing.decompress(data, _PIECE)
+            except zlib.error:
+                raise UpstreamBroken("the model server's compressed answer cannot be read") from None
+            self._decoded += len(piece)
+            if self._decoded > max(MAX_ANSWER, _MAX_RATIO * self._received):
+                raise LimitExceeded("the size of a compressed answer", MAX_ANSWER)
+            if piece:
+                yield piece
+            # After a piece of full size there may be more, although all bytes were taken.
+            is_full = len(piece) == _PIECE and not undoing.eof
+            data = undoing.unused_data if undoing.eof else undoing.unconsumed_tail
+
+    def finish(self) -> None:
+        """Raise UpstreamBroken if the compression has not ended."""
+        if self._received and (self._undoing is None or not self._undoing.eof):
+            raise UpstreamBroken("the model server's compressed answer broke off")
+
+
+def decoded(
+    call: UpstreamCall, parts: Iterator[bytes | None], over: Callable[[], bool] = lambda: False
+) -> Iterator[bytes | None]:
+    """Yield the parts of a body without their compression, although `identity` was requested (RFC 9110, 8.4).
+
+    The first part arrives with the head, as before. `over` is that of `Decoder`. An error in an unknown coding has an
+    empty body; any other response in one raises UpstreamBroken.
+    """
+    undoing: Decoder | None = None
+    first = True
+    for part in parts:
+        if part is None:
+            yield None
+            continue
+        coding = call.coding if first else ""
+        if coding in KNOWN:
+            undoing = Decoder(over)
+        elif coding:
+            if call.status != 200:
+                yield b""
+                return
+            words = f"the model server compressed its answer ({coding[:40]!r}) although it was asked not to"
+            raise UpstreamBroken(words)
+        if undoing is None:
+            yield part
+        else:
+            if first:
+                yield b""
+            yield from undoing.feed(part)
+        first = False
+        # It would stay in memory while the stream waits.
+        del part
+    if undoing is not None and call.complete:
+        undoing.finish()
 
 
 def read_body(
     parts: Iterable[bytes | None], limit: int = MAX_ANSWER, *, strict: bool = True
 ) -> Generator[None, None, bytes]:
-    """All parts joined; yields where a part is None.
+    """Return all parts joined; yield where a part is None.
 
-    Over the limit, and where the answer breaks off, it raises if `strict`; else it gives what came until there.
+    Raises UpstreamBroken over the limit, and if the response breaks off. Without `strict`, returns what came before.
     """
     received: list[bytes] = []
     size = 0
@@ -43,6 +143,51 @@ def read_body(
     return b"".join(received)[:limit]
 
 
+def fetch(
+    upstream: ModelServer, path: str, headers: Mapping[str, str], seconds: float, limit: int = MAX_ERROR_BODY
+) -> tuple[int, bytes]:
+    """GET something small: return the status and at most `limit` bytes of the body, within about so many seconds.
+
+    Raises an UpstreamError if there is no response.
+    """
+    wait = AnswerWait(None, Timeouts(seconds))
+    with upstream.open("GET", path, headers, waiting=Waiting(seconds)) as call:
+        wait.alarm(time.monotonic() + seconds)
+        whole = read_body(decoded(call, wait.receive(call)), limit, strict=False)
+        try:
+            next(whole)
+        except StopIteration as done:
+            return call.status, done.value
+    raise UpstreamTimeout(f"the model server did not answer {path} within {seconds:g} s")
+
+
+@dataclass(frozen=True, slots=True)
+class PassthroughResponse:
+    """A response that is forwarded unchanged. `length` is the body's length in bytes where the upstream said it."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    length: int | None
+    parts: Iterator[bytes]
+
+
+def pass_through(call: UpstreamCall, wait: AnswerWait) -> PassthroughResponse:
+    """Wait for the head of the response to a request that was sent.
+
+    Raises a ProxyError while nothing has arrived; a response that breaks off later raises it out of `parts`. The caller
+    closes the call.
+    """
+    parts = wait.receive(call)
+    first = next(parts, b"")
+    if not 200 <= call.status <= 599:
+        raise UpstreamBroken(f"the model server answered with status {call.status}")
+    passed = response_headers(call, PASSED)
+    return PassthroughResponse(call.status, passed, call.length, filter(None, chain((first,), parts)))
+
+
+# Errors.
+
+
 def error_of_response(call: UpstreamCall, body: bytes, secrets: tuple[str, ...] = ()) -> ProxyError:
     """Return the error of a response other than 200: its own status and message, in the OpenAI shape.
 
@@ -53,12 +198,12 @@ def error_of_response(call: UpstreamCall, body: bytes, secrets: tuple[str, ...] 
         return UpstreamBroken(f"the model server answered with a redirect ({status}), which is not followed")
     if not 400 <= status <= 599:
         return UpstreamBroken(f"the model server answered with status {status}")
-    error = _error_of(call, masked(body, secrets))
+    error = _error_of(status, masked(body, secrets))
     error.headers = response_headers(call, ERROR)
     return error
 
 
-def _error_of(call: UpstreamCall, body: bytes) -> UpstreamRefused:
+def _error_of(status: int, body: bytes) -> UpstreamRefused:
     try:
         parsed, is_strict = load_upstream(body)
         if not is_strict:
@@ -68,19 +213,19 @@ def _error_of(call: UpstreamCall, body: bytes) -> UpstreamRefused:
     if isinstance(parsed, dict):
         error = parsed.get("error")
         if isinstance(error, dict):
-            return refusal(error, status=call.status, body=body)
+            return refusal(error, status=status, body=body)
         if isinstance(parsed.get("message"), str):
-            return refusal(parsed, status=call.status)  # vLLM's older, flat form
+            return refusal(parsed, status=status)  # vLLM's older, flat form
         text = _words(error or parsed.get("detail"))
         if text:
-            return refusal(text[:_MAX_QUOTED], status=call.status)
-    return refusal(_described(call, body), status=call.status)
+            return refusal(text[:_MAX_QUOTED], status=status)
+    return refusal(_described(status, body), status=status)
 
 
 def _words(error: Json) -> str:
-    """vLLM's 401 has a string for an error, FastAPI's 422 a list of what is wrong where; the SDKs expect an object.
+    """Return the text of an error that is not an object: vLLM's 401 has a string, FastAPI's 422 a list.
 
-    Of that list only place and message are said: it also holds the client's own input.
+    Of that list only place and message are used: it also holds the client's own input.
     """
     if not isinstance(error, list):
         return error if isinstance(error, str) else ""
@@ -92,31 +237,13 @@ def _words(error: Json) -> str:
     return "; ".join(lines)
 
 
-def _described(call: UpstreamCall, body: bytes) -> str:
-    """A sentence for an answer without a JSON error: an HTML page of something between, or plain text."""
+def _described(status: int, body: bytes) -> str:
+    """Return a sentence for a response without a JSON error: an HTML page of something in between, or plain text."""
     try:
-        phrase = f"{call.status} {HTTPStatus(call.status).phrase}"
+        phrase = f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
-        phrase = str(call.status)
+        phrase = str(status)
     text = body.decode("utf-8", "replace").strip()
     if not text or text.startswith("<"):
         return f"the model server, or something before it, answered {phrase}" + (" with an HTML page" if text else "")
     return f"the model server answered {phrase}: {text[:_MAX_QUOTED]}"
-
-
-def fetch(
-    upstream: ModelServer, path: str, headers: Mapping[str, str], seconds: float, limit: int = MAX_ERROR_BODY
-) -> tuple[int, bytes]:
-    """GET something small: the status and at most `limit` bytes of the body, within about so many seconds.
-
-    Raises an UpstreamError if there is no answer.
-    """
-    wait = AnswerWait(None, Timeouts(seconds))
-    with upstream.open("GET", path, headers, waiting=Waiting(seconds)) as call:
-        wait.alarm(time.monotonic() + seconds)
-        whole = read_body(decoded(call, wait.receive(call)), limit, strict=False)
-        try:
-            next(whole)
-        except StopIteration as done:
-            return call.status, done.value
-    raise UpstreamTimeout(f"the model server did not answer {path} within {seconds:g} s")

@@ -37,8 +37,6 @@ from proxy.worker.state import WorkerState, announce, start_worker, tidy_capture
 
 log = logging.getLogger("proxy")
 
-# Under this name gunicorn's worker finds how large a body may be (gunicorn_conf.py).
-MAX_BODY = "tool-proxy-max-body"
 _View = Callable[..., Response]
 _PLACEHOLDER = re.compile(r"\{[a-z]+\}")
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@+-")
@@ -95,7 +93,6 @@ def make_app(worker: WorkerState, page: LivePage | None = None) -> Flask:
     app.request_class = ClientRequest
     all_views = _views() if page is None else {**_views(), **page.views}
     app.url_map = _url_map(tuple(all_views))
-    app.extensions[MAX_BODY] = lambda: worker.current().settings.max_body
     for route, view in all_views.items():
         app.view_functions[route.path] = _for_any_client(view)
     app.before_request(lambda: _before_request(worker, page))

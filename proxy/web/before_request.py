@@ -41,7 +41,7 @@ from proxy.worker.logging_setup import keep_secrets
 from proxy.worker.snapshot import Snapshot
 from proxy.worker.state import WorkerState
 
-# Under this name the worker gives a request's turn to compute (server/wsgi_answer.py).
+# The key of the WSGI environment for the request's turn to compute (server/pump_worker.py).
 TURN = "tool_proxy.turn"
 _WITH_BODY = frozenset(("POST", "PUT"))
 

@@ -37,10 +37,8 @@ from proxy.healing.repeats import TOLD_IN_THE_LOG, newest_repeat
 from proxy.limits import MAX_ANSWER, REPLY_SECONDS
 from proxy.upstream.answer_wait import AnswerWait, HasDescriptor, Timeouts
 from proxy.upstream.client import ModelServer, UpstreamCall
-from proxy.upstream.content_encoding import KNOWN, decoded
-from proxy.upstream.passthrough import PassthroughResponse, pass_through
 from proxy.upstream.paths import CHAT_COMPLETIONS
-from proxy.upstream.responses import error_of_response
+from proxy.upstream.responses import KNOWN, PassthroughResponse, decoded, error_of_response, pass_through
 from proxy.web.activity_record import begin_activity, note_sent
 from proxy.web.context import PreparedRequest, RequestContext, current_request, json_response, request_context
 from proxy.web.headers import JSON_TYPE, STREAM_HEADERS, STREAM_TYPE
@@ -237,8 +235,6 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
             ctx.socket,
             _timeouts(settings, chat, profile),
             ctx.worker.drain,
-            times=ctx.outcome.times,
-            began=ctx.began,
             turn=ctx.turn,
         ),
         engine=_Engines(snapshot, prepared, plan.parse, ctx.seed, Why.BROKEN in ask_again),

@@ -13,10 +13,9 @@ from proxy.dialects.token_count import HEADER, count
 from proxy.errors import NotFound
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer
-from proxy.upstream.content_encoding import decoded
 from proxy.upstream.model_list import CLAUDE, ModelCard, all_cards, completed_list, read_cards, served_name
 from proxy.upstream.paths import MODELS
-from proxy.upstream.responses import error_of_response, read_body
+from proxy.upstream.responses import decoded, error_of_response, read_body
 from proxy.web.context import RequestContext, json_response, request_context
 from proxy.web.headers import upstream_headers
 from proxy.web.prepare import healed_conversation, model_server, translated

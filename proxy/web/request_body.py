@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from gunicorn.http.errors import ParseException
 
 from proxy.codec.json_text import JsonObject, finite, is_deep, load_json
-from proxy.errors import BadRequest, BodyTooLarge, ProxyError, Unavailable
+from proxy.errors import BadRequest, BodyTooLarge, Unavailable
 from proxy.limits import MAX_DEPTH
 
 # Strings are skipped whole, also one that never ends. Only for bodies that are refused anyway.
@@ -36,14 +36,11 @@ class BodyTooSlow(BadRequest):
     kind = "timeout_error"
 
 
-_UNREAD: Mapping[int, type[ProxyError]] = {408: BodyTooSlow, 503: Unavailable}
-
-
 def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
     """The whole body of a WSGI request.
 
-    Raises BodyTooLarge over `limit` bytes, BadRequest if it is cut short, and what the worker has refused to read more
-    of it for: BodyTooSlow, BadRequest, Unavailable.
+    Raises BodyTooLarge over `limit` bytes, BadRequest if it is incomplete, BodyTooSlow, and Unavailable if the worker
+    ends.
     """
     if environ.get("HTTP_CONTENT_ENCODING", "").strip().lower() not in _PLAIN:
         raise UnsupportedEncoding("the body is compressed (Content-Encoding); send it as it is")
@@ -70,14 +67,15 @@ def _announced_length(environ: Mapping[str, Any]) -> int | None:
 
 
 def _read_input(environ: Mapping[str, Any], size: int) -> bytes:
-    """At most so many bytes of the body; raises what the worker has refused to read more of it for, or BadRequest."""
+    """Return at most `size` bytes of the body. Raises BodyTooSlow, Unavailable or BadRequest."""
     try:
         body: bytes = environ["wsgi.input"].read(size)
+    except TimeoutError as error:
+        raise BodyTooSlow(str(error)) from None
+    except InterruptedError as error:
+        raise Unavailable(str(error)) from None
     except (OSError, ParseException):
-        refused = getattr(environ.get("gunicorn.socket"), "refused", None)
-        if refused:
-            raise _UNREAD.get(refused.status, BadRequest)(refused.words) from None
-        raise BadRequest("the body broke off while it was sent") from None
+        raise BadRequest("the request body was incomplete") from None
     return body
 
 

@@ -9,9 +9,8 @@ from proxy.codec.json_text import JsonObject, dump_request, load_upstream
 from proxy.errors import ProxyError
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer
-from proxy.upstream.content_encoding import decoded
 from proxy.upstream.paths import TOKENIZE
-from proxy.upstream.responses import read_body
+from proxy.upstream.responses import decoded, read_body
 
 # Seconds in which it must have counted; a reply waits for it to end.
 _SECONDS = 1.0

@@ -15,12 +15,12 @@ import threading
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import partial
 from typing import TextIO
 
 from proxy.codec.display import escaped
 from proxy.codec.secrets import masked_text
 from proxy.config.load import environment
+from proxy.server.log_queue import LogQueue, may_block
 
 log = logging.getLogger("proxy")
 
@@ -75,7 +75,7 @@ def set_up_logging(*, json_lines: bool = False) -> None:
     # No line tells of these, which each record would be asked for. gunicorn's lines do tell of the process.
     logging.logThreads = logging.logMultiprocessing = False
     if not log.handlers:
-        log.addHandler(LineHandler())
+        log.addHandler(LogQueue() if may_block(2) else LineHandler())
         log.propagate = False
         logging.getLogger("gunicorn.error").addFilter(redact_gunicorn)
     log.setLevel(logging.INFO)
@@ -88,8 +88,6 @@ def adjust_logging(*, json_lines: bool) -> None:
         return
     for handler in log.handlers:
         handler.setFormatter(JsonLines() if json_lines else TextLines(_is_journal()))
-        if hasattr(sys.stderr, "words"):
-            sys.stderr.words = partial(_loss_message, handler)
     if json_lines:
         for handler in logging.getLogger("gunicorn.error").handlers:
             handler.setFormatter(JsonLines())
@@ -112,16 +110,8 @@ def _masked(line: str) -> str:
 
 
 def lost_lines() -> int:
-    """The number of lines that could not be written, for nobody read them, in all processes of this master, also in
-    those that have ended (server/log_stream.py).
-    """
-    return getattr(sys.stderr, "lost_in_all", 0)
-
-
-def _loss_message(handler: logging.Handler, lost: int) -> str:
-    """The line by which standard error says that lines were lost (server/log_stream.py)."""
-    words = "%d lines of the log were lost, for nobody read it"
-    return handler.format(logging.LogRecord("proxy", logging.WARNING, "", 0, words, (lost,), None)) + "\n"
+    """Return the number of lines of this worker that were dropped because standard error was not read."""
+    return sum(handler.lost for handler in log.handlers if isinstance(handler, LogQueue))
 
 
 def _is_journal() -> bool:

@@ -19,8 +19,7 @@ from werkzeug.test import Client
 from werkzeug.wrappers import Response
 
 from proxy.config.settings import Settings
-from proxy.upstream.client import ModelServer, ServerOptions, UpstreamCall
-from proxy.upstream.connections import USUAL, Waiting
+from proxy.upstream.client import USUAL, ModelServer, ServerOptions, UpstreamCall, Waiting
 from proxy.web.app import make_app
 from tests.support.model_server import NO_PARSER
 from tests.support.scripted import DONE, WRITE_FILE, completion, delta

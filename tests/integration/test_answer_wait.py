@@ -195,7 +195,7 @@ def test_what_the_reader_takes_is_no_silence_of_the_servers() -> None:
             time.sleep(0.4)  # the reader's own time
             back = time.monotonic()
             assert next(parts) is None and wait.parked and wait.deadline > back
-            wait.readable(time.monotonic())
+            wait.readable()
             assert next(parts) == b"two"
 
 
@@ -220,7 +220,7 @@ def test_every_byte_of_the_upstream_moves_the_idle_limit() -> None:
                 gate.open()
                 there(call)
                 before = time.monotonic()
-                wait.readable(time.monotonic())
+                wait.readable()
                 assert next(parts) == b"x"
                 assert next(parts) is None and wait.deadline >= before + HELD
 

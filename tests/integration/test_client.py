@@ -15,9 +15,7 @@ import pytest
 import trustme
 
 from proxy.errors import ProxyError, UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
-from proxy.upstream import connections
-from proxy.upstream.client import ModelServer, ServerOptions, UpstreamCall
-from proxy.upstream.connections import Waiting
+from proxy.upstream.client import ModelServer, ServerOptions, UpstreamCall, Waiting
 from tests.conftest import tls_context
 from tests.real.processes import free_port
 from tests.support import scripted
@@ -178,49 +176,11 @@ def test_a_connection_that_hangs_is_given_up_after_the_connect_timeout() -> None
         assert 0.2 <= time.monotonic() - began < PATIENCE
 
 
-def told(url: str, body: bytes = b"{}") -> int:
-    """How often it was said that something is waited for while a request was sent."""
-    said: list[None] = []
-    server = ModelServer(ServerOptions(url, connect_timeout=0.2, send_timeout=0.2))
-    try:
-        with server.open("POST", "/x", {}, body, Waiting(begins=lambda: said.append(None))):
-            pass
-    except ProxyError:
-        pass
-    return len(said)
-
-
-def test_who_has_the_turn_keeps_it_where_a_server_takes_a_request_at_once() -> None:
-    with scripted.Upstream([HELLO]) as server:
-        assert told(server.url) == 0
-    with scripted.Upstream() as server:
-        server.play([HELLO], [HELLO])
-        # The first time it is looked up.
-        assert [told(server.url.replace("127.0.0.1", "localhost")) for _ in range(2)] == [1, 0]
-    assert told(f"http://127.0.0.1:{free_port()}") == 0
-
-
-def test_before_anything_is_waited_for_it_is_said() -> None:
-    """A connection hangs, TLS shakes hands, a body is not taken."""
-    with full_backlog() as port:
-        assert told(f"http://127.0.0.1:{port}") == 1
-        said: list[float] = []
-        server_of_none = ModelServer(ServerOptions(f"http://127.0.0.1:{port}", connect_timeout=0.2))
-        with pytest.raises(UpstreamTimeout):
-            server_of_none.open("GET", "/x", {}, waiting=Waiting(begins=lambda: said.append(time.monotonic())))
-        assert time.monotonic() - said[0] >= 0.2
-    with accepting(b"HTTP/1.1 400 Bad Request\r\n\r\n", 65536) as port:
-        assert told(f"https://127.0.0.1:{port}") == 1
-    with accepting() as port:
-        assert told(f"http://127.0.0.1:{port}", b"x" * 32_000_000) == 1
-
-
-def test_it_is_said_before_a_name_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_turn_is_given_back_before_anything_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
 
-    def look_up(*_: object, flags: int) -> None:
-        if not flags:
-            said.append("looked up")
+    def look_up(*_: object, **__: object) -> None:
+        said.append("looked up")
         raise OSError
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
@@ -267,42 +227,21 @@ def test_a_name_that_does_not_resolve_is_unreachable_but_not_refused(monkeypatch
     assert not caught.value.refused
 
 
-@pytest.fixture
-def this_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """`localhost` is these two addresses; gives the ports for which it was looked up."""
-    ports, known = list[int](), socket.getaddrinfo
+def test_a_server_on_this_machine_is_found_at_whichever_address_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM listens at 0.0.0.0, and `localhost` is `::1` first."""
 
-    def getaddrinfo(host: str, port: int, *more: int, **named: int) -> list[object]:
-        if host != "localhost" or named.get("flags"):
-            return [*known(host, port, *more, **named)]
-        ports.append(port)
+    def getaddrinfo(_: str, port: int, *__: object, **___: object) -> list[object]:
         places = (socket.AF_INET6, ("::1", port, 0, 0)), (socket.AF_INET, ("127.0.0.1", port))
         return [(kind, socket.SOCK_STREAM, 6, "", place) for kind, place in places]
 
-    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    connections._of_localhost.clear()
-    yield ports
-    connections._of_localhost.clear()
-
-
-def test_a_server_on_this_machine_is_found_at_whichever_address_it_has(this_machine: list[int]) -> None:
-    """vLLM listens at 0.0.0.0, and `localhost` is `::1` first."""
-    with scripted.Upstream() as server:
-        server.play([answer(b"hello")], [answer(b"hello")])
-        for _ in range(2):
-            options = ServerOptions(server.url.replace("127.0.0.1", "localhost"))
-            with ModelServer(options).open("POST", "/x", {}, b"{}") as call:
-                assert received(call) == b"hello"
-    assert len(this_machine) == 1
-
-
-def test_a_server_on_this_machine_that_is_at_no_address_is_refused_and_looked_up_again(this_machine: list[int]) -> None:
-    port = free_port()
-    for _ in range(2):
-        with pytest.raises(UpstreamUnreachable) as caught:
-            ModelServer(ServerOptions(f"http://localhost:{port}")).open("GET", "/x", {})
-        assert caught.value.refused
-    assert this_machine == [port, port]
+    with scripted.Upstream([answer(b"hello")]) as server:
+        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+        options = ServerOptions(server.url.replace("127.0.0.1", "localhost"))
+        with ModelServer(options).open("POST", "/x", {}, b"{}") as call:
+            assert received(call) == b"hello"
+    with pytest.raises(UpstreamUnreachable) as caught:
+        ModelServer(ServerOptions(f"http://localhost:{free_port()}")).open("GET", "/x", {})
+    assert caught.value.refused
 
 
 @pytest.mark.parametrize("size", [1, 16_384, 3_000_000])

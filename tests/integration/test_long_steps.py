@@ -15,11 +15,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from proxy.gunicorn_conf import SWITCH_SECONDS
 from proxy.server import pumped_stream
-from proxy.server.deadline_heap import DeadlineHeap
-from proxy.server.pump import Pump
-from proxy.server.turns import Turns
+from proxy.server.pump import QUIET_SWITCH_SECONDS, SWITCH_SECONDS, Pump
 from tests.conftest import Start
 from tests.integration.test_pump import PACED, fifty_paced
 from tests.support.many_streams import Readers
@@ -180,7 +177,7 @@ def test_a_long_step_is_made_on_its_own_thread_in_short_slices() -> None:
         seen.append((threading.current_thread().name, sys.getswitchinterval()))
         return b"second"
 
-    with driven_by_a_pump((SWITCH_SECONDS, usual)) as begin:
+    with driven_by_a_pump() as begin:
         long, also_long, quick = Parts(first), Parts(second), Parts()
         ends = [begin(long, long.body()), begin(also_long, also_long.body()), begin(quick, iter([b"quick"]))]
         assert ends[2].result(PATIENCE) == (True, b"5\r\nquick\r\n0\r\n\r\n")
@@ -201,36 +198,22 @@ def test_the_lock_is_given_away_sooner_while_there_are_streams() -> None:
         yield b"quick"
 
     try:
-        with driven_by_a_pump((0.002, 0.004)) as begin:
+        with driven_by_a_pump() as begin:
             for _ in range(3):
                 assert begin(Parts(), body()).result(PATIENCE)[0]
                 seen.append(round(sys.getswitchinterval(), 6))
-        assert seen == [0.002, 0.004] * 3
-    finally:
-        sys.setswitchinterval(usual)
-
-
-def test_without_streams_it_is_given_away_as_late_as_usual() -> None:
-    usual = sys.getswitchinterval()
-    try:
-        with driven_by_a_pump((0.002, 0.004)) as begin:
-            for _ in range(3):
-                ends = [begin(Parts(), iter([b"quick"])) for _ in range(5)]
-                assert all(end.result(PATIENCE)[0] for end in ends)
-                assert round(sys.getswitchinterval(), 6) == 0.004
+        assert seen == [SWITCH_SECONDS, QUIET_SWITCH_SECONDS] * 3
     finally:
         sys.setswitchinterval(usual)
 
 
 @contextmanager
-def driven_by_a_pump(
-    slices: tuple[float, float] | None = None,
-) -> Iterator[Callable[[Parts, Iterator[bytes]], Future[tuple[bool, bytes]]]]:
+def driven_by_a_pump() -> Iterator[Callable[[Parts, Iterator[bytes]], Future[tuple[bool, bytes]]]]:
     """What gives streams to a pump; of each comes whether it ended whole, and its client's bytes."""
     drain = os.eventfd(0)
     told: list[str] = []
     log = SimpleNamespace(exception=told.append, error=told.append)
-    pump = Pump(pumped_stream, DeadlineHeap(), log, drain, lambda: told.append("dead"), turns=Turns(slices))
+    pump = Pump(log, drain, lambda: told.append("dead"))
     pump.start()
     with ExitStack() as stack:
 

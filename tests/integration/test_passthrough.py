@@ -12,7 +12,7 @@ from proxy.errors import UpstreamBroken, UpstreamTimeout
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer as Caller
 from proxy.upstream.client import ServerOptions
-from proxy.upstream.passthrough import PassthroughResponse, pass_through
+from proxy.upstream.responses import PassthroughResponse, pass_through
 from tests.conftest import Front, Inside
 from tests.support.scripted import DONE, HELD, LAST, SSE, Act, Client, Upstream, answer, chunked, head, text
 

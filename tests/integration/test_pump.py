@@ -19,7 +19,6 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,9 +27,7 @@ import pytest
 
 from proxy import gunicorn_conf
 from proxy.server import pumped_stream
-from proxy.server.deadline_heap import DeadlineHeap
-from proxy.server.pump import BUSY_SECONDS, REST_SECONDS, ROUND_SECONDS, TRANSITIONS, Pump, PumpState, PumpStep
-from proxy.server.turns import Turns
+from proxy.server.pump import Pump
 from proxy.worker.response_store import FILE_NAME
 from tests.conftest import Front, Proxy, Start, clean_environment
 from tests.integration.test_drain import ASKED, CHAT, MESSAGES, ends_in_an_error, serving
@@ -390,12 +387,12 @@ BROKEN = """
 __file__ = {conf!r}
 exec(compile(open(__file__).read(), "conf", "exec"))
 import os
-def failing(self, took=_pump.Pump._round):
+def failing(self, took=_load("pump").Pump._round):
     took(self)
     if os.path.exists({trigger!r}):
         os.unlink({trigger!r})
         raise ValueError("a defect of the pump")
-_pump.Pump._round = failing
+_load("pump").Pump._round = failing
 """
 
 
@@ -461,7 +458,7 @@ def test_a_stream_that_fails_is_the_only_one() -> None:
     drain = os.eventfd(0)
     told: list[str] = []
     log = SimpleNamespace(exception=told.append, error=told.append)
-    pump = Pump(pumped_stream, DeadlineHeap(), log, drain, lambda: told.append("dead"), turns=Turns())
+    pump = Pump(log, drain, lambda: told.append("dead"))
     pump.start()
     ends: dict[int, bool] = {}
     done = threading.Semaphore(0)
@@ -489,79 +486,6 @@ def test_a_stream_that_fails_is_the_only_one() -> None:
     pump.join(PATIENCE)
     os.close(drain)
     assert told == ["a stream has failed"]
-
-
-class CountedTurns(Turns):
-    """Turns that know how many rounds the pump has begun."""
-
-    rounds = 0
-
-    def begin_round(self) -> bool:
-        self.rounds += 1
-        return super().begin_round()
-
-    def has_begun(self, rounds: int) -> bool:
-        return self.rounds >= rounds
-
-
-@contextmanager
-def pump_alone(turns: Turns) -> Iterator[Pump]:
-    """A pump without streams; to wake it makes a round."""
-    drain = os.eventfd(0)
-    log = SimpleNamespace(exception=print, error=print)
-    pump = Pump(pumped_stream, DeadlineHeap(), log, drain, lambda: None, turns=turns)
-    pump.start()
-    try:
-        yield pump
-    finally:
-        pump.stop()
-        pump.join(PATIENCE)
-        os.close(drain)
-
-
-@pytest.mark.parametrize(("in_line", "between"), [(0, ROUND_SECONDS), (1, REST_SECONDS)])
-def test_rounds_that_follow_each_other_closely_are_made_together(in_line: int, between: float) -> None:
-    """Requests that stand in line have more time between them."""
-    turns = CountedTurns()
-    turns._in_line += [None] * in_line
-    with pump_alone(turns) as pump:
-        began = time.monotonic()
-        while time.monotonic() < began + 0.3:
-            os.eventfd_write(pump._wake, 1)
-            time.sleep(0.0001)
-        rounds, seconds = turns.rounds, time.monotonic() - began
-    assert 0 < rounds <= seconds / between + 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("computes", [False, True], ids=["nobody", "a request that computes"])
-def test_a_round_that_comes_alone_is_made_at_once(computes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also beside a request that computes alone, which hands its stream over in that time."""
-    monkeypatch.setattr("proxy.server.turns.FIRST_SECONDS", 0)
-    turns, rests = CountedTurns(), list[float]()
-    if computes:
-        assert turns.take()
-    monkeypatch.setattr("proxy.server.pump.time", SimpleNamespace(monotonic=time.monotonic, sleep=rests.append))
-    with pump_alone(turns) as pump:
-        for number in range(1, 20):
-            time.sleep(2 * BUSY_SECONDS)
-            os.eventfd_write(pump._wake, 1)
-            until(partial(turns.has_begun, number))
-    assert not rests
-
-
-def test_the_pumps_states_lead_to_its_end_and_none_back() -> None:
-    assert set(TRANSITIONS) == set(PumpState)
-    order = [*PumpState]
-    for state, steps in TRANSITIONS.items():
-        assert all(order.index(behind) >= order.index(state) for behind in steps.values())
-        # The worker ends, whatever has become of its pump.
-        assert PumpStep.STOP in steps
-        if state is not PumpState.DEAD:
-            assert steps[PumpStep.FAIL] is PumpState.DEAD
-    assert TRANSITIONS[PumpState.RUNNING][PumpStep.DRAIN] is PumpState.DRAINING
-    assert TRANSITIONS[PumpState.STOPPED][PumpStep.DRAIN] is PumpState.STOPPED
-    assert TRANSITIONS[PumpState.DEAD] == {PumpStep.STOP: PumpState.DEAD}
 
 
 @pytest.fixture(autouse=True)

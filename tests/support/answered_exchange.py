@@ -18,8 +18,7 @@ from proxy.engine.task import Task
 from proxy.exchange.attempt import Exchange
 from proxy.exchange.plan import Plan
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
-from proxy.upstream.client import ModelServer
-from proxy.upstream.connections import USUAL, Waiting
+from proxy.upstream.client import USUAL, ModelServer, Waiting
 from proxy.upstream.paths import MODELS
 from tests.support.helpers import OFFERED, SEED, offered
 from tests.support.scripted import chat

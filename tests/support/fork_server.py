@@ -91,7 +91,6 @@ def _gunicorn_conf(path: Path, limits: Mapping[str, float]) -> Path:
     lines = ["from pathlib import Path", f"__file__ = {source!r}"]
     lines.append("exec(compile(Path(__file__).read_text(), __file__, 'exec'))")
     lines += [f"{name} = {value!r}" for name, value in limits.items()]
-    lines.append("_made = partial(_clients.ClientSocket, _clients.Times(STALL_SECONDS, BODY_SECONDS, BODY_RATE))")
     path.write_text("\n".join(lines))
     return path
 

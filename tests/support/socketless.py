@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-
-from urllib3.connection import HTTPConnection
+from typing import Any
 
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, load_json
 from proxy.errors import ProxyError
-from proxy.upstream.client import ModelServer, ServerOptions, UpstreamCall
-from proxy.upstream.connections import USUAL, Waiting
+from proxy.upstream.client import USUAL, ModelServer, ServerOptions, UpstreamCall, Waiting
 
 # Made of a path and a body: a status and the answer's body, or what happens instead.
 Made = tuple[int, bytes] | ProxyError
@@ -78,6 +76,5 @@ def answer_with(status: int, data: bytes, headers: Mapping[str, str] | None = No
 
 def bytes_came(data: bytes, *, stays: bool = False) -> UpstreamCall:
     """The same, of these very bytes; behind them the server `stays`, and says no more."""
-    connection = HTTPConnection("h")
-    connection.sock = _Come(data, stays=stays)
-    return UpstreamCall(connection)
+    come: Any = _Come(data, stays=stays)
+    return UpstreamCall(come)

@@ -94,7 +94,7 @@ def test_a_stream_goes_where_its_table_says(before: State, after: State) -> None
 def test_what_may_not_follow_is_a_defect(before: State, after: State) -> None:
     one = stream()
     one.state = before
-    with pytest.raises(RuntimeError, match="cannot become"):
+    with pytest.raises(RuntimeError, match="cannot change"):
         one.move(after)
     assert one.state is before
 

@@ -60,7 +60,7 @@ def test_where_nothing_has_come_it_is_parked_until_it_is_told() -> None:
         parts = wait.receive(call)
         assert next(parts) is None
         assert wait.parked and wait.descriptor == call.fileno() and not wait.may_pass
-        wait.readable(time.monotonic())
+        wait.readable()
         first = next(parts)
         assert first and not wait.parked
 
@@ -71,7 +71,7 @@ def test_a_step_takes_no_more_than_a_share_so_that_other_streams_have_theirs() -
         given: list[bytes] = []
         for part in wait.receive(call):
             if part is None:
-                wait.readable(time.monotonic())
+                wait.readable()
             else:
                 given.append(part)
         assert b"".join(given) == BODY and max(map(len, given)) <= 16 * 1024 and len(given) > 2
@@ -150,7 +150,7 @@ def test_silence_after_the_head_is_a_timeout(clock: Clock) -> None:
     with begun() as call:
         parts = wait.receive(call)
         assert next(parts) is None
-        wait.readable(time.monotonic())
+        wait.readable()
         assert next(parts) == b"part"
         assert next(parts) is None and wait.parked
         clock.now += 5
@@ -163,11 +163,11 @@ def test_bytes_that_have_come_after_all_excuse_a_silence(clock: Clock) -> None:
     with begun() as call:
         parts = wait.receive(call)
         assert next(parts) is None
-        wait.readable(time.monotonic())
+        wait.readable()
         assert next(parts) == b"part"
         assert next(parts) is None
         clock.now += 9
-        wait.readable(time.monotonic())
+        wait.readable()
         assert next(parts) is None and wait.parked
 
 
@@ -244,11 +244,11 @@ def test_the_turn_is_given_back_while_it_blocks() -> None:
 
 def test_what_the_lane_does_not_take_closes_it_and_needs_a_step() -> None:
     wait = driven(Timeouts(10))
-    assert wait.pass_by(time.monotonic()) is None
+    assert wait.pass_by() is None
     given = [None, b"", b"data"]
     wait.lane = given.pop
-    assert wait.pass_by(time.monotonic()) == b"data"
-    assert wait.pass_by(time.monotonic()) == b""
+    assert wait.pass_by() == b"data"
+    assert wait.pass_by() == b""
     assert wait.lane is not None
-    assert wait.pass_by(time.monotonic()) is None
+    assert wait.pass_by() is None
     assert wait.lane is None

@@ -6,13 +6,12 @@ import gzip
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from proxy.errors import LimitExceeded, UpstreamBroken
 from proxy.limits import MAX_ANSWER
-from proxy.upstream.content_encoding import Decoder
+from proxy.upstream.responses import Decoder
 from tests.support.helpers import all_cuts
 
 
@@ -88,64 +87,6 @@ def test_zeros_that_fill_a_block_are_passed_over(end: bytes) -> None:
 def small_members(count: int) -> bytes:
     """Members of one byte each, as small as gzip has them."""
     return b"".join(gzip.compress(bytes([number % 256]), mtime=0) for number in range(count))
-
-
-class Counting:
-    """zlib, and how many bytes were handed to it and given back unread."""
-
-    MAX_WBITS = zlib.MAX_WBITS
-    error = zlib.error
-
-    def __init__(self) -> None:
-        self.moved = 0
-        self.made = 0
-
-    def decompressobj(self, wbits: int) -> Any:
-        self.made += 1
-        return _Counted(self, zlib.decompressobj(wbits))
-
-
-class _Counted:
-    def __init__(self, counting: Counting, undoing: Any) -> None:
-        self._counting = counting
-        self._undoing = undoing
-
-    def decompress(self, data: bytes, most: int) -> bytes:
-        given: bytes = self._undoing.decompress(data, most)
-        self._counting.moved += len(data) + len(given) + len(self.unused_data) + len(self.unconsumed_tail)
-        return given
-
-    @property
-    def eof(self) -> bool:
-        return bool(self._undoing.eof)
-
-    @property
-    def unused_data(self) -> bytes:
-        return bytes(self._undoing.unused_data)
-
-    @property
-    def unconsumed_tail(self) -> bytes:
-        return bytes(self._undoing.unconsumed_tail)
-
-
-@pytest.mark.parametrize("fill", [b"", b"\0" * 3])
-def test_of_many_small_members_each_byte_is_moved_a_few_times(monkeypatch: pytest.MonkeyPatch, fill: bytes) -> None:
-    """C7: what stands behind a member is not copied anew for each of those before it."""
-    packed = fill.join(gzip.compress(bytes([number % 256]), mtime=0) for number in range(5000))
-    counting = Counting()
-    monkeypatch.setattr("proxy.upstream.content_encoding.zlib", counting)
-    assert len(undone([packed])) == counting.made == 5000
-    assert counting.moved < 50 * len(packed)
-
-
-def test_of_a_large_member_each_byte_is_moved_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not fit into a piece waits, and is not copied whole for each of them."""
-    data = os.urandom(2**16) + b"\0" * 2**25 + os.urandom(2**20)
-    packed = gzip.compress(data, mtime=0)
-    counting = Counting()
-    monkeypatch.setattr("proxy.upstream.content_encoding.zlib", counting)
-    assert undone([packed]) == data
-    assert counting.moved < 6 * (len(packed) + len(data))
 
 
 @pytest.mark.parametrize("step", [1, 7, 511, 512, 513, 16 * 1024, 10**6])

@@ -7,7 +7,7 @@ import pytest
 from proxy.errors import UpstreamBroken
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import UpstreamCall
-from proxy.upstream.passthrough import PassthroughResponse, pass_through
+from proxy.upstream.responses import PassthroughResponse, pass_through
 from tests.support.socketless import answer_with, bytes_came
 
 BODY = b'{"b": 1,\n "a": NaN, "\xff"'

@@ -1,0 +1,89 @@
+"""Log lines that no request waits for: a thread writes them, and they are dropped where too many wait."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import queue
+import stat
+import sys
+import time
+import warnings
+from logging.handlers import QueueHandler, QueueListener
+from typing import Any
+
+from gunicorn.glogging import Logger
+
+# Lines that may wait in one process.
+MAX_LINES = 1000
+# Seconds that the end of a process waits for the lines that are left.
+END_SECONDS = 1.0
+
+
+class LogQueue(QueueHandler):
+    """Hands formatted records to a thread that writes them to standard error.
+
+    `lost` counts the records that were dropped in this process because the queue was full; the next record that fits
+    is preceded by a line that reports them. A forked process has a queue and a thread of its own.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(queue.Queue(MAX_LINES))
+        # The thread that writes takes no lock that a forked process needs.
+        warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin)
+        atexit.register(self._end)
+
+    def _begin(self) -> None:
+        self.lost = self._reported = 0
+        self._lines: queue.Queue[Any] = queue.Queue(MAX_LINES)
+        self.queue = self._lines
+        self._is_started = False
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Queue a record, or drop it. Starts the thread with the first one."""
+        if not self._is_started:
+            self._is_started = True
+            QueueListener(self._lines, logging.StreamHandler(sys.stderr)).start()
+        # After a loss, records are dropped until half of the queue is free: one gap is reported, not many.
+        if self.lost > self._reported and self._lines.qsize() <= MAX_LINES // 2:
+            words = "%d lines of the log were lost because they were not read"
+            lost = logging.LogRecord("proxy", logging.WARNING, "", 0, words, (self.lost,), None)
+            self._lines.put_nowait(self.prepare(lost))
+            self._reported = self.lost
+        try:
+            if self.lost > self._reported:
+                raise queue.Full
+            self._lines.put_nowait(record)
+        except queue.Full:
+            self.lost += 1
+
+    def _end(self) -> None:
+        until = time.monotonic() + END_SECONDS
+        while self._is_started and self._lines.unfinished_tasks and time.monotonic() < until:
+            time.sleep(0.01)
+
+
+class QueuedLogger(Logger):
+    """gunicorn's logger, which writes through a queue if standard error may block."""
+
+    def setup(self, cfg: Any) -> None:
+        """Set up the log. gunicorn calls this again at each reload."""
+        super().setup(cfg)
+        for handler in self.error_log.handlers if may_block(2) else ():
+            if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr:
+                queued = LogQueue()
+                queued.setFormatter(handler.formatter)
+                queued._gunicorn = True  # type: ignore[attr-defined]  # so that gunicorn replaces it
+                self.error_log.handlers[self.error_log.handlers.index(handler)] = queued
+
+
+def may_block(descriptor: int) -> bool:
+    """Return whether writing to the descriptor may wait for a reader: it is a pipe or a socket."""
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)

@@ -1,0 +1,420 @@
+"""gunicorn's threaded worker, which hands each stream to the pump once its first bytes are sent.
+
+gunicorn accepts and parses requests, keeps connections and runs the threads. This worker adds:
+
+    the hand-over    `HandedOver` leaves gunicorn's `handle_request` after the first part of a stream's body. The pump
+                     sends the rest and returns the connection to gunicorn.
+    time limits      a head and a body must arrive in time; otherwise the receiving half of the connection is shut down,
+                     which ends the `recv` that waits for them
+    the turn         one request computes at a time, so that the pump competes with one thread and not with fifty
+    the drain        streams that are left shortly before the graceful timeout learn that the worker ends
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import json
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, MutableMapping
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, NamedTuple
+
+from gunicorn.workers.gthread import TConn, ThreadWorker
+
+from .pump import QUIET_SWITCH_SECONDS, Pump
+from .pumped_stream import PumpedStream
+
+# Keys of the WSGI environment: a function that takes the wait object of a body that the pump may drive, and the
+# request's turn to compute.
+HAND_OVER = "tool_proxy.hand_over"
+TURN = "tool_proxy.turn"
+# Environment variables `PID:EVENTFD`. Streams poll the first, which becomes readable when they must end; live pages
+# poll the second, which becomes readable as soon as the worker stops.
+DRAIN_VARIABLE = "TOOL_PROXY_DRAIN"
+STOP_VARIABLE = "TOOL_PROXY_STOP"
+# Seconds that streams have to end before the graceful timeout.
+DRAIN_SECONDS = 3.0
+# A request waits at most this long for its turn, then it computes without one.
+TURN_SECONDS = 0.1
+# Seconds to read what the application left of a request's body; then the connection is closed after the response.
+UNREAD_SECONDS = 0.05
+# Seconds to wait if no connection can be accepted.
+FULL_SECONDS = 0.05
+# Descriptors for the worker's own files; clients and upstream connections share the rest (limits.SPARE_DESCRIPTORS).
+SPARE_DESCRIPTORS = 32
+# New objects between two garbage collections, and collections between two of the older generations. CPython has 700,
+# 10, 10; a request makes thousands of objects, nearly none of them in a cycle.
+YOUNG_GARBAGE = (10_000, 10, 10)
+
+_NO_ROOM = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+_PEEK = socket.MSG_PEEK | socket.MSG_DONTWAIT
+# The result of a request whose connection the pump has.
+_HANDED_OVER = object()
+
+
+class Limits(NamedTuple):
+    """Seconds for a request's head, for its body, and for a client that neither sends nor receives."""
+
+    head: float
+    body: float
+    stall: float
+
+
+class HandedOver(BaseException):
+    """Leaves gunicorn's `handle_request`, whose handlers of Exception must not see it."""
+
+
+class Turn:
+    """The turn of one request to compute."""
+
+    __slots__ = ("_is_held", "_line")
+
+    def __init__(self, line: threading.Semaphore) -> None:
+        self._line = line
+        self._is_held = False
+
+    def take(self) -> None:
+        """Wait for the turn, but not for long. Does nothing if it is held."""
+        if not self._is_held:
+            self._is_held = self._line.acquire(timeout=TURN_SECONDS)
+
+    def give_back(self) -> None:
+        """Let another request compute. Does nothing if the turn is not held."""
+        if self._is_held:
+            self._is_held = False
+            self._line.release()
+
+
+class Answer:
+    """The application's response, as gunicorn iterates over it."""
+
+    def __init__(self, given: Any, response: Any, wait: Any, turn: Turn) -> None:
+        self.parts: Iterator[bytes] = iter(given)
+        self.response = response
+        # A body with a length is sent by gunicorn.
+        self.wait = wait if response.response_length is None else None
+        self.end: Callable[[], object] = getattr(given, "close", lambda: None)
+        self._turn = turn
+        self._is_handed_over = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self.wait is not None:
+            yield next(self.parts, b"")
+            self._is_handed_over = True
+            raise HandedOver
+        self._turn.give_back()
+        yield from self.parts
+
+    def close(self) -> None:
+        """Close the response, unless the pump has it."""
+        if not self._is_handed_over:
+            self.end()
+
+
+class Input:
+    """The body of a request. `end` is called once it was read, and returns whether its time was over before."""
+
+    def __init__(self, body: Any, has_length: bool, turn: Turn, end: Callable[[], bool]) -> None:
+        self._body = body
+        self._has_length = has_length
+        self._turn = turn
+        self._end = end
+        self.is_cut = False
+
+    def read(self, size: int) -> bytes:
+        """Return at most `size` bytes. Raises TimeoutError, or InterruptedError if the worker ends."""
+        self._turn.give_back()
+        data = b""
+        failure: Exception | None = None
+        try:
+            data = self._body.read(size)
+        except BlockingIOError:  # SO_RCVTIMEO
+            failure = TimeoutError("nothing of the body arrived for a while (client_timeout)")
+        except Exception as error:
+            failure = error
+        self._turn.take()
+        self.is_cut = failure is not None or (self._has_length and len(data) < size)
+        if self._end():
+            self.is_cut = True
+            raise TimeoutError("the body did not arrive in time (body_timeout)")
+        if failure is not None:
+            raise failure
+        return data
+
+
+class PumpWorker(ThreadWorker):
+    """One thread per request until the first bytes of its response are sent; the pump sends the rest of a stream.
+
+    gunicorn_conf.py sets `limits`.
+    """
+
+    limits: Limits
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # A client may need a second descriptor, for its stream.
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if most != resource.RLIM_INFINITY:
+            self.worker_connections = min(self.worker_connections, max(most - SPARE_DESCRIPTORS, 8) // 2)
+        # Connections whose head or body is being received, and until when. Whoever removes one has its end.
+        self._receiving: dict[TConn, float] = {}
+        self._thread = threading.local()
+        self._line = threading.Semaphore(1)
+        self._drain = self._stopping = -1
+        self._drain_at = float("inf")
+
+    def init_process(self) -> None:
+        """Make the eventfds by which streams learn that the worker ends, before the application is loaded."""
+        self._drain, self._stopping = (os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in range(2))
+        os.environ[DRAIN_VARIABLE] = f"{os.getpid()}:{self._drain}"
+        os.environ[STOP_VARIABLE] = f"{os.getpid()}:{self._stopping}"
+        gc.disable()  # collections while the application is loaded took a seventh of that time
+        super().init_process()
+
+    def run(self) -> None:
+        """Run the worker until it ends."""
+        sys.setswitchinterval(QUIET_SWITCH_SECONDS)
+        # A collection of all that was loaded would stop the streams for 100 ms.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*YOUNG_GARBAGE)
+        gc.enable()
+        self._application: Any = self.wsgi
+        self.wsgi = self._called
+        # Without its pump the worker is of no use: it ends in order, and the master starts another.
+        self._pump = Pump(self.log, self._drain, partial(self.handle_quit, signal.SIGQUIT, None))
+        self._pump.start()
+        try:
+            super().run()
+        finally:
+            # Otherwise the process waits for its idle threads forever after a defect.
+            self.tpool.shutdown(wait=False)
+        # What runs without a client (web/background.py) ends now: the process waits for its threads.
+        os.eventfd_write(self._drain, 1)
+        self._pump.stop()
+
+    def handle_quit(self, sig: int, frame: Any) -> None:
+        """Drain now, in order, at SIGQUIT: gunicorn would end the process under its threads."""
+        self._drain_at = 0.0
+        os.eventfd_write(self._drain, 1)
+        self.handle_exit(sig, frame)
+
+    # Connections, on the main thread.
+
+    def accept(self, listener: Any) -> None:
+        """Accept a connection. Without a free descriptor, an idle connection makes room for the next try."""
+        try:
+            super().accept(listener)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            if not self._close_idle():
+                self.log.error("no connection can be accepted: %s", error)
+                time.sleep(FULL_SECONDS)
+
+    def enqueue_req(self, conn: Any) -> None:
+        """Start a thread for a connection that has sent something; wait in the poll for any other."""
+        if not (conn.initialized and conn.parser.unreader.buf.getvalue()):
+            try:
+                if not conn.sock.recv(1, _PEEK):
+                    raise ConnectionResetError
+            except BlockingIOError:
+                conn.sock.setblocking(False)
+                conn.set_timeout()
+                self.pending_conns.append(conn)
+                self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_pending_socket_readable, conn))
+                return
+            except OSError:
+                self.nr_conns -= 1
+                conn.close()
+                return
+        conn.data_ready = True
+        super().enqueue_req(conn)
+
+    def wait_for_and_dispatch_events(self, timeout: float | None) -> None:
+        """Run one round of the loop. A failure of one connection must not end the worker."""
+        try:
+            super().wait_for_and_dispatch_events(timeout)
+        except Exception:
+            self.log.exception("a connection has failed")
+            time.sleep(FULL_SECONDS)  # it may fail again
+        while self.nr_conns >= self.worker_connections and self._close_idle():
+            pass
+
+    def _close_idle(self) -> bool:
+        """Close the connection that has been idle for longest. Return False if there is none."""
+        for idle in (self.pending_conns, self.keepalived_conns):
+            if idle:
+                conn = idle.popleft()
+                self.poller.unregister(conn.sock)
+                self.nr_conns -= 1
+                conn.close()
+                return True
+        return False
+
+    def finish_request(self, conn: TConn, fs: Any) -> None:
+        """Finish a request, unless the pump has it. `handle` has closed connections that are not kept."""
+        result = fs.result()
+        if not result:
+            self.nr_conns -= 1
+        elif result is not _HANDED_OVER:
+            super().finish_request(conn, fs)
+
+    def murder_pending(self) -> None:
+        """End what is late. gunicorn calls this at least once a second."""
+        super().murder_pending()
+        now = time.monotonic()
+        if not self.alive:
+            os.eventfd_write(self._stopping, 1)
+            self._drain_at = min(self._drain_at, now + max(0.0, self.cfg.graceful_timeout - DRAIN_SECONDS))
+            if now >= self._drain_at:
+                os.eventfd_write(self._drain, 1)
+        for conn, due in list(self._receiving.items()):
+            if now >= min(due, self._drain_at) and self._receiving.pop(conn, None) is not None:
+                with contextlib.suppress(OSError):
+                    conn.sock.shutdown(socket.SHUT_RD)
+
+    def _cap_keepalive(self, deadline: float) -> None:
+        """Serve what the kernel has accepted, and refuse new connections: the worker stops, or its master has died."""
+        self.alive = False
+        for listener in self.sockets:
+            before = -1
+            while self.nr_conns != before:
+                before = self.nr_conns
+                self.accept(listener)
+            listener.close()
+        super()._cap_keepalive(deadline)  # type: ignore[misc]
+        for conn in self.pending_conns:
+            conn.timeout = min(conn.timeout or deadline, deadline)
+
+    # A request, on its thread.
+
+    def handle(self, conn: TConn) -> Any:
+        """Answer a request. Returns whether its connection is kept, or that the pump has it."""
+        self._thread.conn = conn
+        self._thread.turn = turn = Turn(self._line)
+        self._receiving[conn] = time.monotonic() + self.limits.head
+        keepalive: Any = False
+        stream: Answer | None = None
+        try:
+            keepalive = super().handle(conn)
+        except HandedOver:
+            stream = self._thread.answer
+        except BaseException:
+            self.log.exception("Error handling request")
+        self._receiving.pop(conn, None)
+        turn.give_back()
+        self._thread.answer = None
+        if stream is not None:
+            return self._hand_over(conn, stream)
+        if not keepalive:
+            conn.close(graceful=True)  # takes seconds if the client stays
+        return keepalive
+
+    def handle_request(self, req: Any, conn: TConn) -> Any:
+        """Answer a parsed request. A client that receives nothing for too long (SO_SNDTIMEO) counts as gone."""
+        try:
+            return super().handle_request(req, conn)
+        except BlockingIOError as error:
+            raise BrokenPipeError(errno.EPIPE, "the client receives nothing") from error
+
+    def _called(self, environ: MutableMapping[str, Any], start_response: Any) -> Answer:
+        """Call the application: the head has arrived, and the body has its own time."""
+        conn, turn, waits = self._thread.conn, self._thread.turn, list[Any]()
+        response, body = start_response.__self__, None
+        self._receiving.pop(conn, None)
+        length = environ.get("CONTENT_LENGTH", "0")
+        if length != "0" or "HTTP_TRANSFER_ENCODING" in environ:
+            self._receiving[conn] = time.monotonic() + self.limits.body
+            body = Input(environ["wsgi.input"], length != "0", turn, partial(self._end_receiving, conn))
+            environ["wsgi.input"] = body
+        environ[HAND_OVER] = waits.append
+        environ[TURN] = turn
+        turn.take()
+        given = self._application(environ, start_response)
+        if body is not None and (body.is_cut or not self._read_rest(conn)):
+            response.force_close()
+        self._thread.answer = answer = Answer(given, response, waits[-1] if waits else None, turn)
+        return answer
+
+    @staticmethod
+    def _read_rest(conn: Any) -> bool:
+        """Read what the application left of a body. Return False if it is not all there."""
+        try:
+            return bool(conn.parser.finish_body(deadline=time.monotonic() + UNREAD_SECONDS))
+        except Exception:  # it is not HTTP
+            return False
+
+    def _end_receiving(self, conn: TConn) -> bool:
+        """Note that a body was read. Return whether it came too late. Raises InterruptedError if the worker ends."""
+        is_late = self._receiving.pop(conn, None) is None
+        if is_late and time.monotonic() >= self._drain_at:
+            raise InterruptedError("the proxy is about to end, for a restart or a new release; send the request again")
+        return is_late
+
+    def _hand_over(self, conn: Any, answer: Answer) -> Any:
+        """Give a stream that has begun to the pump."""
+        # A stream that waits needs nothing of its request.
+        conn.parser.mesg = None
+        stream = PumpedStream(
+            answer.parts,
+            answer.wait,
+            conn.sock,
+            partial(self._finish_stream, conn, answer.end, not answer.response.should_close()),
+            chunked=answer.response.chunked,
+            idle=self.limits.stall,
+        )
+        if not self._pump.add(stream):
+            stream.break_off()
+            stream.finish(False)
+        return _HANDED_OVER
+
+    def _finish_stream(self, conn: TConn, end: Callable[[], object], keeps: bool, whole: bool) -> None:
+        """Close a stream's response, on a helper thread of the pump, and give its connection back to gunicorn."""
+        done: Future[bool] = Future()
+        keepalive = keeps and whole
+        try:
+            end()
+        except Exception:
+            self.log.exception("Error handling request")
+            keepalive = False
+        if not keepalive:
+            conn.close(graceful=True)
+        done.set_result(keepalive)
+        self.method_queue.defer(self.finish_request, conn, done)
+
+    def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
+        """Answer a malformed request in JSON. gunicorn's HTML quotes the request, which may hold a key."""
+        said: Any = _ErrorReader()
+        super().handle_error(req, said, addr, exc)
+        words = "the proxy failed; see its log" if said.status == 500 else f"the request is not valid HTTP: {said.line}"
+        kind = "api_error" if said.status == 500 else "invalid_request_error"
+        body = json.dumps({"error": {"message": words, "type": kind, "param": None, "code": said.status}})
+        head = f"HTTP/1.1 {said.line}\r\nConnection: close\r\nContent-Type: application/json\r\n"
+        with contextlib.suppress(OSError):
+            client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+
+
+class _ErrorReader:
+    """A client that notes the status of gunicorn's error page."""
+
+    status, line = 400, "400 Bad Request"
+
+    def sendall(self, data: bytes) -> None:
+        """Read `HTTP/1.1 414 URI Too Long`."""
+        self.line = data.split(b"\r\n", 1)[0].split(b" ", 1)[1].decode()
+        self.status = int(self.line[:3])
+
+    def gettimeout(self) -> float:
+        """Return a timeout for gunicorn."""
+        return 0.0
