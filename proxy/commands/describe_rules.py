@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 
 from proxy.codec.display import cut
 from proxy.codec.json_text import Json
-from proxy.config.heal_rules import RequestRules
 from proxy.config.rules import Client, Model, Rules
 from proxy.repair.policy import Action, ToolRule
 from proxy.repair.rule_actions import ITEMS
@@ -37,8 +36,6 @@ def summary(rules: Rules) -> Iterator[str]:
         yield _TABLE
     for model in rules.models:
         yield f"models {_plain(model.match)}: {', '.join(_model(model)) or 'all by default'}"
-    for family in rules.families:
-        yield f"families {_plain(family.match)}: {_cut(' '.join(family.heal)) or 'nothing'}"
     for glob, other in rules.aliases:
         yield f"aliases {_plain(glob)}: asked for as {_plain(other)}"
     for name, client in rules.clients.items():
@@ -101,7 +98,7 @@ def _model(model: Model) -> Iterator[str]:
         "parse": model.parse,
         "upstream": model.transport,
         "server": model.server_kind,
-        "reasoning": model.reasoning or model.telling,
+        "reasoning": model.reasoning,
         "family": model.family,
         "thinking": model.thinking,
         "server_tools": model.server_tools,
@@ -111,12 +108,12 @@ def _model(model: Model) -> Iterator[str]:
         yield f"at {_cut(model.url)}"
     if model.key:
         yield f"key {_plain(model.key)}"
-    yield from _requests(model.requests)
-    if model.off:
-        yield f"no calls in {_cut(', '.join(map(_plain, sorted(model.off))))}"
+    yield from _requests(model)
+    if model.formats.off:
+        yield f"no calls in {_cut(', '.join(map(_plain, sorted(model.formats.off))))}"
 
 
-def _requests(requests: RequestRules) -> Iterator[str]:
+def _requests(requests: Model) -> Iterator[str]:
     """The changes in the requests for a model, in words."""
     sampling = requests.sampling
     names = {
@@ -132,14 +129,6 @@ def _requests(requests: RequestRules) -> Iterator[str]:
     yield from (f"{key} {_cut(' '.join(map(_plain, words)))}" for key, words in names.items() if words)
     if requests.tools.most_repeats:
         yield f"at most {requests.tools.most_repeats} times the same call"
-    if requests.repetition is not None:
-        yield f"ended where {requests.repetition[0]} characters repeat {requests.repetition[1]} times"
-    if not requests.retry:
-        yield "no second try"
-    if requests.broken_calls == "retry":
-        yield "calls that cannot be read are asked for again, whatever the server is"
-    if requests.broken_calls == "text":
-        yield "calls that cannot be read stay text"
     if requests.tools.describe:
         yield f"descriptions of {requests.tools.describe} characters"
 

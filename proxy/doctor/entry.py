@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import get_args
 
-from proxy.config.model_entry import entry_with
-from proxy.config.rules import Model, Parse, Rules, Telling, Transport
+from msgspec.structs import replace
+
+from proxy.config.rules import Model, Parse, Rules, ServerKind, Telling, Transport, entry_with
 from proxy.doctor.examination import Examination
 from proxy.doctor.findings import Finding
 from proxy.exchange.plan import KEEPS_TOOLS
@@ -15,6 +15,7 @@ from proxy.exchange.plan import KEEPS_TOOLS
 _PARSES: tuple[Parse, ...] = get_args(Parse)
 _TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
 _TELLINGS: tuple[Telling, ...] = get_args(Telling)
+_SERVERS: tuple[ServerKind, ...] = get_args(ServerKind)
 
 
 def entry_for(examination: Examination, findings: Sequence[Finding], rules: Rules) -> str:
@@ -28,7 +29,7 @@ def entry_for(examination: Examination, findings: Sequence[Finding], rules: Rule
     healings = [finding.heal for finding in findings if finding.heal]
     # What the model's family, or every model, is healed by anyway needs no word.
     plan = rules.heal_plan(examination.model)
-    own = now.requests.heal
+    own = now.heal
     missing = [name for name in healings if name not in plan.ids and name not in own.off]
     if replace(wanted, match=now.match) == now and not missing:
         return ""
@@ -43,9 +44,10 @@ def _ruled(model: Model, key: str, word: str, *, kind: str) -> Model:
         return replace(model, transport=next(each for each in _TRANSPORTS if each == word))
     if key == "reasoning":
         # One key says who tells thoughts from the text, or which field of answers holds them.
-        return model if model.reasoning else replace(model, telling=next(each for each in _TELLINGS if each == word))
+        is_field = model.reasoning is not None and model.reasoning not in _TELLINGS
+        return model if is_field else replace(model, reasoning=next(each for each in _TELLINGS if each == word))
     assert key == "server", key
-    return replace(model, server_kind=word)
+    return replace(model, server_kind=next(each for each in _SERVERS if each == word))
 
 
 def _parsed(model: Model, word: str, kind: str) -> Model:

@@ -22,8 +22,7 @@ from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNo
 
 from proxy.agents.spans import line_end
 from proxy.config.load import RulesText, builtin_text, rules_of
-from proxy.config.model_entry import literal
-from proxy.config.rules import Model, Rules
+from proxy.config.rules import Model, Rules, literal
 from proxy.config.yaml_nodes import compose
 from proxy.doctor.yaml_comments import comments_in, dash_before
 from proxy.errors import RulesError

@@ -25,7 +25,6 @@ from proxy.exchange.guided import answer_instead, guided_call
 from proxy.exchange.lane import ReplyLane, notes_of
 from proxy.exchange.outcome import ReplyFacts
 from proxy.exchange.plan import Plan, UpstreamRequest, upstream_request
-from proxy.exchange.repetition import RepetitionWatch
 from proxy.exchange.reply_content import ReplyContent
 from proxy.exchange.reply_stream import StreamReply, never_enough
 from proxy.exchange.second_try import EarlierTry, Why, record, summed, why_again
@@ -65,7 +64,7 @@ class Attempt:
     __slots__ = (
         *("handover", "silence", "spoke", "_answer", "_call", "_earlier", "_engine", "_exchange", "_held_since"),
         *("_keep_back", "_lane", "_plan", "_reply", "_swallowed", "_times", "_unsent", "_up"),
-        *("_watch", "_writer"),
+        "_writer",
     )
 
     def __init__(self, exchange: Exchange, plan: Plan, earlier: Attempt | None = None) -> None:
@@ -75,7 +74,6 @@ class Attempt:
         self._engine = exchange.engine(self._up.raw_text, plan.guided)
         self._earlier = earlier
         self._keep_back = self._followed()
-        self._watch = None if exchange.repetition is None else RepetitionWatch(exchange.repetition)
         self._writer = self._new_writer()
         self._reply = self._new_reply()
         self._unsent = b""
@@ -112,7 +110,6 @@ class Attempt:
             log_crash,
             keep_back=self._keep_back,
             earlier=None if self._earlier is None else self._earlier.handover_of_all,
-            watch=self._watch,
         )
 
     @property
@@ -235,11 +232,10 @@ class Attempt:
             broken = (earlier or self)._engine.broken_call
         again = record(outcome.again, broken, "" if self._call is None else self._call.arguments)
         before = () if earlier is None else earlier._engine.audit
-        ended = () if self._watch is None else self._watch.record
         outcome.end_try(
             ReplyFacts(
                 healed=tuple(self._up.healed),
-                audit=(*before, *again, *self._engine.audit, *ended),
+                audit=(*before, *again, *self._engine.audit),
                 calls=self._engine.calls,
                 refusals=self._engine.refusals,
                 empty_calls=self._engine.empty_calls,
@@ -285,9 +281,6 @@ class Attempt:
             wait.rest(rest_after(time.monotonic() - began, spoke=self.spoke))
             wait.lane = self._open_lane()
             yield beat + ready
-            if reply.cut:
-                # Leaving closes the upstream, by which the model server stops.
-                break
         yield from self._count_thoughts()
         if reply.ends_long:
             yield from wait.on_a_long_step()

@@ -16,7 +16,6 @@ from proxy.errors import ProxyError, UpstreamError
 from proxy.exchange.capture import Capture
 from proxy.exchange.outcome import Outcome
 from proxy.exchange.plan import GUIDES, Plan, proxy_parses
-from proxy.exchange.repetition import Period
 from proxy.exchange.retry import asks_for_proxy, healed_plan, second_plan
 from proxy.exchange.second_try import Why
 from proxy.limits import RETRY_TOKENS
@@ -60,9 +59,7 @@ class Exchange:
     `upstream` is the model server. `auto`: the profile lets the server show that it cannot parse. `engine` makes the
     engine of one try, for raw text if the try returns that, and for the tool that is forced, if one is. `capture` is
     where the answers are recorded, if they are, `recording` what the live page shows of them. `count` returns the
-    number of tokens of a text, 0 if it is unknown. `ask_again`: for what a reply is asked for once more;
-    `any_guides`: for a call that cannot be read whatever the server is.
-    `repetition`: a stream that repeats so ends there.
+    number of tokens of a text, 0 if it is unknown. `ask_again`: for what a reply is asked for once more.
     """
 
     upstream: Upstream
@@ -79,8 +76,6 @@ class Exchange:
     recording: Recording | None = None
     count: Callable[[str], int] = no_count
     ask_again: frozenset[Why] = frozenset()
-    any_guides: bool = False
-    repetition: Period | None = None
     outcome: Outcome = field(default_factory=Outcome)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
@@ -140,7 +135,7 @@ class Exchange:
         known to guide its decoding.
         """
         kind = plan.server_kind or self.upstream.kind()
-        if kind not in GUIDES and not self.any_guides:
+        if kind not in GUIDES:
             return None
         return replace(plan, guided=tool, server_kind=kind, transport="whole", second=True)
 

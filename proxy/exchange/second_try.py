@@ -35,16 +35,13 @@ class Why(Enum):
 SILENT = frozenset((Why.EMPTY, Why.THOUGHT, Why.SWALLOWED))
 
 
-def reasons_to_ask_again(request: ChatRequest, *, silent: bool, broken: bool) -> frozenset[Why]:
-    """For what the reply to this request is asked for once more, if the rules say so for replies that say nothing
-    (`silent`), and for calls that cannot be read (`broken`).
+def reasons_to_ask_again(request: ChatRequest) -> frozenset[Why]:
+    """Return the reasons for which this request is retried: a reply that says nothing, and, unless the client wants
+    JSON, a call that cannot be read.
     """
     if request.tools is None or request.body.get("n") not in (None, 1) or _is_prefilled(request.body):
         return frozenset()
-    reasons = SILENT if silent else frozenset()
-    if broken and not request.json_reply:
-        reasons |= {Why.BROKEN}
-    return reasons
+    return SILENT if request.json_reply else SILENT | {Why.BROKEN}
 
 
 def _is_prefilled(body: JsonObject) -> bool:

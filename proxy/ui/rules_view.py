@@ -8,8 +8,8 @@ from importlib import resources
 from proxy.codec.json_text import Json, JsonObject
 from proxy.commands.describe_rules import summary
 from proxy.config.load import BUILT_IN
-from proxy.config.rule_lines import rule_lines
 from proxy.config.rules import Rules
+from proxy.config.yaml_nodes import lines_of
 from proxy.worker.state import WorkerState
 
 
@@ -26,11 +26,11 @@ def rules_in_force(worker: WorkerState) -> JsonObject:
 
 
 def described(rules: Rules, text: bytes) -> list[JsonObject]:
-    """A line of words for each rule, with its section and its place; `text` is that of the rules file, b"" if it is not
-    known. A section that the file lacks is the built-in one's.
+    """Return a line of words for each rule, with its section and its place. `text` is that of the rules file, or b"" if
+    it is not known. A section that the file lacks is the built-in one.
     """
-    builtin = rule_lines(resources.files("proxy").joinpath("rules.yaml").read_bytes(), BUILT_IN)
-    own = {} if rules.source == BUILT_IN else rule_lines(text, rules.source)
+    builtin = _rule_lines(resources.files("proxy").joinpath("rules.yaml").read_bytes(), BUILT_IN)
+    own = {} if rules.source == BUILT_IN else _rule_lines(text, rules.source)
     seen: Counter[str] = Counter()
     entries: list[JsonObject] = []
     for line in summary(rules):
@@ -42,3 +42,14 @@ def described(rules: Rules, text: bytes) -> list[JsonObject]:
         seen[section] += 1
         entries.append({"section": section.removesuffix(":"), "text": line, "place": place})
     return entries
+
+
+def _rule_lines(text: bytes, source: str) -> dict[str, list[int]]:
+    """Return the lines of the rules of each section; of `tools`, those of each fix."""
+    lines: dict[str, list[int]] = {}
+    for path, line in lines_of(text, source).items():
+        section = str(path[0])
+        of_section = lines.setdefault(section, [])
+        if len(path) == 4 and path[2] == "fixes" if section == "tools" else len(path) == 2:
+            of_section.append(line)
+    return lines

@@ -19,8 +19,7 @@ from proxy import SERVICE, __version__
 from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import JsonObject, dump_json
 from proxy.codec.secrets import masked, masked_text
-from proxy.config.model_entry import entry_with
-from proxy.config.rules import Parse, Profile
+from proxy.config.rules import Parse, Profile, entry_with
 from proxy.config.settings import Settings
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
@@ -30,7 +29,6 @@ from proxy.exchange.capture_folder import CaptureFolder
 from proxy.exchange.exchange import Exchange
 from proxy.exchange.loop_guard import limit_answer, render_limit_answer
 from proxy.exchange.plan import Plan
-from proxy.exchange.repetition import Period
 from proxy.exchange.second_try import Why, reasons_to_ask_again
 from proxy.exchange.task import make_task
 from proxy.exchange.tries import run_exchange
@@ -228,7 +226,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
     snapshot, settings, chat, profile = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.profile
     server = _ServerOfRequest(snapshot, prepared, ctx.worker.lessons)
     plan = _plan(prepared, server, heal_plan)
-    ask_again = reasons_to_ask_again(chat, silent=profile.retry > 0, broken=profile.broken_calls != "text")
+    ask_again = reasons_to_ask_again(chat)
     return Exchange(
         upstream=server,
         path=CHAT_COMPLETIONS,
@@ -251,8 +249,6 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         recording=ctx.recording,
         count=server.count_tokens,
         ask_again=ask_again,
-        any_guides=profile.broken_calls == "retry",
-        repetition=Period(*profile.repetition) if profile.repetition else None,
         outcome=ctx.outcome,
         secrets=ctx.secrets,
     )

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.codec.json_text import JsonObject
-from proxy.config.model_entry import entry_with
-from proxy.config.rules import Rules, parse_rules
+from proxy.config.rules import Rules, entry_with, parse_rules
 from proxy.healing.heal import ALL, HealPlan, heal_request
 from proxy.healing.parameters import KEPT, cut
 from tests.healing.shapes import tool, user
