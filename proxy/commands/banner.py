@@ -102,7 +102,6 @@ def _entries(rules: Rules) -> str:
     counts = {
         "rules for tools": len(rules.tools),
         "models": len(rules.models),
-        "families": len(rules.families),
         "aliases": len(rules.aliases),
         "clients": len(rules.clients),
     }

@@ -37,8 +37,6 @@ def summary(rules: Rules) -> Iterator[str]:
         yield _TABLE
     for model in rules.models:
         yield f"models {_plain(model.match)}: {', '.join(_model(model)) or 'all by default'}"
-    for family in rules.families:
-        yield f"families {_plain(family.match)}: {_cut(' '.join(family.heal)) or 'nothing'}"
     for glob, other in rules.aliases:
         yield f"aliases {_plain(glob)}: asked for as {_plain(other)}"
     for name, client in rules.clients.items():

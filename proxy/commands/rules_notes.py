@@ -43,10 +43,10 @@ def notes(text: RulesText, rules: Rules) -> Iterator[str]:
 
 
 def _globs(section: str, node: Node) -> Iterator[ScalarNode]:
-    """Yield the globs of a section: the keys of `tools` and `aliases`, and each `match` of `models` and `families`."""
+    """Yield the globs of a section: the keys of `tools` and `aliases`, and each `match` of `models`."""
     if section in ("tools", "aliases") and isinstance(node, MappingNode):
         yield from (key for key, _ in node.value)
-    elif section in ("models", "families") and isinstance(node, SequenceNode):
+    elif section == "models" and isinstance(node, SequenceNode):
         for entry in node.value:
             if isinstance(entry, MappingNode):
                 yield from (value for key, value in entry.value if key.value == "match")

@@ -29,14 +29,6 @@ class HealRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """One entry of `families`: what the chat template of the models that match needs."""
-
-    match: str
-    heal: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class RequestRules:
     """The rules of one entry of `models` for its requests; `retry` times a reply that says nothing is asked for again,
     and one that repeats itself so (`repetition`) is ended. `broken_calls`: one that ends with a call that cannot be
@@ -49,22 +41,6 @@ class RequestRules:
     heal: HealRules = field(default_factory=HealRules)
     sampling: Sampling = field(default_factory=Sampling)
     tools: OfferedTools = field(default_factory=OfferedTools)
-
-
-def parse_families(node: Node) -> tuple[Family, ...]:
-    """The section `families`."""
-    return sequence(node, "families", _family)
-
-
-def _family(node: Node, what: str) -> Family:
-    keys = mapping(node, what, ("match", "heal"))
-    if "match" not in keys:
-        raise node_error(node, f'{what} has no match; give a glob, as match: "*mistral*"')
-    match = text_of(keys["match"], f"match of {what}")
-    heal: tuple[str, ...] = ()
-    if "heal" in keys:
-        heal = sequence(keys["heal"], f"heal of {what}", lambda item, words: _healing(item, words, IDS))
-    return Family(match.lower(), heal)
 
 
 def parse_request_rules(keys: Mapping[str, Node], what: str) -> RequestRules:

@@ -42,7 +42,7 @@ _CREDENTIALS = "CREDENTIALS_DIRECTORY"
 RULES_NAME = "rules.yaml"
 SYSTEM_RULES = Path("/etc/vllm-tool-proxy", RULES_NAME)
 # Top-level keys of a rules file, at the start of a line. Prometheus rules files, for example, have `groups:`.
-_OUR_KEYS = re.compile(rb"^(?:settings|models|tools|clients|aliases|families)\s*:", re.MULTILINE)
+_OUR_KEYS = re.compile(rb"^(?:settings|models|tools|clients|aliases)\s*:", re.MULTILINE)
 BUILT_IN = "built-in"
 AUDIT_NAME = "vllm-tool-proxy-audit.jsonl"
 

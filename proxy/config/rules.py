@@ -15,16 +15,16 @@ from typing import Literal, TypeAlias, TypeVar, get_args
 
 from yaml.nodes import Node, ScalarNode, SequenceNode
 
-from proxy.config.heal_rules import BrokenCallsAs, Family, RequestRules, parse_families, parse_request_rules
+from proxy.config.heal_rules import BrokenCallsAs, RequestRules, parse_request_rules
 from proxy.config.known_names import first_match, keep
 from proxy.config.server_url import ONE_SERVER, server_url
 from proxy.config.tool_rules_parser import parse_tools
 from proxy.config.yaml_nodes import choice, compose, is_null, mapping, node_error, scalar, sequence, shown, text_of
+from proxy.healing.families import NAMES, Family, family_of
 from proxy.healing.heal import HealPlan
+from proxy.healing.switches import SUFFIXES
 from proxy.repair.policy import IdStyle, Policy, ToolRule
 from proxy.repair.rule_actions import applies_to_model
-from proxy.thinking.families import NAMES
-from proxy.thinking.switches import SUFFIXES
 
 Parse = Literal["auto", "server", "proxy"]
 Transport = Literal["live", "whole"]
@@ -35,6 +35,8 @@ Thinking = Literal["none", "enable_thinking", "thinking", "reasoning_effort"]
 # Who tells thoughts from the text: the proxy, the server, or whoever looks for the calls.
 Telling = Literal["auto", "split", "server"]
 ServerTools = Literal["refuse", "drop"]
+# A model's name, and the healings of its family.
+_PlanKey: TypeAlias = tuple[str, tuple[str, ...]]
 Setting: TypeAlias = bool | int | float | str | tuple[str, ...]
 
 CLIENT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -48,7 +50,7 @@ _TELLINGS: tuple[Telling, ...] = get_args(Telling)
 _THINKINGS: tuple[Thinking, ...] = get_args(Thinking)
 _SERVER_TOOLS: tuple[ServerTools, ...] = get_args(ServerTools)
 _SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
-_SECTIONS = ("settings", "tools", "models", "families", "aliases", "clients")
+_SECTIONS = ("settings", "tools", "models", "aliases", "clients")
 _MODEL_KEYS = (
     *("match", "parse", "upstream", "server", "url", "key", "key_env", "key_file"),
     *("formats", "reasoning", "thinking", "server_tools", "family"),
@@ -167,8 +169,8 @@ class Rules:
     `lines` are those of the settings, `sha256` is the digest of the file's bytes, `source` its path or "built-in".
     `builtin_tools` are the built-in file's rules for tools, wherever they stand now. `legacy_file`: the user's file
     says nothing of models, as those of an earlier system. `aliases` are globs on the names that clients ask for, each
-    with the name that is asked for instead; `families` say what chat templates need. The three behind `legacy_file`
-    are what the settings say that bears on the calls; `config/load.py` fills them in.
+    with the name that is asked for instead. The three behind `legacy_file` are what the settings say that bears on the
+    calls; `config/load.py` fills them in.
     """
 
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
@@ -182,11 +184,10 @@ class Rules:
     legacy_file: bool = False
     case_sensitive_tools: bool = False
     aliases: tuple[tuple[str, str], ...] = ()
-    families: tuple[Family, ...] = ()
     # What most requests ask again: they are for the same few models and clients.
-    _policies: dict[str, Policy] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _policies: dict[_PlanKey, Policy] = field(default_factory=dict, init=False, repr=False, compare=False)
     _profiles: dict[tuple[str, str], Profile] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _plans: dict[str, HealPlan] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _plans: dict[_PlanKey, HealPlan] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def client_names(self) -> tuple[str, ...]:
@@ -257,48 +258,45 @@ class Rules:
     def _alias_globs(self) -> tuple[str, ...]:
         return tuple([glob for glob, _ in self.aliases])
 
-    def policy(self, model: str) -> Policy:
+    def policy(self, model: str, family: Family | None = None) -> Policy:
         """The engine's policy for the calls of `model`: the rules for tools, the id style, the formats that are off.
 
         Rules of the user's file act as they say; the built-in ones only where a call is invalid without them.
+        `family` is as in `heal_plan`.
         """
-        policy = self._policies.get(model)
+        key = model, self._healings(model, family)
+        policy = self._policies.get(key)
         if policy is None:
-            policy = self._policy(model)
-            keep(self._policies, model, policy, model)
+            its = self.entry(model)
+            tools = tuple(rule for rule in self.tools if applies_to_model(rule, model))
+            policy = Policy(
+                rules=tuple(rule for rule in tools if not self.is_fallback(rule)),
+                fallback_rules=tuple(filter(self.is_fallback, tools)),
+                case_sensitive=self.case_sensitive_tools,
+                ids=_id_style(self.heal_plan(model, family)),
+                infer_from_legacy_table=self.legacy_file,
+                disabled_formats=its.off,
+            )
+            keep(self._policies, key, policy, model)
         return policy
 
-    def _policy(self, model: str) -> Policy:
-        its = self.entry(model)
-        tools = tuple(rule for rule in self.tools if applies_to_model(rule, model))
-        return Policy(
-            rules=tuple(rule for rule in tools if not self.is_fallback(rule)),
-            fallback_rules=tuple(filter(self.is_fallback, tools)),
-            case_sensitive=self.case_sensitive_tools,
-            ids=_id_style(self.heal_plan(model)),
-            infer_from_legacy_table=self.legacy_file,
-            disabled_formats=its.off,
-        )
+    def heal_plan(self, model: str, family: Family | None = None) -> HealPlan:
+        """The healings of requests for `model`: by its family and by its own entry.
 
-    def heal_plan(self, model: str) -> HealPlan:
-        """The healings of requests for `model`: by its family, the first that matches, and by its own entry."""
-        plan = self._plans.get(model)
+        `family` is the model's as far as its server shows it; without it, the rules and the name decide.
+        """
+        key = model, self._healings(model, family)
+        plan = self._plans.get(key)
         if plan is None:
-            plan = self._heal_plan(model)
-            keep(self._plans, model, plan, model)
+            own = self.entry(model).requests
+            on, off = frozenset((*key[1], *own.heal.on)), frozenset(own.heal.off)
+            plan = HealPlan(on=on, off=off, sampling=own.sampling, tools=own.tools)
+            keep(self._plans, key, plan, model)
         return plan
 
-    def _heal_plan(self, model: str) -> HealPlan:
-        name = model.lower()
-        at = first_match(name, tuple([family.match for family in self.families]))
-        family = Family("*") if at is None else self.families[at]
-        own = self.entry(model).requests
-        return HealPlan(
-            on=frozenset((*family.heal, *own.heal.on)),
-            off=frozenset(own.heal.off),
-            sampling=own.sampling,
-            tools=own.tools,
-        )
+    def _healings(self, model: str, family: Family | None) -> tuple[str, ...]:
+        family = family or family_of(model, self.entry(model).family)
+        return () if family is None else family.healings
 
     def is_fallback(self, rule: ToolRule) -> bool:
         """True if it is a built-in rule, also in a copy of the built-in file: it acts only where a call is invalid."""
@@ -334,7 +332,6 @@ def parse_rules(
         builtin_tools=base.builtin_tools if own else tools,
         legacy_file=own and "models" not in sections,
         aliases=_section(sections, "aliases", _aliases, base.aliases),
-        families=_section(sections, "families", parse_families, base.families),
     )
 
 
@@ -398,9 +395,17 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
         telling=next((word for word in _TELLINGS if word == reasoning), None),
         thinking=_option(keys, "thinking", what, _THINKINGS),
         server_tools=_option(keys, "server_tools", what, _SERVER_TOOLS),
-        family=_option(keys, "family", what, NAMES) or "",
+        family=_family(keys["family"], f"family of {what}") if "family" in keys else "",
         requests=parse_request_rules(keys, what),
     )
+
+
+def _family(node: Node, what: str) -> str:
+    name = text_of(node, what)
+    if name not in NAMES:
+        near = ", ".join(map(shown, get_close_matches(name, NAMES))) or "one of docs/thinking.md"
+        raise node_error(node, f"there is no family {shown(name)}; use {near}")
+    return name
 
 
 def _url(node: Node, what: str) -> str:

@@ -17,7 +17,7 @@ from proxy.commands.capture_report import reread
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.exchange.capture import read_capture
-from proxy.thinking.families import FAMILIES, Family, Opens, family_of
+from proxy.healing.families import FAMILIES, Family, Opens, family_of
 from tests.conftest import Inside, Proxy, start
 from tests.real.llama import LlamaServer
 from tests.support.chat_templates import FOLDER, render

@@ -22,7 +22,6 @@ models:
   - {match: "c*", url: "http://10.0.0.3:8000"}
 tools: {}
 clients: {}
-families: []
 aliases: {}
 """
 ALL = Settings(
@@ -39,7 +38,7 @@ def rules(text: str = RULES) -> Rules:
 
 
 def test_the_defaults() -> None:
-    found = facts(Settings(), rules("models: []\ntools: {}\nclients: {}\nfamilies: []\naliases: {}"), KeysThere())
+    found = facts(Settings(), rules("models: []\ntools: {}\nclients: {}\naliases: {}"), KeysThere())
     assert found == {
         "listens on": "http://127.0.0.1:8003",
         "paths": "/v1/chat/completions, /v1/messages, /v1/responses, and 5 that are passed through",

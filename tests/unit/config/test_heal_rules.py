@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.commands.describe_rules import summary
-from proxy.config.heal_rules import Family, HealRules
+from proxy.config.heal_rules import HealRules
 from proxy.config.rules import Rules, parse_rules
 from proxy.errors import RulesError
 from proxy.healing.parameters import OfferedTools, Sampling
@@ -104,29 +104,3 @@ def test_what_is_no_healing_no_field_and_no_count_is_told_with_what_is_meant(wor
     with pytest.raises(RulesError) as caught:
         rules(words)
     assert caught.value.message.startswith("r.yaml:2: ") and told in caught.value.message
-
-
-def families(text: str) -> tuple[Family, ...]:
-    return parse_rules(text.encode(), "r.yaml", Rules()).families
-
-
-def test_a_family_is_a_glob_in_small_letters_and_what_its_template_needs() -> None:
-    found = families("families: [{match: '*Mistral*', heal: [alternate, one_call]}, {match: b}]")
-    assert found == (Family("*mistral*", ("alternate", "one_call")), Family("b"))
-    assert families("families: ") == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("families:\n- {heal: [one_call]}", 'an item of families has no match; give a glob, as match: "*mistral*"'),
-        ("families:\n- {match: a, heal: [all]}", "there is no healing 'all'"),
-        ("families:\n- {match: a, heal: one_call}", "heal of an item of families must be a list"),
-        ("families:\n- {match: a, on: [one_call]}", "there is no 'on' in an item of families; use match, heal"),
-        ("families:\n- a", "an item of families must be a mapping"),
-    ],
-)
-def test_a_family_that_is_none_is_told_with_its_line(text: str, told: str) -> None:
-    with pytest.raises(RulesError) as caught:
-        families(text)
-    assert caught.value.message.startswith(f"r.yaml:2: {told}")

@@ -121,7 +121,7 @@ def test_what_came_out_cannot_be_changed() -> None:
     ("text", "message"),
     [
         ("modles: []", "r.yaml:1: there is no 'modles' in the file; use models"),
-        ("zzz: 1", "r.yaml:1: there is no 'zzz' in the file; use settings, tools, models, families, aliases, clients"),
+        ("zzz: 1", "r.yaml:1: there is no 'zzz' in the file; use settings, tools, models, aliases, clients"),
         ("models:\n  - match: a\n    pasre: auto\n", "r.yaml:3: there is no 'pasre' in an item of models; use parse"),
         ("clients:\n  x: {serve: vllm}\n", "r.yaml:2: there is no 'serve' in client x; use "),
         ("models: []\n\nmodels: []\n", "r.yaml:3: 'models' is twice in the file (first in line 1); keep one"),
@@ -212,9 +212,8 @@ models:
     [("moonshotai/Kimi-K2", "kimi"), ("Mistral-7B", "mistral"), ("Devstral-2", "mistral"), ("Qwen3", "openai")],
 )
 def test_new_ids_look_as_the_family_of_the_model_wants_them(model: str, style: str) -> None:
-    families = "{match: '*kimi-k2*', heal: [kimi_ids]}, {match: '*stral*', heal: [mistral_ids]}"
-    assert parsed(f"families: [{families}]").policy(model).ids == style
-    off = f"families: [{families}]\nmodels: [{{match: '*', heal: {{off: [kimi_ids, mistral_ids]}}}}]"
+    assert parsed("").policy(model).ids == style
+    off = "models: [{match: '*', heal: {off: [kimi_ids, mistral_ids]}}]"
     assert parsed(off).policy(model).ids == "openai"
 
 

@@ -20,8 +20,8 @@ from proxy.config.settings import SPECS, Spec
 from proxy.config.tool_rules_parser import ACTIONS, CONDITIONS, TYPES
 from proxy.config.yaml_nodes import compose, value
 from proxy.errors import RulesError
+from proxy.healing.families import NAMES
 from proxy.healing.heal import ALL, IDS
-from proxy.thinking.families import NAMES
 from tests.failures.test_qwen3_users import FILE
 
 REPO = Path(__file__).parents[3]
@@ -89,8 +89,6 @@ TAKEN = [
     "models: [{match: a, heal: {on: [one_call], off: [all, developer]}}, {match: b, heal: {on: , off: }}]",
     "models: [{match: a, sampling: {set: {top_k: 1, x: {y: []}}, default: , strip: [seed], at_most: {max_tokens: 9}}}]",
     "models: [{match: a, tools: {drop: ['web_*'], describe: 200}}, {match: b, heal: , sampling: , tools: }]",
-    "families: [{match: '*a*', heal: [one_call, late_system]}, {match: b}]",
-    "families:",
     "models: [{match: a, tools: {polls: ['bash_*']}, heal: {off: [repeated_calls]}}]",
     *(f"models: [{{match: a, server_tools: {word}}}]" for word in get_args(ServerTools)),
     "aliases:",
@@ -182,9 +180,7 @@ REFUSED = [
     "models: [{match: a, tools: {describe: 0}}]",
     "models: [{match: a, tools: {describe: true}}]",
     "models: [{match: a, tools: [bash]}]",
-    "families: {}",
-    "families: [{heal: [one_call]}]",
-    "families: [{match: a, heal: [all]}]",
+    "families: []",
     "aliases: []",
     "aliases: {a: }",
     "aliases: {a: ''}",

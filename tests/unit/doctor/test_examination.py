@@ -7,7 +7,7 @@ import pytest
 from proxy.doctor import words
 from proxy.doctor.examination import Examination
 from proxy.doctor.syntaxes import TOOL
-from proxy.thinking.families import family_of
+from proxy.healing.families import family_of
 from proxy.upstream.model_list import ModelCard
 from tests.support.doctor_answers import CALL, error, examination, said, streamed, whole
 from tests.support.socketless import Made

@@ -20,8 +20,8 @@ from proxy.engine.events import Chunk, Reasoning, Text, Unchanged
 from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_answer
+from proxy.healing.families import FAMILIES, Family
 from proxy.notations.thoughts import Section, Thoughts
-from proxy.thinking.families import FAMILIES, Family
 from tests.support.each_case import each_case
 from tests.support.helpers import (
     SEED,

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from proxy.codec.json_text import JsonObject
+from proxy.healing.families import FAMILIES, NAMES, Family, Opens, Shown, family_of
+from proxy.healing.reasoning import is_on, thoughts_of
+from proxy.healing.switches import switched
 from proxy.notations.thoughts import ALL_MARKERS, Thoughts
-from proxy.thinking.families import FAMILIES, NAMES, Family, Opens, Shown, family_of
-from proxy.thinking.splitting import is_on, thoughts_of
-from proxy.thinking.switches import switched
 from tests.support.chat_templates import FOLDER, render, sources
 from tests.support.each_case import each_case
 

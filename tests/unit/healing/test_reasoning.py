@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.thinking.families import FAMILIES, family_of
-from proxy.thinking.history import field_back, given_back, thought_of
+from proxy.healing.families import FAMILIES, family_of
+from proxy.healing.reasoning import field_back, given_back, thought_of
 from tests.support.chat_templates import render
 from tests.unit.thinking.test_families import TEMPLATES, known, needed
 
