@@ -55,7 +55,7 @@ def test_arguments_are_told(text: str, same: bool, an_object: bool) -> None:
 
 def parsers(model: str) -> Parsers | None:
     family = family_of(model)
-    return family and family.parsers
+    return None if family is None else family.parsers
 
 
 @pytest.mark.parametrize(
