@@ -24,9 +24,9 @@ from proxy.exchange.capture import Captured
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.task import make_task
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
+from proxy.healing.families import family_of
+from proxy.healing.reasoning import thoughts_of
 from proxy.notations.thoughts import Thoughts
-from proxy.thinking.families import family_of
-from proxy.thinking.splitting import thoughts_of
 from proxy.web.thinking import thoughts_in_text
 
 _SEED = b"capture"

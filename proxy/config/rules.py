@@ -23,12 +23,12 @@ from proxy.config.settings import CLIENT_NAME, Setting, Settings, read_settings
 from proxy.config.typed import checked, read, whole
 from proxy.config.yaml_nodes import compose, entries, nearest, node_error, shown
 from proxy.healing import parameters
+from proxy.healing.families import NAMES, Family, family_of
 from proxy.healing.heal import ALL, IDS, HealPlan
+from proxy.healing.switches import SUFFIXES
 from proxy.notations.signs import ROW_NAMES
 from proxy.repair.policy import Action, Condition, Policy, ToolRule
 from proxy.repair.rule_actions import ITEMS, applies_to_model
-from proxy.thinking.families import NAMES
-from proxy.thinking.switches import SUFFIXES
 
 MAX_RULES = 1000
 MAX_STEPS = 16
@@ -457,13 +457,13 @@ class Rules:
         word = name.rpartition(":")[2]
         return word if ":" in glob and word in SUFFIXES else ""
 
-    def policy(self, model: str) -> Policy:
-        """Return the engine's policy for the calls of `model`.
+    def policy(self, model: str, family: Family | None = None) -> Policy:
+        """Return the engine's policy for the calls of `model`; `family` is as for `heal_plan`.
 
         Rules of the user's file act whenever their condition holds; the built-in ones only if a call is invalid.
         """
         tools = tuple(rule for rule in self.tools if applies_to_model(rule, model))
-        ids = self.heal_plan(model).ids
+        ids = self.heal_plan(model, family).ids
         return Policy(
             rules=tuple(rule for rule in tools if not self.is_fallback(rule)),
             fallback_rules=tuple(filter(self.is_fallback, tools)),
@@ -477,54 +477,19 @@ class Rules:
         """Return whether a rule is built-in, also in a copy of the built-in file: it acts only on invalid calls."""
         return rule in self.builtin_tools
 
-    def heal_plan(self, model: str) -> HealPlan:
-        """Return the healings of requests for `model`: those of its family and those of its entry."""
+    def heal_plan(self, model: str, family: Family | None = None) -> HealPlan:
+        """Return the healings of requests for `model`: those of its family and those of its entry.
+
+        `family` is what its server shows; without it, the rules and the name decide.
+        """
         own = self.entry(model)
+        family = family or family_of(model, own.family)
         return HealPlan(
-            on=frozenset((*_family_healings(model), *own.heal.on)),
+            on=frozenset((*(family.healings if family else ()), *own.heal.on)),
             off=frozenset(own.heal.off),
             sampling=parameters.Sampling(**structs.asdict(own.sampling)),
             tools=parameters.OfferedTools(**structs.asdict(own.tools)),
         )
-
-
-# TEMPORARY
-_FAMILY_HEALINGS = (
-    ("*apertus*", "one_system late_system tool_descriptions plain_schemas"),
-    ("*apriel*", "flat_texts"),
-    ("*bielik*", "one_system late_system"),
-    ("*command-r-plus*", "plain_schemas tool_descriptions"),
-    ("*command-r*", "call_text"),
-    ("*command-a*", "call_text"),
-    ("*cohere*", "call_text"),
-    ("*deepseek-r1-distill*", "one_system late_system call_text"),
-    ("*deepseek-r1*", "one_system late_system call_text"),
-    ("*functionary*", "text_calls"),
-    ("*gemma-2*", "no_system one_system late_system text_calls user_first alternate"),
-    ("*gemma-4*", "call_text"),
-    ("*gigachat*", "one_call plain_schemas"),
-    ("*gpt-oss*", "one_system late_system one_call call_text tool_descriptions plain_schemas"),
-    ("*granite-3*", "text_calls"),
-    ("*hermes-*", "call_text tool_descriptions plain_schemas"),
-    ("*kimi-k2*", "kimi_ids"),
-    ("*lfm2*-instruct*", "text_calls"),
-    ("*llama-3*", "one_call call_text user_first"),
-    ("*minimax-m*", "one_system late_system"),
-    ("*ministral*", "one_system late_system call_text user_first user_after_result empty_answers alternate"),
-    ("*mistral*", "one_system late_system no_system call_text user_first user_after_result alternate mistral_ids"),
-    ("*devstral*", "one_system late_system call_text user_first user_after_result alternate mistral_ids"),
-    ("*muse*", "call_text tool_descriptions"),
-    ("*nemotron-nano*v2*", "one_system late_system user_first"),
-    ("*phi-3*", "text_calls"),
-    ("*qwen3.5*", "one_system late_system user_first"),
-    ("*reka*", "one_system late_system"),
-    ("*rwkv*", "one_system late_system text_calls"),
-    ("*solar*", "call_text"),
-)
-
-
-def _family_healings(model: str) -> list[str]:
-    return next((ids.split() for glob, ids in _FAMILY_HEALINGS if fnmatchcase(model.lower(), glob)), [])
 
 
 def parse_rules(text: bytes, source: str, builtin: Rules | None = None) -> Rules:

@@ -19,7 +19,6 @@ from proxy.doctor.syntaxes import (
     is_an_object,
     is_the_call,
     plausible,
-    trained,
     untried,
     written_in,
 )
@@ -94,7 +93,7 @@ def _swallowed(examination: Examination, auto: Reply) -> Iterator[Found]:
         syntax = _syntax(examination) or "a syntax of its own"
         yield found("call_swallowed", tokens=tokens, syntax=syntax, flag=_flag(examination))
     elif raw.taken and _is_swallowed(raw):
-        known = flags(examination.kind, examination.model, "") or "the parser of the model's family"
+        known = flags(examination.kind, examination.parsers, "") or "the parser of the model's family"
         yield found("all_swallowed", tokens=tokens, flag=known)
     else:
         yield found("call_untold", why=f"under auto it used {tokens} tokens and said nothing; its own text has no call")
@@ -114,7 +113,7 @@ def _syntax(examination: Examination) -> str:
 
 def _flag(examination: Examination) -> str:
     """The remedy for the parser: its flag, as far as it can be told, and what makes it needless."""
-    known = flags(examination.kind, examination.model, _syntax(examination)) or _NO_FLAG
+    known = flags(examination.kind, examination.parsers, _syntax(examination)) or _NO_FLAG
     if examination.kind in KEEPS_TOOLS:
         return f"{known}; or {_WITHOUT}"
     return known
@@ -131,7 +130,7 @@ def _cut(text: str) -> str:
 def _syntaxes(examination: Examination) -> Iterator[Found]:
     """Which syntaxes the parser reads: the model repeats a call in each, and what comes of it is looked at."""
     trials = _trials(examination)
-    examination.trials = untried(examination.model) | trials
+    examination.trials = untried(examination.parsers) | trials
     read = [syntax for syntax, trial in trials.items() if trial is Trial.READ]
     own = _syntax(examination)
     if Trial.NO_PARSER in trials.values():
@@ -146,7 +145,7 @@ def _syntaxes(examination: Examination) -> Iterator[Found]:
 
 def _trials(examination: Examination) -> dict[str, Trial]:
     """The trial of a call in each plausible syntax, and of the model's own call in its own."""
-    syntaxes = plausible(examination.model)
+    syntaxes = plausible(examination.parsers)
     auto = examination.reply(words.CALL, "auto")
     if _NO_PARSER.search(auto.error):
         return {syntax.id: Trial.NO_PARSER for syntax in syntaxes}
@@ -180,7 +179,7 @@ def _trial(examination: Examination, syntax: Syntax) -> Trial:
 def _forced(examination: Examination) -> Iterator[Found]:
     reply = examination.reply(words.CALL, "required")
     if _NO_PARSER.search(reply.error):
-        known = flags(examination.kind, examination.model, _syntax(examination)) or _NO_FLAG
+        known = flags(examination.kind, examination.parsers, _syntax(examination)) or _NO_FLAG
         yield found("forced_refused", words=_cut(reply.error), flag=known)
     elif not reply.taken:
         yield found("forced_untold", why=_why(reply))
@@ -201,7 +200,7 @@ def _forced_without(reply: Reply) -> Iterator[Found]:
 
 def _said_flags(examination: Examination) -> Iterator[Found]:
     """The parsers by the server's own words (SGLang has them), and by the model's name."""
-    own = trained(examination.model)
+    own = examination.parsers
     answer = examination.answers.get("/get_server_info")
     if answer is None:
         yield found("flags_unsaid", suggested=_suggested(examination))
@@ -216,7 +215,7 @@ def _said_flags(examination: Examination) -> Iterator[Found]:
 
 
 def _suggested(examination: Examination) -> str:
-    wanted = flags(examination.kind, examination.model, "")
+    wanted = flags(examination.kind, examination.parsers, "")
     return f"; the model's name suggests {wanted}" if wanted else ""
 
 

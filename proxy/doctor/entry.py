@@ -28,7 +28,7 @@ def entry_for(examination: Examination, findings: Sequence[Finding], rules: Rule
         wanted = _ruled(wanted, key, word, kind=examination.kind)
     healings = [finding.heal for finding in findings if finding.heal]
     # What the model's family, or every model, is healed by anyway needs no word.
-    plan = rules.heal_plan(examination.model)
+    plan = rules.heal_plan(examination.model, examination.family)
     own = now.heal
     missing = [name for name in healings if name not in plan.ids and name not in own.off]
     if replace(wanted, match=now.match) == now and not missing:

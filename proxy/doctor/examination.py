@@ -10,7 +10,7 @@ from proxy.doctor.ask import Answer, Asker
 from proxy.doctor.prompts import Fate, Prompts
 from proxy.doctor.reply import Reply
 from proxy.doctor.syntaxes import TOOL, Trial, Written, written_in
-from proxy.thinking.families import Family, family_of
+from proxy.healing.families import Family, Parsers, family_of
 from proxy.upstream.model_list import ABOUT, ModelCard, distinct_models, loaded, read_about
 
 # Servers that take a template's variables, and `skip_special_tokens`.
@@ -50,6 +50,12 @@ class Examination:
         about = self.answers.get(ABOUT.get(self.kind, ""))
         shown = () if about is None or len(distinct_models(self.cards)) > 1 else read_about(about.body)
         return family_of(self.model, self.named_family, (*loaded(self.model, self.cards), *shown))
+
+    @property
+    def parsers(self) -> Parsers | None:
+        """Return the parsers of servers for the model's family, or None if they are unknown."""
+        family = self.family
+        return None if family is None else family.parsers
 
     @property
     def prompts(self) -> Prompts:

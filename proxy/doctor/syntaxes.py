@@ -1,16 +1,17 @@
 """The syntaxes in which models write calls, and the flags by which servers read them.
 
-A call in each plausible syntax tells which of them the server's parser reads. Which syntax a model was trained on, and
-so which parser it needs, its name suggests; what it really writes is told from its own raw text.
+A call in each plausible syntax tells which of them the server's parser reads. The table of
+families says which syntax a model was trained on, and so which parser it needs; its own raw text shows what it really
+writes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from fnmatch import fnmatchcase
 
 from proxy.codec.json_text import JsonObject, dump, load_json
+from proxy.healing.families import Parsers
 from proxy.notations.front import Reader
 from proxy.tools.toolset import read_tools
 
@@ -126,42 +127,7 @@ TRIALS = {
 _OWN = "the model's own"
 
 
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """The suggestion of a model's name: the syntax it was trained on ("" where it is none of the above), and the parser
-    of vLLM and of SGLang for it ("" where that has none).
-    """
-
-    match: tuple[str, ...]
-    syntax: str
-    vllm: str
-    sglang: str = ""
-
-
-# Names of parsers as vLLM 0.32 and SGLang have them; the first row that fits counts.
-TRAINED = (
-    Trained(("*gpt-oss*",), "gpt-oss' channels", "openai", "gpt-oss"),
-    Trained(("*qwen3-coder*", "*qwen3.[5-9]*"), "Qwen3-Coder's XML", "qwen3_xml", "qwen3_coder"),
-    Trained(("*qwen*", "*qwq*"), "Hermes' JSON", "hermes", "qwen25"),
-    Trained(("*hermes*",), "Hermes' JSON", "hermes", "qwen25"),
-    Trained(("*glm-4.7*", "*glm-5*"), "GLM's pairs", "glm47", "glm47"),
-    Trained(("*glm-4*",), "GLM's pairs", "glm45", "glm45"),
-    Trained(("*kimi-k2*",), "Kimi's sections", "kimi_k2", "kimi_k2"),
-    Trained(("*kimi-k3*",), "", "kimi_k3"),
-    Trained(("*minimax-m3*",), "", "minimax_m3"),
-    Trained(("*minimax-m2*",), "MiniMax' XML", "minimax_m2", "minimax-m2"),
-    Trained(("*mistral*", "*devstral*", "*magistral*", "*ministral*"), "Mistral's list", "mistral", "mistral"),
-    Trained(("*llama-4*",), "Python's calls", "llama4_pythonic", "pythonic"),
-    Trained(("*llama-3*",), "Llama's JSON", "llama3_json", "llama3"),
-    Trained(("*deepseek-v3.2*",), "", "deepseek_v32", "deepseekv32"),
-    Trained(("*deepseek-v3.1*",), "DeepSeek's sections", "deepseek_v31", "deepseekv31"),
-    Trained(("*deepseek-v3*", "*deepseek-r1-0528*"), "DeepSeek's sections", "deepseek_v3", "deepseekv3"),
-    Trained(("*granite-4*",), "Hermes' JSON", "granite4"),
-    Trained(("*gemma-4*",), "", "gemma4"),
-    Trained(("*lfm2*",), "", "lfm2"),
-    Trained(("*seed-oss*",), "", "seed_oss"),
-)
-# The parser for a syntax where the name suggests nothing.
+# The parser for a syntax where the family suggests nothing.
 _PARSERS = {
     "Qwen3-Coder's XML": ("qwen3_xml", "qwen3_coder"),
     "GLM's pairs": ("glm45", "glm45"),
@@ -180,18 +146,12 @@ _PARSERS = {
 _OF_LLAMA = "--jinja, and --chat-template-file with the template that the model was trained on"
 
 
-def trained(model: str) -> Trained | None:
-    """The syntax that a model's name suggests, or None."""
-    name = model.lower()
-    return next((row for row in TRAINED if any(fnmatchcase(name, glob) for glob in row.match)), None)
-
-
-def flags(kind: str, model: str, syntax: str) -> str:
+def flags(kind: str, own: Parsers | None, syntax: str) -> str:
     """The flags by which a server of this kind reads the syntax that the model writes; "" where none is known.
 
-    Where the name fits what the model writes, its parser is the surer one: several share a syntax.
+    `own` are the parsers of the model's family. Where these fit what the model writes, they are the surer ones: several
+    share a syntax.
     """
-    own = trained(model)
     vllm, sglang = _PARSERS.get(syntax, ("", ""))
     if own is not None and syntax in ("", own.syntax):
         vllm, sglang = own.vllm, own.sglang
@@ -204,20 +164,18 @@ def flags(kind: str, model: str, syntax: str) -> str:
     return ""
 
 
-def plausible(model: str) -> tuple[Syntax, ...]:
-    """The syntaxes that a model may be asked to repeat: what its name suggests, and the most common ones."""
-    own = trained(model)
+def plausible(own: Parsers | None) -> tuple[Syntax, ...]:
+    """The syntaxes that a model may be asked to repeat: its family's, and the most common ones."""
     wanted = ["Hermes' JSON", "Qwen3-Coder's XML", "Llama's JSON"]
     if own is not None:
         wanted.append(own.syntax)
     return tuple(syntax for syntax in SYNTAXES if syntax.id in wanted and syntax.echoed)
 
 
-def untried(model: str) -> dict[str, Trial]:
+def untried(own: Parsers | None) -> dict[str, Trial]:
     """The syntaxes in which a model is not asked for a call, and why."""
-    tried = plausible(model)
+    tried = plausible(own)
     why = {each.id: Trial.UNLIKELY if each.echoed else Trial.SPECIAL for each in SYNTAXES if each not in tried}
-    own = trained(model)
     if own is not None and not own.syntax:
         why[_OWN] = Trial.UNKNOWN
     return why

@@ -9,8 +9,8 @@ from proxy.doctor import words
 from proxy.doctor.examination import Examination
 from proxy.doctor.findings import Found, Level, Probe, Told, found
 from proxy.doctor.reply import NO_REPLY
+from proxy.healing.families import Family, Opens
 from proxy.notations.thoughts import ALL_MARKERS, ReasoningMarkers, Section
-from proxy.thinking.families import Family, Opens
 
 _MOST_TOKENS = 1200
 
@@ -41,7 +41,7 @@ def _field(examination: Examination) -> Iterator[Found]:
 
 def _known(family: Family | None) -> str:
     """The proxy's treatment of thoughts in the text of such a model, in words."""
-    if family is None:
+    if family is None or not family.markers:
         return "knows no family of this model, and leaves them in the text of a chat reply unless a rule says otherwise"
     return f"knows the family ({family.name}) and tells them from the text where it looks for the calls itself"
 
@@ -51,9 +51,8 @@ def _beside(field: str) -> str:
 
 
 def _family_markers(examination: Examination) -> tuple[ReasoningMarkers, ...]:
-    if examination.family is not None:
-        return examination.family.markers
-    return ALL_MARKERS
+    family = examination.family
+    return family.markers if family is not None and family.markers else ALL_MARKERS
 
 
 def _is_in(text: str, marker: ReasoningMarkers) -> bool:
@@ -84,7 +83,7 @@ def _opener_at_the_end(prompt: str) -> str:
 
 def _opens(mark: str, family: Family | None) -> Found:
     """The prompt opens a thought: is that known of the family?"""
-    if family is None:
+    if family is None or not family.markers:
         return found("opened_unknown", mark=mark, known="no family of this model is known")
     if family.prompt.unsaid is Opens.YES:
         return found("opened_known", mark=mark, family=family.name)

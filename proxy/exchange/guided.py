@@ -1,4 +1,4 @@
-"""A call that cannot be read is asked for once more, so that the server's guided decoding writes it (`broken_calls`).
+"""A call that cannot be read is asked for once more, so that the server's guided decoding writes it.
 
 Every server that guides its decoding does so where the choice of a tool is forced (`tool_choice`): vLLM by the tool's
 schema, as its `structured_outputs` would, llama.cpp by the grammar that it makes of it. llama.cpp's server knows no

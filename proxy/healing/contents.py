@@ -21,7 +21,7 @@ from proxy.healing.conversation import (
     text_of,
     text_part,
 )
-from proxy.thinking.history import thought_of
+from proxy.healing.reasoning import thought_of
 
 # Other dialects' names for a part of text.
 _TEXTS = frozenset(("input_text", "output_text", "summary_text"))

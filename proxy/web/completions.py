@@ -75,7 +75,7 @@ def reply(prepare: Prepare) -> Response:
 def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[str, Any]) -> Response:
     """The reply to a request that was read."""
     chat = prepared.chat
-    heal_plan = ctx.heal_plan(chat.model)
+    heal_plan = ctx.heal_plan(chat.model, prepared.family)
     ending = _ending(ctx, chat, heal_plan)
     if ending is not None:
         ctx.outcome.stop_loop()
@@ -132,7 +132,7 @@ def passed(path: str, model: str | None = None) -> Response:
     body = PassedBody(ctx, path)
     model = model or body.model()
     headers = body.headers(request.environ, model)
-    data = body.upward() if ctx.body or ctx.method not in ("GET", "HEAD") else None
+    data = body.upward(headers) if ctx.body or ctx.method not in ("GET", "HEAD") else None
     wait.start_over()
     method = "GET" if ctx.method == "HEAD" else ctx.method
     call = model_server(ctx, model).open(method, path + _query(request), headers, data, wait.connecting())
@@ -320,7 +320,7 @@ class _Engines:
         ordered = not prepared.dialect.verbatim  # the blocks of Messages
         parse = "proxy" if raw_text else self.parse
         apart = thoughts_in_text(prepared.thoughts, prepared.profile, parse, blocks=ordered)
-        policy = self.snapshot.rules.policy(chat.model)
+        policy = self.snapshot.rules.policy(chat.model, prepared.family)
         task = make_task(
             chat,
             policy,

@@ -89,7 +89,7 @@ def test_the_reader_before_gave_the_same_verdict_but_for_what_is_gone() -> None:
         ("modles: []", "r.yaml:1: there is no 'modles' in the file; use models"),
         ("models:\n- match: a\n  pasre: auto", "r.yaml:3: there is no 'pasre' in an item of models; use parse"),
         ("models: [{match: a, parse: no}]", "parse of an item of models: 'no' cannot be used; it must be auto"),
-        ("models: [{match: a, family: qwen9}]", "'qwen9' cannot be used; it must be qwen3 or qwen3.5"),
+        ("models: [{match: a, family: qwen9}]", "'qwen9' cannot be used; it must be qwen"),
         ("models: [{match: a, formats: {off: [jason]}}]", "'jason' cannot be used; it must be json"),
         ("models: [{match: a, formats: {off: [zzz]}}]", "it must be a format that the command `parse` prints"),
         ("models: [{match: a, heal: {on: [one_cal]}}]", "'one_cal' cannot be used; it must be one_call or "),

@@ -7,7 +7,7 @@ import pytest
 from proxy.doctor import words
 from proxy.doctor.examination import Examination
 from proxy.doctor.syntaxes import TOOL
-from proxy.thinking.families import family_of
+from proxy.healing.families import family_of
 from proxy.upstream.model_list import ModelCard
 from tests.support.doctor_answers import CALL, error, examination, said, streamed, whole
 from tests.support.socketless import Made
@@ -88,4 +88,4 @@ def test_prompts_are_seen_in_one_way_for_all_probes() -> None:
     assert at.prompts is at.prompts
     assert at.family is None and examination(said({}), "Qwen3-8B").family is not None
     at.cards = (ModelCard(at.model, root="/models/Qwen3-8B"),)
-    assert at.family is family_of("Qwen3-8B")
+    assert at.family == family_of("Qwen3-8B")

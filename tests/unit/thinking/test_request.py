@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from proxy.codec.json_text import Json, JsonObject
+from proxy.healing.families import family_of
+from proxy.healing.reasoning import ThinkingRules, think
 from proxy.notations.thoughts import ALL_MARKERS
-from proxy.thinking.families import family_of
-from proxy.thinking.request import ThinkingRules, think
 
 BODY: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "Q"}], "stream": True}
 OFF: JsonObject = {"chat_template_kwargs": {"enable_thinking": False}}

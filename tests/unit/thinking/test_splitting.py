@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from proxy.healing.families import Efforts, Family, Opens, Prompt, Switch
+from proxy.healing.reasoning import is_on, thoughts_of
 from proxy.notations.thoughts import ALL_MARKERS, Thoughts
-from proxy.thinking.families import Efforts, Family, Opens, Prompt, Switch
-from proxy.thinking.splitting import is_on, thoughts_of
 
 SWITCH = Switch("enable_thinking", also=("thinking",))
 FAMILY = Family("f", ("*",), prompt=Prompt(on=Opens.YES, off=Opens.NO, unsaid=Opens.UNKNOWN), switch=SWITCH)

@@ -1,16 +1,15 @@
-"""Facts of thinking models by family, one row each, and how a model's family is found.
+"""The one table of model families, and how a model's family is found.
 
-A row says how reasoning is marked in the text, whether the chat template opens it in the prompt, how thinking is
-switched and how much of it is requested, and in which fields the template reads earlier reasoning. `family_of` finds
-the row by the rules, the served name, and what the model server shows of the model, in this order. Where none of them
-tells, only the marks of the reply itself remain (`thinking/splitting.py`).
+A row holds everything that is known of a family: the names of its models, the healings that its chat template needs,
+how its reasoning is marked, switched and sent back, and the parsers of model servers for its calls. `family_of` finds
+the row by the rules, the served name, and what the model server shows of the model, in this order.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -78,23 +77,36 @@ class Efforts:
 
 
 @dataclass(frozen=True, slots=True)
+class Parsers:
+    """The syntax of calls that a family was trained on, and the parser of vLLM and of SGLang for it; "" if unknown."""
+
+    syntax: str
+    vllm: str
+    sglang: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Family:
     """One family.
 
-    `match` are globs for the names of its models. `template` are texts that all occur in its chat template, compared
-    without white space; empty if unknown. In both, the first row that fits counts. `fields` are those in which its
-    template reads earlier reasoning, the best one first. `alone`: it takes no text next to reasoning and a call.
+    `match` are globs for the names of its models, in lower case. `template` are texts that all occur in its chat
+    template, compared without white space; empty if unknown. In both, the first row that fits counts. `healings` are
+    those that its template needs besides the ones for every model. Without `markers` nothing is known of its reasoning.
+    `fields` are those in which its template reads earlier reasoning, the best one first. `alone`: it takes no text
+    next to reasoning and a call.
     """
 
     name: str
     match: tuple[str, ...]
-    template: tuple[str, ...] = field(default=(), kw_only=True)
     markers: tuple[ReasoningMarkers, ...] = (reasoning.THINK,)
     prompt: Prompt = field(default_factory=Prompt)
     switch: Switch | None = None
     efforts: Efforts | None = None
     fields: tuple[str, ...] = ()
     alone: bool = False
+    template: tuple[str, ...] = field(default=(), kw_only=True)
+    healings: tuple[str, ...] = field(default=(), kw_only=True)
+    parsers: Parsers | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +129,12 @@ _ALWAYS = Prompt(Opens.YES, Opens.YES, Opens.YES)
 _ON = Prompt(on=Opens.YES, unsaid=Opens.YES)
 _ASKED = Prompt(on=Opens.YES)
 _MAYBE = Prompt(on=Opens.UNKNOWN, unsaid=Opens.UNKNOWN)
+_SYSTEM = ("one_system", "late_system")
+_SCHEMAS = ("tool_descriptions", "plain_schemas")
+_TURNS = (*_SYSTEM, "call_text", "user_first", "user_after_result", "alternate", "mistral_ids")
+_MISTRAL = Parsers("Mistral's list", "mistral", "mistral")
+_HERMES = Parsers("Hermes' JSON", "hermes", "qwen25")
+_QWEN_XML = Parsers("Qwen3-Coder's XML", "qwen3_xml", "qwen3_coder")
 
 
 def _words(low: str, medium: str, high: str, most: str, **others: str) -> Mapping[str, str]:
@@ -125,6 +143,7 @@ def _words(low: str, medium: str, high: str, most: str, **others: str) -> Mappin
     return MappingProxyType({**words, **others})
 
 
+# Parsers are named as in vLLM 0.32 and SGLang.
 FAMILIES = (
     Family(
         "gpt-oss",
@@ -134,6 +153,8 @@ FAMILIES = (
         fields=("thinking",),
         alone=True,
         template=("<|channel|>analysis<|message|>",),
+        healings=(*_SYSTEM, "one_call", "call_text", *_SCHEMAS),
+        parsers=Parsers("gpt-oss' channels", "openai", "gpt-oss"),
     ),
     Family(
         "kimi-k3",
@@ -144,6 +165,7 @@ FAMILIES = (
         Efforts("thinking_effort", _words("low", "high", "high", "max")),
         _BOTH,
         template=("'<|open|>'", "thinking_effort"),
+        parsers=Parsers("", "kimi_k3"),
     ),
     Family("kimi-k2.5", ("*kimi-k2.[5-9]*",), prompt=_ON, switch=_THINKING, fields=_CONTENT),
     Family(
@@ -153,19 +175,36 @@ FAMILIES = (
         template=("<think>", "<|im_assistant|>assistant<|im_middle|>{%-endif-%}"),
     ),
     Family(
+        "kimi-k2",
+        ("*kimi-k2*",),
+        (),
+        template=("<|tool_calls_section_begin|>",),
+        healings=("kimi_ids",),
+        parsers=Parsers("Kimi's sections", "kimi_k2", "kimi_k2"),
+    ),
+    Family(
         "deepseek-r1-distill",
         ("*deepseek-r1-distill*",),
         prompt=Prompt(Opens.YES, unsaid=Opens.UNKNOWN),
         template=("<｜Assistant｜><think>\\n", "ifnotenable_thinking"),
+        healings=(*_SYSTEM, "call_text"),
     ),
-    Family("deepseek-r1", ("*deepseek-r1*",), prompt=_ALWAYS, template=("<｜Assistant｜><think>\\n",)),
+    Family(
+        "deepseek-r1",
+        ("*deepseek-r1*",),
+        prompt=_ALWAYS,
+        template=("<｜Assistant｜><think>\\n",),
+        healings=(*_SYSTEM, "call_text"),
+    ),
     Family(
         "deepseek-v3.1",
         ("*deepseek-v3.1*",),
         prompt=_ASKED,
         switch=_EITHER,
         template=("<｜Assistant｜>", "<think></think>", "ifnotthinking"),
+        parsers=Parsers("DeepSeek's sections", "deepseek_v31", "deepseekv31"),
     ),
+    Family("deepseek-v3.2", ("*deepseek-v3.2*",), (), parsers=Parsers("", "deepseek_v32", "deepseekv32")),
     Family(
         "deepseek",
         ("*deepseek-v3.[2-9]*", "*deepseek-v4*"),
@@ -182,6 +221,7 @@ FAMILIES = (
         Switch("thinking_mode", "enabled", "disabled"),
         fields=_CONTENT,
         template=("<mm:think>",),
+        parsers=Parsers("", "minimax_m3"),
     ),
     Family(
         "minimax-m2",
@@ -189,7 +229,9 @@ FAMILIES = (
         prompt=_ALWAYS,
         fields=_CONTENT,
         template=("]~b]ai", "<think>"),
+        parsers=Parsers("MiniMax' XML", "minimax_m2", "minimax-m2"),
     ),
+    Family("minimax", ("*minimax-m*",), (), healings=_SYSTEM),
     Family(
         "step",
         ("*step-3*", "*step3*"),
@@ -220,6 +262,8 @@ FAMILIES = (
         switch=_ENABLE,
         fields=_CONTENT,
         template=("enable_thinkingisfalse%}{{-'<think>\\n\\n</think>\\n\\n'}}{%-else%}{{-'<think>\\n'}}",),
+        healings=(*_SYSTEM, "user_first"),
+        parsers=_QWEN_XML,
     ),
     Family(
         "qwen3",
@@ -228,6 +272,7 @@ FAMILIES = (
         fields=_CONTENT,
         template=("enable_thinkingisfalse%}{{-'<think>\\n\\n</think>\\n\\n'}}{%-endif%}",),
     ),
+    Family("qwen3-coder", ("*qwen3-coder*",), (), template=("<|im_start|>", "<function="), parsers=_QWEN_XML),
     Family(
         "glm-4.7",
         ("*glm-4.[7-9]*", "*glm-5*"),
@@ -235,6 +280,7 @@ FAMILIES = (
         switch=_ENABLE,
         fields=_CONTENT,
         template=("[gMASK]<sop>", "else'<think>'"),
+        parsers=Parsers("GLM's pairs", "glm47", "glm47"),
     ),
     Family(
         "glm-4.5",
@@ -243,22 +289,45 @@ FAMILIES = (
         fields=_CONTENT,
         template=("[gMASK]<sop>", "'\\n<think></think>'if"),
     ),
+    Family("glm-4", ("*glm-4*",), (), parsers=Parsers("GLM's pairs", "glm45", "glm45")),
     Family(
-        "gemma-4", ("*gemma-4*",), (reasoning.GEMMA,), switch=_ENABLE, fields=_BOTH, template=("<|channel>thought",)
+        "gemma-4",
+        ("*gemma-4*",),
+        (reasoning.GEMMA,),
+        switch=_ENABLE,
+        fields=_BOTH,
+        template=("<|channel>thought",),
+        healings=("call_text",),
+        parsers=Parsers("", "gemma4"),
     ),
-    Family("seed-oss", ("*seed-oss*",), (reasoning.SEED_THINK,), fields=_CONTENT, template=("<seed:think>",)),
     Family(
-        "mistral",
-        ("*magistral*", "*ministral*reasoning*"),
-        (reasoning.MISTRAL, reasoning.THINK),
-        fields=(PARTS,),
-        template=("[THINK]",),
+        "gemma-3",
+        ("*gemma-3*",),
+        (),
+        template=("<start_of_turn>model", "Invalidcontenttype"),
+        healings=(*_SYSTEM, "null_beside_calls", "text_calls", "user_first", "alternate"),
+    ),
+    Family(
+        "gemma-2",
+        ("*gemma-2*",),
+        (),
+        template=("<start_of_turn>model", "Systemrolenotsupported"),
+        healings=("no_system", *_SYSTEM, "text_calls", "user_first", "alternate"),
+    ),
+    Family(
+        "seed-oss",
+        ("*seed-oss*",),
+        (reasoning.SEED_THINK,),
+        fields=_CONTENT,
+        template=("<seed:think>",),
+        parsers=Parsers("", "seed_oss"),
     ),
     Family(
         "nemotron-nano-v2",
         ("*nemotron-nano*v2*",),
         prompt=_MAYBE,
         template=("</TOOLCALL>", "ns.enable_thinking"),
+        healings=(*_SYSTEM, "user_first"),
     ),
     Family("nemotron-3", ("*nemotron-3*",), prompt=_ON, switch=_ENABLE, fields=_CONTENT),
     Family(
@@ -268,8 +337,17 @@ FAMILIES = (
         switch=_ENABLE,
         fields=_CONTENT,
         template=("<|function_output|>", "<think>"),
+        healings=_SYSTEM,
     ),
-    Family("reka", ("*reka*",), prompt=_ASKED, switch=_ENABLE, fields=_CONTENT, template=('"assistant:<think>\\n"',)),
+    Family(
+        "reka",
+        ("*reka*",),
+        prompt=_ASKED,
+        switch=_ENABLE,
+        fields=_CONTENT,
+        template=('"assistant:<think>\\n"',),
+        healings=_SYSTEM,
+    ),
     Family(
         "spark",
         ("*spark2.5*", "*spark[-_]2.5*"),
@@ -319,12 +397,14 @@ FAMILIES = (
         (reasoning.THINK, shown("<answer>", "</answer>")),
         switch=_ENABLE,
     ),
+    Family("command-r-plus", ("*command-r-plus*",), (), healings=_SCHEMAS),
     Family(
         "command-r7b",
         ("*command-r7b*", "*command-a-03*", "*command-a-vision*", "*command-a-translate*"),
         (reasoning.COHERE, _RESPONSE),
         switch=_ENABLE,
         template=("<|START_THINKING|>", "enable_thinking"),
+        healings=("call_text",),
     ),
     Family(
         "cohere",
@@ -334,10 +414,29 @@ FAMILIES = (
         Switch("reasoning"),
         fields=("reasoning", "reasoning_content", "thinking"),
         template=("<|START_THINKING|>",),
+        healings=("call_text",),
     ),
-    Family("apertus", ("*apertus*",), (reasoning.APERTUS,), switch=_ENABLE, template=("<|inner_prefix|>",)),
-    Family("apriel", ("*apriel*",), (_APRIEL,), _ALWAYS, fields=_CONTENT, template=("Herearemyreasoningsteps:",)),
+    Family("command-r", ("*command-r*", "*cohere*"), (), healings=("call_text",)),
+    Family(
+        "apertus",
+        ("*apertus*",),
+        (reasoning.APERTUS,),
+        switch=_ENABLE,
+        template=("<|inner_prefix|>",),
+        healings=(*_SYSTEM, *_SCHEMAS, "flat_texts"),
+    ),
+    Family(
+        "apriel",
+        ("*apriel*",),
+        (_APRIEL,),
+        _ALWAYS,
+        fields=_CONTENT,
+        template=("Herearemyreasoningsteps:",),
+        healings=("flat_texts",),
+    ),
     Family("lfm2.5", ("*lfm2.5*",), fields=("thinking",), template=('"<think>"+message.thinking',)),
+    Family("lfm2-instruct", ("*lfm2*-instruct*",), (), healings=("text_calls",)),
+    Family("lfm2", ("*lfm2*",), (), parsers=Parsers("", "lfm2")),
     Family(
         "solar",
         ("*solar-open*",),
@@ -346,6 +445,7 @@ FAMILIES = (
         fields=("reasoning",),
         template=("<|begin|>assistant<|think|>",),
     ),
+    Family("solar-pro", ("*solar*",), (), healings=("call_text",)),
     Family(
         "muse",
         ("*muse*",),
@@ -357,6 +457,7 @@ FAMILIES = (
         ),
         fields=_CONTENT,
         template=("assistantto=self<|message|>",),
+        healings=("call_text", "tool_descriptions"),
     ),
     Family(
         "inkling",
@@ -376,7 +477,9 @@ FAMILIES = (
         (reasoning.THINK, _XML_RESPONSE),
         switch=_THINKING,
         template=("<think></think>andwriteyourresponsebetween<response></response>",),
+        healings=("text_calls",),
     ),
+    Family("granite-4", ("*granite-4*",), (), parsers=Parsers("Hermes' JSON", "granite4")),
     Family("ernie", ("*ernie*thinking*",), (reasoning.THINK, _XML_RESPONSE), _MAYBE, fields=_CONTENT),
     Family("exaone-4", ("*exaone-4*",), prompt=_ASKED, switch=_ENABLE),
     Family("smollm3", ("*smollm3*",), switch=_ENABLE),
@@ -384,6 +487,60 @@ FAMILIES = (
     Family("olmo-3-think", ("*olmo-3*think*",), prompt=_MAYBE),
     Family("intern-s1", ("*intern-s1*",), prompt=_MAYBE, switch=_ENABLE),
     Family("phi-4-reasoning", ("*phi-4*reasoning*",)),
+    Family("phi-3", ("*phi-3*",), (), healings=("text_calls",)),
+    Family(
+        "functionary", ("*functionary*",), (), template=("<|start_header_id|>", ">>>all"), healings=("text_calls",)
+    ),
+    Family("gigachat", ("*gigachat*",), (), healings=("one_call", "plain_schemas")),
+    Family(
+        "hermes",
+        ("*hermes-*",),
+        (),
+        template=("json_to_python_type", "<|im_start|>"),
+        healings=("call_text", *_SCHEMAS),
+        parsers=_HERMES,
+    ),
+    Family(
+        "llama-3",
+        ("*llama-3*",),
+        (),
+        template=("singletool-callsatonce",),
+        healings=("one_call", "call_text", "user_first"),
+        parsers=Parsers("Llama's JSON", "llama3_json", "llama3"),
+    ),
+    Family("llama-4", ("*llama-4*",), (), parsers=Parsers("Python's calls", "llama4_pythonic", "pythonic")),
+    Family(
+        "ministral",
+        ("*ministral*",),
+        (),
+        healings=(*_SYSTEM, "call_text", "user_first", "user_after_result", "empty_answers", "alternate"),
+        parsers=_MISTRAL,
+    ),
+    Family(
+        "mistral",
+        ("*magistral*", "*ministral*reasoning*"),
+        (reasoning.MISTRAL, reasoning.THINK),
+        fields=(PARTS,),
+        template=("[THINK]",),
+    ),
+    # The organization `mistralai` names these, too.
+    Family(
+        "mistral-instruct",
+        ("*mistral*", "*magistral*", "*mixtral*", "*codestral*", "*pixtral*"),
+        (),
+        template=("[AVAILABLE_TOOLS]", "[INST]"),
+        healings=("no_system", *_TURNS),
+        parsers=_MISTRAL,
+    ),
+    Family("devstral", ("*devstral*",), (), healings=_TURNS, parsers=_MISTRAL),
+    Family("rwkv", ("*rwkv*",), (), healings=(*_SYSTEM, "text_calls")),
+    Family(
+        "deepseek-v3",
+        ("*deepseek-v3*", "*deepseek-r1-0528*"),
+        (),
+        parsers=Parsers("DeepSeek's sections", "deepseek_v3", "deepseekv3"),
+    ),
+    Family("qwen", ("*qwen*", "*qwq*", "*hermes*"), (), parsers=_HERMES),
 )
 NAMES = tuple(family.name for family in FAMILIES)
 
@@ -392,15 +549,41 @@ def family_of(model: str, named: str = "", shown: Iterable[Shown] = ()) -> Famil
     """Return the family of a model, or None if nothing tells it.
 
     The family that the rules name for it comes first (`named`), then the name under which it is served, then what its
-    server shows of it, in the order given. `shown` is read only as far as needed, so it may ask the server.
+    server shows of it, in the order given. `shown` is read only until the reasoning is known, so it may ask the server.
     """
     if named:
-        return next((family for family in FAMILIES if family.name == named), None)
-    family = _by_name(model)
-    if family is not None:
-        return family
-    found = (_by_name(each.name) or _by_template(each.template) for each in shown)
-    return next(filter(None, found), None)
+        return _named(named)
+    known = _by_name(model)
+    if known is None or not known.markers:
+        for each in shown:
+            more = _by_name(each.name) or _by_template(each.template)
+            known = _joined(filter(None, (known, more)))
+            if known is not None and known.markers:
+                break
+    return known
+
+
+def _joined(families: Iterable[Family]) -> Family | None:
+    """Join what several rows say of one model: each fact comes from the first row that has it."""
+    known: Family | None = None
+    for family in families:
+        known = known or family
+        base = known if known.markers or not family.markers else family
+        healings, parsers = known.healings or family.healings, known.parsers or family.parsers
+        if base is not known or (healings, parsers) != (known.healings, known.parsers):
+            known = replace(base, healings=healings, parsers=parsers)
+    return known
+
+
+def _matching(name: str) -> Iterator[Family]:
+    return (family for family in FAMILIES if any(fnmatchcase(name, glob) for glob in family.match))
+
+
+@lru_cache(maxsize=256)
+def _named(name: str) -> Family | None:
+    """Return the family of this name, with what the rows for such models have in common."""
+    row = next((family for family in FAMILIES if family.name == name), None)
+    return row and _joined((row, *_matching(name)))
 
 
 def _by_name(name: str) -> Family | None:
@@ -422,23 +605,16 @@ def _find_by_name(name: str) -> Family | None:
         return None
     part = parts[at]
     if part.startswith("models--"):
-        return _match(part.rpartition("--")[2])
+        return _joined(_matching(part.rpartition("--")[2]))
     if at < len(parts) - 1:
-        return _match(part) if _DIGIT.search(part) else None
-    return _match(part) or _match_served(name.lower())
-
-
-def _match_served(name: str) -> Family | None:
-    """Match `qwen3/thinking-4b` as a whole; what the organization alone matches does not count."""
-    organization, _, model = name.partition("/")
-    if not organization or "/" in model:
-        return None
-    family = _match(name)
-    return None if family is _match(organization) else family
-
-
-def _match(part: str) -> Family | None:
-    return next((family for family in FAMILIES if any(fnmatchcase(part, glob) for glob in family.match)), None)
+        return _joined(_matching(part)) if _DIGIT.search(part) else None
+    found = [*_matching(part)]
+    organization, _, model = name.lower().partition("/")
+    if organization and "/" not in model:
+        # `qwen3/thinking-4b`: what the organization alone matches does not count.
+        alone = [*_matching(organization)]
+        found += [family for family in _matching(name.lower()) if family not in alone]
+    return _joined(found)
 
 
 # A request asks several times, and most requests are for the same few models.
@@ -450,4 +626,5 @@ def _by_template(template: str) -> Family | None:
     """Return the family of a chat template."""
     text = "".join(template.split())
     known = (family for family in FAMILIES if family.template)
-    return next((family for family in known if all(part in text for part in family.template)), None)
+    name = next((family.name for family in known if all(part in text for part in family.template)), "")
+    return _named(name)

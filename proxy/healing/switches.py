@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from proxy.audit_record import Repair
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import Json, JsonObject, dump_json
-from proxy.thinking.families import Efforts, Family, Switch
+from proxy.healing.families import Efforts, Family, Switch
 
 _KWARGS = "chat_template_kwargs"
 _EFFORT = "reasoning_effort"
