@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, structs
@@ -32,6 +32,7 @@ from proxy.repair.rule_actions import ITEMS, applies_to_model
 
 MAX_RULES = 1000
 MAX_STEPS = 16
+_MANY, _LONG = 512, 256
 # The value of `key` for a model whose server is sent the main server's key.
 SAME_KEY = "same"
 
@@ -51,6 +52,7 @@ _NEEDED_FIELDS: Mapping[str, tuple[str, ...]] = {
     "usage": (),
 }
 
+_Made = TypeVar("_Made")
 Parse = Literal["auto", "server", "proxy"]
 Transport = Literal["live", "whole"]
 ServerKind = Literal["vllm", "sglang", "lmdeploy", "llamacpp", "litellm"]
@@ -406,6 +408,8 @@ class Rules:
     legacy_file: bool = False
     case_sensitive_tools: bool = False
     aliases: tuple[tuple[str, str], ...] = ()
+    # Most requests are for the same few models and clients.
+    _known: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def client_names(self) -> tuple[str, ...]:
@@ -422,20 +426,33 @@ class Rules:
         """The variables (`$NAME`) and files that entries name for their servers' keys, each once."""
         return tuple(dict.fromkeys(model.key for model in self.models if model.key not in ("", SAME_KEY)))
 
+    def _once(self, key: tuple[str, ...], make: Callable[[], _Made]) -> _Made:
+        """Return what `make` made for this key, if it is known. Clients choose the names, so long ones are not kept."""
+        made: _Made = self._known[key] if key in self._known else make()
+        if len(self._known) < _MANY and max(map(len, key)) <= _LONG:
+            self._known[key] = made
+        return made
+
     def entry(self, name: str) -> Model:
         """Return the first entry whose glob matches a model, or one without content."""
-        return next((entry for entry in self.models if fnmatchcase(name, entry.match)), Model("*"))
+        return self._once(
+            ("entry", name), lambda: next((each for each in self.models if fnmatchcase(name, each.match)), Model("*"))
+        )
 
     def profile(self, model: str, client: str) -> Profile:
         """Return the profile of `model` for `client` ("" or unknown: no client). The client's entry wins."""
-        its, own = self.entry(model), self.clients.get(client, Client())
-        said: dict[str, Any] = {
-            name: word for entry in (its, own) for name in Profile.__slots__ if (word := getattr(entry, name, None))
-        }
-        # One key of a model says what separates reasoning from text, or which field of responses holds it.
-        if its.reasoning in _TELLINGS:
-            said |= {"telling": its.reasoning, "reasoning": own.reasoning or "as_is"}
-        return Profile(**said)
+
+        def make() -> Profile:
+            its, own = self.entry(model), self.clients.get(client, Client())
+            said: dict[str, Any] = {
+                name: word for entry in (its, own) for name in Profile.__slots__ if (word := getattr(entry, name, None))
+            }
+            # One key of a model says what separates reasoning from text, or which field of responses holds it.
+            if its.reasoning in _TELLINGS:
+                said |= {"telling": its.reasoning, "reasoning": own.reasoning or "as_is"}
+            return Profile(**said)
+
+        return self._once(("profile", model, client), make)
 
     def _alias(self, name: str) -> tuple[str, str] | None:
         return next((pair for pair in self.aliases if fnmatchcase(name, pair[0])), None)
@@ -462,16 +479,20 @@ class Rules:
 
         Rules of the user's file act whenever their condition holds; the built-in ones only if a call is invalid.
         """
-        tools = tuple(rule for rule in self.tools if applies_to_model(rule, model))
-        ids = self.heal_plan(model, family).ids
-        return Policy(
-            rules=tuple(rule for rule in tools if not self.is_fallback(rule)),
-            fallback_rules=tuple(filter(self.is_fallback, tools)),
-            case_sensitive=self.case_sensitive_tools,
-            ids="kimi" if "kimi_ids" in ids else "mistral" if "mistral_ids" in ids else "openai",
-            infer_from_legacy_table=self.legacy_file,
-            disabled_formats=frozenset(self.entry(model).formats.off),
-        )
+
+        def make() -> Policy:
+            tools = tuple(rule for rule in self.tools if applies_to_model(rule, model))
+            ids = self.heal_plan(model, family).ids
+            return Policy(
+                rules=tuple(rule for rule in tools if not self.is_fallback(rule)),
+                fallback_rules=tuple(filter(self.is_fallback, tools)),
+                case_sensitive=self.case_sensitive_tools,
+                ids="kimi" if "kimi_ids" in ids else "mistral" if "mistral_ids" in ids else "openai",
+                infer_from_legacy_table=self.legacy_file,
+                disabled_formats=frozenset(self.entry(model).formats.off),
+            )
+
+        return self._once(("policy", model, *self._healings(model, family)), make)
 
     def is_fallback(self, rule: ToolRule) -> bool:
         """Return whether a rule is built-in, also in a copy of the built-in file: it acts only on invalid calls."""
@@ -482,14 +503,22 @@ class Rules:
 
         `family` is what its server shows; without it, the rules and the name decide.
         """
-        own = self.entry(model)
-        family = family or family_of(model, own.family)
-        return HealPlan(
-            on=frozenset((*(family.healings if family else ()), *own.heal.on)),
-            off=frozenset(own.heal.off),
-            sampling=parameters.Sampling(**structs.asdict(own.sampling)),
-            tools=parameters.OfferedTools(**structs.asdict(own.tools)),
-        )
+        healings = self._healings(model, family)
+
+        def make() -> HealPlan:
+            own = self.entry(model)
+            return HealPlan(
+                on=frozenset((*healings, *own.heal.on)),
+                off=frozenset(own.heal.off),
+                sampling=parameters.Sampling(**structs.asdict(own.sampling)),
+                tools=parameters.OfferedTools(**structs.asdict(own.tools)),
+            )
+
+        return self._once(("heal", model, *healings), make)
+
+    def _healings(self, model: str, family: Family | None) -> tuple[str, ...]:
+        family = family or family_of(model, self.entry(model).family)
+        return family.healings if family else ()
 
 
 def parse_rules(text: bytes, source: str, builtin: Rules | None = None) -> Rules:

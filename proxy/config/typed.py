@@ -1,13 +1,14 @@
 """YAML nodes as msgspec structs: their annotations say what is allowed, and so what an error says.
 
-The `title` of an annotation's `Meta` is what an error says is needed, its `description` is the help; its `extra` may
-hold a `check`, a function that returns the value to use or raises ValueError, and say that a value is `secret`.
+The `title` of an annotation's `Meta` is what an error says is needed. Its `extra` may hold a `check`, a function that
+returns the value to use or raises ValueError, and say that a value is `secret`. A struct's `__post_init__` raises
+ValueError with the key and the problem.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -38,7 +39,7 @@ def read(node: Node, kind: Any, what: str, *, secret: bool = False) -> Any:
 
     `what` says in words what the node is; no value is shown if it may be `secret`. Raises RulesError.
     """
-    bare = next(_bare_types(kind))
+    bare = _parts(kind)[0][0]
     if bare is Any:
         return json_value(node, what)
     if isinstance(bare, type) and issubclass(bare, Struct):
@@ -64,7 +65,7 @@ def read(node: Node, kind: Any, what: str, *, secret: bool = False) -> Any:
 
 def usable(value: Any, kind: Any, where: str, *, secret: bool = False) -> Any:
     """Return the form of a value that is used. Raises RulesError: `where` it was written, and what is allowed."""
-    extra = {name: each for meta in _metas(kind) for name, each in (meta.extra or {}).items()}
+    extra = {name: each for meta in _parts(kind)[1] for name, each in (meta.extra or {}).items()}
     try:
         value = msgspec.convert(value, kind)
         return extra["check"](value) if "check" in extra else value
@@ -97,32 +98,22 @@ def _read_struct(node: Node, kind: type[Struct], what: str, secret: bool) -> Str
         raise node_error(places.get(name, node), f"{name} of {what}: {problem}" if name else problem) from None
 
 
-def _bare_types(kind: Any) -> Iterator[Any]:
-    """Yield the types of a union without their annotations, and without None."""
-    if get_origin(kind) is Annotated:
-        yield from _bare_types(get_args(kind)[0])
-    elif get_origin(kind) in (Union, UnionType):
-        for inner in get_args(kind):
-            yield from _bare_types(inner)
-    elif kind not in (type(None), msgspec.UnsetType):
-        yield kind
-
-
-def _metas(kind: Any) -> Iterator[Meta]:
-    """Yield the annotations of a type, or of the members of a union."""
+def _parts(kind: Any) -> tuple[list[Any], list[Meta]]:
+    """Return the types of a union without None, and the annotations of all of them."""
     if get_origin(kind) is Annotated:
         inner, *metas = get_args(kind)
-        yield from metas
-        yield from _metas(inner)
-    elif get_origin(kind) in (Union, UnionType):
-        for inner in get_args(kind):
-            yield from _metas(inner)
+        bares, more = _parts(inner)
+        return bares, [*metas, *more]
+    if get_origin(kind) not in (Union, UnionType):
+        return [kind], []
+    parts = [_parts(each) for each in get_args(kind) if each is not type(None)]
+    return [bare for bares, _ in parts for bare in bares], [meta for _, metas in parts for meta in metas]
 
 
 def _needed(kind: Any, value: object) -> str:
     """Say in words what a type allows; of many words, those that are like `value`."""
-    title = next((meta.title for meta in _metas(kind) if meta.title), "")
-    bares = [*_bare_types(kind)]
+    bares, metas = _parts(kind)
+    title = next((meta.title for meta in metas if meta.title), "")
     words = [str(word) for bare in bares if get_origin(bare) is Literal for word in get_args(bare)]
     if len(words) > _FEW:
         words = difflib.get_close_matches(str(value), words, 3) or ([] if title else words)

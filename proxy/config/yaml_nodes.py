@@ -116,19 +116,21 @@ def compose(text: bytes, source: str) -> Node | None:
 @lru_cache(maxsize=4)
 def lines_of(text: bytes, source: str) -> Mapping[Path, int]:
     """Return the line of each key and list item of a file, by its path, in the file's order. Raises RulesError."""
-    root = compose(text, source)
-    return {} if root is None else dict(_lines(root, ()))
+    lines: dict[Path, int] = {}
 
+    def note(node: Node | None, path: Path) -> None:
+        if path and node is not None:
+            lines.setdefault(path, node.start_mark.line + 1)
+        if isinstance(node, SequenceNode):
+            for at, item in enumerate(node.value):
+                note(item, (*path, at))
+        elif isinstance(node, MappingNode):
+            for key, value in node.value:
+                lines[*path, str(key.value)] = key.start_mark.line + 1
+                note(value, (*path, str(key.value)))
 
-def _lines(node: Node, path: Path) -> Iterator[tuple[Path, int]]:
-    children: list[tuple[Any, Node, Node]] = []
-    if isinstance(node, MappingNode):
-        children = [(key.value, key, value) for key, value in node.value if isinstance(key, ScalarNode)]
-    elif isinstance(node, SequenceNode):
-        children = [(at, item, item) for at, item in enumerate(node.value)]
-    for step, place, child in children:
-        yield (*path, step), place.start_mark.line + 1
-        yield from _lines(child, (*path, step))
+    note(compose(text, source), ())
+    return lines
 
 
 def place_of(node: Node) -> str:
