@@ -480,12 +480,11 @@ def test_the_thoughts_of_both_tries_are_counted(inside: Inside, streamed: bool) 
         usage = event({"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": USED})
         return stream(ROLE, text(said), finish(), usage, DONE) if streamed else [answer(completion(said, usage=USED))]
 
-    rules = SPLIT.replace("}", ", retry: 1}")
     replies = [told("<think>a</think>"), [answer({"count": 2})], told("<think>b</think>Hi."), [answer({"count": 5})]]
     with Upstream(*replies) as server:
         server.paths["/v1/models"] = MODELS
         asked = {"stream": True, "stream_options": {"include_usage": True}} if streamed else {"stream": False}
-        data = inside(server.url, rules).post(CHAT, json=chat(tools=[WRITE_FILE], **asked)).data
+        data = inside(server.url, SPLIT).post(CHAT, json=chat(tools=[WRITE_FILE], **asked)).data
         counted = [json.loads(seen.body)["prompt"] for seen in server.seen if seen.path == "/tokenize"]
     got = received(data).usage[-1] if streamed else json.loads(data)["usage"]
     assert counted == ["a", "ab"]
