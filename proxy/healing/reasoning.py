@@ -22,7 +22,7 @@ from proxy.notations.thoughts import ALL_MARKERS, REASONING_MARKERS, Thoughts
 _FIELDS = ("reasoning_content", "reasoning", "thinking")
 _DETAILS = "reasoning_details"
 _DEFAULT = "reasoning_content"
-_UNKNOWN = Family("", ())
+_UNKNOWN = Family("", "")
 _MOVED = "the template takes no text beside a thought and a call: it stands before them"
 # The fields in which clients say what the whole reply must look like: vLLM, llama.cpp, SGLang.
 _GRAMMARS = (

@@ -33,8 +33,8 @@ def of_rules(switch: str) -> Family | None:
     """Return a family with the switch that the rules name for a model of no known family; None if they name none."""
     if switch == _EFFORT:
         words = {**{word: word for word in _WORDS}, "none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
-        return Family("", (), efforts=Efforts(_EFFORT, words, top=True))
-    return Family("", (), switch=Switch(switch)) if switch in _SWITCHES else None
+        return Family("", "", efforts=Efforts(_EFFORT, words, top=True))
+    return Family("", "", switch=Switch(switch)) if switch in _SWITCHES else None
 
 
 def switched(body: JsonObject, family: Family | None, suffix: str = "") -> tuple[JsonObject, tuple[Repair, ...]]:
