@@ -17,9 +17,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from proxy.codec.json_text import Json, JsonObject
-from proxy.healing.conversation import text_part as text_part
+from proxy.healing import conversation
 from proxy.healing.roles import REMINDED, REMINDER, TOKEN_COUNT, reminder
 
+text_part = conversation.text_part
 _REMINDERS = re.compile(rf"{REMINDER}.*?(?:{REMINDED}|\Z)", re.DOTALL)
 
 
