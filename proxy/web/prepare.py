@@ -28,10 +28,9 @@ from proxy.dialects.responses.writer import ResponsesDialect
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
 from proxy.healing.families import Family
-from proxy.healing.heal import Healed, heal_request
+from proxy.healing.heal import WANTS_REASONING, Healed, heal_request
 from proxy.healing.parameters import Sampling
 from proxy.healing.reasoning import field_back
-from proxy.healing.table import WANTS_REASONING
 from proxy.notations.thoughts import Thoughts
 from proxy.upstream.client import ModelServer
 from proxy.upstream.headers import CONVERSATION

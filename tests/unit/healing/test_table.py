@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from proxy.codec.json_text import JsonObject
 from proxy.healing.families import FAMILIES
-from proxy.healing.heal import ALL, IDS, HealPlan, heal, heal_request, in_force
-from proxy.healing.table import HEALINGS, Healing, Level
+from proxy.healing.heal import ALL, HEALINGS, IDS, Healing, HealPlan, Level, heal, heal_request, in_force
 from tests.healing.shapes import HEALTHY, SHAPES, TOOLS, bodies, call, calls, result, said, system, tool, user
 from tests.support.conversations import CONVERSATIONS
 
