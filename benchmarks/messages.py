@@ -14,9 +14,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 
 from benchmarks import measure, report, run, targets
 from benchmarks.measure import Asking, Figures, Sizes
@@ -49,21 +47,12 @@ _RATIOS = (("paced.ratio", "paced.content_us"), ("flat.ratio", "flat.content_us"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What is measured: whose the upstream's models are, what the client asks, and beside which column it is put.
-
-    `slow`: the proxy looks for repetition, so that nothing of a stream takes the lane.
-    """
+    """What is measured: whose the upstream's models are, what the client asks, and beside which column it is put."""
 
     name: str
     owner: str
     asking: Asking
     beside: str = "chat"
-    slow: bool = False
-
-    @property
-    def place(self) -> tuple[str, bool]:
-        """Return which of the running proxies is asked."""
-        return self.owner, self.slow
 
 
 COLUMNS = (
@@ -72,11 +61,7 @@ COLUMNS = (
     Column("responses", UNKNOWN, Asking("responses")),
     Column("chat, counts", "vllm", Asking("chat", counts=True)),
     Column("messages, counts", "vllm", Asking("messages", counts=True)),
-    Column("chat, no lane", UNKNOWN, Asking("chat"), "chat, no lane", slow=True),
-    Column("responses, no lane", UNKNOWN, Asking("responses"), "chat, no lane", slow=True),
 )
-# Rules by which no lane is open.
-SLOW_RULES = 'models:\n  - {match: "*", repetition: {longest: 10, times: 100}}\n'
 
 
 def main() -> int:
@@ -90,9 +75,9 @@ def main() -> int:
     seen: list[report.Results] = []
     with ExitStack() as stack:
         try:
-            running = {place: _started(stack, *place) for place in dict.fromkeys(each.place for each in COLUMNS)}
+            running = {owner: _started(stack, owner) for owner in dict.fromkeys(each.owner for each in COLUMNS)}
             for _ in range(rounds):
-                seen.append({column.name: _figures(running[column.place], column, sizes) for column in COLUMNS})
+                seen.append({column.name: _figures(running[column.owner], column, sizes) for column in COLUMNS})
                 compare(seen[-1])
         except (targets.Unavailable, measure.Failed) as error:
             print(f"not measured: {error}", file=sys.stderr)
@@ -104,9 +89,7 @@ def main() -> int:
 
 
 def compare(results: report.Results) -> None:
-    """Add to each column of a round how many times the CPU of `chat`, or of chat without a lane, it needs: the two ran
-    shortly after each other.
-    """
+    """Add to each column of a round how many times the CPU of `chat` it needs: the two ran shortly after each other."""
     for column in COLUMNS:
         if column.name not in results:
             continue
@@ -116,17 +99,12 @@ def compare(results: report.Results) -> None:
             figures[ratio] = cpu / chats if cpu is not None and chats else None
 
 
-def _started(stack: ExitStack, owner: str, slow: bool) -> Target:
+def _started(stack: ExitStack, owner: str) -> Target:
     """Start an upstream of this owner and a proxy in front of it, both until the stack ends; both fronts are warm."""
     port = stack.enter_context(targets.upstream(LIMIT_SECONDS, owner))
-    options: tuple[str, ...] = ()
-    if slow:
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix="bench-rules-")))
-        (folder / "rules.yaml").write_text(SLOW_RULES)
-        options = ("--rules", str(folder / "rules.yaml"))
-    target = stack.enter_context(targets.proxy(options)(port))
+    target = stack.enter_context(targets.proxy()(port))
     for column in COLUMNS:
-        if column.place == (owner, slow):
+        if column.owner == owner:
             measure.warm(target, column.asking)
     return target
 

@@ -18,7 +18,7 @@ from proxy.cli.agents import AGENTS
 from proxy.cli.configuration import Agent, Configuration, Values
 from proxy.cli.setup import described
 from proxy.config.settings import SPECS
-from proxy.healing.table import HEALINGS, Level
+from proxy.healing.heal import HEALINGS, Level
 from proxy.repair.arguments import FORMS
 from proxy.repair.schema_fixes import FIXES
 
@@ -29,7 +29,7 @@ EXAMPLE = Values("http://127.0.0.1:8003", "Qwen/Qwen3-Coder-30B-A3B-Instruct", 2
 _CORPORA = ROOT / "tests" / "corpora" / "formats"
 # Files of the corpus whose rows are no formats of their own.
 _OTHERS = ("near_misses", "residues")
-_LEVELS = {Level.ALWAYS: "always", Level.TEMPLATE: "by the template", Level.REQUEST: "by the request"}
+_LEVELS = {Level.ALWAYS: "always", Level.TEMPLATE: "by the template"}
 _LONGEST_EXAMPLE = 1500
 
 

@@ -53,7 +53,6 @@ KINDS = (
     Kind("leaked_token", "a token at the very beginning of a reply is no text", "<|im_start|>assistant"),
     Kind("unopened_thought", "the text before the end of a thought has been one", "So…</think>Done.", "Done."),
     Kind("unclosed_thought", "a reply that ends in a thought is its own answer", "<think>Done.", "Done."),
-    Kind("repetition", "the model repeated itself; the model server was told to stop", "la la la la"),
     Kind("second_try", "the reply said nothing, or broke off in a call; the request went up once more"),
     Kind(
         "thinking",

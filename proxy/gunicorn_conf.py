@@ -1,7 +1,7 @@
 """gunicorn's configuration, read by its master at the start and at every reload.
 
 It must not import `proxy`: the master would keep that release's modules and pass them to every later worker. Address,
-workers and threads are flags of gunicorn's command line (proxy/commands/main.py).
+workers and threads are flags of gunicorn's command line (proxy/cli/serve.py).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ TESTS = ROOT / "tests"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # The engine and the packages below it, and the dialects: bytes and values in, bytes and values out.
 SANS_IO = (
-    *("codec", "agents", "tools", "repair", "notations", "engine", "healing", "thinking"),
+    *("codec", "tools", "repair", "notations", "engine", "healing"),
     "dialects",
 )
 # Modules of other packages that do no I/O either.

@@ -33,9 +33,9 @@ from proxy.exchange.capture import Captured, read_capture
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.task import make_task
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
+from proxy.healing.families import family_of
+from proxy.healing.reasoning import thoughts_of
 from proxy.repair.text_report import explained, read_text, reasons, rejected, text_json, written_calls
-from proxy.thinking.families import family_of
-from proxy.thinking.splitting import thoughts_of
 from proxy.tools.toolset import ToolSet, read_tools
 from proxy.web.thinking import thoughts_in_text
 

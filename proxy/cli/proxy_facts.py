@@ -12,9 +12,9 @@ from proxy.codec.json_access import as_list, as_text
 from proxy.codec.json_text import JsonObject, load_json
 from proxy.config.server_url import server_url
 from proxy.errors import UpstreamError, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
+from proxy.healing.families import family_of
+from proxy.healing.switches import effort_words
 from proxy.limits import MAX_ANSWER
-from proxy.thinking.families import family_of
-from proxy.thinking.switches import effort_words
 from proxy.upstream.client import ModelServer, ServerOptions
 from proxy.upstream.model_list import ModelCard, distinct_models, read_cards
 from proxy.upstream.paths import MODELS

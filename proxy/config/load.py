@@ -1,4 +1,4 @@
-"""Which settings and rules are in force: from flags, the environment and the rules file.
+"""The settings, rules and keys in force: from flags, the environment and files.
 
 The only module that reads the environment.
 """
@@ -17,46 +17,47 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from proxy.config.api_keys import KeyFile, KeyFiles, Keys
-from proxy.config.rules import Rules, Setting, parse_rules
+from proxy.config.rules import Rules, parse_rules
 from proxy.config.server_url import origin
-from proxy.config.settings import PREFIX, SPECS, Settings, Spec
+from proxy.config.settings import PREFIX, SPECS, Setting, Settings, Spec
 from proxy.config.yaml_nodes import MAX_BYTES, nearest, shown
 from proxy.errors import RulesError
-from proxy.notations.signs import ROW_NAMES
 
 RULES_VARIABLE = f"{PREFIX}RULES"
-# Set by each of gunicorn's workers: how it tells its streams to end.
+# Set by each gunicorn worker for its streams: they must end.
 DRAIN_VARIABLE = f"{PREFIX}DRAIN"
-# The same for pages that only look on: they are told at once.
+# The same for live pages, which end first.
 STOP_VARIABLE = f"{PREFIX}STOP"
-# Set by gunicorn's master for its workers: the memory that they share.
+# Set by gunicorn's master for its workers: their shared memory.
 MEMORY_VARIABLE = f"{PREFIX}MEMORY"
-# Set by gunicorn's master for its workers: the pseudonym by which they know a request of their own (`Via`). Without the
-# prefix, a release that does not know it starts under a master that sets it.
+# Set by gunicorn's master for its workers: the pseudonym in `Via` that marks requests of their own. Without the prefix,
+# so that a release that does not know it starts under a master that sets it.
 VIA_VARIABLE = "VLLM_TOOL_PROXY_VIA"
-# The key for the model server. It is no setting: a flag shows in the list of processes, a rules file is handed around.
+# The model server's key. Not a setting: flags show in the list of processes, and rules files are shared.
 KEY_VARIABLE = f"{PREFIX}UPSTREAM_KEY"
 # Where systemd puts a unit's credentials.
 _CREDENTIALS = "CREDENTIALS_DIRECTORY"
 RULES_NAME = "rules.yaml"
 SYSTEM_RULES = Path("/etc/vllm-tool-proxy", RULES_NAME)
 # Top-level keys of a rules file, at the start of a line. Prometheus rules files, for example, have `groups:`.
-_OUR_KEYS = re.compile(rb"^(?:settings|models|tools|clients|aliases|families)\s*:", re.MULTILINE)
+_OUR_KEYS = re.compile(rb"^(?:settings|models|tools|clients|aliases)\s*:", re.MULTILINE)
 BUILT_IN = "built-in"
 AUDIT_NAME = "vllm-tool-proxy-audit.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
 class RulesText:
-    """The bytes of a rules file, and where they come from: its path, or "built-in"."""
+    """The bytes of a rules file, and their source: its path, or "built-in"."""
 
     data: bytes
     source: str
 
 
 def environment() -> dict[str, str]:
-    """A copy of the process's environment."""
+    """Return a copy of the process's environment."""
     return dict(os.environ)
 
 
@@ -146,7 +147,7 @@ def _unreadable(path: Path, error: OSError) -> RulesError:
 
 
 def rules_text(flags: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None) -> RulesText:
-    """The text of the rules file in force, unparsed; raises RulesError if it cannot be read. For `load`."""
+    """Return the text of the rules file in force, for `load`. Raises RulesError if it cannot be read."""
     flags = {} if flags is None else flags
     env = environment() if env is None else env
     return _read_text(find_rules(flags.get("rules"), env))
@@ -163,48 +164,47 @@ def _read_text(path: Path | None) -> RulesText:
 
 
 def builtin_text() -> RulesText:
-    """The text of the built-in rules."""
+    """Return the text of the built-in rules."""
     return _read_text(None)
 
 
-def rules_of(text: RulesText) -> Rules:
-    """The rules of a text, its gaps filled from the built-in ones, and its settings checked; raises RulesError."""
-    rules = _parsed(text)
-    _checked_file(rules)
-    return rules
-
-
-def _parsed(text: RulesText) -> Rules:
-    own = builtin_text()
-    return _parsed_beside(own, own if text.source == BUILT_IN else text)
-
-
-# A start and a reload ask for the same rules twice: to check them, and to put them in force.
+# A start and a reload read the same rules twice: to validate them, and to put them in force.
 @lru_cache(maxsize=4)
-def _parsed_beside(own: RulesText, text: RulesText) -> Rules:
-    """The rules of a text, its gaps filled from the built-in ones, whose text is `own`."""
-    if text is own:
-        return parse_rules(own.data, own.source, formats=ROW_NAMES)
-    return parse_rules(text.data, text.source, _parsed_beside(own, own), ROW_NAMES)
+def rules_of(text: RulesText) -> Rules:
+    """Return the rules of a text, with missing sections from the built-in ones. Raises RulesError."""
+    if text.source == BUILT_IN:
+        return parse_rules(text.data, text.source)
+    return parse_rules(text.data, text.source, rules_of(builtin_text()))
 
 
 def load(
     flags: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None, text: RulesText | None = None
 ) -> tuple[Settings, Rules]:
-    """The settings and rules in force: flag (by the setting's name, or `rules`), environment, file, default.
+    """Return the settings and rules in force. A flag (by the setting's name, or `rules`) wins over the environment, the
+    environment over the rules file.
 
-    Reads the process's environment if `env` is None, and the rules file if `text` is None. Raises RulesError, one line
-    that names the place, for the first thing that is wrong.
+    Reads the process's environment if `env` is None, and the rules file if `text` is None. Raises RulesError, with the
+    place, for the first thing that is wrong.
     """
     flags = {} if flags is None else flags
     env = environment() if env is None else env
-    _refuse_unknown_variables(env)
-    if text is None:
-        text = rules_text(flags, env)
-    rules = _parsed(text)
-    filed = _without_another_servers_key(_checked_file(rules), flags, env)
-    values: dict[str, Any] = {spec.name: _value(spec, flags, env, filed) for spec in SPECS}
-    settings = _with_audit_file(Settings(**values), env)
+    inner = {MEMORY_VARIABLE, DRAIN_VARIABLE, STOP_VARIABLE}
+    known = {RULES_VARIABLE, KEY_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
+    for name in env:
+        if name.startswith(PREFIX) and name not in known:
+            raise RulesError(f"{name}: there is no such variable; use {nearest(name, known - inner)}")
+    rules = rules_of(rules_text(flags, env) if text is None else text)
+    values: dict[str, Any] = {spec.name: _value(spec, flags, env, rules.settings) for spec in SPECS}
+    # The key in a rules file is for the server in the same file.
+    main = rules.settings.get("upstream")
+    if main is not None and origin(values["upstream"]) != origin(str(main)):
+        (spec,) = (spec for spec in SPECS if spec.name == "upstream_key_file")
+        values[spec.name] = _value(spec, flags, env, {})
+    settings = Settings(**values)
+    if settings.detailed_logging and not settings.audit_file:
+        folders = (env.get("STATE_DIRECTORY", "").partition(":")[0], env.get("TMPDIR", ""), "/tmp")
+        file = os.path.join(next(filter(os.path.isabs, folders)), AUDIT_NAME)
+        settings = structs.replace(settings, audit_file=file)
     if settings.client and settings.client not in rules.clients:
         names = nearest(settings.client, rules.client_names) or "a name that the rules have; they have none"
         raise RulesError(f"{rules.source}: there is no client {shown(settings.client)}; set client to {names}")
@@ -212,7 +212,7 @@ def load(
 
 
 def check_files(settings: Settings) -> None:
-    """Raise RulesError if a file that a setting names cannot be used: a CA file that is none."""
+    """Raise RulesError if the CA file cannot be used."""
     if settings.upstream_ca:
         try:
             ssl.create_default_context(cafile=settings.upstream_ca)
@@ -223,10 +223,10 @@ def check_files(settings: Settings) -> None:
 
 
 def key_files(settings: Settings, rules: Rules, env: Mapping[str, str]) -> KeyFiles:
-    """Return the files of the keys in force, unread: those that settings name, or the unit's credentials.
+    """Return the files of the keys in force: those that settings name, or the unit's credentials.
 
-    The model server's key, and those of the rules' entries, may be variables instead. Raises RulesError for a file that
-    cannot be read, and for a variable that is not set.
+    The keys of model servers may be variables instead. Raises RulesError for a file that cannot be read, and for a
+    variable that is not set.
     """
     upstream = _key_file(settings.upstream_key_file, "upstream-key", env)
     if upstream is None and KEY_VARIABLE in env:
@@ -261,14 +261,14 @@ def _key_file(named: str, credential: str, env: Mapping[str, str]) -> KeyFile | 
 
 
 def open_to_all(settings: Settings, keys: Keys) -> str:
-    """A warning if others than this machine may use the proxy and need no key for it, else ""."""
+    """Return a warning if other machines can use the proxy without a key, else ""."""
     if keys.clients or is_loopback(settings.host):
         return ""
     return f"{bind(settings)} is open to the network, and the proxy asks for no key (client_keys)"
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this machine can be reached at, or from, this address."""
+    """Return whether an address is of this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -276,7 +276,7 @@ def is_loopback(host: str) -> bool:
 
 
 def bind(settings: Settings) -> str:
-    """The address to listen on, as gunicorn takes it."""
+    """Return the address to listen on, as gunicorn expects it."""
     if ":" in settings.host:
         return f"[{settings.host}]:{settings.port}"
     return f"{settings.host}:{settings.port}"
@@ -290,16 +290,8 @@ def own_url(settings: Settings) -> str:
 
 
 def with_settings(rules: Rules, settings: Settings) -> Rules:
-    """The rules with what the settings say of the calls."""
+    """Return the rules with the settings that bear on calls."""
     return replace(rules, case_sensitive_tools=settings.case_sensitive_tools)
-
-
-def _with_audit_file(settings: Settings, env: Mapping[str, str]) -> Settings:
-    """`detailed_logging` turns the audit file on; where nobody says where it is, the service's own folder has it."""
-    if settings.audit_file or not settings.detailed_logging:
-        return settings
-    folders = (env.get("STATE_DIRECTORY", "").partition(":")[0], env.get("TMPDIR", ""), "/tmp")
-    return replace(settings, audit_file=os.path.join(next(filter(os.path.isabs, folders)), AUDIT_NAME))
 
 
 def _value(spec: Spec, flags: Mapping[str, str], env: Mapping[str, str], filed: Mapping[str, Setting]) -> Setting:
@@ -309,42 +301,3 @@ def _value(spec: Spec, flags: Mapping[str, str], env: Mapping[str, str], filed: 
         if variable in env:
             return spec.from_text(env[variable], variable)
     return filed.get(spec.name, spec.default)
-
-
-def _without_another_servers_key(
-    filed: Mapping[str, Setting], flags: Mapping[str, str], env: Mapping[str, str]
-) -> Mapping[str, Setting]:
-    """Drop the key of a rules file if a flag or a variable names another server than the file does.
-
-    The key was given for the server of the same file.
-    """
-    if not {"upstream", "upstream_key_file"} <= filed.keys():
-        return filed
-    (spec,) = (spec for spec in SPECS if spec.name == "upstream")
-    if origin(str(_value(spec, flags, env, filed))) == origin(str(filed["upstream"])):
-        return filed
-    return {name: value for name, value in filed.items() if name != "upstream_key_file"}
-
-
-def _checked_file(rules: Rules) -> dict[str, Setting]:
-    """The file's settings, all of them checked, also those that a flag or a variable will hide."""
-    specs = {key: spec for spec in SPECS for key in spec.keys}
-    filed: dict[str, Setting] = {}
-    for key, value in rules.settings.items():
-        location = f"{rules.source}:{rules.lines[key]}" if key in rules.lines else rules.source
-        if key not in specs:
-            raise RulesError(f"{location}: there is no setting {shown(key)}; use {nearest(key, specs)}")
-        name = specs[key].name
-        if name in filed:
-            raise RulesError(f"{location}: {' and '.join(specs[key].keys)} are one setting; keep one of them")
-        filed[name] = specs[key].checked(value, f"{location}: {key}")
-    return filed
-
-
-def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
-    inner = {MEMORY_VARIABLE, DRAIN_VARIABLE, STOP_VARIABLE}
-    known_variables = {RULES_VARIABLE, KEY_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
-    for name in env:
-        if name.startswith(PREFIX) and name not in known_variables:
-            names = nearest(name, known_variables - inner)
-            raise RulesError(f"{name}: there is no such variable; use {names}")

@@ -1,112 +1,379 @@
-"""rules.yaml -> frozen rules: how each model is treated, what each client needs, how a tool's calls are repaired.
+"""rules.yaml as structs: how each model is treated, what each client needs, how a tool's calls are repaired.
 
-Pure: bytes in, one frozen `Rules` out, or one `RulesError` whose line is `SOURCE:LINE: what is wrong; what to do`.
+The docstring of a struct describes its keys, for `docs/rules.schema.json`. `parse_rules` reads bytes and returns frozen
+`Rules`, or raises one `RulesError` (`SOURCE:LINE: problem; remedy`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 
-from yaml.nodes import Node, ScalarNode, SequenceNode
+import msgspec
+from msgspec import UNSET, Meta, Struct, structs
 
-from proxy.config.heal_rules import BrokenCallsAs, Family, RequestRules, parse_families, parse_request_rules
-from proxy.config.known_names import first_match, keep
 from proxy.config.server_url import ONE_SERVER, server_url
-from proxy.config.tool_rules_parser import parse_tools
-from proxy.config.yaml_nodes import choice, compose, is_null, mapping, node_error, scalar, sequence, shown, text_of
-from proxy.healing.heal import HealPlan
-from proxy.repair.policy import IdStyle, Policy, ToolRule
-from proxy.repair.rule_actions import applies_to_model
-from proxy.thinking.families import NAMES
-from proxy.thinking.switches import SUFFIXES
+from proxy.config.settings import CLIENT_NAME, Setting, Settings, read_settings
+from proxy.config.typed import checked, read, whole
+from proxy.config.yaml_nodes import compose, entries, nearest, node_error, shown
+from proxy.healing import parameters
+from proxy.healing.families import NAMES, Family, family_of
+from proxy.healing.heal import ALL, IDS, HealPlan
+from proxy.healing.switches import SUFFIXES
+from proxy.notations.signs import ROW_NAMES
+from proxy.repair.policy import Action, Condition, Policy, ToolRule
+from proxy.repair.rule_actions import ITEMS, applies_to_model
 
+MAX_RULES = 1000
+MAX_STEPS = 16
+_MANY, _LONG = 512, 256
+# The value of `key` for a model whose server is sent the main server's key.
+SAME_KEY = "same"
+
+_KEY = r"(?:\\[.\[\\]|[^.\[\\])+"
+_STEP = re.compile(rf"({_KEY})((?:\[\])*)(?:\.|\Z)")
+# The key that a condition or an action needs, and the one that it may have.
+NEEDED_KEYS: Mapping[str, str] = {
+    **{"invalid_enum": "valid_values", "matches": "pattern"},
+    **{"set_default": "default_value", "rename_parameter": "to", "rename_tool": "to"},
+}
+OPTIONAL_KEYS: Mapping[str, str] = {"parse_json_array": "fallback_value", "parse_json_object": "fallback_value"}
+# Fields of responses that no client can do without.
+_NEEDED_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "top": ("choices",),
+    "choice": ("index", "message", "delta", "finish_reason"),
+    "message": ("role", "content", "tool_calls"),
+    "usage": (),
+}
+
+_Made = TypeVar("_Made")
 Parse = Literal["auto", "server", "proxy"]
 Transport = Literal["live", "whole"]
+ServerKind = Literal["vllm", "sglang", "lmdeploy", "llamacpp", "litellm"]
 Heartbeat = Literal["comment", "chunk"]
 CallsAs = Literal["structured", "text"]
 ReasoningField = Literal["as_is", "reasoning", "reasoning_content", "both"]
-Thinking = Literal["none", "enable_thinking", "thinking", "reasoning_effort"]
-# Who tells thoughts from the text: the proxy, the server, or whoever looks for the calls.
+# What separates reasoning from the text: the proxy, the server, or whichever of them looks for calls.
 Telling = Literal["auto", "split", "server"]
+Thinking = Literal["none", "enable_thinking", "thinking", "reasoning_effort"]
 ServerTools = Literal["refuse", "drop"]
-Setting: TypeAlias = bool | int | float | str | tuple[str, ...]
-
-CLIENT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-
-_PARSES: tuple[Parse, ...] = get_args(Parse)
-_TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
-_CALLS: tuple[CallsAs, ...] = get_args(CallsAs)
-_HEARTBEATS: tuple[Heartbeat, ...] = get_args(Heartbeat)
-_REASONING_FIELDS: tuple[ReasoningField, ...] = get_args(ReasoningField)
+BrokenCalls = Literal["auto", "retry", "text"]
 _TELLINGS: tuple[Telling, ...] = get_args(Telling)
-_THINKINGS: tuple[Thinking, ...] = get_args(Thinking)
-_SERVER_TOOLS: tuple[ServerTools, ...] = get_args(ServerTools)
-_SERVERS = ("vllm", "sglang", "lmdeploy", "llamacpp", "litellm")
-_SECTIONS = ("settings", "tools", "models", "families", "aliases", "clients")
-_MODEL_KEYS = (
-    *("match", "parse", "upstream", "server", "url", "key", "key_env", "key_file"),
-    *("formats", "reasoning", "thinking", "server_tools", "family"),
-    *("heal", "sampling", "tools", "retry", "broken_calls", "repetition"),
-)
-_CLIENT_KEYS = ("parse", "upstream", "heartbeat", "clean", "reasoning", "calls")
-# The value of `key` for an entry whose server gets the main server's key.
-SAME_KEY = "same"
-_KEY_SOURCES = {
-    "key": re.compile(SAME_KEY),
-    "key_env": re.compile("[A-Za-z_][A-Za-z0-9_]*"),
-    "key_file": re.compile("/.+"),
-}
-_KEY_VALUES = {
-    "key": "`same` (the key of the main server); use key_env or key_file for another key",
-    "key_env": "the name of an environment variable that holds the key",
-    "key_file": "the absolute path of a file that holds the key",
-}
-_FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-# Without these an answer is none any more: to remove them is never what was meant.
-_NEEDED: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        "top": frozenset({"choices"}),
-        "choice": frozenset({"index", "message", "delta", "finish_reason"}),
-        "message": frozenset({"role", "content", "tool_calls"}),
-        "usage": frozenset(),
-    }
-)
 
-_Word = TypeVar("_Word", bound=str)
-_Item = TypeVar("_Item")
+Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200, title="a text of 1 to 200 characters")]
+Texts: TypeAlias = tuple[Text, ...]
+Globs: TypeAlias = Annotated[tuple[Text, ...], Meta(min_length=1, title="a list of at least one glob")]
+Fields: TypeAlias = tuple[
+    Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)", title="the name of a field")], ...
+]
+Url: TypeAlias = Annotated[str, checked(server_url, ONE_SERVER)]
+_HIDDEN = {"secret": True}
+_ABOVE_0 = Meta(gt=0, title="a number above 0")
+Positive: TypeAlias = Annotated[int, _ABOVE_0] | Annotated[float, _ABOVE_0]
+if TYPE_CHECKING:
+    HealingId: TypeAlias = str
+    HealingOff: TypeAlias = str
+    FormatName: TypeAlias = str
+    FamilyName: TypeAlias = str
+else:
+    HealingId = Annotated[Literal[IDS], Meta(title="a healing of docs/healing.md")]
+    HealingOff = Annotated[Literal[(*IDS, ALL)], Meta(title="all, or a healing of docs/healing.md")]
+    FormatName = Annotated[Literal[tuple(sorted(ROW_NAMES))], Meta(title="a format that the command `parse` prints")]
+    FamilyName = Literal[NAMES]
 
 
-@dataclass(frozen=True, slots=True)
-class StripFields:
-    """The names of fields to remove from answers: at the top, in a choice, in a message, in the usage."""
+class Heal(Struct, frozen=True, omit_defaults=True):
+    """Healings of requests (docs/healing.md).
 
-    top: tuple[str, ...] = ()
-    choice: tuple[str, ...] = ()
-    message: tuple[str, ...] = ()
-    usage: tuple[str, ...] = ()
+    on: Healings in addition to those that every model has.
+    off: Healings that are turned off, or all.
+    """
+
+    on: tuple[HealingId, ...] = ()
+    off: tuple[HealingOff, ...] = ()
+
+
+class Sampling(Struct, frozen=True, omit_defaults=True):
+    """Fields of the request body.
+
+    set: Values that replace the client's.
+    default: Values for fields that the client does not send.
+    strip: Fields that are removed.
+    at_most: The largest number that a field may have.
+    """
+
+    set: dict[Text, Any] = {}
+    default: dict[Text, Any] = {}
+    strip: Texts = ()
+    at_most: dict[Text, Positive] = {}
+
+    def __post_init__(self) -> None:
+        for key in self.__struct_fields__:
+            for name in getattr(self, key):
+                if name in parameters.KEPT:
+                    raise ValueError(key, f"{shown(name)} cannot be changed by a rule; remove it")
+
+
+class OfferedTools(Struct, frozen=True, omit_defaults=True):
+    """Tools of the request, by globs on their names.
+
+    drop: Tools that are not offered to the model.
+    describe: Maximum length of a description in characters.
+    polls: Tools that are called again and again on purpose.
+    most_repeats: Number of identical calls with identical results after which the turn ends.
+    """
+
+    drop: Texts = ()
+    describe: Annotated[int, whole(1, 100_000)] = 0
+    polls: Texts = ()
+    most_repeats: Annotated[int, whole(2, 100_000)] = 0
+
+
+class Formats(Struct, frozen=True, omit_defaults=True):
+    """Text formats of calls.
+
+    off: Formats that are not searched for calls, as `vllm-tool-proxy parse` prints them.
+    """
+
+    off: tuple[FormatName, ...] = ()
+
+
+class Model(Struct, frozen=True, omit_defaults=True):
+    """Treatment of the models that match a glob; the first entry that matches counts.
+
+    match: A glob on the model's name; letter case counts.
+    parse: What turns text into tool calls: server, proxy, or auto (server, until it shows that it cannot).
+    upstream: live, or whole for servers whose streaming is broken.
+    server: Kind of the model server; detected by default.
+    url: Base URL of these models' server; default: the setting upstream.
+    key: The word same: the server at `url` is sent the main server's key.
+    key_env: Environment variable that holds the key of the server at `url`.
+    key_file: Absolute path of a file that holds the key of the server at `url`.
+    formats: Text formats of calls.
+    reasoning: What separates reasoning from text: split (the proxy), server, or auto; or the field of responses for it.
+    thinking: Switch that the thinking settings of Messages and Responses clients are sent as.
+    server_tools: Whether tools that only Anthropic's or OpenAI's servers have are refused or dropped.
+    broken_calls: What happens to a call at the end of a reply that cannot be read: auto (ask servers that guide their
+        decoding once more), retry (ask every server), or text.
+    family: Model family, if neither the name nor the server shows it.
+    heal: Healings of requests.
+    sampling: Fields of the request body.
+    tools: Tools of the request.
+    """
+
+    match: Text
+    parse: Parse | None = None
+    transport: Transport | None = msgspec.field(name="upstream", default=None)
+    server_kind: ServerKind | None = msgspec.field(name="server", default=None)
+    url: Url | None = None
+    same_key: Annotated[
+        Literal["same"] | None, Meta(title="`same`; use key_env or key_file for another key", extra=_HIDDEN)
+    ] = msgspec.field(name="key", default=None)
+    key_env: Annotated[
+        str, Meta(pattern=r"^[A-Za-z_]\w*$(?!\n)", title="the name of an environment variable", extra=_HIDDEN)
+    ] = ""
+    key_file: Annotated[
+        str, Meta(pattern="^/.", max_length=200, title="the absolute path of a file", extra=_HIDDEN)
+    ] = ""
+    formats: Formats = Formats()
+    reasoning: Telling | ReasoningField | None = None
+    thinking: Thinking | None = None
+    server_tools: ServerTools | None = None
+    broken_calls: BrokenCalls | None = None
+    family: FamilyName = ""
+    heal: Heal = Heal()
+    sampling: Sampling = Sampling()
+    tools: OfferedTools = OfferedTools()
+
+    def __post_init__(self) -> None:
+        if bool(self.same_key) + bool(self.key_env) + bool(self.key_file) > 1:
+            raise ValueError("", "there are several of key, key_env and key_file; keep one of them")
+
+    @property
+    def key(self) -> str:
+        """The source of the server's key: "same", "$NAME" (a variable), an absolute path, or ""."""
+        return f"${self.key_env}" if self.key_env else self.key_file or self.same_key or ""
+
+
+class StripFields(Struct, frozen=True, omit_defaults=True):
+    """Fields that are removed from responses.
+
+    top: Of the response and each chunk.
+    choice: Of each choice.
+    message: Of each message and delta.
+    usage: Of the usage.
+    """
+
+    top: Fields = ()
+    choice: Fields = ()
+    message: Fields = ()
+    usage: Fields = ()
+
+    def __post_init__(self) -> None:
+        for level, needed in _NEEDED_FIELDS.items():
+            for name in getattr(self, level):
+                if name in needed:
+                    raise ValueError(level, f"{shown(name)} cannot be removed from responses; keep it")
 
     def __bool__(self) -> bool:
         return any((self.top, self.choice, self.message, self.usage))
+
+
+class Client(Struct, frozen=True, omit_defaults=True):
+    """An agent's needs; they win over the model's entry.
+
+    parse: As for a model.
+    upstream: As for a model.
+    heartbeat: comment, or chunk for agents whose idle timer ignores comments.
+    calls: structured, or text for agents that read calls as <tool_call> in the text only.
+    clean: Fields that are removed from responses.
+    reasoning: The field of responses that holds reasoning.
+    """
+
+    parse: Parse | None = None
+    transport: Transport | None = msgspec.field(name="upstream", default=None)
+    heartbeat: Heartbeat | None = None
+    calls: CallsAs | None = None
+    clean: StripFields = StripFields()
+    reasoning: ReasoningField | None = None
+
+
+def _steps(path: str) -> tuple[str, ...]:
+    r"""Split a path: `a.b[].c` is `a`, `b`, `[]`, `c`; a backslash makes a dot or a bracket part of a key.
+
+    Raises ValueError for a path that is too long, and for a key `[]`.
+    """
+    steps: list[str] = []
+    for key, brackets in _STEP.findall(path):
+        if key == r"\[]":
+            raise ValueError
+        steps += [re.sub(r"\\(.)", r"\1", key), *[ITEMS] * (len(brackets) // 2)]
+    if len(steps) > MAX_STEPS:
+        raise ValueError
+    return tuple(steps)
+
+
+def _path(text: str) -> str:
+    _steps(text)
+    return text
+
+
+class Fix(Struct, frozen=True):
+    r"""One repair: if `condition` holds for `parameter`, `action` is done.
+
+    name: Name of the rule in the audit; default: the action.
+    parameter: Path of an argument: keys with dots between them, [] after a list for its items, \. for a dot in a key.
+    condition: When the rule acts.
+    action: What the rule does.
+    models: Globs on the names of models; they win over those of the tool.
+    valid_values: For invalid_enum: the valid values.
+    pattern: For matches: a case-sensitive glob on the whole text.
+    default_value: For set_default: any JSON value.
+    fallback_value: For parse_json_array and parse_json_object: the value if the text cannot be parsed.
+    to: For rename_parameter: the new key; for rename_tool: the offered tool.
+    description: Why the rule exists.
+    """
+
+    parameter: Annotated[
+        str,
+        Meta(
+            pattern=rf"^{_KEY}(?:\[\])*(?:\.{_KEY}(?:\[\])*)*$(?!\n)",
+            max_length=200,
+            title=r"up to 16 keys with dots between them, [] after a list for its items, \. for a dot in a key",
+            extra={"check": _path},
+        ),
+    ]
+    condition: Condition
+    action: Action
+    name: Annotated[str, Meta(pattern=r"^[^\0-\x1f\x7f-\x9f]{1,200}$(?!\n)", title="a text of 1 to 200 characters")] = (
+        ""
+    )
+    models: Globs = ()
+    valid_values: Annotated[tuple[Any, ...], Meta(min_length=1, title="a list of at least one value")] = ()
+    pattern: Text = ""
+    default_value: Any = UNSET
+    fallback_value: Any = UNSET
+    to: Text = ""
+    description: Annotated[str, Meta(max_length=1000, title="a text of up to 1000 characters")] = ""
+
+    def __post_init__(self) -> None:
+        words = (self.condition, self.action)
+        needed = {NEEDED_KEYS[word]: word for word in words if word in NEEDED_KEYS}
+        for key in dict.fromkeys((*NEEDED_KEYS.values(), *OPTIONAL_KEYS.values())):
+            value = getattr(self, key)
+            given = value is not UNSET if key.endswith("_value") else bool(value)
+            if key in needed and not given:
+                raise ValueError("", f"{needed[key]} needs {key}; add it")
+            if given and key not in needed and key != OPTIONAL_KEYS.get(self.action):
+                raise ValueError(key, f"{' and '.join(words)} ignore it; remove it")
+        if self.action == "rename_parameter":
+            new = _steps(self.to)
+            if not re.fullmatch(_KEY, self.to) or _steps(self.parameter)[-1] in (ITEMS, *new):
+                raise ValueError("to", "only one key can be renamed, to another one; write the new key")
+
+    def rule(self, tool: str, models: tuple[str, ...]) -> ToolRule:
+        """Return the rule for the calls of a tool; `models` are the tool's globs."""
+        return ToolRule(
+            name=self.name or self.action,
+            tool=tool,
+            parameter=_steps(self.parameter),
+            condition=self.condition,
+            action=self.action,
+            models=self.models or models,
+            default=() if self.default_value is UNSET else (self.default_value,),
+            fallback=() if self.fallback_value is UNSET else (self.fallback_value,),
+            valid=self.valid_values,
+            pattern=self.pattern,
+            to=_steps(self.to)[0] if self.action == "rename_parameter" else self.to,
+            description=self.description,
+        )
+
+
+class Tool(Struct, frozen=True):
+    """Repairs of a tool's calls.
+
+    models: Globs on the names of the models that the repairs are for; default: all.
+    fixes: Repairs, in the order in which they are applied.
+    """
+
+    models: Globs = ()
+    fixes: tuple[Fix, ...] = ()
+
+
+class RulesFile(Struct, frozen=True):
+    """Rules of vllm-tool-proxy. A section that the file lacks is taken from the built-in rules.
+
+    settings: Settings; flags and environment variables win over them.
+    tools: Repairs of a tool's calls, by the tool's name or a glob on it.
+    models: Treatment of models; the first entry that matches counts.
+    aliases: Globs on the model names that clients send, each with the name that is sent upstream; the first counts.
+    clients: Needs of agents; they win over the model's entry.
+    """
+
+    settings: Settings = Settings()
+    tools: dict[Text, Tool] = {}
+    models: tuple[Model, ...] = ()
+    aliases: dict[Text, Text] = {}
+    clients: dict[
+        Annotated[str, Meta(pattern=rf"^{CLIENT_NAME}$(?!\n)", title="lower-case letters, digits, ._-")], Client
+    ] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
     """The treatment of one request, from the entries of its model and its client.
 
-    `transport` says whether the model server is asked for a stream, or for a whole answer (`upstream` in the rules);
-    `server_kind` is "" where it is to be found out (`server`). `reasoning` says which field of an answer holds the
-    model's reasoning, `telling` who tells it from the text, and `family` which family of thinking models it is, if the
-    name does not say so. Two are for Messages and Responses clients (F94): the switch by which what they say of
-    thinking reaches the model, and what becomes of tools that only Anthropic's or OpenAI's servers have, None where
-    each dialect does as it does. `retry` is how often a reply that says nothing is asked for once more, `broken_calls`
-    what becomes of one that ends with a call that cannot be read; `repetition` the longest piece, and how often it may
-    be repeated, at which a stream is ended.
+    `transport` (`upstream` in the rules) says whether the server is asked for a stream or a whole response;
+    `server_kind` is "" if it must be detected. `reasoning` is the response field for reasoning, `telling` what
+    separates reasoning from text, `family` the model family if the name does not show it. `thinking` and
+    `server_tools` are for Messages and Responses clients (F94): the switch that their thinking settings are sent as,
+    and what happens to tools that only Anthropic's or OpenAI's servers have (None: the dialect's default).
     """
 
     parse: Parse = "auto"
@@ -118,61 +385,22 @@ class Profile:
     telling: Telling = "auto"
     thinking: Thinking = "none"
     server_tools: ServerTools | None = None
+    broken_calls: BrokenCalls = "auto"
     family: str = ""
-    retry: int = 1
-    broken_calls: BrokenCallsAs = "auto"
-    repetition: tuple[int, int] | None = None
     calls: CallsAs = "structured"
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
-    """One entry of `models`; None or empty where it says nothing.
-
-    `key` names the key for its server: "same" (the main server's), "$NAME" (a variable) or an absolute path. `off` are
-    the formats that are off, `requests` is what is changed in its requests.
-    """
-
-    match: str
-    parse: Parse | None = None
-    transport: Transport | None = None
-    server_kind: str = ""
-    off: frozenset[str] = frozenset()
-    reasoning: ReasoningField | None = None
-    telling: Telling | None = None
-    thinking: Thinking | None = None
-    server_tools: ServerTools | None = None
-    url: str = ""
-    key: str = ""
-    family: str = ""
-    requests: RequestRules = field(default_factory=RequestRules)
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """One entry of `clients`: what it says, None where nothing."""
-
-    parse: Parse | None = None
-    transport: Transport | None = None
-    heartbeat: Heartbeat | None = None
-    calls: CallsAs | None = None
-    clean: StripFields = field(default_factory=StripFields)
-    reasoning: ReasoningField | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Rules:
-    """One rules file with its gaps filled from the built-in one. A request takes one of these and keeps it.
+    """One rules file, with sections that it lacks taken from the built-in one. A request takes one and keeps it.
 
-    `lines` are those of the settings, `sha256` is the digest of the file's bytes, `source` its path or "built-in".
-    `builtin_tools` are the built-in file's rules for tools, wherever they stand now. `legacy_file`: the user's file
-    says nothing of models, as those of an earlier system. `aliases` are globs on the names that clients ask for, each
-    with the name that is asked for instead; `families` say what chat templates need. The three behind `legacy_file`
-    are what the settings say that bears on the calls; `config/load.py` fills them in.
+    `settings` are those of the file, by their own names. `sha256` is the digest of the file, `source` its path or
+    "built-in". `builtin_tools` are the built-in repairs, wherever they are now. `legacy_file`: the user's file has no
+    section `models`, as those of an earlier system. `aliases` are pairs of glob and name. `case_sensitive_tools` is the
+    setting of that name (`config/load.py`).
     """
 
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
-    lines: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     models: tuple[Model, ...] = ()
     clients: Mapping[str, Client] = field(default_factory=lambda: MappingProxyType({}))
     sha256: str = ""
@@ -182,11 +410,8 @@ class Rules:
     legacy_file: bool = False
     case_sensitive_tools: bool = False
     aliases: tuple[tuple[str, str], ...] = ()
-    families: tuple[Family, ...] = ()
-    # What most requests ask again: they are for the same few models and clients.
-    _policies: dict[str, Policy] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _profiles: dict[tuple[str, str], Profile] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _plans: dict[str, HealPlan] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # Most requests are for the same few models and clients.
+    _known: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def client_names(self) -> tuple[str, ...]:
@@ -195,286 +420,142 @@ class Rules:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The URLs of the model servers that are named for models, each once."""
+        """The URLs of model servers that entries name, each once."""
         return tuple(dict.fromkeys(model.url for model in self.models if model.url))
 
     @property
     def key_sources(self) -> tuple[str, ...]:
-        """The variables and files that entries name as the keys of their servers, each once."""
+        """The variables (`$NAME`) and files that entries name for their servers' keys, each once."""
         return tuple(dict.fromkeys(model.key for model in self.models if model.key not in ("", SAME_KEY)))
 
-    def profile(self, model: str, client: str) -> Profile:
-        """The profile of `model` (the first glob that matches) for `client` ("" or unknown: none in particular).
+    def _once(self, key: tuple[str, ...], make: Callable[[], _Made]) -> _Made:
+        """Return what `make` made for this key, if it is known. Clients choose the names, so long ones are not kept."""
+        made: _Made = self._known[key] if key in self._known else make()
+        if len(self._known) < _MANY and max(map(len, key)) <= _LONG:
+            self._known[key] = made
+        return made
 
-        What the client's entry says wins over what the model's says.
-        """
-        profile = self._profiles.get((model, client))
-        if profile is None:
-            profile = self._profile(model, client)
-            keep(self._profiles, (model, client), profile, model, client)
-        return profile
-
-    def _profile(self, model: str, client: str) -> Profile:
-        its = self.entry(model)
-        own = self.clients.get(client, Client())
-        return Profile(
-            parse=_first(own.parse, its.parse, "auto"),
-            transport=_first(own.transport, its.transport, "live"),
-            server_kind=its.server_kind,
-            heartbeat=_first(own.heartbeat, "comment"),
-            calls=_first(own.calls, "structured"),
-            clean=own.clean,
-            reasoning=_first(own.reasoning, its.reasoning, "as_is"),
-            telling=_first(its.telling, "auto"),
-            thinking=_first(its.thinking, "none"),
-            server_tools=its.server_tools,
-            family=its.family,
-            retry=its.requests.retry,
-            broken_calls=its.requests.broken_calls,
-            repetition=its.requests.repetition,
+    def entry(self, name: str) -> Model:
+        """Return the first entry whose glob matches a model, or one without content."""
+        return self._once(
+            ("entry", name), lambda: next((each for each in self.models if fnmatchcase(name, each.match)), Model("*"))
         )
 
-    def alias(self, name: str) -> str:
-        """The name that the model server is asked for instead of `name`: the first alias that matches, else the same.
+    def profile(self, model: str, client: str) -> Profile:
+        """Return the profile of `model` for `client` ("" or unknown: no client). The client's entry wins."""
 
-        One step: the new name is not looked up again.
+        def make() -> Profile:
+            its, own = self.entry(model), self.clients.get(client, Client())
+            said: dict[str, Any] = {
+                name: word for entry in (its, own) for name in Profile.__slots__ if (word := getattr(entry, name, None))
+            }
+            # One key of a model says what separates reasoning from text, or which field of responses holds it.
+            if its.reasoning in _TELLINGS:
+                said |= {"telling": its.reasoning, "reasoning": own.reasoning or "as_is"}
+            return Profile(**said)
+
+        return self._once(("profile", model, client), make)
+
+    def _alias(self, name: str) -> tuple[str, str] | None:
+        return next((pair for pair in self.aliases if fnmatchcase(name, pair[0])), None)
+
+    def alias(self, name: str) -> str:
+        """Return the model that is requested upstream for `name`: the first alias that matches, else `name`.
+
+        The new name is not looked up again.
         """
-        at = first_match(name, self._alias_globs)
-        return name if at is None else self.aliases[at][1]
+        return (self._alias(name) or ("", name))[1]
+
+    def has_alias(self, name: str) -> bool:
+        """Return whether an alias matches, even if it is for the name itself."""
+        return self._alias(name) is not None
 
     def thinking_suffix(self, name: str) -> str:
         """Return the word for thinking after the last colon of `name` (`qwen3:nothink`), if an alias has that colon."""
-        at = first_match(name, self._alias_globs)
-        glob = "" if at is None else self.aliases[at][0]
+        glob, _ = self._alias(name) or ("", "")
         word = name.rpartition(":")[2]
         return word if ":" in glob and word in SUFFIXES else ""
 
-    def has_alias(self, name: str) -> bool:
-        """True if the rules say what `name` stands for, be it itself."""
-        return first_match(name, self._alias_globs) is not None
+    def policy(self, model: str, family: Family | None = None) -> Policy:
+        """Return the engine's policy for the calls of `model`; `family` is as for `heal_plan`.
 
-    @property
-    def _alias_globs(self) -> tuple[str, ...]:
-        return tuple([glob for glob, _ in self.aliases])
-
-    def policy(self, model: str) -> Policy:
-        """The engine's policy for the calls of `model`: the rules for tools, the id style, the formats that are off.
-
-        Rules of the user's file act as they say; the built-in ones only where a call is invalid without them.
+        Rules of the user's file act whenever their condition holds; the built-in ones only if a call is invalid.
         """
-        policy = self._policies.get(model)
-        if policy is None:
-            policy = self._policy(model)
-            keep(self._policies, model, policy, model)
-        return policy
 
-    def _policy(self, model: str) -> Policy:
-        its = self.entry(model)
-        tools = tuple(rule for rule in self.tools if applies_to_model(rule, model))
-        return Policy(
-            rules=tuple(rule for rule in tools if not self.is_fallback(rule)),
-            fallback_rules=tuple(filter(self.is_fallback, tools)),
-            case_sensitive=self.case_sensitive_tools,
-            ids=_id_style(self.heal_plan(model)),
-            infer_from_legacy_table=self.legacy_file,
-            disabled_formats=its.off,
-        )
+        def make() -> Policy:
+            tools = tuple(rule for rule in self.tools if applies_to_model(rule, model))
+            ids = self.heal_plan(model, family).ids
+            return Policy(
+                rules=tuple(rule for rule in tools if not self.is_fallback(rule)),
+                fallback_rules=tuple(filter(self.is_fallback, tools)),
+                case_sensitive=self.case_sensitive_tools,
+                ids="kimi" if "kimi_ids" in ids else "mistral" if "mistral_ids" in ids else "openai",
+                infer_from_legacy_table=self.legacy_file,
+                disabled_formats=frozenset(self.entry(model).formats.off),
+            )
 
-    def heal_plan(self, model: str) -> HealPlan:
-        """The healings of requests for `model`: by its family, the first that matches, and by its own entry."""
-        plan = self._plans.get(model)
-        if plan is None:
-            plan = self._heal_plan(model)
-            keep(self._plans, model, plan, model)
-        return plan
-
-    def _heal_plan(self, model: str) -> HealPlan:
-        name = model.lower()
-        at = first_match(name, tuple([family.match for family in self.families]))
-        family = Family("*") if at is None else self.families[at]
-        own = self.entry(model).requests
-        return HealPlan(
-            on=frozenset((*family.heal, *own.heal.on)),
-            off=frozenset(own.heal.off),
-            sampling=own.sampling,
-            tools=own.tools,
-        )
+        return self._once(("policy", model, *self._healings(model, family)), make)
 
     def is_fallback(self, rule: ToolRule) -> bool:
-        """True if it is a built-in rule, also in a copy of the built-in file: it acts only where a call is invalid."""
+        """Return whether a rule is built-in, also in a copy of the built-in file: it acts only on invalid calls."""
         return rule in self.builtin_tools
 
-    def entry(self, name: str) -> Model:
-        """The entry of a model: the first glob that matches; one that says nothing if none does."""
-        at = first_match(name, tuple([entry.match for entry in self.models]))
-        return Model("*") if at is None else self.models[at]
+    def heal_plan(self, model: str, family: Family | None = None) -> HealPlan:
+        """Return the healings of requests for `model`: those of its family and those of its entry.
+
+        `family` is what its server shows; without it, the rules and the name decide.
+        """
+        healings = self._healings(model, family)
+
+        def make() -> HealPlan:
+            own = self.entry(model)
+            return HealPlan(
+                on=frozenset((*healings, *own.heal.on)),
+                off=frozenset(own.heal.off),
+                sampling=parameters.Sampling(**structs.asdict(own.sampling)),
+                tools=parameters.OfferedTools(**structs.asdict(own.tools)),
+            )
+
+        return self._once(("heal", model, *healings), make)
+
+    def _healings(self, model: str, family: Family | None) -> tuple[str, ...]:
+        family = family or family_of(model, self.entry(model).family)
+        return family.healings if family else ()
 
 
-def parse_rules(
-    text: bytes, source: str, builtin: Rules | None = None, formats: Collection[str] | None = None
-) -> Rules:
-    """Read the bytes of a rules file; a section that it lacks is taken from `builtin`, which a user's file comes with.
+def parse_rules(text: bytes, source: str, builtin: Rules | None = None) -> Rules:
+    """Read a rules file. A section that it lacks is taken from `builtin`, which is given for a user's file.
 
-    `formats` are the names that `formats.off` may hold; None allows all. Raises RulesError, with `source` and the line,
-    for anything that is not exactly as it should be.
+    Raises RulesError, with `source` and the line, for the first thing that is wrong.
     """
     base = Rules() if builtin is None else builtin
     root = compose(text, source)
-    sections = {} if root is None else mapping(root, "the file", _SECTIONS)
-    own = builtin is not None
-    tools = _section(sections, "tools", parse_tools, base.tools)
-    return Rules(
-        settings=_section(sections, "settings", _settings, base.settings),
-        lines=_section(sections, "settings", _lines, base.lines),
-        models=_section(sections, "models", lambda node: _models(node, formats), base.models),
-        clients=_section(sections, "clients", _clients, base.clients),
-        sha256=hashlib.sha256(text).hexdigest(),
-        source=source,
-        tools=tools,
-        builtin_tools=base.builtin_tools if own else tools,
-        legacy_file=own and "models" not in sections,
-        aliases=_section(sections, "aliases", _aliases, base.aliases),
-        families=_section(sections, "families", parse_families, base.families),
-    )
+    kinds = {each.name: each.type for each in structs.fields(RulesFile)}
+    own: dict[str, Any] = {}
+    for name, key, child in [] if root is None else entries(root, "the file"):
+        if name not in kinds:
+            raise node_error(key, f"there is no {shown(name)} in the file; use {nearest(name, kinds)}")
+        own[name] = read_settings(child) if name == "settings" else read(child, kinds[name], name)
+        if name == "tools" and sum(len(tool.fixes) for tool in own[name].values()) > MAX_RULES:
+            raise node_error(key, f"there are over {MAX_RULES} rules for tools; remove some, or join them by globs")
+    if "tools" in own:
+        own["tools"] = tuple(fix.rule(name, tool.models) for name, tool in own["tools"].items() for fix in tool.fixes)
+    for name in own.keys() & {"settings", "clients"}:
+        own[name] = MappingProxyType(own[name])
+    if "aliases" in own:
+        own["aliases"] = tuple(own["aliases"].items())
+    digest = hashlib.sha256(text).hexdigest()
+    rules = replace(base, **own, sha256=digest, source=source, legacy_file=builtin is not None and "models" not in own)
+    return rules if builtin is not None else replace(rules, builtin_tools=rules.tools)
 
 
-def _first(*words: _Word | None) -> _Word:
-    """The first word that somebody says; the last one is the default."""
-    return next(word for word in words if word)
+def literal(name: str) -> str:
+    """Return the glob that matches this name only."""
+    return re.sub(r"([*?\[])", r"[\1]", name)
 
 
-def _id_style(plan: HealPlan) -> IdStyle:
-    """Return the style of new ids: that to which ids of the history are healed for this model's template."""
-    if "kimi_ids" in plan.ids:
-        return "kimi"
-    return "mistral" if "mistral_ids" in plan.ids else "openai"
-
-
-def _option(keys: Mapping[str, Node], key: str, what: str, allowed: tuple[_Word, ...]) -> _Word | None:
-    return choice(keys[key], f"{key} of {what}", allowed) if key in keys else None
-
-
-def _section(sections: Mapping[str, Node], name: str, read: Callable[[Node], _Item], default: _Item) -> _Item:
-    return read(sections[name]) if name in sections else default
-
-
-def _settings(node: Node) -> Mapping[str, Setting]:
-    pairs = mapping(node, "settings")
-    return MappingProxyType({name: _setting(value, f"setting {name}") for name, value in pairs.items()})
-
-
-def _lines(node: Node) -> Mapping[str, int]:
-    """The line in which each setting stands."""
-    pairs = mapping(node, "settings")
-    return MappingProxyType({name: value.start_mark.line + 1 for name, value in pairs.items()})
-
-
-def _setting(node: Node, what: str) -> Setting:
-    if isinstance(node, SequenceNode):
-        return sequence(node, what, text_of)
-    if not isinstance(node, ScalarNode) or is_null(node):
-        raise node_error(node, f"{what} has no value; give one or remove the line")
-    return scalar(node)
-
-
-def _models(node: Node, formats: Collection[str] | None) -> tuple[Model, ...]:
-    return sequence(node, "models", lambda item, what: _model(item, what, formats))
-
-
-def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
-    keys = mapping(node, what, _MODEL_KEYS)
-    if "match" not in keys:
-        raise node_error(node, f'{what} has no match; give a name or a glob, as match: "Qwen*"')
-    reasoning = _option(keys, "reasoning", what, (*_TELLINGS, *_REASONING_FIELDS))
-    return Model(
-        match=text_of(keys["match"], f"match of {what}"),
-        parse=_option(keys, "parse", what, _PARSES),
-        transport=_option(keys, "upstream", what, _TRANSPORTS),
-        server_kind=_option(keys, "server", what, _SERVERS) or "",
-        url=_url(keys["url"], f"url of {what}") if "url" in keys else "",
-        key=_key(keys, what),
-        off=_off(keys["formats"], f"formats of {what}", formats) if "formats" in keys else frozenset(),
-        reasoning=next((word for word in _REASONING_FIELDS if word == reasoning), None),
-        telling=next((word for word in _TELLINGS if word == reasoning), None),
-        thinking=_option(keys, "thinking", what, _THINKINGS),
-        server_tools=_option(keys, "server_tools", what, _SERVER_TOOLS),
-        family=_option(keys, "family", what, NAMES) or "",
-        requests=parse_request_rules(keys, what),
-    )
-
-
-def _url(node: Node, what: str) -> str:
-    if isinstance(node, SequenceNode):
-        raise node_error(node, f"{what} is a list; write {ONE_SERVER}")
-    try:
-        return server_url(text_of(node, what))
-    except ValueError as needed:  # the value is not shown: there may be a password in it
-        raise node_error(node, f"{what} must be {needed}; write one") from None
-
-
-def _key(keys: Mapping[str, Node], what: str) -> str:
-    """Return the source of an entry's key: `key: same`, `key_env: NAME` or `key_file: PATH`, at most one of them."""
-    named = [key for key in _KEY_SOURCES if key in keys]
-    if not named:
-        return ""
-    source, node = named[0], keys[named[0]]
-    if len(named) > 1:
-        raise node_error(node, f"{what} has {' and '.join(named)}; keep one of them")
-    text = text_of(node, f"{source} of {what}")
-    # The value is not shown: it may be the key itself.
-    if not _KEY_SOURCES[source].fullmatch(text):
-        raise node_error(node, f"{source} of {what} must be {_KEY_VALUES[source]}")
-    return f"${text}" if source == "key_env" else text
-
-
-def _off(node: Node, what: str, formats: Collection[str] | None) -> frozenset[str]:
-    def name(item: Node, words: str) -> str:
-        text = text_of(item, words)
-        if formats is not None and text not in formats:
-            near = ", ".join(map(shown, get_close_matches(text, formats))) or "a name that the command parse prints"
-            raise node_error(item, f"there is no format {shown(text)}; use {near}")
-        return text
-
-    keys = mapping(node, what, ("off",))
-    return frozenset(sequence(keys["off"], f"off of {what}", name)) if "off" in keys else frozenset()
-
-
-def _aliases(node: Node) -> tuple[tuple[str, str], ...]:
-    pairs = mapping(node, "aliases")
-    return tuple((glob, text_of(name, f"alias {shown(glob)}")) for glob, name in pairs.items())
-
-
-def _clients(node: Node) -> Mapping[str, Client]:
-    clients: dict[str, Client] = {}
-    for name, entry in mapping(node, "clients").items():
-        if not CLIENT_NAME.fullmatch(name):
-            raise node_error(entry, f"client {shown(name)} must match {CLIENT_NAME.pattern}; rename it")
-        clients[name] = _client(entry, f"client {name}")
-    return MappingProxyType(clients)
-
-
-def _client(node: Node, what: str) -> Client:
-    keys = mapping(node, what, _CLIENT_KEYS)
-    return Client(
-        parse=_option(keys, "parse", what, _PARSES),
-        transport=_option(keys, "upstream", what, _TRANSPORTS),
-        heartbeat=_option(keys, "heartbeat", what, _HEARTBEATS),
-        calls=_option(keys, "calls", what, _CALLS),
-        clean=_clean(keys["clean"], f"clean of {what}") if "clean" in keys else StripFields(),
-        reasoning=_option(keys, "reasoning", what, _REASONING_FIELDS),
-    )
-
-
-def _clean(node: Node, what: str) -> StripFields:
-    levels = mapping(node, what, _NEEDED)
-    return StripFields(**{level: _fields(fields, level, what) for level, fields in levels.items()})
-
-
-def _fields(node: Node, level: str, what: str) -> tuple[str, ...]:
-    def name(item: Node, words: str) -> str:
-        text = text_of(item, words)
-        if not _FIELD.fullmatch(text) or text in _NEEDED[level]:
-            raise node_error(item, f"{shown(text)} cannot be removed from answers; take it out of {level} of {what}")
-        return text
-
-    return tuple(dict.fromkeys(sequence(node, f"{level} of {what}", name)))
+def entry_with(model: Model, name: str, healings: Iterable[str]) -> str:
+    """Return an entry as a line of a rules file, for the model of this name and with these healings added."""
+    heal = structs.replace(model.heal, on=tuple(dict.fromkeys((*model.heal.on, *healings))))
+    entry = msgspec.to_builtins(structs.replace(model, match=literal(name), heal=heal))
+    return f"- {json.dumps({key: value for key, value in entry.items() if value != {}})}"

@@ -19,14 +19,16 @@ def origin(url: str) -> tuple[str, str, int]:
 
 
 def server_url(text: str) -> str:
-    """The URL without `/v1` at its end; raises ValueError that says what is needed."""
+    """Return the URL without a final `/v1`. Raises ValueError, which says what is needed."""
     needed = ValueError("an http:// or https:// URL of a host, without user, query or fragment")
-    if not _URL.fullmatch(text) or re.search(r"[@?#\\,]", text):
+    if "," in text:
+        raise ValueError(ONE_SERVER)
+    if not _URL.fullmatch(text) or re.search(r"[@?#\\]", text):
         raise needed
     try:
         parts = urlsplit(text)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a port or an IPv6 address that is none
+    except ValueError:  # an invalid port or IPv6 address
         raise needed from None
     if not usable:
         raise needed

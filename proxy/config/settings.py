@@ -1,236 +1,175 @@
-"""The settings: each one described once, as a field of `Settings`.
+"""The settings: type, default and limits are fields of `Settings`, group and help are lines of its docstring.
 
-Its flag, its variable, its key in the rules file and its line of `--help` all come from there.
+Each setting's flag, environment variable, key in the rules file, line of `--help` and entry in
+`docs/rules.schema.json` come from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+import re
+from dataclasses import dataclass
+from inspect import cleandoc
+from typing import Annotated, Any, Literal, TypeAlias
 
-from proxy.config import validators as checks
-from proxy.config.rules import Setting
-from proxy.config.validators import Check
-from proxy.config.yaml_nodes import shown
-from proxy.errors import RulesError
+from msgspec import Meta, Struct, structs
+from yaml.nodes import Node
+
+from proxy.config.server_url import ONE_SERVER, server_url
+from proxy.config.typed import checked, read, usable, whole
+from proxy.config.yaml_nodes import (
+    INTEGER,
+    NUMBER,
+    entries,
+    nearest,
+    node_error,
+    shown,
+)
 from proxy.limits import MAX_BODY, MAX_HELD
 
 PREFIX = "TOOL_PROXY_"
+CLIENT_NAME = r"[a-z0-9][a-z0-9._-]{0,63}"
+_HOST = re.compile(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9._-]+)?\]?")
+_PATH = re.compile(r"(?:/(?!\.\.?(?:/|\Z))[A-Za-z0-9_.-]+)+")
+_ORIGIN = re.compile(r"\*|loopback|[a-z][a-z0-9+.-]*://(?:(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?)?")
+_TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+# Names in earlier systems: flags, variables, and keys in the rules file.
+_ALIASES = {
+    "upstream": ("--vllm-url", "--target-url", "VLLM_URL"),
+    "port": ("PROXY_PORT",),
+    "max_tool_calls": ("MAX_TOOL_CALLS",),
+    "hold_timeout": ("buffer_timeout",),
+    "max_held": ("max_buffer_size",),
+}
 
-_Default = TypeVar("_Default", bound=Setting)
-
-
-def _setting(
-    default: _Default,
-    check: Check,
-    help: str,
-    *,
-    group: str,
-    metavar: str = "N",
-    flags: tuple[str, ...] = (),
-    variables: tuple[str, ...] = (),
-    keys: tuple[str, ...] = (),
-) -> _Default:
-    """A field of `Settings`; `flags`, `variables` and `keys` (in the rules file) are the earlier systems' names."""
-    about = {"check": check, "help": help, "group": group, "metavar": metavar}
-    names = {"flags": flags, "variables": variables, "keys": keys}
-    return field(default=default, metadata={"default": default, **about, **names})
+Setting: TypeAlias = bool | int | float | str | tuple[str, ...]
 
 
-_WHERE = "Where"
-_HOW_MUCH = "How much at once"
-_TIMES = "Times"
-_LIMITS = "Limits of one request"
-_REPAIRS = "Repairs"
-_KEYS = "Keys"
-_CLIENTS = "Clients and paths"
+def _host(value: str) -> str:
+    if not _HOST.fullmatch(value):
+        raise ValueError
+    return value.strip("[]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """The settings, checked; times are in seconds."""
+def _all(pattern: re.Pattern[str], values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values, each once. Raises ValueError if one does not match."""
+    if not all(map(pattern.fullmatch, values)):
+        raise ValueError
+    return tuple(dict.fromkeys(values))
 
-    upstream: str = _setting(
-        "http://127.0.0.1:8000",
-        checks.upstream_url,
-        "where the model server is; with or without /v1 at the end",
-        group=_WHERE,
-        metavar="URL",
-        flags=("--vllm-url", "--target-url"),
-        variables=("VLLM_URL",),
+
+Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86400, title="a number of seconds over 0 and up to 86400")]
+Url: TypeAlias = Annotated[str, checked(server_url, ONE_SERVER)]
+# Absolute: the workers run in another folder than the command.
+File: TypeAlias = Annotated[str, Meta(pattern="^(/|$(?!\n))", title="the absolute path of a file")]
+Folder: TypeAlias = Annotated[str, Meta(pattern="^(/|$(?!\n))", title="the absolute path of a folder")]
+Host: TypeAlias = Annotated[str, checked(_host, "an IP address or a host name")]
+Client: TypeAlias = Annotated[str, Meta(pattern=f"^({CLIENT_NAME})?$(?!\n)", title="the name of a client in the rules")]
+Paths: TypeAlias = Annotated[
+    tuple[str, ...], checked(lambda paths: _all(_PATH, paths), "a list of plain paths like /v1/rerank")
+]
+Origins: TypeAlias = Annotated[
+    tuple[str, ...],
+    checked(
+        lambda origins: _all(_ORIGIN, tuple(map(str.lower, origins))),
+        "a list of origins like https://host:8080, app://, loopback or *, without a path",
+    ),
+]
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Settings of the proxy; each is also a flag and an environment variable, which win over the rules file.
+
+    Where:
+
+    upstream URL: Base URL of the model server, with or without /v1
+    upstream_ca FILE: Absolute path of the CA certificate of an https model server
+    host HOST: Address to listen on; 0.0.0.0 opens the proxy to the network, so set client_keys
+    port N: Port to listen on
+
+    How much at once:
+
+    workers N: Worker processes; add some only if one CPU core is not enough
+    max_streams N: Maximum concurrent streams per worker
+
+    Times:
+
+    heartbeat SECONDS: Time (s) without data after which the client is sent a heartbeat
+    idle_timeout SECONDS: Maximum time (s) to wait for the model server's headers, and between two parts of its response
+    graceful_timeout SECONDS: Time (s) for open streams to finish on stop or reload, before they end in an error
+    hold_timeout SECONDS: Maximum time (s) to hold text that may become a tool call
+
+    Limits of one request:
+
+    max_tool_calls N: Number of tool results in a conversation at which the proxy ends it; 0 means no limit
+    max_body N: Maximum size of a request body in bytes
+    max_held N: Maximum number of bytes to hold for one tool call
+
+    Repairs:
+
+    case_sensitive_tools: Match tool names in the rules case-sensitively
+
+    Clients and paths:
+
+    client NAME: Name of the client in the rules that every request is treated as
+    pass_through PATH,PATH: Paths that are forwarded to the model server unchanged
+    origins ORIGIN,ORIGIN: Web pages that may call the proxy: loopback, https://HOST, https://HOST:PORT, SCHEME://, or *
+
+    Keys:
+
+    client_keys FILE: File with the keys that clients must send; default: the systemd credential client-keys
+    upstream_key_file FILE: File with the model server's key; default: the systemd credential upstream-key
+    admin_key_file FILE: File with the key for /_reload and /metrics, or its SHA-256; default: the credential admin-key
+
+    Records:
+
+    log_format HOW: Format of the log: text or json
+    detailed_logging: Write the audit file, in the service's own folder unless audit_file is set
+    audit_file FILE: Absolute path of a file that records each repair with its before and after
+    no_ui: Turn off the live page /_ui and its record of requests
+    audit_values: Show on the live page what clients and models say; keys in replies are not masked
+    capture DIR: Absolute path of a folder that receives each response of the model server, for parse --capture
+    store HOW: Keep responses in memory for a day, for Responses clients that refer to them; needs $RUNTIME_DIRECTORY
+    """
+
+    upstream: Url = "http://127.0.0.1:8000"
+    upstream_ca: File = ""
+    host: Host = "127.0.0.1"
+    port: Annotated[int, whole(1, 65535)] = 8003
+    workers: Annotated[int, whole(1, 256)] = 1
+    max_streams: Annotated[int, whole(1, 16384)] = 2000
+    heartbeat: Seconds = 10.0
+    idle_timeout: Seconds = 600.0
+    graceful_timeout: Annotated[int, whole(1, 3600)] = 60
+    hold_timeout: Seconds = 900.0
+    max_tool_calls: Annotated[int, whole(0, 1_000_000)] = 0
+    max_body: Annotated[int, whole(1024, 2**31)] = MAX_BODY
+    max_held: Annotated[int, whole(1024, 2**31)] = MAX_HELD
+    case_sensitive_tools: bool = False
+    client: Client = ""
+    pass_through: Paths = (
+        *("/v1/rerank", "/v1/score", "/v1/classify"),
+        *("/v1/audio/transcriptions", "/v1/audio/translations"),
     )
-    upstream_ca: str = _setting(
-        "",
-        checks.file,
-        "file with the CA certificate of an https model server; an absolute path",
-        group=_WHERE,
-        metavar="FILE",
-    )
-    host: str = _setting(
-        "127.0.0.1",
-        checks.host,
-        "address to listen on; 0.0.0.0 opens the proxy to the network: set client_keys then",
-        group=_WHERE,
-        metavar="HOST",
-    )
-    port: int = _setting(
-        8003, checks.int_between(1, 65535), "port to listen on", group=_WHERE, variables=("PROXY_PORT",)
-    )
-    workers: int = _setting(
-        1,
-        checks.int_between(1, 256),
-        "worker processes; more than one only if one CPU core is not enough",
-        group=_HOW_MUCH,
-    )
-    max_streams: int = _setting(
-        2000, checks.int_between(1, 16384), "streams that one worker has at the same time", group=_HOW_MUCH
-    )
-    heartbeat: float = _setting(
-        10.0,
-        checks.seconds,
-        "seconds without a byte to the client until a heartbeat is sent",
-        group=_TIMES,
-        metavar="SECONDS",
-    )
-    idle_timeout: float = _setting(
-        600.0,
-        checks.seconds,
-        "seconds without a byte of the model server: until its headers, and between two bytes of its answer",
-        group=_TIMES,
-        metavar="SECONDS",
-    )
-    graceful_timeout: int = _setting(
-        60,
-        checks.int_between(1, 3600),
-        "seconds that streams get to end at a stop or a reload; then they end with an error",
-        group=_TIMES,
-        metavar="SECONDS",
-    )
-    hold_timeout: float = _setting(
-        900.0,
-        checks.seconds,
-        "seconds that text which may become a tool call is held back at most",
-        group=_TIMES,
-        metavar="SECONDS",
-        keys=("buffer_timeout",),
-    )
-    max_tool_calls: int = _setting(
-        0,
-        checks.int_between(0, 1_000_000),
-        "tool results in one conversation at which the proxy ends it; 0 is no limit",
-        group=_LIMITS,
-        variables=("MAX_TOOL_CALLS",),
-    )
-    max_body: int = _setting(MAX_BODY, checks.int_between(1024, 2**31), "bytes of one request's body", group=_LIMITS)
-    max_held: int = _setting(
-        MAX_HELD,
-        checks.int_between(1024, 2**31),
-        "bytes held back for one tool call",
-        group=_LIMITS,
-        keys=("max_buffer_size",),
-    )
-    case_sensitive_tools: bool = _setting(
-        False, checks.boolean, "take the names of tools in the rules exactly, letter case and all", group=_REPAIRS
-    )
-    client: str = _setting(
-        "",
-        checks.client,
-        "name of the client in the rules that all requests are taken to come from",
-        group=_CLIENTS,
-        metavar="NAME",
-    )
-    pass_through: tuple[str, ...] = _setting(
-        (
-            "/v1/rerank",
-            "/v1/score",
-            "/v1/classify",
-            "/v1/audio/transcriptions",
-            "/v1/audio/translations",
-        ),
-        checks.paths,
-        "paths that are passed to the model server as they are",
-        group=_CLIENTS,
-        metavar="PATH,PATH",
-    )
-    origins: tuple[str, ...] = _setting(
-        ("loopback", "app://", "file://", "tauri://", "vscode-webview://"),
-        checks.origins,
-        "web pages that may ask: loopback, https://HOST, https://HOST:PORT, all of a SCHEME://, or *",
-        group=_CLIENTS,
-        metavar="ORIGIN,ORIGIN",
-    )
-    client_keys: str = _setting(
-        "",
-        checks.file,
-        "file of the keys of which a client needs one (docs/security.md); else the systemd credential client-keys",
-        group=_KEYS,
-        metavar="FILE",
-    )
-    upstream_key_file: str = _setting(
-        "",
-        checks.file,
-        "file with the key for the model server; else the systemd credential upstream-key",
-        group=_KEYS,
-        metavar="FILE",
-    )
-    admin_key_file: str = _setting(
-        "",
-        checks.file,
-        "file with the key of /_reload and /metrics, or its SHA-256; else the systemd credential admin-key",
-        group=_KEYS,
-        metavar="FILE",
-    )
-    log_format: str = _setting(
-        "text", checks.one_of("text", "json"), "how the log is written: text or json", group=_CLIENTS, metavar="HOW"
-    )
-    detailed_logging: bool = _setting(
-        False,
-        checks.boolean,
-        "write the audit file, in a folder of the service's own if audit_file names none",
-        group=_CLIENTS,
-    )
-    audit_file: str = _setting(
-        "",
-        checks.file,
-        "file for a record of each repair, with what it was before and after; an absolute path",
-        group=_CLIENTS,
-        metavar="FILE",
-    )
-    no_ui: bool = _setting(
-        False, checks.boolean, "turn the live page /_ui off, and keep no record of requests for it", group=_CLIENTS
-    )
-    audit_values: bool = _setting(
-        False,
-        checks.boolean,
-        "keep for the live page, and show there, what clients and models say; keys in replies are not masked",
-        group=_CLIENTS,
-    )
-    capture: str = _setting(
-        "",
-        checks.folder,
-        "folder to which each chat answer of the model server is written, for parse --capture; an absolute path",
-        group=_CLIENTS,
-        metavar="DIR",
-    )
-    store: str = _setting(
-        "on",
-        checks.one_of("on", "off"),
-        "keep responses for a day, in memory, for Responses clients that refer to them; needs $RUNTIME_DIRECTORY",
-        group=_CLIENTS,
-        metavar="HOW",
-    )
+    origins: Origins = ("loopback", "app://", "file://", "tauri://", "vscode-webview://")
+    client_keys: File = ""
+    upstream_key_file: File = ""
+    admin_key_file: File = ""
+    log_format: Literal["text", "json"] = "text"
+    detailed_logging: bool = False
+    audit_file: File = ""
+    no_ui: bool = False
+    audit_values: bool = False
+    capture: Folder = ""
+    store: Literal["on", "off"] = "on"
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """The names, the default and the check of one setting; `flags`, `variables` and `keys` begin with its own name, the
-    aliases follow.
-    """
+    """One setting. Its own name comes first in `flags`, `variables` and `keys`; aliases follow."""
 
     name: str
+    kind: Any
     default: Setting
-    check: Check
     help: str
     group: str
     metavar: str
@@ -238,33 +177,66 @@ class Spec:
     variables: tuple[str, ...]
     keys: tuple[str, ...]
 
+    @property
+    def secret(self) -> bool:
+        """Whether a wrong value may be a key, which must not get into a log."""
+        return "_key" in self.name
+
     def from_text(self, text: str, where: str) -> Setting:
-        """The value of a flag or a variable; raises RulesError that names `where` it was written."""
-        return self.checked(checks.typed(text, self.default), where)
+        """Return the value of a flag or variable. Raises RulesError, which says `where` it was written."""
+        value: Setting = text
+        if isinstance(self.default, bool):
+            value = _TRUTHS.get(text.lower(), text)
+        elif isinstance(self.default, int | float) and NUMBER.match(text):
+            value = int(text) if INTEGER.match(text) else float(text)
+        elif isinstance(self.default, tuple):
+            value = tuple(word.strip() for word in text.split(",")) if text.strip() else ()
+        return self.checked(value, where)
 
     def checked(self, value: Setting, where: str) -> Setting:
-        """The value to use for `value`; raises RulesError that names `where` it was written."""
-        try:
-            return self.check(value)
-        except ValueError as needed:
-            # A URL with a password in it, or a key where its file should be, must not get into a log.
-            named = "this value" if "@" in str(value) or "_key" in self.name else shown(_as_written(value))
-            raise RulesError(f"{where}: {named} cannot be used; it must be {needed}") from None
-
-
-def _as_written(value: Setting) -> object:
-    """A list of a file as it is spelled there, in brackets."""
-    return [*value] if isinstance(value, tuple) else value
+        """Return the form of a value that is used. Raises RulesError, which says `where` it was written."""
+        used: Setting = usable(value, self.kind, where, secret=self.secret)
+        return used
 
 
 def _specs() -> tuple[Spec, ...]:
-    def spec(name: str, about: Mapping[str, Any]) -> Spec:
-        flags = (f"--{name.replace('_', '-')}", *about["flags"])
-        variables = (f"{PREFIX}{name.upper()}", *about["variables"])
-        keys = (name, *about["keys"])
-        return Spec(name=name, **{**about, "flags": flags, "variables": variables, "keys": keys})
-
-    return tuple(spec(each.name, each.metadata) for each in fields(Settings))
+    fields = {field.name: field for field in structs.fields(Settings)}
+    specs = []
+    group = ""
+    for line in cleandoc(Settings.__doc__ or "").splitlines():
+        name, _, metavar = line.partition(":")[0].partition(" ")
+        if name not in fields:
+            group = line.removesuffix(":") or group
+            continue
+        aliases = _ALIASES.get(name, ())
+        specs.append(
+            Spec(
+                name,
+                fields[name].type,
+                fields[name].default,
+                line.partition(": ")[2],
+                group,
+                metavar,
+                flags=(f"--{name.replace('_', '-')}", *(each for each in aliases if each.startswith("--"))),
+                variables=(f"{PREFIX}{name.upper()}", *(each for each in aliases if each.isupper())),
+                keys=(name, *(each for each in aliases if each.islower() and each.isidentifier())),
+            )
+        )
+    return tuple(specs)
 
 
 SPECS = _specs()
+
+
+def read_settings(node: Node) -> dict[str, Setting]:
+    """Return the settings that a rules file has, by their own names, each of them checked. Raises RulesError."""
+    specs = {key: spec for spec in SPECS for key in spec.keys}
+    found: dict[str, Setting] = {}
+    for key, key_node, child in entries(node, "settings"):
+        if key not in specs:
+            raise node_error(key_node, f"there is no setting {shown(key)}; use {nearest(key, specs)}")
+        spec = specs[key]
+        if spec.name in found:
+            raise node_error(key_node, f"{' and '.join(spec.keys)} are one setting; keep one of them")
+        found[spec.name] = read(child, spec.kind, key, secret=spec.secret)
+    return found

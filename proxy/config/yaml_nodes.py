@@ -1,16 +1,16 @@
-"""Reading YAML without its traps, for rules.yaml: text in, nodes out, or one `RulesError`.
+"""YAML without its traps: bytes in, nodes and line numbers out, or one `RulesError` (`SOURCE:LINE: problem; remedy`).
 
-The error's line is `SOURCE:LINE: what is wrong; what to do`. There are no aliases, anchors or tags, no key twice,
-nothing deeper or longer than the limits below, and of plain words only `true`, `false`, `null`, `~` and numbers are
-more than text. The functions from `mapping` on take a node, and what it is in words.
+Aliases, anchors, tags, duplicate keys, and files beyond the limits below are refused. Of plain words only `true`,
+`false`, `null`, `~` and numbers are more than text.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 import yaml
 from yaml.composer import ComposerError
@@ -26,89 +26,70 @@ from proxy.errors import RulesError
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 20
 MAX_NODES = 30_000
-MAX_TEXT = 200
 MAX_VALUE = 16_384
+# `("models", 0, "match")`
+Path: TypeAlias = tuple[str | int, ...]
 
-_Word = TypeVar("_Word", bound=str)
-_Item = TypeVar("_Item")
-
-
-def nearest(word: str, allowed: Collection[str]) -> str:
-    """The words of `allowed` that are like `word`, or all of them, as a list to read."""
-    return ", ".join(difflib.get_close_matches(word, allowed, 3) or allowed)
-
-
-def shown(value: object) -> str:
-    """`value` for a message: on one line, and not too long."""
-    return cut(repr(value), 80)
-
-
-def _tag(name: str) -> str:
-    return f"tag:yaml.org,2002:{name}"
-
-
-# YAML takes a plain * for an alias.
+_TAG = "tag:yaml.org,2002:"
+# YAML reads a plain * as an alias.
 _UNQUOTED = 'a glob that starts with * needs quotes; write it as "*..."'
-_BOOL, _NULL, _INT, _FLOAT = map(_tag, ("bool", "null", "int", "float"))
-_BOOLS = (_BOOL, re.compile(r"\A(?:true|True|TRUE|false|False|FALSE)\Z"))
-_NULLS = (_NULL, re.compile(r"\A(?:null|Null|NULL|~|)\Z"))
-_INTS = (_INT, re.compile(r"\A[-+]?[0-9]{1,18}\Z"))
-_FLOATS = (_FLOAT, re.compile(r"\A[-+]?[0-9]{1,18}(?:\.[0-9]{0,18})?(?:[eE][-+]?[0-9]{1,3})?\Z"))
-# What a JSON value may be: finite, and no octal of other readers.
-_JSON_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][-+]?[0-9]{1,2})?")
+TRUTH = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
+NULL = re.compile(r"(?:null|Null|NULL|~|)\Z")
+INTEGER = re.compile(r"[-+]?[0-9]{1,18}\Z")
+NUMBER = re.compile(r"[-+]?[0-9]{1,18}(?:\.[0-9]{0,18})?(?:[eE][-+]?[0-9]{1,3})?\Z")
+_EXPONENT = re.compile(r"[-+]?[1-9][0-9]*(?:\.[0-9]*)?[eE][-+]?[0-9]{1,2}\Z")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_TRUTHS_OF_YAML_1_1 = frozenset(("yes", "no", "on", "off"))
 
 
 class _Loader(yaml.SafeLoader):
     """Composes nodes and constructs nothing.
 
-    YAML 1.1 would read `no` as false, 1:30 as 90 and 2026-01-01 as a date; here they stay text.
+    YAML 1.1 reads `no` as false, 1:30 as 90 and 2026-01-01 as a date; here they stay text.
     """
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own attribute, looked up by the scalar's first character
-        **{first: [_INTS, _FLOATS] for first in "-+0123456789"},
-        **{first: [_BOOLS] for first in "tTfF"},
-        **{first: [_NULLS] for first in ("n", "N", "~", "")},
+        **{first: [(f"{_TAG}int", INTEGER), (f"{_TAG}float", NUMBER)] for first in "-+0123456789"},
+        **{first: [(f"{_TAG}bool", TRUTH)] for first in "tTfF"},
+        **{first: [(f"{_TAG}null", NULL)] for first in ("n", "N", "~", "")},
     }
 
     def __init__(self, text: str, source: str) -> None:
         super().__init__(text)
-        self.name = source  # every mark, and so every error, carries it
+        self.name = source  # every mark, and so every error, has it
         self.depth = 0
         self.nodes = 0
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
         event: Event = self.peek_event()  # type: ignore[no-untyped-call]
-        self.mark: Any = event.start_mark
-        if isinstance(event, AliasEvent):
-            raise self.refusal(_UNQUOTED)
-        if getattr(event, "anchor", None):
-            raise self.refusal("anchors are not taken; write the value out")
-        if getattr(event, "tag", None):
-            raise self.refusal("tags are not taken; remove the '!' word")
-        if _SURROGATE.search(getattr(event, "value", "")):
-            raise self.refusal("half a character, as an escape; write the character itself")
+        mark: Any = event.start_mark
         self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise self.refusal(f"nested over {MAX_DEPTH} deep; flatten it")
         self.nodes += 1
-        if self.nodes > MAX_NODES:
-            raise self.refusal(f"there are over {MAX_NODES} words, lists and mappings; shorten the file")
+        refusals = {
+            _UNQUOTED: isinstance(event, AliasEvent),
+            "anchors are not supported; write the value out": getattr(event, "anchor", None),
+            "tags are not supported; remove the '!' word": getattr(event, "tag", None),
+            "half a character, as an escape; write the character itself": _SURROGATE.search(
+                getattr(event, "value", "")
+            ),
+            f"nested over {MAX_DEPTH} deep; flatten it": self.depth > MAX_DEPTH,
+            f"over {MAX_NODES} words, lists and mappings; shorten the file": self.nodes > MAX_NODES,
+        }
+        for problem, found in refusals.items():
+            if found:
+                raise ComposerError(None, None, problem, mark)
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
 
-    def refusal(self, problem: str) -> ComposerError:
-        return ComposerError(None, None, problem, self.mark)
-
 
 def compose(text: bytes, source: str) -> Node | None:
-    """The root node, or None of an empty file. All of PyYAML's errors become RulesError here."""
+    """Return the root node, or None for an empty file. Raises RulesError for everything that is not YAML."""
     if len(text) > MAX_BYTES:
         raise RulesError(f"{source}: the file is over {MAX_BYTES} bytes; shorten it")
+    loader: _Loader | None = None
     try:
-        return _root(_Loader(text.decode("utf-8-sig"), source))
+        loader = _Loader(text.decode("utf-8-sig"), source)
+        return loader.get_single_node()
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
         raise RulesError(f"{source}:{line}: this is not UTF-8; save the file as UTF-8") from None
@@ -116,152 +97,126 @@ def compose(text: bytes, source: str) -> Node | None:
         line = text.decode("utf-8-sig")[: error.position].count("\n") + 1
         raise RulesError(f"{source}:{line}: a control character; remove it") from None
     except MarkedYAMLError as error:
-        raise RulesError(_syntax_error(error, source)) from None
-
-
-def _root(loader: _Loader) -> Node | None:
-    try:
-        return loader.get_single_node()
+        where = source if error.problem_mark is None else f"{source}:{error.problem_mark.line + 1}"
+        problem = " ".join((error.problem or "this is not YAML").split())
+        if error.context == "while scanning an alias":
+            problem = _UNQUOTED
+        elif problem.startswith("but "):  # the other half of the sentence
+            problem = f"{error.context}, {problem}"
+        remedy = "" if ";" in problem else "; check indentation, colons and quotes"
+        raise RulesError(f"{where}: {problem}{remedy}") from None
     except (ValueError, OverflowError):  # PyYAML's own chr() of an escape
-        raise RulesError(f"{loader.name}:{loader.line + 1}: an escape of no character; write the character") from None
+        line = loader.line + 1 if loader else 1
+        raise RulesError(f"{source}:{line}: an escape of no character; write the character") from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
-def _syntax_error(error: MarkedYAMLError, source: str) -> str:
-    """PyYAML's error as one line; ours carry their own remedy."""
-    mark = error.problem_mark
-    where = source if mark is None else f"{source}:{mark.line + 1}"
-    if error.context == "while scanning an alias":
-        return f"{where}: {_UNQUOTED}"
-    problem = " ".join((error.problem or "this is not YAML").split())
-    if problem.startswith("but "):  # the other half of the sentence
-        problem = f"{error.context}, {problem}"
-    if ";" not in problem:
-        problem += "; check indentation, colons and quotes"
-    return f"{where}: {problem}"
+@lru_cache(maxsize=4)
+def lines_of(text: bytes, source: str) -> Mapping[Path, int]:
+    """Return the line of each key and list item of a file, by its path, in the file's order. Raises RulesError."""
+    lines: dict[Path, int] = {}
 
+    def note(node: Node | None, path: Path) -> None:
+        if path and node is not None:
+            lines.setdefault(path, node.start_mark.line + 1)
+        if isinstance(node, SequenceNode):
+            for at, item in enumerate(node.value):
+                note(item, (*path, at))
+        elif isinstance(node, MappingNode):
+            for key, value in node.value:
+                lines[*path, str(key.value)] = key.start_mark.line + 1
+                note(value, (*path, str(key.value)))
 
-def node_error(node: Node, message: str) -> RulesError:
-    """The error for what stands at a node: its file and line, and the message with the remedy."""
-    return RulesError(f"{place_of(node)}: {message}")
+    note(compose(text, source), ())
+    return lines
 
 
 def place_of(node: Node) -> str:
-    """Where a node stands: `SOURCE:LINE`."""
+    """Return the place of a node: `SOURCE:LINE`."""
     return f"{node.start_mark.name}:{node.start_mark.line + 1}"
 
 
+def node_error(node: Node, message: str) -> RulesError:
+    """Return the error for a node: its place, and the message, which ends with the remedy."""
+    return RulesError(f"{place_of(node)}: {message}")
+
+
+def shown(value: object) -> str:
+    """Return `value` for a message: on one line, and not too long."""
+    return cut(repr([*value] if isinstance(value, tuple) else value), 80)
+
+
+def nearest(word: str, allowed: Collection[str]) -> str:
+    """Return the words of `allowed` that are like `word`, or all of them, as a list to read."""
+    return ", ".join(difflib.get_close_matches(word, allowed, 3) or allowed)
+
+
 def is_null(node: Node) -> bool:
-    """True for null, `~` and nothing at all."""
-    return isinstance(node, ScalarNode) and node.tag == _NULL
+    """Return whether a node is null, `~`, or a key without a value."""
+    return isinstance(node, ScalarNode) and node.tag == f"{_TAG}null"
 
 
-def mapping(node: Node, what: str, allowed: Collection[str] | None = None) -> dict[str, Node]:
-    """The node's keys and values, in order; null is the empty mapping. `allowed` None allows all keys."""
+def entries(node: Node, what: str) -> Iterator[tuple[str, Node, Node]]:
+    """Yield the name, key node and value node of each entry of a mapping; null is the empty mapping."""
     if is_null(node):
-        return {}
+        return
     if not isinstance(node, MappingNode):
         raise node_error(node, f"{what} must be a mapping; write lines of the form 'key: value'")
-    entries: dict[str, Node] = {}
     lines: dict[str, int] = {}
-    for key_node, value in node.value:
-        key = text_of(key_node, f"a key of {what}")
-        if key in entries:
-            raise node_error(key_node, f"{shown(key)} is twice in {what} (first in line {lines[key]}); keep one")
-        if allowed is not None and key not in allowed:
-            raise node_error(key_node, f"there is no {shown(key)} in {what}; use {nearest(key, allowed)}")
-        entries[key] = value
-        lines[key] = key_node.start_mark.line + 1
-    return entries
+    for key, value in node.value:
+        if not isinstance(key, ScalarNode) or is_null(key):
+            raise node_error(key, f"a key of {what} must be a text; write one, in quotes if need be")
+        if key.value in lines:
+            first = lines[key.value]
+            raise node_error(key, f"{shown(key.value)} is twice in {what} (first in line {first}); keep one")
+        lines[key.value] = key.start_mark.line + 1
+        yield key.value, key, value
 
 
-def sequence(node: Node, what: str, item: Callable[[Node, str], _Item]) -> tuple[_Item, ...]:
-    """The items of a list, each read by `item`; null is the empty list."""
+def items(node: Node, what: str) -> list[Node]:
+    """Return the nodes of a list; null is the empty list."""
     if is_null(node):
-        return ()
+        return []
     if not isinstance(node, SequenceNode):
         raise node_error(node, f"{what} must be a list; write [a, b] or lines of the form '- a'")
-    return tuple(item(child, f"an item of {what}") for child in node.value)
-
-
-def text_of(node: Node, what: str, *, longest: int = MAX_TEXT, empty: bool = False) -> str:
-    """A scalar as it is spelled: a digest of digits only is text too."""
-    least = int(not empty)
-    if not isinstance(node, ScalarNode) or is_null(node) or not least <= len(node.value) <= longest:
-        needed = f"a text of {least} to {longest} characters"
-        raise node_error(node, f"{what} must be {needed}; write one, in quotes if need be")
-    text: str = node.value
-    return text
-
-
-def optional(keys: Mapping[str, Node], name: str, read: Callable[[Node], _Item], default: _Item) -> _Item:
-    """The value of a key, read by `read`; the default if the key is not there."""
-    if name not in keys:
-        return default
-    return read(keys[name])
-
-
-def choice(node: Node, what: str, allowed: tuple[_Word, ...]) -> _Word:
-    """One of the words of `allowed`."""
-    text = text_of(node, what)
-    for word in allowed:
-        if word == text:
-            return word
-    raise node_error(node, f"{what} cannot be {shown(text)}; use {', '.join(allowed)}")
+    return list(node.value)
 
 
 def scalar(node: ScalarNode) -> bool | int | float | str:
-    """A scalar that is not null: a truth, a number (perhaps infinite) or text, as the loader told them apart."""
+    """Return a scalar that is not null as the boolean, number (perhaps infinite) or text that it is."""
     text: str = node.value
-    if node.tag == _BOOL:
-        return text.lower() == "true"
-    if node.tag == _INT:
-        return int(text)
-    if node.tag == _FLOAT:
-        return float(text)
+    match node.tag.removeprefix(_TAG):
+        case "bool":
+            return text.lower() == "true"
+        case "int":
+            return int(text)
+        case "float":
+            return float(text)
     return text
 
 
-def value(node: Node, what: str) -> Json:
-    """Any JSON value, of at most `MAX_VALUE` characters; what other YAML readers take for something else is refused."""
+def json_value(node: Node, what: str) -> Json:
+    """Return any JSON value. Raises RulesError for a plain word that other YAML readers take for something else."""
     if node.end_mark.index - node.start_mark.index > MAX_VALUE:
         raise node_error(node, f"{what} is over {MAX_VALUE} characters long; shorten it")
-    return _value(node, what)
-
-
-def _value(node: Node, what: str) -> Json:
     if isinstance(node, SequenceNode):
-        return [_value(item, f"an item of {what}") for item in node.value]
+        return [json_value(item, f"an item of {what}") for item in node.value]
     if isinstance(node, MappingNode):
-        return {key: _value(item, f"{shown(key)} of {what}") for key, item in mapping(node, what).items()}
+        return {name: json_value(item, f"{shown(name)} of {what}") for name, _, item in entries(node, what)}
     if not isinstance(node, ScalarNode) or is_null(node):
         return None
-    if node.style is None:
-        _refuse_ambiguous(node, what)
-    return scalar(node)
+    value = scalar(node)
+    # YAML 1.1 reads `on` as true, 010 as 8, 1_000 as 1000 and 2026-01-01 as a date; with a dot or not, 1e3 is a number.
+    if node.style is None and not _EXPONENT.match(node.value) and _yaml_1_1(node.value) != value:
+        problem = f"{what}: other YAML readers take {shown(node.value)} for another value"
+        raise node_error(node, f"{problem}; write it in quotes, or as in JSON")
+    return value
 
 
-def _refuse_ambiguous(node: ScalarNode, what: str) -> None:
-    """Refuse plain words that YAML 1.1 takes for a truth, a date or another number than we would."""
-    text: str = node.value
-    if text.lower() in _TRUTHS_OF_YAML_1_1:
-        problem = f"{what} cannot be {shown(text)} as it stands; write true or false, or {text!r} in quotes"
-        raise node_error(node, problem)
-    if _is_ambiguous_number(node, text):
-        problem = f"{what} cannot be {shown(text)} as it stands; write a plain number, or put it in quotes"
-        raise node_error(node, problem)
-
-
-def _is_ambiguous_number(node: ScalarNode, text: str) -> bool:
-    """True for a number that JSON writes in another way (`010`), and for text that others take for one (`1_000`)."""
-    if node.tag in (_INT, _FLOAT):
-        return _JSON_NUMBER.fullmatch(text) is None
-    return _is_of_another_type(text)
-
-
-def _is_of_another_type(text: str) -> bool:
-    """True if YAML 1.1 takes the plain text for a number, a date or an operator."""
-    resolvers = yaml.SafeLoader.yaml_implicit_resolvers.get(text[:1], ())
-    ours = (_BOOL, _NULL)
-    return any(tag not in ours and pattern.match(text) for tag, pattern in resolvers)
+def _yaml_1_1(text: str) -> object:
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        return None

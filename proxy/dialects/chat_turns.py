@@ -17,16 +17,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from proxy.codec.json_text import Json, JsonObject
+from proxy.healing import conversation
+from proxy.healing.roles import REMINDED, REMINDER, TOKEN_COUNT, reminder
 
-# What Claude Code says of its context in a system message of its own, which says something else each time.
-_TOKEN_COUNT = re.compile(r"\s*<total_tokens>[^<]{0,100}</total_tokens>\s*")
-_REMINDER, _REMINDED = "<system-reminder>", "</system-reminder>"
-_REMINDERS = re.compile(rf"{_REMINDER}.*?(?:{_REMINDED}|\Z)", re.DOTALL)
-
-
-def text_part(text: str) -> JsonObject:
-    """Text as a content part."""
-    return {"type": "text", "text": text}
+text_part = conversation.text_part
+_REMINDERS = re.compile(rf"{REMINDER}.*?(?:{REMINDED}|\Z)", re.DOTALL)
 
 
 def is_text(part: JsonObject) -> bool:
@@ -146,10 +141,5 @@ def remind(turn: UserTurn, text: str) -> None:
 
     At the top it would change what the server has already read (contract C8), and templates refuse it elsewhere.
     """
-    if not text:
-        return
-    if _TOKEN_COUNT.fullmatch(text):
-        return
-    if is_own(text_part(text)):
-        text = f"{_REMINDER}\n{text}\n{_REMINDED}"
-    turn.parts.append(text_part(text))
+    if text and not TOKEN_COUNT.fullmatch(text):
+        turn.parts.append(text_part(reminder(text) if is_own(text_part(text)) else text))

@@ -12,7 +12,7 @@ from proxy.codec.json_text import JsonObject
 from proxy.doctor.asking import Answer, Asker, Reply, unreachable
 from proxy.doctor.prompts import Fate, Prompts
 from proxy.doctor.syntaxes import TOOL, Written, written_in
-from proxy.thinking.families import Family, family_of
+from proxy.healing.families import Family, Parsers, family_of
 from proxy.upstream.model_list import ABOUT, ModelCard, distinct_models, kind_of, loaded, read_about, read_cards
 from proxy.upstream.paths import MODELS
 
@@ -122,6 +122,12 @@ class Examination:
         about = self.answers.get(ABOUT.get(self.kind, ""))
         seen = () if about is None or len(distinct_models(self.cards)) > 1 else read_about(about.body)
         return family_of(self.model, self.named_family, (*loaded(self.model, self.cards), *seen))
+
+    @property
+    def parsers(self) -> Parsers | None:
+        """Return the parsers of servers for the model's family, or None if they are unknown."""
+        family = self.family
+        return None if family is None else family.parsers
 
     @property
     def prompts(self) -> Prompts:

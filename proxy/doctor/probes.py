@@ -134,7 +134,7 @@ def _lost(id_: str, what: str, harm: str, examination: Examination) -> Finding:
 
 def _flag(examination: Examination) -> str:
     """Return the flag for the server's parser, and the rule that makes it needless."""
-    known = flags(examination.kind, examination.model, examination.syntax) or "no flag of the server is known"
+    known = flags(examination.kind, examination.parsers, examination.syntax) or "no flag of the server is known"
     if examination.kind in KEEPS_TOOLS:
         return f"{known}; or parse: proxy in the model's entry (the proxy then reads the calls itself)"
     return known
@@ -197,8 +197,8 @@ def _not_structured(examination: Examination, auto: Reply) -> Iterator[Finding]:
             f"the server used {tokens} tokens and said nothing, under auto and under none: its parser removes calls "
             "even where it is told not to look for any",
             _NO_CALL,
-            f"{flags(examination.kind, examination.model, '') or 'the parser of the model family'}; or no tool parser, "
-            "and parse: proxy in the model's entry",
+            f"{flags(examination.kind, examination.parsers, '') or 'the parser of the model family'}; "
+            "or no tool parser, and parse: proxy in the model's entry",
             kind="whole",
         )
     else:
@@ -221,7 +221,7 @@ def _forced(examination: Examination) -> Iterator[Finding]:
             Level.HARM,
             f"a forced call is refused: {shown(reply.error)}",
             "agents that force a tool (titles, structured answers) get an error",
-            flags(examination.kind, examination.model, examination.syntax) or "no flag of the server is known",
+            flags(examination.kind, examination.parsers, examination.syntax) or "no flag of the server is known",
             kind="forced",
         )
     elif not reply.taken or (not reply.calls and reply.finish == "length"):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import get_args
 
+from msgspec.structs import replace
+
 from proxy import __version__
 from proxy.codec.json_text import JsonObject
-from proxy.config.model_entry import entry_with
-from proxy.config.rules import Model, Parse, Rules, Telling, Transport
+from proxy.config.rules import Model, Parse, Rules, ServerKind, Telling, Transport, entry_with
 from proxy.doctor import probes, shapes
 from proxy.doctor.asking import Asker
 from proxy.doctor.examination import Examination, Finding, Level, examine_server, unknown
@@ -26,6 +27,7 @@ _WIDTH = 100
 _PARSES: tuple[Parse, ...] = get_args(Parse)
 _TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
 _TELLINGS: tuple[Telling, ...] = get_args(Telling)
+_SERVERS: tuple[ServerKind, ...] = get_args(ServerKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ def entry_for(examination: Examination, findings: Sequence[Finding], rules: Rule
     for key, word in sorted(fixes, key=lambda rule: rule == ("parse", "server")):
         wanted = _ruled(wanted, key, word, kind=examination.kind)
     # Healings of the model's family, and of every model, need no word.
-    in_force, off = rules.heal_plan(examination.model).ids, now.requests.heal.off
+    in_force, off = rules.heal_plan(examination.model, examination.family).ids, now.heal.off
     missing = [found.heal for found in findings if found.heal and found.heal not in in_force and found.heal not in off]
     if replace(wanted, match=now.match) == now and not missing:
         return ""
@@ -128,9 +130,10 @@ def _ruled(model: Model, key: str, word: str, *, kind: str) -> Model:
         return replace(model, transport=next(each for each in _TRANSPORTS if each == word))
     if key == "reasoning":
         # The same key can name the field of answers that contains reasoning.
-        return model if model.reasoning else replace(model, telling=next(each for each in _TELLINGS if each == word))
+        is_field = model.reasoning is not None and model.reasoning not in _TELLINGS
+        return model if is_field else replace(model, reasoning=next(each for each in _TELLINGS if each == word))
     assert key == "server", key
-    return replace(model, server_kind=word)
+    return replace(model, server_kind=next(each for each in _SERVERS if each == word))
 
 
 def as_json(report: Report) -> JsonObject:

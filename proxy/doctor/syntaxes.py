@@ -1,16 +1,15 @@
 """The syntaxes in which models write calls, and the flags by which servers read them.
 
-A call in each plausible syntax tells which of them the server's parser reads. Which syntax a model was trained on, and
-so which parser it needs, its name suggests; what it really writes is told from its own raw text.
+The table of families says which syntax a model was trained on, and so which parser it needs; its own raw text shows
+what it really writes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
-from fnmatch import fnmatchcase
 
 from proxy.codec.json_text import JsonObject, dump, load_json
+from proxy.healing.families import Parsers
 from proxy.notations.front import Reader
 from proxy.tools.toolset import read_tools
 
@@ -27,20 +26,15 @@ TOOL: JsonObject = {
         },
     },
 }
-ARGUMENTS: JsonObject = {"path": "doctor.txt", "content": "hello"}
 
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """One syntax: a call of the tool in it (`call`), and what stands in the text of a call if it is this one.
-
-    `echoed`: its marks are plain text to most tokenizers, so that a model can be asked to repeat such a call.
-    """
+    """One syntax: a call of the tool in it, and the marks that all occur in the text of such a call."""
 
     id: str
     call: str
     marks: tuple[str, ...]
-    echoed: bool = True
 
 
 _JSON = '{"path": "doctor.txt", "content": "hello"}'
@@ -73,95 +67,30 @@ SYNTAXES = (
         "Mistral's list",
         f'[TOOL_CALLS][{{"name": "write_file", "arguments": {_JSON}}}]',
         ("[TOOL_CALLS]",),
-        echoed=False,
     ),
     Syntax(
         "Kimi's sections",
         "<|tool_calls_section_begin|><|tool_call_begin|>functions.write_file:0<|tool_call_argument_begin|>"
         f"{_JSON}<|tool_call_end|><|tool_calls_section_end|>",
         ("<|tool_call_begin|>",),
-        echoed=False,
     ),
     Syntax(
         "DeepSeek's sections",
         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>write_file<｜tool▁sep｜>"
         f"{_JSON}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
         ("<｜tool▁",),
-        echoed=False,
     ),
     Syntax(
         "gpt-oss' channels",
         f"<|channel|>commentary to=functions.write_file <|constrain|>json<|message|>{_JSON}<|call|>",
         ("<|channel|>",),
-        echoed=False,
     ),
     Syntax("Llama's JSON", f'{{"name": "write_file", "parameters": {_JSON}}}', ('"parameters"',)),
     Syntax("Python's calls", '[write_file(path="doctor.txt", content="hello")]', ("write_file(",)),
 )
 
 
-class Trial(Enum):
-    """The result of a call in a syntax, for the report."""
-
-    READ = "read"
-    UNREAD = "unread"
-    UNWRITTEN = "unwritten"
-    NO_PARSER = "no_parser"
-    SPECIAL = "special"
-    UNLIKELY = "unlikely"
-    UNKNOWN = "unknown"
-
-
-TRIALS = {
-    Trial.READ: "tried, and it came as a call",
-    Trial.UNREAD: "tried, and no call came, though the model wrote it: the parser does not read it",
-    Trial.UNWRITTEN: "asked for, and it is not in the model's own text (tool_choice none): the model did not write it "
-    "again, or the server takes it out there, too",
-    Trial.NO_PARSER: "not tried: the server has no parser",
-    Trial.SPECIAL: "not tried: its marks are special tokens, which a model does not repeat from a text",
-    Trial.UNLIKELY: "not tried: it is neither common nor what the model's name suggests",
-    Trial.UNKNOWN: "not tried: the doctor has no call in it",
-}
-# What a model writes whose syntax is none of the table.
-_OWN = "the model's own"
-
-
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """The suggestion of a model's name: the syntax it was trained on ("" where it is none of the above), and the parser
-    of vLLM and of SGLang for it ("" where that has none).
-    """
-
-    match: tuple[str, ...]
-    syntax: str
-    vllm: str
-    sglang: str = ""
-
-
-# Names of parsers as vLLM 0.32 and SGLang have them; the first row that fits counts.
-TRAINED = (
-    Trained(("*gpt-oss*",), "gpt-oss' channels", "openai", "gpt-oss"),
-    Trained(("*qwen3-coder*", "*qwen3.[5-9]*"), "Qwen3-Coder's XML", "qwen3_xml", "qwen3_coder"),
-    Trained(("*qwen*", "*qwq*"), "Hermes' JSON", "hermes", "qwen25"),
-    Trained(("*hermes*",), "Hermes' JSON", "hermes", "qwen25"),
-    Trained(("*glm-4.7*", "*glm-5*"), "GLM's pairs", "glm47", "glm47"),
-    Trained(("*glm-4*",), "GLM's pairs", "glm45", "glm45"),
-    Trained(("*kimi-k2*",), "Kimi's sections", "kimi_k2", "kimi_k2"),
-    Trained(("*kimi-k3*",), "", "kimi_k3"),
-    Trained(("*minimax-m3*",), "", "minimax_m3"),
-    Trained(("*minimax-m2*",), "MiniMax' XML", "minimax_m2", "minimax-m2"),
-    Trained(("*mistral*", "*devstral*", "*magistral*", "*ministral*"), "Mistral's list", "mistral", "mistral"),
-    Trained(("*llama-4*",), "Python's calls", "llama4_pythonic", "pythonic"),
-    Trained(("*llama-3*",), "Llama's JSON", "llama3_json", "llama3"),
-    Trained(("*deepseek-v3.2*",), "", "deepseek_v32", "deepseekv32"),
-    Trained(("*deepseek-v3.1*",), "DeepSeek's sections", "deepseek_v31", "deepseekv31"),
-    Trained(("*deepseek-v3*", "*deepseek-r1-0528*"), "DeepSeek's sections", "deepseek_v3", "deepseekv3"),
-    Trained(("*granite-4*",), "Hermes' JSON", "granite4"),
-    Trained(("*gemma-4*",), "", "gemma4"),
-    Trained(("*lfm2*",), "", "lfm2"),
-    Trained(("*seed-oss*",), "", "seed_oss"),
-)
-# The parser for a syntax where the name suggests nothing.
+# The parser for a syntax where the family suggests nothing.
 _PARSERS = {
     "Qwen3-Coder's XML": ("qwen3_xml", "qwen3_coder"),
     "GLM's pairs": ("glm45", "glm45"),
@@ -180,18 +109,12 @@ _PARSERS = {
 _OF_LLAMA = "--jinja, and --chat-template-file with the template that the model was trained on"
 
 
-def trained(model: str) -> Trained | None:
-    """The syntax that a model's name suggests, or None."""
-    name = model.lower()
-    return next((row for row in TRAINED if any(fnmatchcase(name, glob) for glob in row.match)), None)
-
-
-def flags(kind: str, model: str, syntax: str) -> str:
+def flags(kind: str, own: Parsers | None, syntax: str) -> str:
     """The flags by which a server of this kind reads the syntax that the model writes; "" where none is known.
 
-    Where the name fits what the model writes, its parser is the surer one: several share a syntax.
+    `own` are the parsers of the model's family. Where these fit what the model writes, they are the surer ones: several
+    share a syntax.
     """
-    own = trained(model)
     vllm, sglang = _PARSERS.get(syntax, ("", ""))
     if own is not None and syntax in ("", own.syntax):
         vllm, sglang = own.vllm, own.sglang
@@ -202,25 +125,6 @@ def flags(kind: str, model: str, syntax: str) -> str:
     if kind == "llamacpp" and syntax:
         return _OF_LLAMA
     return ""
-
-
-def plausible(model: str) -> tuple[Syntax, ...]:
-    """The syntaxes that a model may be asked to repeat: what its name suggests, and the most common ones."""
-    own = trained(model)
-    wanted = ["Hermes' JSON", "Qwen3-Coder's XML", "Llama's JSON"]
-    if own is not None:
-        wanted.append(own.syntax)
-    return tuple(syntax for syntax in SYNTAXES if syntax.id in wanted and syntax.echoed)
-
-
-def untried(model: str) -> dict[str, Trial]:
-    """The syntaxes in which a model is not asked for a call, and why."""
-    tried = plausible(model)
-    why = {each.id: Trial.UNLIKELY if each.echoed else Trial.SPECIAL for each in SYNTAXES if each not in tried}
-    own = trained(model)
-    if own is not None and not own.syntax:
-        why[_OWN] = Trial.UNKNOWN
-    return why
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,14 +144,6 @@ def written_in(text: str) -> list[Written]:
 
 def _syntax_of(source: str) -> str:
     return next((syntax.id for syntax in SYNTAXES if all(mark in source for mark in syntax.marks)), "")
-
-
-def is_the_call(arguments: str) -> bool:
-    """True if these are the arguments of the call that was to be repeated."""
-    try:
-        return load_json(arguments) == ARGUMENTS
-    except ValueError:
-        return False
 
 
 def is_an_object(arguments: str) -> bool:

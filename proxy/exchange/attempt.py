@@ -33,7 +33,6 @@ from proxy.exchange.joined_reply import EarlierTry, answer_instead, guided_call,
 from proxy.exchange.lane import ReplyLane, notes_of
 from proxy.exchange.outcome import Outcome, ReplyFacts
 from proxy.exchange.plan import Ended, Plan, Retries, UpstreamRequest, Why, next_plan, upstream_request
-from proxy.exchange.repetition import Period, RepetitionWatch
 from proxy.exchange.reply_content import ReplyContent
 from proxy.exchange.reply_stream import StreamReply, never_enough
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream, thoughts_to_count
@@ -93,7 +92,7 @@ class Exchange:
     `plan` is that of the first try, `retries` says which others may follow. `engine` makes the engine of one try, for
     raw text if that is returned, and for the tool that is forced, if one is. `capture` is where the answers are
     recorded, `recording` what the live page shows of them. `count` returns the number of tokens of a text, 0 if it is
-    unknown. A stream that repeats itself by `repetition` is ended. No error may quote `secrets`.
+    unknown. No error may quote `secrets`.
     """
 
     upstream: Upstream
@@ -109,7 +108,6 @@ class Exchange:
     capture: Capture | None = None
     recording: Recording | None = None
     count: Callable[[str], int] = lambda text: 0
-    repetition: Period | None = None
     outcome: Outcome = field(default_factory=Outcome)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
@@ -238,7 +236,7 @@ class Attempt:
     __slots__ = (
         *("handover", "said", "silence", "_answer", "_call", "_earlier", "_engine", "_exchange", "_held_since"),
         *("_keep_back", "_lane", "_plan", "_reply", "_swallowed", "_times", "_unsent", "_up"),
-        *("_watch", "_writer"),
+        "_writer",
     )
 
     def __init__(self, exchange: Exchange, plan: Plan, earlier: Attempt | None = None) -> None:
@@ -248,7 +246,6 @@ class Attempt:
         self._engine = exchange.engine(self._up.raw_text, plan.guided)
         self._earlier = earlier
         self._keep_back = self._followed()
-        self._watch = None if exchange.repetition is None else RepetitionWatch(exchange.repetition)
         self._writer = self._new_writer()
         self._reply = self._new_reply()
         self._unsent = b""
@@ -286,7 +283,6 @@ class Attempt:
             log_crash,
             keep_back=self._keep_back,
             earlier=None if self._earlier is None else self._earlier.handover_of_all,
-            watch=self._watch,
         )
 
     @property
@@ -413,11 +409,10 @@ class Attempt:
                 said = (broken.text, "" if self._call is None else self._call.arguments, broken.broken)
             again = (Repair(FIX, said[0], said[1], why, said[2]),)
         before = () if earlier is None else earlier._engine.audit
-        ended = () if self._watch is None else self._watch.record
         outcome.end_try(
             ReplyFacts(
                 healed=tuple(self._up.healed),
-                audit=(*before, *again, *self._engine.audit, *ended),
+                audit=(*before, *again, *self._engine.audit),
                 calls=self._engine.calls,
                 refusals=self._engine.refusals,
                 empty_calls=self._engine.empty_calls,
@@ -463,9 +458,6 @@ class Attempt:
             wait.rest(rest_after(time.monotonic() - began, spoke=self.said is Said.CONTENT))
             wait.lane = self._open_lane()
             yield beat + ready
-            if reply.cut:
-                # Leaving closes the upstream, by which the model server stops.
-                break
         yield from self._count_thoughts()
         if reply.ends_long:
             yield from wait.on_a_long_step()

@@ -171,10 +171,9 @@ class Retries:
     any_guides: bool = False
 
 
-def reasons_to_ask_again(request: ChatRequest, *, silent: bool, broken: bool) -> frozenset[Why]:
-    """Return the reasons for which the request is sent again, if the rules want that for replies that say nothing
-    (`silent`) and for calls that cannot be read (`broken`): tools are offered, one answer is wanted, and the client
-    has not written its beginning.
+def reasons_to_ask_again(request: ChatRequest, *, broken: bool) -> frozenset[Why]:
+    """Return the reasons for which the request is sent again: a reply that says nothing and, if the rules want that
+    (`broken`), a call that cannot be read. Tools must be offered, one answer wanted, and not begun by the client.
     """
     body = request.body
     messages = as_list(body.get("messages"))
@@ -183,8 +182,7 @@ def reasons_to_ask_again(request: ChatRequest, *, silent: bool, broken: bool) ->
         return frozenset()
     if request.tools is None or body.get("n") not in (None, 1):
         return frozenset()
-    reasons = SILENT if silent else frozenset()
-    return reasons | {Why.BROKEN} if broken and not request.json_reply else reasons
+    return SILENT | {Why.BROKEN} if broken and not request.json_reply else SILENT
 
 
 @dataclass(frozen=True, slots=True)

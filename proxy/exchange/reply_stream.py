@@ -25,7 +25,6 @@ from proxy.engine.lane import Lane
 from proxy.errors import InternalError, ProxyError, UnreadableReply, UpstreamBroken
 from proxy.exchange.joined_reply import EarlierTry, envelope_of, events_instead
 from proxy.exchange.plan import Why
-from proxy.exchange.repetition import RepetitionWatch
 from proxy.exchange.reply_content import ContentLevel, ReplyContent
 from proxy.exchange.reply_state import DONE as UPSTREAM_DONE
 from proxy.exchange.reply_state import IN_ENGINE, MAY_END, OVER, PASSES, TRANSITIONS, ReplyState, ReplyStep
@@ -88,14 +87,13 @@ class StreamReply:
     `started` is true once something was given that the client must not get twice (content, a call, the finish).
     `on_crash` is told of an exception that the engine should never raise (contract C6). `silence` says, once
     the reply has ended, why it is worth one more try, if it is; if that is one of `keep_back` its end is `withheld`.
-    `earlier` is the try before, which goes on in this one. `watch` tells whether the model repeats itself: then the
-    reply is `cut`, and ends as one that grew too long. `listener` has the events, without text that took the lane.
+    `earlier` is the try before, which goes on in this one. `listener` has the events, without text that took the lane.
     """
 
     __slots__ = (
         *("failure", "silence", "started", "_content", "_decoder", "_earlier", "_ending", "_engine", "_envelope"),
         *("_events", "_held_lane", "_keep_back", "_lane", "_listener", "_on_crash", "_passed", "_passed_size"),
-        *("_state", "_teller", "_unsent", "_usage", "_watch", "_writer"),
+        *("_state", "_teller", "_unsent", "_usage", "_writer"),
     )
 
     def __init__(
@@ -106,7 +104,6 @@ class StreamReply:
         *,
         keep_back: Collection[Why] = (),
         earlier: EarlierTry | None = None,
-        watch: RepetitionWatch | None = None,
         listener: Listener | None = None,
     ) -> None:
         self._engine = engine
@@ -130,7 +127,6 @@ class StreamReply:
         self._content = ReplyContent()
         self._keep_back = keep_back
         self._earlier = earlier
-        self._watch = watch
         self._listener = listener
         self._ending: tuple[Event, ...] = ()
         self.silence: Why | None = None
@@ -159,11 +155,6 @@ class StreamReply:
     def withheld(self) -> bool:
         """True if the end of the reply is kept back."""
         return self.silence in self._keep_back
-
-    @property
-    def cut(self) -> bool:
-        """True once the model repeats itself: the upstream need not go on."""
-        return self._watch is not None and self._watch.repeated != ""
 
     @property
     def handover(self) -> EarlierTry:
@@ -227,9 +218,6 @@ class StreamReply:
     @property
     def _is_between_events(self) -> bool:
         """True between two events of a reply that goes on."""
-        if self._watch is not None:
-            # What passes by the lane is seen too late.
-            return False
         if self._state is not _READING or self._events:
             return False
         return self._decoder.between_events
@@ -304,9 +292,7 @@ class StreamReply:
     def finish(self) -> bytes:
         """The upstream's body ended properly."""
         self._leave_lane()
-        # Of an upstream that was told to stop the rest of an event is not awaited.
-        written = self._cut_off() if self.cut and not self.done else self._rest()
-        written += self._leave_held_lane()
+        written = self._rest() + self._leave_held_lane()
         if self.failure is not None:
             return written
         if self._state in MAY_END:
@@ -322,15 +308,6 @@ class StreamReply:
         except ProxyError as error:
             self._break_off(error)
             return b""
-
-    def _cut_off(self) -> bytes:
-        """The events of an upstream that was told to stop: its finish, and that it is done."""
-        self._move(ReplyStep.DONE)
-        entry: JsonObject = {"index": 0, "delta": {}, "finish_reason": "length"}
-        body: JsonObject = {**self._envelope, "object": "chat.completion.chunk", "choices": [entry]}
-        raw = sse.encode(dump_json(body))
-        chunk = Chunk(body, raw, self._unsent.keep(raw))
-        return self._written(self._guarded(lambda: self._engine.feed(chunk)))
 
     def end_after_all(self) -> bytes:
         """The end that was kept back: there is no other reply."""
@@ -449,7 +426,7 @@ class StreamReply:
 
     def _open_held_lane(self) -> None:
         """Let events be taken without a look at each, if they can only go on a call that is held."""
-        if self._earlier is None and self._watch is None and self._state is _READING:
+        if self._earlier is None and self._state is _READING:
             self._held_lane = self._engine.held_lane()
 
     def _look(self, body: JsonObject) -> None:
@@ -498,8 +475,6 @@ class StreamReply:
                 self.started = not isinstance(event, Unchanged) or bool(event.events)
             if not (self._content.answered or self._state in OVER):
                 self._content.observe((event,))
-            if self._watch is not None:
-                self._watch.observe(event)
             if self._listener is not None:
                 self._listener.observe((event,))
             out.append(data)

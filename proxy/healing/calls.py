@@ -1,145 +1,158 @@
-"""The calls of a history: their form, their arguments, their names (F36, F79, F80)."""
+"""The calls of a history: their form, their arguments, their names, and calls that are text (F36, F79 to F81)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from contextlib import suppress
+from functools import cache
 
 from proxy.codec.json_access import as_object, as_text
 from proxy.codec.json_text import Json, JsonObject, dump, load_json
-from proxy.healing.conversation import Messages, function_of, on_calls, on_each, on_messages, role_of
+from proxy.healing.conversation import (
+    Change,
+    Messages,
+    calls_of,
+    function_of,
+    on_calls,
+    on_each,
+    on_functions,
+    on_messages,
+    role_of,
+    text_of,
+    with_value,
+    without,
+)
+from proxy.notations.copies import Copies
+from proxy.notations.front import Reader
 from proxy.repair.arguments import read_arguments
 from proxy.tools.toolset import Tool, ToolSet, read_tools
 
-# The key under which arguments that are no object go up, so that nothing of them is lost.
+# The key for arguments that are not an object, so that nothing of them is lost.
 WRAPPER = "arguments"
+# The newest results that are searched for what a call was copied from.
+_RESULTS = 8
 
 
-def _modern(messages: Messages) -> Messages:
+@on_messages
+def modern_calls(messages: Messages) -> Messages:
+    """Replace `{"function_call": {...}}` and the role `function`, which templates no longer know."""
     changed: list[JsonObject] = []
     made = 0
     for message in messages:
-        if _calls_in_the_old_way(message):
+        role, old = role_of(message), as_object(message.get("function_call"))
+        if role == "assistant" and not message.get("tool_calls") and as_text(old.get("name")):
             made += 1
-            changed.append(_modern_call(message, f"call_f{made}"))
-        elif role_of(message) == "function":
+            call: JsonObject = {"id": f"call_f{made}", "type": "function", "function": old}
+            changed.append({**without(message, "function_call"), "tool_calls": [call]})
+        elif role == "function":
             changed.append({**message, "role": "tool", "tool_call_id": f"call_f{made}"})
         else:
             changed.append(message)
     return changed
 
 
-def _calls_in_the_old_way(message: JsonObject) -> bool:
-    if role_of(message) != "assistant" or message.get("tool_calls"):
-        return False
-    return bool(as_text(as_object(message.get("function_call")).get("name")))
+@on_each
+def drop_empty_calls(message: JsonObject) -> JsonObject:
+    """Drop an empty list of calls."""
+    return without(message, "tool_calls") if message.get("tool_calls", True) in (None, []) else message
 
 
-def _modern_call(message: JsonObject, call_id: str) -> JsonObject:
-    modern = {key: value for key, value in message.items() if key != "function_call"}
-    modern["tool_calls"] = [{"id": call_id, "type": "function", "function": message["function_call"]}]
-    return modern
+@on_calls
+def type_calls(body: JsonObject) -> Change:
+    """Add the type of a call, which some templates print."""
+    return lambda call: call if "type" in call or not function_of(call) else {**call, "type": "function"}
 
 
-# `{"function_call": {...}}` and the role `function`, which templates of today do not know.
-modern_calls = on_messages(_modern)
+@on_functions
+def read_call_arguments(body: JsonObject) -> Change:
+    """Write arguments as the text of a JSON object, whatever the model wrote or the client kept."""
+    offered = cache(lambda: read_tools(body.get("tools")))
 
-
-def _without_empty(message: JsonObject) -> JsonObject:
-    if message.get("tool_calls", True) in (None, []):
-        return {key: value for key, value in message.items() if key != "tool_calls"}
-    return message
-
-
-# An empty list of calls is none.
-drop_empty_calls = on_each(_without_empty)
-
-
-def _typed(call: JsonObject) -> JsonObject:
-    if "type" in call or not function_of(call):
-        return call
-    return {**call, "type": "function"}
-
-
-# Some templates print the type.
-type_calls = on_calls(lambda body: _typed)
-
-
-def _reading(body: JsonObject) -> Callable[[JsonObject], JsonObject]:
-    """A function that reads the arguments of a call; the tools are looked at when one needs them."""
-    tools: list[ToolSet] = []
-
-    def tools_of() -> ToolSet:
-        if not tools:
-            tools.append(read_tools(body.get("tools")))
-        return tools[0]
-
-    def read(call: JsonObject) -> JsonObject:
-        function = function_of(call)
-        if not function:
-            return call
-        arguments = function.get("arguments")
-        text = _object_text(arguments)
+    def read(function: JsonObject) -> JsonObject:
+        arguments = value = function.get("arguments")
+        if isinstance(arguments, str):
+            with suppress(ValueError):
+                value = load_json(arguments)
+            if isinstance(value, dict):
+                return function
+        text = dump(value) if isinstance(value, dict) else ""
         if not text:
-            tool = tools_of().resolve(as_text(function.get("name")))
-            text = _read_text(as_text(arguments), tool) or _wrapped(arguments)
-        if text is arguments:
-            return call
-        return {**call, "function": {**function, "arguments": text}}
+            text = _read_text(as_text(arguments), offered().resolve(as_text(function.get("name"))))
+        if not text:
+            text = "{}" if value in (None, "") else dump({WRAPPER: value})
+        return {**function, "arguments": text}
 
     return read
 
 
-# Arguments are the text of a JSON object, whatever the model wrote or the client kept.
-read_call_arguments = on_calls(_reading)
-
-
-def _object_text(arguments: Json) -> str:
-    """The text of an object, the very same one if it is one; "" if it is none."""
-    if isinstance(arguments, dict):
-        return dump(arguments)
-    if isinstance(arguments, str) and isinstance(_value(arguments), dict):
-        return arguments
-    return ""
-
-
-def _value(text: str) -> Json:
-    """The JSON value of a text; the text itself if it is none."""
-    try:
-        return load_json(text)
-    except ValueError:
-        return text
-
-
 def _read_text(text: str, tool: Tool | None) -> str:
-    """The object that arguments which are no JSON stand for, as JSON; "" if no reader finds one."""
     # What broke off is not completed: the model would read that it had said so.
     found = read_arguments(text, tool.compiled if tool else None, stopped=False)
     return found.text if found else ""
 
 
-def _wrapped(arguments: Json) -> str:
-    value = arguments
-    if isinstance(arguments, str):
-        value = _value(arguments)
-    if value in (None, ""):
-        return "{}"
-    return dump({WRAPPER: value})
-
-
-def _naming(body: JsonObject) -> Callable[[JsonObject], JsonObject]:
-    """A function that gives a call the name of the offered tool that it means."""
+@on_functions
+def name_calls(body: JsonObject) -> Change:
+    """Give a call the name of the offered tool that it means: a model repeats `functions.read:0` of its own turns."""
     tools = read_tools(body.get("tools"))
 
-    def name(call: JsonObject) -> JsonObject:
-        function = function_of(call)
+    def name(function: JsonObject) -> JsonObject:
         written_name = as_text(function.get("name"))
         tool = tools.resolve(written_name) if written_name else None
-        if tool is None or tool.name == written_name:
-            return call
-        return {**call, "function": {**function, "name": tool.name}}
+        return function if tool is None else with_value(function, "name", tool.name)
 
     return name
 
 
-# A model that reads `functions.read:0` in its own turns writes it again.
-name_calls = on_calls(_naming)
+def read_markup(body: JsonObject) -> JsonObject:
+    """Find calls that are text in old turns, because nothing had found them, although a client ran them.
+
+        assistant: I look. <tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>
+        tool:      …
+
+    Only where results without a call follow directly, as many as the text has calls. What counts as a call is what
+    counts in a reply, in a wrapper of its own (contract C3).
+    """
+    offered = cache(lambda: read_tools(body.get("tools")))
+
+    def read(messages: Messages) -> Messages:
+        changed: list[JsonObject] = []
+        newest: deque[str] = deque(maxlen=_RESULTS)
+        for index, message in enumerate(messages):
+            results = _direct_results(messages, index)
+            copies = Copies(offered(), tuple(newest)) if results else None
+            changed.append(_called(message, results, offered(), copies) if copies else message)
+            if role_of(message) == "user":
+                newest.clear()
+            elif role_of(message) == "tool":
+                newest.append(text_of(message.get("content")) or "")
+        return changed
+
+    return on_messages(read)(body)
+
+
+def _direct_results(messages: Messages, index: int) -> list[JsonObject]:
+    """Return the results that directly follow a text of the assistant; none where it calls, or says nothing."""
+    results: list[JsonObject] = []
+    message = messages[index]
+    if role_of(message) == "assistant" and not calls_of(message) and text_of(message.get("content")):
+        while index + 1 < len(messages) and role_of(messages[index + 1]) == "tool":
+            index += 1
+            results.append(messages[index])
+    return results
+
+
+def _called(message: JsonObject, results: list[JsonObject], tools: ToolSet, copies: Copies) -> JsonObject:
+    """Return the message with its calls, if there is one for each result; else the same message."""
+    reader = Reader(tools, copies)
+    pieces = (*reader.feed(text_of(message.get("content")) or ""), *reader.finish())
+    calls = [call for piece in pieces for call in piece.calls or ()]
+    if len(calls) != len(results) or any(call.weak for call in calls):
+        return message
+    entries: list[Json] = []
+    for call, result in zip(calls, results, strict=True):
+        function: JsonObject = {"name": call.name, "arguments": dump(call.arguments)}
+        call_id = as_text(result.get("tool_call_id"))
+        entries.append({**({"id": call_id} if call_id else {}), "type": "function", "function": function})
+    prose = "".join(piece.text for piece in pieces if piece.is_prose).rstrip()
+    return {**message, "content": prose, "tool_calls": entries}

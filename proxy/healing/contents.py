@@ -20,187 +20,121 @@ from proxy.healing.conversation import (
     role_of,
     text_of,
     text_part,
+    without,
 )
-from proxy.thinking.history import thought_of
+from proxy.healing.reasoning import thought_of
 
 # Other dialects' names for a part of text.
 _TEXTS = frozenset(("input_text", "output_text", "summary_text"))
 _PICTURES = {
-    "image_url": "picture",
-    "input_image": "picture",
-    "image": "picture",
-    "input_audio": "recording",
-    "audio_url": "recording",
+    **dict.fromkeys(("image_url", "input_image", "image"), "picture"),
+    **dict.fromkeys(("input_audio", "audio_url"), "recording"),
+    **dict.fromkeys(("file", "input_file"), "file"),
     "video_url": "film",
-    "file": "file",
-    "input_file": "file",
 }
 EMPTY_ANSWER = "(no answer)"
 
 
-def _filled(message: JsonObject) -> JsonObject:
-    if message.get("content") is not None or not role_of(message):
-        return message
-    return {**message, "content": ""}
+@on_each
+def fill_content(message: JsonObject) -> JsonObject:
+    """Replace null by an empty text; beside calls null is what the API itself gives."""
+    missing = message.get("content") is None and role_of(message) and not calls_of(message)
+    return {**message, "content": ""} if missing else message
 
 
-def _filled_alone(message: JsonObject) -> JsonObject:
-    if calls_of(message):
-        return message
-    return _filled(message)
+@on_each
+def fill_content_beside_calls(message: JsonObject) -> JsonObject:
+    """Replace null beside calls by an empty text."""
+    return {**message, "content": ""} if message.get("content") is None and calls_of(message) else message
 
 
-def _filled_beside_calls(message: JsonObject) -> JsonObject:
-    if not calls_of(message):
-        return message
-    return _filled(message)
-
-
-# No content is an empty text; beside calls it is what the API itself gives, and nearly every server makes it one.
-fill_content = on_each(_filled_alone)
-fill_content_beside_calls = on_each(_filled_beside_calls)
-
-
-def _as_text(message: JsonObject) -> JsonObject:
+@on_each
+def write_content(message: JsonObject) -> JsonObject:
+    """Write an object or a number as its JSON."""
     content = message.get("content")
-    if content is None or isinstance(content, str | list):
-        return message
-    return {**message, "content": dump(content)}
+    return message if content is None or isinstance(content, str | list) else {**message, "content": dump(content)}
 
 
-# An object or a number for a text, which is its JSON.
-write_content = on_each(_as_text)
+@on_each
+def name_parts(message: JsonObject) -> JsonObject:
+    """Name parts of text `text`: `input_text` of the Responses API, texts without a type, bare strings."""
 
+    def known(part: Json) -> Json:
+        if isinstance(part, str):
+            return text_part(part)
+        if not isinstance(part, dict) or not isinstance(part.get("text"), str):
+            return part
+        return {**part, "type": "text"} if part.get("type") in _TEXTS or "type" not in part else part
 
-def _with_known_parts(message: JsonObject) -> JsonObject:
     content = message.get("content")
-    if not isinstance(content, list):
-        return message
-    return replaced(message, "content", [_known_part(part) for part in content])
-
-
-def _known_part(part: Json) -> Json:
-    if isinstance(part, str):
-        return text_part(part)
-    if not isinstance(part, dict) or not isinstance(part.get("text"), str):
-        return part
-    if part.get("type") in _TEXTS or "type" not in part:
-        return {**part, "type": "text"}
-    return part
-
-
-# `input_text` of the Responses API, and texts that say no type.
-name_parts = on_each(_with_known_parts)
+    return replaced(message, "content", [*map(known, content)]) if isinstance(content, list) else message
 
 
 def _flat(message: JsonObject) -> JsonObject:
     content = message.get("content")
     text = text_of(content)
-    if not isinstance(content, list) or text is None:
-        return message
-    return {**message, "content": text}
+    return message if not isinstance(content, list) or text is None else {**message, "content": text}
 
 
-# Texts in a list as one text.
+# Join the texts of a list.
 flatten_texts = on_each(_flat)
 
 
-def _described(message: JsonObject) -> JsonObject:
-    content = message.get("content")
-    if not isinstance(content, list):
-        return message
-    parts = [_text_part(part) for part in content]
-    if all(one is other for one, other in zip(parts, content, strict=True)):
-        return message
-    changed: JsonObject = {**message, "content": parts}
-    return _flat(changed)
+@on_each
+def tell_pictures(message: JsonObject) -> JsonObject:
+    """Replace pictures and files by a sentence, for a model that reads only text."""
+
+    def told(part: Json) -> Json:
+        kind = _PICTURES.get(as_text(part.get("type"))) if isinstance(part, dict) else None
+        return part if kind is None else text_part(f"[Here was a {kind}, which this model cannot read.]")
+
+    changed = replaced(message, "content", [*map(told, as_list(message.get("content")))])
+    return message if changed is message else _flat(changed)
 
 
-def _text_part(part: Json) -> Json:
-    if not isinstance(part, dict):
-        return part
-    kind = _PICTURES.get(as_text(part.get("type")))
-    if kind is None:
-        return part
-    return text_part(f"[Here was a {kind}, which this model cannot read.]")
-
-
-# Pictures and files for a model that reads text alone.
-tell_pictures = on_each(_described)
-
-
-def _apart(block: Block) -> Sequence[JsonObject]:
-    text = text_of(block.first.get("content"))
-    if not block.calls or text == "":
+@on_blocks
+def part_text_from_calls(block: Block) -> Sequence[JsonObject]:
+    """Make a text beside calls a turn of its own, for templates that leave it out."""
+    content = block.first.get("content")
+    if not block.calls or text_of(content) == "":
         return [*block.messages()]
-    text_message: JsonObject = {"role": "assistant", "content": block.first.get("content")}
-    return [text_message, {**block.first, "content": ""}, *block.behind]
+    return [{"role": "assistant", "content": content}, {**block.first, "content": ""}, *block.rest]
 
 
-# A text beside calls as a turn of its own, for templates that leave it out.
-part_text_from_calls = on_blocks(_apart)
-
-
-def _with_reasoning(message: JsonObject) -> JsonObject:
+@on_each
+def give_reasoning_back(message: JsonObject) -> JsonObject:
+    """Send the reasoning before a call under the name that servers of thinking models insist on, even if empty."""
     if not calls_of(message) or isinstance(message.get("reasoning_content"), str):
         return message
     return {**message, "reasoning_content": thought_of(message)}
 
 
-# The reasoning before a call under the name that thinking models' servers insist on, also if nothing is known of it.
-give_reasoning_back = on_each(_with_reasoning)
+@on_each
+def fill_answers(message: JsonObject) -> JsonObject:
+    """Fill an empty answer, which some templates refuse; its turn must stay."""
+    empty = role_of(message) == "assistant" and not calls_of(message) and text_of(message.get("content")) == ""
+    return {**message, "content": EMPTY_ANSWER} if empty else message
 
 
-def _answered(message: JsonObject) -> JsonObject:
-    if role_of(message) != "assistant" or calls_of(message):
-        return message
-    if text_of(message.get("content")) != "":
-        return message
-    return {**message, "content": EMPTY_ANSWER}
-
-
-# An answer of nothing, which some templates refuse, and whose turn must stay.
-fill_answers = on_each(_answered)
-
-
-def _spelled_out(messages: Messages) -> Messages:
+@on_messages
+def spell_out_calls(messages: Messages) -> Messages:
+    """Write calls and results as text, for templates that know neither."""
     rewritten: list[JsonObject] = []
     for message in messages:
-        calls = calls_of(message)
+        content, calls = message.get("content"), calls_of(message)
         if calls:
-            rewritten.append(_spelled(message, calls))
+            contents = [content]
+            for call in calls:
+                name, arguments = function_of(call).get("name"), function_of(call).get("arguments")
+                told = f'{{"name": {dump(name)}, "arguments": {as_text(arguments) or "{}"}}}'
+                contents.append(f"<tool_call>\n{told}\n</tool_call>")
+            rewritten.append({**without(message, "tool_calls"), "content": joined(*contents)})
         elif role_of(message) == "tool":
-            rewritten.append({"role": "user", "content": _response(message)})
+            texts = [part for part in as_list(content) if is_text_part(part)]
+            text = content if isinstance(content, str) else text_of(texts)
+            others: Json = [part for part in as_list(content) if not is_text_part(part)]
+            told = f"<tool_response>\n{text}\n</tool_response>"
+            rewritten.append({"role": "user", "content": joined(told, others)})
         else:
             rewritten.append(message)
     return rewritten
-
-
-def _response(message: JsonObject) -> Json:
-    return joined(f"<tool_response>\n{_plain(message)}\n</tool_response>", _pictures(message))
-
-
-def _spelled(message: JsonObject, calls: list[JsonObject]) -> JsonObject:
-    parts = [message.get("content")]
-    for call in calls:
-        function = function_of(call)
-        arguments = as_text(function.get("arguments")) or "{}"
-        name = dump(function.get("name"))
-        parts.append(f'<tool_call>\n{{"name": {name}, "arguments": {arguments}}}\n</tool_call>')
-    return {**{key: value for key, value in message.items() if key != "tool_calls"}, "content": joined(*parts)}
-
-
-def _plain(message: JsonObject) -> str:
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
-    return "\n".join(str(part["text"]) for part in as_list(content) if isinstance(part, dict) and is_text_part(part))
-
-
-def _pictures(message: JsonObject) -> Json:
-    content = as_list(message.get("content"))
-    return [part for part in content if not (isinstance(part, dict) and is_text_part(part))]
-
-
-# Calls and results as text, for templates that know neither.
-spell_out_calls = on_messages(_spelled_out)

@@ -1,46 +1,127 @@
-"""A request's body healed: which healings are in force, what they make of it, and what is told of that."""
+"""The healings of a request's body: one ordered table of pure functions, the ones in force, and their records.
+
+Each returns the same body where it has nothing to do, and applying it twice is the same as once. What stays the same
+object is not written anew, so that a healthy history is sent byte for byte (contract C1). Their order, reasons and
+examples are in `healings.json`, which the documentation and the tests read, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from proxy.audit_record import Repair
 from proxy.codec.json_access import as_list
 from proxy.codec.json_text import Json, JsonObject, dump
-from proxy.healing.conversation import on_messages, traits_of
+from proxy.healing import calls, contents, results, roles, tools
+from proxy.healing.conversation import ANY, Change, on_messages, traits_of
 from proxy.healing.parameters import OfferedTools, Sampling, offer, sample
 from proxy.healing.repeats import tell_repeats
-from proxy.healing.table import HEALINGS, Level
 
-# The word that stands for all healings in `off`.
+# The word for all healings in `off`.
 ALL = "all"
-# What is said to the model of calls that it repeats (`repeats.py`); it is off by this word.
+# The sentence to the model about calls that it repeats (`repeats.py`), as a word in `off`.
 REPEATS = "repeated_calls"
-# What the records are called of what a rule for the model changed.
+# The server has shown that it wants the reasoning of earlier turns back (F74).
+WANTS_REASONING = "reasoning_back"
+# The names of the records of what a rule for the model changed.
 RULE_TOOLS = "rule_tools"
 RULE_SAMPLING = "rule_sampling"
+_CHANGES: Mapping[str, Change] = {
+    "function_call": calls.modern_calls,
+    "empty_calls": calls.drop_empty_calls,
+    "call_type": calls.type_calls,
+    "arguments": calls.read_call_arguments,
+    "null_content": contents.fill_content,
+    "part_types": contents.name_parts,
+    "content_text": contents.write_content,
+    "markup_calls": calls.read_markup,
+    "call_ids": results.identify_calls,
+    "result_order": results.order_results,
+    "missing_results": results.complete_results,
+    "orphan_results": results.tell_orphans,
+    "developer": roles.rename_developer,
+    "token_counts": roles.drop_token_counts,
+    "call_names": calls.name_calls,
+    "tool_parameters": tools.complete_parameters,
+    "null_beside_calls": contents.fill_content_beside_calls,
+    "reasoning_back": contents.give_reasoning_back,
+    "plain_schemas": tools.plain_schemas,
+    "tool_descriptions": tools.complete_descriptions,
+    "tool_names": tools.shorten_names,
+    "pictures": contents.tell_pictures,
+    "flat_texts": contents.flatten_texts,
+    "one_system": roles.merge_systems,
+    "late_system": roles.remind_late_systems,
+    "no_system": roles.give_system_to_user,
+    "text_calls": contents.spell_out_calls,
+    "one_call": results.split_calls,
+    "assistant_last": roles.end_with_user,
+    "call_text": contents.part_text_from_calls,
+    "user_first": roles.begin_with_user,
+    "user_after_result": roles.put_text_into_results,
+    "empty_answers": contents.fill_answers,
+    "alternate": roles.alternate,
+    "mistral_ids": results.mistral_ids,
+    "kimi_ids": results.kimi_ids,
+}
+
+
+class Level(Enum):
+    """When a healing is in force: always, or where the chat template needs it."""
+
+    ALWAYS = "always"
+    TEMPLATE = "template"
+
+
+class Healing(msgspec.Struct, frozen=True):
+    """One healing.
+
+    `failure` are its numbers in docs/contracts.md. `example` is what it is for, before and after: messages, or tools
+    (`key`). A body without any of the traits that it `needs` is skipped (`conversation.traits_of`).
+    """
+
+    id: str
+    level: Level
+    failure: str
+    why: str
+    example: tuple[list[dict[str, Any]], list[dict[str, Any]]]
+    key: str = "messages"
+    needs: frozenset[str] = frozenset((ANY,))
+
+    def apply(self, body: JsonObject) -> JsonObject:
+        """Return the healed body."""
+        return _CHANGES[self.id](body)
+
+
+HEALINGS = msgspec.json.decode(Path(__file__).with_name("healings.json").read_bytes(), type=tuple[Healing, ...])
 IDS = (*(healing.id for healing in HEALINGS), REPEATS)
+_ALWAYS = frozenset((REPEATS, *(healing.id for healing in HEALINGS if healing.level is Level.ALWAYS)))
 
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """A body as it goes up, and a record for each healing."""
+    """A body to send upstream, and a record for each healing."""
 
     body: JsonObject
     repairs: tuple[Repair, ...] = ()
 
     @property
     def changed(self) -> bool:
-        """True if it is another body than came: whatever is healed is told of."""
+        """Whether the body differs from the client's: whatever is healed has a record."""
         return bool(self.repairs)
 
 
 @dataclass(frozen=True, slots=True)
 class HealPlan:
-    """The plan of healing for a model's requests: the healings that are `on` beside those that always are, without
-    those that are `off`, and what a rule says of its parameters and tools.
+    """The healings for a model's requests: those that are `on` besides the ones for every model, those that are `off`,
+    and what a rule says of parameters and tools.
     """
 
     on: frozenset[str] = frozenset()
@@ -54,31 +135,26 @@ class HealPlan:
         return _in_force(self.on, self.off)
 
     def learnt(self, ids: Collection[str]) -> HealPlan:
-        """The plan with more healings; one that is off stays so."""
-        if not ids:
-            return self
-        return replace(self, on=self.on | {*ids})
+        """Return the plan with more healings; one that is off stays off."""
+        return replace(self, on=self.on | {*ids}) if ids else self
 
 
-# A plan by which a request goes up as it came.
+# The plan that sends a request unchanged.
 NO_HEALING = HealPlan(off=frozenset((ALL,)))
 
 
 def in_force(on: Collection[str], off: Collection[str]) -> frozenset[str]:
-    """The ids of the healings in force: those that always are and those that are `on`, without those that are `off`."""
+    """Return the ids of the healings in force: those for every model and those that are `on`, without those `off`."""
     return _in_force(frozenset(on), frozenset(off))
 
 
 @lru_cache(maxsize=64)
 def _in_force(on: frozenset[str], off: frozenset[str]) -> frozenset[str]:
-    if ALL in off:
-        return frozenset()
-    always = {healing.id for healing in HEALINGS if healing.level is Level.ALWAYS}
-    return frozenset((always | {REPEATS} | on) - off)
+    return frozenset() if ALL in off else (_ALWAYS | on) - off
 
 
 def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
-    """The body as the plan wants it: the rules' tools and parameters, then the healings."""
+    """Return the body as the plan wants it: the rules' tools and parameters, then the healings."""
     offered = offer(body, plan.tools)
     sampled = sample(offered, plan.sampling)
     repairs: list[Repair] = []
@@ -89,71 +165,60 @@ def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
     ids = plan.ids
     healed, traits = _healed(sampled, ids)
     repairs += healed.repairs
-    if REPEATS not in ids or "tool" not in traits:
-        return Healed(healed.body, tuple(repairs))
-    noted = on_messages(lambda messages: tell_repeats(messages, plan.tools.polls))(healed.body)
-    if noted is not healed.body:
-        repairs.append(_repair(REPEATS, "messages", "the model is told what it repeats", (healed.body, noted)))
-    return Healed(noted, tuple(repairs))
+    told = healed.body
+    if REPEATS in ids and "tool" in traits:
+        told = on_messages(lambda messages: tell_repeats(messages, plan.tools.polls))(told)
+    if told is not healed.body:
+        repairs.append(_repair(REPEATS, "messages", "the model is told what it repeats", (healed.body, told)))
+    return Healed(told, tuple(repairs))
 
 
 def _by_rule(fix: str, before: JsonObject, after: JsonObject) -> Repair:
-    """The record of a rule's changes: the fields that differ, without the conversation and the tools."""
+    """Return the record of a rule's changes: the fields that differ, and the number of tools."""
     others = {**before, **after}.keys() - {"messages", "tools"}
     names = sorted(key for key in others if before.get(key) != after.get(key))
-    old: JsonObject = {key: before[key] for key in names if key in before}
-    new: JsonObject = {key: after[key] for key in names if key in after}
-    old["tools"], new["tools"] = len(as_list(before.get("tools"))), len(as_list(after.get("tools")))
-    return Repair(fix, dump(old), dump(new), "a rule for the model says so")
+
+    def shown(body: JsonObject) -> str:
+        return dump({key: body[key] for key in names if key in body} | {"tools": len(as_list(body.get("tools")))})
+
+    return Repair(fix, shown(before), shown(after), "a rule for the model says so")
 
 
 def heal(body: JsonObject, ids: Collection[str]) -> Healed:
-    """The body after the healings of these ids, in the table's order."""
+    """Return the body after the healings of these ids, in the table's order."""
     return _healed(body, ids)[0]
 
 
 def _healed(body: JsonObject, ids: Collection[str]) -> tuple[Healed, set[str]]:
-    """The same, and the traits of its messages."""
+    """Return the same, and the traits of its messages."""
     repairs: list[Repair] = []
-    there = traits_of(body)
+    traits = traits_of(body)
     for healing in HEALINGS:
-        if healing.id not in ids:
-            continue
-        if healing.needs.isdisjoint(there):
+        if healing.id not in ids or healing.needs.isdisjoint(traits):
             continue
         try:
             new = healing.apply(body)
-        except (ValueError, RecursionError):  # nested too deeply to be written anew
+        except (ValueError, RecursionError):  # nested too deeply to be written
             continue
         if new is not body:
             repairs.append(_repair(healing.id, healing.key, healing.why, (body, new)))
-            body = new
-            there = traits_of(body)
-    return Healed(body, tuple(repairs)), there
+            body, traits = new, traits_of(new)
+    return Healed(body, tuple(repairs)), traits
 
 
 def record_id(healing: str) -> str:
-    """The id of a healing's records."""
+    """Return the id of a healing's records."""
     return f"heal_{healing}"
 
 
 def _repair(name: str, key: str, why: str, bodies: tuple[JsonObject, JsonObject]) -> Repair:
-    """The record of a healing: the first place where it changed something, before and after."""
+    """Return the record of a healing: the first place that it changed, before and after."""
     old, new = (as_list(body.get(key)) for body in bodies)
-    at = next(_changed(old, new), 0)
-    return Repair(record_id(name), _shown(old, at), _shown(new, at), why)
+    pairs = enumerate(zip(old, new, strict=False))
+    longer = min(len(old), len(new)) if len(old) != len(new) else 0
+    at = next((index for index, (one, other) in pairs if one is not other), longer)
 
+    def shown(items: list[Json]) -> str:
+        return dump(items[at]) if at < len(items) else ""
 
-def _changed(old: list[Json], new: list[Json]) -> Iterator[int]:
-    """The places where two lists differ."""
-    for index, (one, other) in enumerate(zip(old, new, strict=False)):
-        if one is not other:
-            yield index
-    if len(old) != len(new):
-        yield min(len(old), len(new))
-
-
-def _shown(items: list[Json], at: int) -> str:
-    if at >= len(items):
-        return ""
-    return dump(items[at])
+    return Repair(record_id(name), shown(old), shown(new), why)

@@ -1,6 +1,6 @@
-"""Rules' changes in a request by the model: its parameters (F59 to F61, F85), and which tools it offers.
+"""Rules' changes of a request by its model: the parameters (F59 to F61, F85), and the tools that it offers.
 
-All of it is on request: nothing is changed of which the rules say nothing.
+All of it is on request: what the rules do not name is left alone.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from fnmatch import fnmatchcase
 
 from proxy.codec.json_access import as_list, as_object, as_text
 from proxy.codec.json_text import Json, JsonObject
-from proxy.healing.conversation import all_the_same
+from proxy.healing.conversation import all_the_same, function_of, with_function, without
 
-# What says something of tools, and nothing without any.
-_OF_TOOLS = frozenset(("tools", "tool_choice", "parallel_tool_calls"))
-# No value of JSON.
+# Equal to no JSON value.
 _NOTHING = object()
 # What makes a request the one that it is, or decides how its answer is read.
 KEPT = frozenset(
@@ -28,9 +26,7 @@ KEPT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Fields of the body: what they are `set` to, what they are by `default`, what is stripped, and how large a number
-    may be (`at_most`).
-    """
+    """Fields of the body: values to `set`, values by `default`, names to strip, and largest numbers (`at_most`)."""
 
     set: Mapping[str, Json] = field(default_factory=dict)
     default: Mapping[str, Json] = field(default_factory=dict)
@@ -40,9 +36,10 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
-    """Tools by globs on their names that are not offered, and the characters that a description may have (0: all).
-    `polls` are those that are called again and again on purpose; a call that was made `most_repeats` times with the
-    same result ends the turn without the model (0: never).
+    """Globs on the names of tools to drop, and the length to which descriptions are cut (0: not cut).
+
+    `polls` are globs on the names of tools that are called again and again on purpose. A call that was made
+    `most_repeats` times with the same result ends the turn without the model (0: never).
     """
 
     drop: tuple[str, ...] = ()
@@ -52,38 +49,26 @@ class OfferedTools:
 
 
 def sample(body: JsonObject, sampling: Sampling) -> JsonObject:
-    """The body with the model's parameters; the very same one if it has them."""
-    new = {key: value for key, value in body.items() if key not in sampling.strip}
+    """Return the body with the model's parameters; the same body if it has them."""
+    new = without(body, *sampling.strip)
     for key, value in sampling.default.items():
         new.setdefault(key, value)
     for key, value in sampling.set.items():
         if new.get(key, _NOTHING) != value:
             new[key] = value
     for key, most in sampling.at_most.items():
-        new |= _limited(new, key, most)
+        value = new.get(key)
+        if isinstance(value, int | float) and value > most:
+            new[key] = most
     if [*new] == [*body] and all_the_same([*new.values()], [*body.values()]):
         return body
-    return _messages_last(new, body)
-
-
-def _limited(body: JsonObject, key: str, most: float) -> JsonObject:
-    """The field with the largest number that it may have, if it has a larger one."""
-    value = body.get(key)
-    if isinstance(value, int | float) and value > most:
-        return {key: most}
-    return {}
-
-
-def _messages_last(new: JsonObject, body: JsonObject) -> JsonObject:
-    """The messages stay the last key if they were (contract C8)."""
-    if not body or [*body][-1] != "messages":
-        return new
-    messages = new.pop("messages")
-    return {**new, "messages": messages}
+    if [*body][-1:] == ["messages"]:  # the messages stay the last key (contract C8)
+        new["messages"] = new.pop("messages")
+    return new
 
 
 def offer(body: JsonObject, offered: OfferedTools) -> JsonObject:
-    """The body with fewer tools and shorter descriptions; the very same one if the rules say nothing of them.
+    """Return the body with fewer tools and shorter descriptions; the same body if the rules ask for neither.
 
     A tool that the client forces stays.
     """
@@ -91,72 +76,42 @@ def offer(body: JsonObject, offered: OfferedTools) -> JsonObject:
         return body
     tools = as_list(body.get("tools"))
     forced = _name(body.get("tool_choice"))
-    remaining = [tool for tool in tools if not _is_dropped(tool, offered.drop, forced)]
-    described = [_described(tool, offered.describe) for tool in remaining]
-    if all_the_same(described, tools):
+
+    def is_dropped(tool: Json) -> bool:
+        name = _name(tool)
+        return name != forced and any(fnmatchcase(name, glob) for glob in offered.drop)
+
+    def described(tool: Json) -> Json:
+        if not offered.describe or not isinstance(tool, dict):
+            return tool
+        return with_function(tool, lambda function: _shortened(function, offered.describe))
+
+    remaining = [described(tool) for tool in tools if not is_dropped(tool)]
+    if all_the_same(remaining, tools):
         return body
-    if described:
-        return {**body, "tools": described}
-    return {key: value for key, value in body.items() if key not in _OF_TOOLS}
+    return {**body, "tools": remaining} if remaining else without(body, "tools", "tool_choice", "parallel_tool_calls")
 
 
 def _name(entry: Json) -> str:
-    """The name of a tool, or of the tool that is chosen."""
-    return as_text(as_object(as_object(entry).get("function")).get("name"))
+    """Return the name of a tool, or of the tool that is chosen."""
+    return as_text(function_of(as_object(entry)).get("name"))
 
 
-def _is_dropped(tool: Json, globs: tuple[str, ...], forced: str) -> bool:
-    name = _name(tool)
-    return name != forced and any(fnmatchcase(name, glob) for glob in globs)
-
-
-def _described(tool: Json, longest: int) -> Json:
-    """A tool whose description, and those of its parameters, are cut to so many characters."""
-    if not longest:
-        return tool
-    function = as_object(as_object(tool).get("function"))
-    short = _shortened(function, longest)
-    if short is function:
-        return tool
-    return {**as_object(tool), "function": short}
-
-
-def _shortened(value: JsonObject, longest: int) -> JsonObject:
+def _shortened(value: JsonObject, longest: int, *, named: bool = False) -> JsonObject:
+    """Return a function or a schema with its descriptions cut; in `named` schemas the keys are names."""
     new: JsonObject = {}
     for key, inner in value.items():
         new[key] = inner
-        if isinstance(inner, str) and key == "description":
+        if isinstance(inner, str) and key == "description" and not named:
             new[key] = cut(inner, longest)
-        elif isinstance(inner, dict):
-            new[key] = _shortened_member(key, inner, longest)
-    if all_the_same([*new.values()], [*value.values()]):
-        return value
-    return new
-
-
-def _shortened_member(key: str, value: JsonObject, longest: int) -> JsonObject:
-    if key in ("parameters", "items"):
-        return _shortened(value, longest)
-    if key == "properties":
-        return _shortened_members(value, longest)
-    return value
-
-
-def _shortened_members(properties: JsonObject, longest: int) -> JsonObject:
-    new: JsonObject = {}
-    for name, schema in properties.items():
-        new[name] = schema
-        if isinstance(schema, dict):
-            new[name] = _shortened(schema, longest)
-    if all_the_same([*new.values()], [*properties.values()]):
-        return properties
-    return new
+        elif isinstance(inner, dict) and (named or key in ("parameters", "items", "properties")):
+            new[key] = _shortened(inner, longest, named=key == "properties" and not named)
+    return value if all_the_same([*new.values()], [*value.values()]) else new
 
 
 def cut(text: str, longest: int) -> str:
-    """A text of at most so many characters, cut between words if it can be."""
+    """Cut a text to a length, between words if possible."""
     if len(text) <= longest:
         return text
     short = text[: longest - 1]
-    words = short.rpartition(" ")[0]
-    return f"{words or short}…"
+    return f"{short.rpartition(' ')[0] or short}…"

@@ -2,190 +2,135 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from proxy.codec.json_access import as_list, as_object, as_text
 from proxy.codec.json_text import Json, JsonObject
-from proxy.healing.conversation import function_of, on_calls, replaced
+from proxy.healing.conversation import Change, on_functions, replaced, with_function, with_value, without
 from proxy.tools.short_names import short_name
 
 # Schemas that are looked at in one tool.
 _SCHEMAS_OF_A_TOOL = 2_000
-_ALTERNATIVES = ("anyOf", "oneOf", "allOf", "prefixItems")
-_SCHEMAS_BY_NAME = ("properties", "patternProperties", "dependentSchemas")
-_SCHEMAS_INSIDE = (
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_BY_NAME = ("properties", "patternProperties", "dependentSchemas")
+_INSIDE = (
     *("additionalProperties", "unevaluatedProperties", "propertyNames", "contains", "unevaluatedItems"),
     *("additionalItems", "not", "if", "then", "else"),
 )
 _DEFINITIONS = ("$defs", "definitions")
 
 
-def _on_functions(change: Callable[[JsonObject], JsonObject]) -> Callable[[JsonObject], JsonObject]:
-    """A change of what a tool says of its function as one of the body."""
+def _on_tools(change: Change) -> Change:
+    """Turn a change of the function of a tool into one of the body; the tool gets its type, too."""
 
-    def changed(body: JsonObject) -> JsonObject:
-        return replaced(body, "tools", [_entry(entry) for entry in as_list(body.get("tools"))])
-
-    def _entry(entry: Json) -> Json:
-        if not isinstance(entry, dict):
+    def entry_of(entry: Json) -> Json:
+        if not isinstance(entry, dict) or not as_object(entry.get("function")):
             return entry
-        function = entry.get("function")
-        if not function:
-            return entry
-        if not isinstance(function, dict):
-            return entry
-        new = change(function)
-        if new is not function:
-            entry = {**entry, "function": new}
-        if "type" not in entry:
-            entry = {"type": "function", **entry}
-        return entry
+        entry = with_function(entry, change)
+        return entry if "type" in entry else {"type": "function", **entry}
 
-    return changed
+    return lambda body: replaced(body, "tools", [*map(entry_of, as_list(body.get("tools")))])
 
 
-def _with_parameters(function: JsonObject) -> JsonObject:
+@_on_tools
+def complete_parameters(function: JsonObject) -> JsonObject:
+    """Say of a tool without parameters that it has none."""
     parameters = function.get("parameters")
     if parameters is None:
         parameters = {}
     if not isinstance(parameters, dict):
         return function
-    if "type" in parameters and isinstance(parameters.get("properties"), dict):
+    properties = parameters.get("properties")
+    if "type" in parameters and isinstance(properties, dict):
         return function
     whole: JsonObject = {"type": "object", **parameters}
-    if not isinstance(whole.get("properties"), dict):
-        whole["properties"] = {}
+    whole["properties"] = properties if isinstance(properties, dict) else {}
     return {**function, "parameters": whole}
 
 
-# A tool without parameters has none of them, and says so.
-complete_parameters = _on_functions(_with_parameters)
-
-
-def _with_descriptions(function: JsonObject) -> JsonObject:
+@_on_tools
+def complete_descriptions(function: JsonObject) -> JsonObject:
+    """Make a missing description an empty one."""
     parameters = as_object(function.get("parameters"))
     properties = as_object(parameters.get("properties"))
-    described: JsonObject = {}
-    for name, schema in properties.items():
-        described[name] = schema
-        if isinstance(schema, dict) and not isinstance(schema.get("description"), str):
-            described[name] = {**schema, "description": ""}
+    described: JsonObject = {name: _described(schema) for name, schema in properties.items()}
     if any(described[name] is not properties[name] for name in described):
         function = {**function, "parameters": {**parameters, "properties": described}}
-    if not isinstance(function.get("description"), str):
-        function = {**function, "description": ""}
-    return function
+    return as_object(_described(function))
 
 
-# A description that is missing is empty.
-complete_descriptions = _on_functions(_with_descriptions)
+def _described(entry: Json) -> Json:
+    if not isinstance(entry, dict) or isinstance(entry.get("description"), str):
+        return entry
+    return {**entry, "description": ""}
 
 
-def _plain_function(function: JsonObject) -> JsonObject:
-    parameters = function.get("parameters")
-    if not isinstance(parameters, dict):
+@_on_tools
+def plain_schemas(function: JsonObject) -> JsonObject:
+    """Write one type in each place, without references and without schemas that are true or false."""
+    root = function.get("parameters")
+    if not isinstance(root, dict):
         return function
-    plain = _Plain(parameters).schema(parameters, ())
-    if plain == parameters:
-        return function
-    return {**function, "parameters": plain}
+    remaining = _SCHEMAS_OF_A_TOOL
 
-
-# One type a place, no references, no schema that is true or false.
-plain_schemas = _on_functions(_plain_function)
-
-
-class _Plain:
-    """The schemas within one tool's parameters in plain words; so many that no chain of references is endless."""
-
-    def __init__(self, root: JsonObject) -> None:
-        self._root = root
-        self._remaining = _SCHEMAS_OF_A_TOOL
-
-    def schema(self, schema: Json, references: tuple[str, ...]) -> Json:
-        """One schema; `references` are those that lead to it. What may be anything is the empty one."""
-        self._remaining -= 1
-        if not isinstance(schema, dict) or self._remaining < 0:
+    def plain(schema: Json, references: tuple[str, ...]) -> Json:
+        """Return a schema in plain words; the empty schema for what may be anything, and for one that holds itself."""
+        nonlocal remaining
+        remaining -= 1
+        if not isinstance(schema, dict) or remaining < 0:
             return {}
         reference = as_text(schema.get("$ref"))
         if reference:
             if reference in references:
-                return {}  # it holds itself
-            beside = {key: value for key, value in schema.items() if key != "$ref"}
-            schema = {**as_object(self._referred(reference)), **beside}
+                return {}
+            schema = {**as_object(_referred(reference, root)), **without(schema, "$ref")}
             references = (*references, reference)
-        plain: JsonObject = {}
+        made: JsonObject = {}
         for key, value in _one_alternative(schema).items():
-            if key not in _DEFINITIONS:
-                plain[key] = self._member(key, value, references)
-        return plain
+            if key in _LISTS:
+                made[key] = [plain(inner, references) for inner in as_list(value)]
+            elif key == "type" and isinstance(value, list):
+                made[key] = next((kind for kind in value if kind != "null"), "null")
+            elif key == "items" or (key in _INSIDE and isinstance(value, dict)):
+                made[key] = plain(value, references)
+            elif key in _BY_NAME and isinstance(value, dict):
+                made[key] = {name: plain(inner, references) for name, inner in value.items()}
+            elif key not in _DEFINITIONS:
+                made[key] = value
+        return made
 
-    def _member(self, key: str, value: Json, references: tuple[str, ...]) -> Json:
-        """The value of one key of a schema."""
-        if key in _ALTERNATIVES:
-            return [self.schema(inner, references) for inner in as_list(value)]
-        if key == "type" and isinstance(value, list):
-            return next((kind for kind in value if kind != "null"), "null")
-        if key == "items":
-            return self.schema(value, references)
-        if isinstance(value, dict):
-            return self._object(key, value, references)
-        return value
+    return with_value(function, "parameters", plain(root, ()))
 
-    def _object(self, key: str, value: JsonObject, references: tuple[str, ...]) -> Json:
-        if key in _SCHEMAS_BY_NAME:
-            return {name: self.schema(inner, references) for name, inner in value.items()}
-        if key in _SCHEMAS_INSIDE:
-            return self.schema(value, references)
-        return value
 
-    def _referred(self, reference: str) -> Json:
-        """The schema that `#/$defs/place` means."""
-        schema: Json = self._root
-        for step in reference.removeprefix("#/").split("/"):
-            schema = as_object(schema).get(step.replace("~1", "/").replace("~0", "~"))
-        return schema
+def _referred(reference: str, root: JsonObject) -> Json:
+    """Return the schema that `#/$defs/place` means."""
+    schema: Json = root
+    for step in reference.removeprefix("#/").split("/"):
+        schema = as_object(schema).get(step.replace("~1", "/").replace("~0", "~"))
+    return schema
 
 
 def _one_alternative(schema: JsonObject) -> JsonObject:
-    """A schema whose only alternative is null as what else it is."""
+    """Return a schema whose only alternative is null as its other alternative."""
     for key in ("anyOf", "oneOf"):
-        others = [inner for inner in as_list(schema.get(key)) if as_object(inner).get("type") != "null"]
-        if len(others) == 1 and len(as_list(schema.get(key))) == 2:
-            beside = {name: value for name, value in schema.items() if name != key}
-            return {**as_object(others[0]), **beside}
+        alternatives = as_list(schema.get(key))
+        others = [inner for inner in alternatives if as_object(inner).get("type") != "null"]
+        if len(others) == 1 and len(alternatives) == 2:
+            return {**as_object(others[0]), **without(schema, key)}
     return schema
 
 
 def _renamed(function: JsonObject) -> JsonObject:
     name = as_text(function.get("name"))
     short = short_name(name)
-    if short == name:
-        return function
-    return {**function, "name": short}
+    return function if short == name else {**function, "name": short}
 
 
-def _renamed_call(call: JsonObject) -> JsonObject:
-    function = function_of(call)
-    new = _renamed(function)
-    if new is function:
-        return call
-    return {**call, "function": new}
-
-
-def _chosen(body: JsonObject) -> JsonObject:
-    choice = as_object(body.get("tool_choice"))
-    function = as_object(choice.get("function"))
-    new = _renamed(function)
-    if new is function:
-        return body
-    return {**body, "tool_choice": {**choice, "function": new}}
-
-
-_renamed_tools = _on_functions(_renamed)
-_renamed_calls = on_calls(lambda body: _renamed_call)
+_renamed_tools = _on_tools(_renamed)
+_renamed_calls = on_functions(lambda body: _renamed)
 
 
 def shorten_names(body: JsonObject) -> JsonObject:
-    """Short names for the tools, the calls of the history, and the choice of one."""
-    return _chosen(_renamed_calls(_renamed_tools(body)))
+    """Shorten the names of the tools, in the calls of the history and in the tool choice, too."""
+    body = _renamed_calls(_renamed_tools(body))
+    choice = as_object(body.get("tool_choice"))
+    new = with_function(choice, _renamed)
+    return body if new is choice else {**body, "tool_choice": new}

@@ -16,7 +16,7 @@ from proxy.codec.json_access import as_object, as_text
 from proxy.codec.json_text import Json, JsonObject, dump_json, load_upstream
 from proxy.config.rules import Rules
 from proxy.errors import NotFound
-from proxy.thinking.families import Shown
+from proxy.healing.families import Shown
 
 # The names by which Claude Code and its kin ask when nothing else is set.
 CLAUDE = "claude-"

@@ -19,8 +19,7 @@ from proxy import SERVICE, __version__
 from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import JsonObject, dump_json
 from proxy.codec.secrets import masked, masked_text
-from proxy.config.model_entry import entry_with
-from proxy.config.rules import Parse, Profile
+from proxy.config.rules import Parse, Profile, entry_with
 from proxy.config.settings import Settings
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
@@ -30,7 +29,6 @@ from proxy.exchange.capture import Capture
 from proxy.exchange.capture_folder import CaptureFolder
 from proxy.exchange.loop_guard import limit_answer, render_limit_answer
 from proxy.exchange.plan import Plan, Retries, Why, reasons_to_ask_again
-from proxy.exchange.repetition import Period
 from proxy.exchange.task import make_task
 from proxy.healing.heal import HealPlan
 from proxy.healing.repeats import TOLD_IN_THE_LOG, newest_repeat
@@ -73,7 +71,7 @@ def reply(prepare: Prepare) -> Response:
 def answered(ctx: RequestContext, prepared: PreparedRequest, environ: Mapping[str, Any]) -> Response:
     """The reply to a request that was read."""
     chat = prepared.chat
-    heal_plan = ctx.heal_plan(chat.model)
+    heal_plan = ctx.heal_plan(chat.model, prepared.family)
     ending = _ending(ctx, chat, heal_plan)
     if ending is not None:
         ctx.outcome.stop_loop()
@@ -130,7 +128,7 @@ def passed(path: str, model: str | None = None) -> Response:
     body = PassedBody(ctx, path)
     model = model or body.model()
     headers = body.headers(request.environ, model)
-    data = body.upward() if ctx.body or ctx.method not in ("GET", "HEAD") else None
+    data = body.upward(headers) if ctx.body or ctx.method not in ("GET", "HEAD") else None
     wait.start_over()
     method = "GET" if ctx.method == "HEAD" else ctx.method
     call = model_server(ctx, model).open(method, path + _query(request), headers, data, wait.connecting())
@@ -224,7 +222,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
     snapshot, settings, chat, profile = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.profile
     server = _ServerOfRequest(snapshot, prepared, ctx.worker.lessons)
     plan = _plan(prepared, server, heal_plan)
-    ask_again = reasons_to_ask_again(chat, silent=profile.retry > 0, broken=profile.broken_calls != "text")
+    ask_again = reasons_to_ask_again(chat, broken=profile.broken_calls != "text")
     return Exchange(
         upstream=server,
         path=CHAT_COMPLETIONS,
@@ -244,7 +242,6 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         recording=ctx.recording,
         count=server.count_tokens,
         retries=Retries(plan.parse, profile.parse == "auto", ask_again, profile.broken_calls == "retry"),
-        repetition=Period(*profile.repetition) if profile.repetition else None,
         outcome=ctx.outcome,
         secrets=ctx.secrets,
     )
@@ -316,7 +313,7 @@ class _Engines:
         ordered = not prepared.dialect.verbatim  # the blocks of Messages
         parse = "proxy" if raw_text else self.parse
         apart = thoughts_in_text(prepared.thoughts, prepared.profile, parse, blocks=ordered)
-        policy = self.snapshot.rules.policy(chat.model)
+        policy = self.snapshot.rules.policy(chat.model, prepared.family)
         task = make_task(
             chat,
             policy,

@@ -17,6 +17,7 @@ from proxy.config.rules import Profile
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.request import ChatRequest
 from proxy.exchange.outcome import Outcome
+from proxy.healing.families import Family
 from proxy.healing.heal import HealPlan
 from proxy.notations.thoughts import Thoughts
 from proxy.upstream.answer_wait import HasDescriptor, HasTurn
@@ -36,8 +37,8 @@ _SEED_BYTES = 16
 class PreparedRequest:
     """A client's request in chat completions, and the way of its reply.
 
-    `server` is where it goes, chosen once, and `headers` are all that it goes up with. `thoughts` are those of the
-    model's family, in the text of the reply.
+    `server` is where it goes, chosen once, and `headers` are all that it goes up with. `family` is the model's,
+    and `thoughts` says how it marks reasoning in the text of the reply.
     """
 
     chat: ChatRequest
@@ -46,6 +47,7 @@ class PreparedRequest:
     server: ModelServer
     headers: Mapping[str, str]
     thoughts: Thoughts = _UNKNOWN
+    family: Family | None = None
 
 
 class HeldThread:
@@ -122,9 +124,9 @@ class RequestContext:
             keep_secrets(request_secrets)
         return key
 
-    def heal_plan(self, model: str) -> HealPlan:
-        """The healings of requests for a model: by the rules, and by refusals."""
-        return self.snapshot.rules.heal_plan(model).learnt(self.worker.lessons.of(model))
+    def heal_plan(self, model: str, family: Family | None = None) -> HealPlan:
+        """The healings of requests for a model: by its family, by the rules, and by refusals."""
+        return self.snapshot.rules.heal_plan(model, family).learnt(self.worker.lessons.of(model))
 
     def hold_thread(self, thread: HeldThread) -> None:
         """Keep what `admit` has taken for it."""

@@ -36,7 +36,7 @@ def count_tokens() -> Response:
     def post(path: str, data: bytes) -> tuple[int, bytes]:
         return ask("POST", path, data, outgoing.server, outgoing.headers)
 
-    number, method = count(post, healed_conversation(ctx, outgoing.body).body, body)
+    number, method = count(post, healed_conversation(ctx, outgoing.body, outgoing.family).body, body)
     response = json_response(dump_json({"input_tokens": number}))
     response.headers[HEADER] = method
     return response

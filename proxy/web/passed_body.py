@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from proxy.codec.json_access import as_list
+from proxy.codec.json_access import as_list, as_text
 from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
 from proxy.exchange.routing import conversation_of
 from proxy.upstream.headers import CONVERSATION
 from proxy.upstream.paths import COMPLETIONS, TOKENIZE
 from proxy.web.context import RequestContext
 from proxy.web.headers import upstream_headers
-from proxy.web.prepare import healed_conversation
+from proxy.web.prepare import healed_conversation, model_server
 
 
 class PassedBody:
@@ -51,13 +51,15 @@ class PassedBody:
         own = {CONVERSATION: self._conversation()}
         return upstream_headers(environ, environ.get("CONTENT_TYPE", ""), ctx.id, ctx.server_key(model), own)
 
-    def upward(self) -> bytes:
-        """The bytes that go up: those that came, but a conversation whose tokens are counted is healed as that of a
-        chat request.
+    def upward(self, headers: Mapping[str, str]) -> bytes:
+        """Return the bytes to send upstream: those of the client, but a conversation whose tokens are counted is healed
+        as that of a chat request. `headers` are the request's, with which the server may be asked for its models.
         """
         if self._path != TOKENIZE or not self._has_messages():
             return self._data
-        healed = healed_conversation(self._ctx, self._fields)
+        ctx, model = self._ctx, as_text(self._fields.get("model"))
+        family = ctx.snapshot.family(model, ctx.snapshot.profile(model, ctx.client), headers, model_server(ctx, model))
+        healed = healed_conversation(ctx, self._fields, family)
         return dump_request(healed.body) if healed.changed else self._data
 
     def _conversation(self) -> str:

@@ -12,6 +12,7 @@ from proxy.audit_record import Repair
 from proxy.codec.json_access import as_text
 from proxy.codec.json_text import JsonObject, dump_request
 from proxy.config.rules import Profile
+from proxy.dialects.base import Dialect
 from proxy.dialects.chat.answer import ChatDialect
 from proxy.dialects.chat.request import ChatRequest, KnownFields, read_chat
 from proxy.dialects.chat.writer import ChatOptions
@@ -26,12 +27,11 @@ from proxy.dialects.responses.kept import Resumed, resume
 from proxy.dialects.responses.writer import ResponsesDialect
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
-from proxy.healing.heal import Healed, heal_request
+from proxy.healing.families import Family
+from proxy.healing.heal import WANTS_REASONING, Healed, heal_request
 from proxy.healing.parameters import Sampling
-from proxy.healing.table import WANTS_REASONING
+from proxy.healing.reasoning import field_back
 from proxy.notations.thoughts import Thoughts
-from proxy.thinking.families import Family
-from proxy.thinking.history import field_back
 from proxy.upstream.client import ModelServer
 from proxy.upstream.headers import CONVERSATION
 from proxy.upstream.model_list import served_name
@@ -83,6 +83,7 @@ class TranslatedRequest(Generic[_Made]):
     headers: Mapping[str, str]
     context: int | None
     thoughts: Thoughts
+    family: Family | None
 
 
 def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
@@ -100,7 +101,7 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
     dialect, server = ChatDialect(_chat_options(chat, profile)), model_server(ctx, chat.model)
     family = ctx.snapshot.family(chat.model, profile, headers, server)
     chat, thoughts = _thinking(ctx, chat, profile, family, as_text(model))
-    return PreparedRequest(chat, profile, dialect, server, headers, thoughts)
+    return PreparedRequest(chat, profile, dialect, server, headers, thoughts, family)
 
 
 def _thinking(
@@ -134,7 +135,13 @@ def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepare
         leave_open=str(environ.get("HTTP_USER_AGENT", "")).startswith(_CLAUDE_CODE),
     )
     dialect = MessagesDialect(options)
-    return PreparedRequest(chat, outgoing.profile, dialect, outgoing.server, outgoing.headers, outgoing.thoughts)
+    return _prepared(outgoing, chat, dialect)
+
+
+def _prepared(outgoing: TranslatedRequest[_Made], chat: ChatRequest, dialect: Dialect) -> PreparedRequest:
+    return PreparedRequest(
+        chat, outgoing.profile, dialect, outgoing.server, outgoing.headers, outgoing.thoughts, outgoing.family
+    )
 
 
 def _read_translation(outgoing: TranslatedRequest[_Made]) -> ChatRequest:
@@ -166,7 +173,7 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
         _keeper(ctx, environ, request),
     )
     dialect = ResponsesDialect(options)
-    return PreparedRequest(chat, outgoing.profile, dialect, outgoing.server, outgoing.headers, outgoing.thoughts)
+    return _prepared(outgoing, chat, dialect)
 
 
 def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseStore | None:
@@ -231,19 +238,19 @@ def translated(
     rewritten = with_thinking(translation.body, snapshot.rules, profile, family, requested=model)
     audit = (*translation.dropped, *rewritten.audit)
     return TranslatedRequest(
-        translation, rewritten.body, audit, profile, server, kind, headers, context, rewritten.thoughts
+        translation, rewritten.body, audit, profile, server, kind, headers, context, rewritten.thoughts, family
     )
 
 
 def _reasoning_history(ctx: RequestContext, model: str, family: Family | None) -> str:
     """Where a translated client's earlier thinking goes (F74)."""
-    wants_reasoning = WANTS_REASONING in ctx.heal_plan(model).ids
+    wants_reasoning = WANTS_REASONING in ctx.heal_plan(model, family).ids
     return field_back(family, wanted=wants_reasoning)
 
 
-def healed_conversation(ctx: RequestContext, chat: JsonObject) -> Healed:
+def healed_conversation(ctx: RequestContext, chat: JsonObject, family: Family | None = None) -> Healed:
     """A conversation of which a client wants the tokens, as the healings make it: what is counted is what goes up."""
-    plan = replace(ctx.heal_plan(as_text(chat.get("model"))), sampling=Sampling())
+    plan = replace(ctx.heal_plan(as_text(chat.get("model")), family), sampling=Sampling())
     with contextlib.suppress(Exception):  # a defect of the healing leaves the request as it came (contract C6)
         return heal_request(chat, plan)
     return Healed(chat)

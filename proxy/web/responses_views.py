@@ -35,7 +35,7 @@ def input_tokens() -> Response:
     def post(path: str, data: bytes) -> tuple[int, bytes]:
         return ask("POST", path, data, outgoing.server, outgoing.headers)
 
-    number, method = count(post, healed_conversation(ctx, outgoing.body).body)
+    number, method = count(post, healed_conversation(ctx, outgoing.body, outgoing.family).body)
     response = json_response(dump_json({"object": "response.input_tokens", "input_tokens": number}))
     response.headers[HEADER] = method
     return response

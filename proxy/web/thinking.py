@@ -5,11 +5,10 @@ from __future__ import annotations
 from proxy.codec.json_text import JsonObject
 from proxy.config.rules import Parse, Profile, Rules
 from proxy.dialects.model_options import OWN_WORDS
+from proxy.healing.families import Family
+from proxy.healing.reasoning import SHOWN_BY_REPLY, ThinkingRequest, ThinkingRules, think
+from proxy.healing.switches import effort_words
 from proxy.notations.thoughts import Thoughts
-from proxy.thinking.families import Family
-from proxy.thinking.request import ThinkingRequest, ThinkingRules, think
-from proxy.thinking.splitting import SHOWN_BY_REPLY
-from proxy.thinking.switches import effort_words
 
 
 def with_thinking(

@@ -16,8 +16,8 @@ from proxy.config.rules import Model, Profile, Rules
 from proxy.config.settings import Settings
 from proxy.errors import Unavailable, UpstreamError
 from proxy.exchange.routing import choose_server, server_key, server_of
+from proxy.healing.families import Family, Shown, family_of
 from proxy.limits import AUDIT_MAX, CONNECT_SECONDS, MAX_ANSWER, SEND_SECONDS
-from proxy.thinking.families import Family, Shown, family_of
 from proxy.upstream.client import ModelServer, ServerOptions
 from proxy.upstream.model_list import ABOUT, ModelCard, distinct_models, kind_of, loaded, read_about, read_cards
 from proxy.upstream.paths import HEALTH, MODELS

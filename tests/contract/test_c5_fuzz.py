@@ -23,7 +23,6 @@ from proxy.dialects.model_options import ModelOptions
 from proxy.errors import BadRequest, LimitExceeded, RulesError
 from proxy.exchange.plan import Plan, proxy_parses, upstream_request
 from proxy.notations import tables
-from proxy.notations.signs import ROW_NAMES
 from proxy.repair.policy import Policy
 from proxy.web.request_body import parse_body
 from tests.support.helpers import call_json, merged, new_scanner, scan
@@ -280,7 +279,7 @@ SECTIONS = [b"\n" + part for part in BUILT_IN.split(b"\n\n") if part.strip()]
 def test_rules(raw: bytes) -> None:
     with over_soon(MOST):
         try:
-            rules = parse_rules(raw, "rules.yaml", parse_rules(b"", "built-in"), ROW_NAMES)
+            rules = parse_rules(raw, "rules.yaml", parse_rules(b"", "built-in"))
             assert isinstance(rules.policy("m"), Policy)
             assert all(entry.text.isprintable() for entry in summary(RulesText(raw, "rules.yaml")))
         except RulesError as error:

@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 
 from proxy.codec.json_text import dump_request
-from proxy.config.load import load
 from proxy.dialects.chat.request import read_chat
 from proxy.dialects.messages.request import translate as translate_messages
 from proxy.dialects.model_options import ModelOptions
 from proxy.dialects.responses.request import translate as translate_responses
 from proxy.exchange.plan import Plan, upstream_request
+from proxy.healing.families import FAMILIES
 from proxy.healing.heal import IDS, HealPlan
 from tests.contract.test_c1_valid_calls import ROWS
 from tests.support import messages_ask, responses_ask
@@ -36,7 +36,7 @@ DIALECTS = ("chat", "messages", "responses")
 # By the rules that come with the proxy, and with all that it can heal.
 PLANS = (
     HealPlan(),
-    *(HealPlan(on=frozenset(each.heal)) for each in load({}, {})[1].families),
+    *(HealPlan(on=frozenset(each.healings)) for each in FAMILIES),
     HealPlan(frozenset(IDS)),
 )
 HISTORIES = ("drop", "reasoning", "reasoning_content")

@@ -22,7 +22,7 @@ from proxy.audit_record import KINDS, Kind
 from proxy.cli.agents import AGENTS
 from proxy.cli.merging import merged
 from proxy.config.settings import SPECS
-from proxy.healing.table import HEALINGS
+from proxy.healing.heal import HEALINGS
 from proxy.repair.arguments import FORMS
 from proxy.repair.schema_fixes import FIXES
 from tests.real.processes import ROOT

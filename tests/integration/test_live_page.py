@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from proxy.activity.activity import Activity
 from proxy.cli.parse import lines, reread
@@ -277,7 +278,7 @@ def test_what_was_kept_is_not_shown_once_audit_values_is_off(server: Upstream) -
         page.requests()
         snapshot = page.worker.snapshot
         page.worker.snapshot = dataclasses.replace(
-            snapshot, settings=dataclasses.replace(snapshot.settings, audit_values=False)
+            snapshot, settings=structs.replace(snapshot.settings, audit_values=False)
         )
         (one,) = page.requests()
         story = page.story(1)
@@ -568,7 +569,7 @@ def has_another_key(page: Page) -> None:
 
 def is_turned_off(page: Page) -> None:
     snapshot = page.worker.snapshot
-    page.worker.snapshot = dataclasses.replace(snapshot, settings=dataclasses.replace(snapshot.settings, no_ui=True))
+    page.worker.snapshot = dataclasses.replace(snapshot, settings=structs.replace(snapshot.settings, no_ui=True))
 
 
 @pytest.mark.slow

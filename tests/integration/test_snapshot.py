@@ -10,7 +10,7 @@ import pytest
 
 from proxy.config.rules import Profile, parse_rules
 from proxy.config.settings import Settings
-from proxy.thinking.families import family_of
+from proxy.healing.families import family_of
 from proxy.upstream.model_list import ModelCard
 from proxy.worker import snapshot as module
 from proxy.worker.snapshot import READY_CACHED, Snapshot, make_snapshot

@@ -10,7 +10,6 @@ from proxy.config.api_keys import Keys
 from proxy.config.load import BUILT_IN
 from proxy.config.rules import Rules, parse_rules
 from proxy.config.settings import Settings
-from proxy.notations.signs import ROW_NAMES
 from proxy.worker.shared_memory import Memory, Published
 from proxy.worker.snapshot import make_snapshot
 from proxy.worker.state import WorkerState
@@ -20,14 +19,14 @@ def read_rules(path: Path | None) -> Rules:
     """The rules of the file at `path` (None: the built-in ones); raises RulesError."""
     if path is None:
         return _builtin_rules()
-    return parse_rules(path.read_bytes(), str(path), _builtin_rules(), ROW_NAMES)
+    return parse_rules(path.read_bytes(), str(path), _builtin_rules())
 
 
 @cache
 def _builtin_rules() -> Rules:
     """They are frozen, and thousands of tests ask for them."""
     text = resources.files("proxy").joinpath("rules.yaml").read_bytes()
-    return parse_rules(text, BUILT_IN, formats=ROW_NAMES)
+    return parse_rules(text, BUILT_IN)
 
 
 def make_state(

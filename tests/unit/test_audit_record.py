@@ -10,8 +10,7 @@ import pytest
 from proxy.audit_record import KINDS
 from proxy.engine.choice_records import _DROPPED
 from proxy.exchange.attempt import FIX
-from proxy.healing.heal import REPEATS, RULE_SAMPLING, RULE_TOOLS, record_id
-from proxy.healing.table import HEALINGS
+from proxy.healing.heal import HEALINGS, REPEATS, RULE_SAMPLING, RULE_TOOLS, record_id
 from proxy.repair.arguments import FORMS
 from proxy.repair.schema_fixes import FIXES
 from tests.test_house import MODULES

@@ -23,10 +23,10 @@ def told(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> list[st
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("families: [{match: '.*qwen.*'}]", "r.yaml:1: '.*qwen.*'"),
+        ("aliases: {'.*qwen.*': a}", "r.yaml:1: '.*qwen.*'"),
         ("aliases:\n  ^claude: qwen\n", "r.yaml:2: '^claude'"),
         ("aliases:\n  a: b\n  'claude$': qwen\n", "r.yaml:3: 'claude$'"),
-        (r"families: [{match: 'gpt-\d'}]", r"r.yaml:1: 'gpt-\\d'"),
+        (r"aliases: {'gpt-\d': a}", r"r.yaml:1: 'gpt-\\d'"),
     ],
 )
 def test_a_regular_expression_in_the_place_of_a_glob_is_named(

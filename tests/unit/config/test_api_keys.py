@@ -89,8 +89,8 @@ def test_a_client_that_the_rules_do_not_have_is_told_with_its_line() -> None:
         (f"- sha256: {GOOD}\n  name: {'a' * 65}", 2, "letters, digits"),
         (f'- sha256: {GOOD}\n  name: "a\\nb"', 2, "letters, digits"),
         (f"- {{name: a, sha256: {GOOD}}}\n- {{name: a, sha256: {digest('y')}}}", 2, "named a already"),
-        (f"- {{name: a, sha256: {GOOD}}}\n- {{name: b, sha256: {GOOD.upper()}}}", 2, "that of a"),
-        (f"- name: a\n  sha256: {GOOD}\n  models: []", 3, "none at all"),
+        (f"- {{name: a, sha256: {GOOD}}}\n- {{name: b, sha256: {GOOD.upper()}}}", 2, "the same key as a"),
+        (f"- name: a\n  sha256: {GOOD}\n  models: []", 3, "at least one glob"),
         (f"- name: a\n  sha256: {GOOD}\n  models: x", 3, "must be a list"),
         (f"- name: a\n  sha256: {GOOD}\n  streams: 0", 3, "from 1 to"),
         (f"- name: a\n  sha256: {GOOD}\n  streams: true", 3, "from 1 to"),
@@ -98,19 +98,19 @@ def test_a_client_that_the_rules_do_not_have_is_told_with_its_line() -> None:
         (f"- name: a\n  sha256: {GOOD}\n  requests_per_minute: many", 3, "from 1 to"),
         (f"- name: a\n  sha256: {GOOD}\n  requests_per_minute:", 3, "from 1 to"),
         (f"- name: a\n  sha256: {GOOD}\n  streams: 1\n  streams: 2", 4, "twice"),
-        (f"- name: a\n  sha256: {GOOD}\n  stream: 1", 3, "use name, sha256, client, models, requests_per"),
+        (f"- name: a\n  sha256: {GOOD}\n  stream: 1", 3, "use streams"),
         ("- &a {}", 1, "anchors"),
         ("- name: [", 1, "check indentation"),
     ],
 )
 def test_what_is_not_as_it_should_be_is_told_with_its_line(text: str, line: int, words: str) -> None:
     message = refused(text)
-    assert message.startswith(f"keys.yaml:{line}: ") and words in message and ";" in message
+    assert message.startswith(f"keys.yaml:{line}: ") and words in message
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "[]", "null"])
 def test_a_file_without_keys_does_not_open_the_proxy_to_all(text: str) -> None:
-    assert refused(text).startswith("keys.yaml: no key is in it")
+    assert refused(text).startswith("keys.yaml: there is no key in it")
 
 
 def test_there_are_at_most_so_many_keys() -> None:

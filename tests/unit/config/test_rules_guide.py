@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from proxy.codec.json_text import JsonObject
-from proxy.config.rules import (
-    Rules,
-    parse_rules,
-)
-from proxy.config.tool_rules_parser import ACTIONS, CONDITIONS
-from proxy.notations.signs import ROW_NAMES
-from proxy.repair.policy import ToolRule
+from proxy.config.rules import Rules, parse_rules
+from proxy.repair.policy import Action, Condition, ToolRule
 from proxy.repair.rule_actions import apply_rule, rules_for
 from proxy.tools.toolset import Tool, ToolSet
 
@@ -26,7 +22,7 @@ OFFERED = ToolSet(Tool(name, {}) for name in ("bash", "read", "write"))
 
 
 def loaded(text: str) -> Rules:
-    return parse_rules(text.encode(), "guide", Rules(), ROW_NAMES)
+    return parse_rules(text.encode(), "guide", Rules())
 
 
 def examples() -> list[tuple[str, str, str, str, str]]:
@@ -57,7 +53,7 @@ def called(rules: tuple[ToolRule, ...], name: str, values: JsonObject) -> tuple[
 
 def test_each_condition_and_each_action_has_its_example() -> None:
     assert len(re.findall("(?m)^`.* becomes ", GUIDE)) == len(examples())
-    for word in (*CONDITIONS, *ACTIONS):
+    for word in (*get_args(Condition), *get_args(Action)):
         (section,) = re.findall(rf"(?s)\n#### {word}\n(.*?)\n##", GUIDE)
         assert EXAMPLE.search(section), word
         assert word in section.split("```")[1], word

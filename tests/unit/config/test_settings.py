@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from proxy.config.rules import Setting
-from proxy.config.settings import SPECS, Settings, Spec
+from proxy.config.settings import SPECS, Setting, Settings, Spec
 from proxy.errors import RulesError
 
 REPO = Path(__file__).parents[3]
@@ -37,7 +36,7 @@ def test_each_default_passes_its_own_check_and_has_a_flag_and_a_variable() -> No
         assert each.checked(each.default, "default") == each.default
         assert each.flags[0] == "--" + each.name.replace("_", "-")
         assert each.variables[0] == "TOOL_PROXY_" + each.name.upper()
-    assert [each.name for each in SPECS] == [each.name for each in fields(Settings)]
+    assert [each.name for each in SPECS] == [each.name for each in structs.fields(Settings)]
     flags = [flag for each in SPECS for flag in each.flags]
     variables = [variable for each in SPECS for variable in each.variables]
     assert len(set(flags)) == len(flags) and len(set(variables)) == len(variables)
@@ -47,7 +46,7 @@ def test_the_rules_file_shows_every_setting_with_its_default_and_its_help() -> N
     lines = [
         line
         for each in SPECS
-        for line in (f"  # {each.help[0].upper()}{each.help[1:]}.", f"  # {each.name}: {as_yaml(each.default)}")
+        for line in (f"  # {each.help}.", f"  # {each.name}: {as_yaml(each.default)}")
     ]
     assert "settings:\n" + "\n".join(lines) + "\n\n" in (REPO / "rules.yaml").read_text()
 

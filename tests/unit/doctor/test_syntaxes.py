@@ -7,17 +7,13 @@ import json
 import pytest
 
 from proxy.doctor.syntaxes import (
-    ARGUMENTS,
     SYNTAXES,
-    TRAINED,
     Syntax,
     flags,
     is_an_object,
-    is_the_call,
-    plausible,
-    trained,
     written_in,
 )
+from proxy.healing.families import FAMILIES, Parsers, family_of
 
 IDS = {syntax.id for syntax in SYNTAXES}
 
@@ -25,7 +21,7 @@ IDS = {syntax.id for syntax in SYNTAXES}
 @pytest.mark.parametrize("syntax", SYNTAXES, ids=lambda syntax: syntax.id)
 def test_a_call_in_each_syntax_is_read_as_what_it_is(syntax: Syntax) -> None:
     (call,) = written_in(syntax.call)
-    assert call.syntax == syntax.id and json.loads(call.arguments) == ARGUMENTS and is_the_call(call.arguments)
+    assert call.syntax == syntax.id and json.loads(call.arguments) == {"path": "doctor.txt", "content": "hello"}
 
 
 @pytest.mark.parametrize(
@@ -41,17 +37,16 @@ def test_two_calls_are_two() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "same", "an_object"),
-    [
-        ('{"content": "hello", "path": "doctor.txt"}', True, True),
-        ('{"path": "doctor.txt"}', False, True),
-        ('["path"]', False, False),
-        ('{"path": "doc', False, False),
-        ("", False, False),
-    ],
+    ("text", "an_object"),
+    [('{"path": "doctor.txt"}', True), ('["path"]', False), ('{"path": "doc', False), ("", False)],
 )
-def test_arguments_are_told(text: str, same: bool, an_object: bool) -> None:
-    assert is_the_call(text) is same and is_an_object(text) is an_object
+def test_arguments_are_an_object_or_not(text: str, an_object: bool) -> None:
+    assert is_an_object(text) is an_object
+
+
+def parsers(model: str) -> Parsers | None:
+    family = family_of(model)
+    return None if family is None else family.parsers
 
 
 @pytest.mark.parametrize(
@@ -69,16 +64,16 @@ def test_arguments_are_told(text: str, same: bool, an_object: bool) -> None:
     ],
 )
 def test_the_name_suggests_the_syntax_and_the_parser(model: str, syntax: str, vllm: str) -> None:
-    own = trained(model)
+    own = parsers(model)
     assert own is not None and (own.syntax, own.vllm) == (syntax, vllm)
-    assert flags("vllm", model, "") == f"--enable-auto-tool-choice --tool-call-parser {vllm}"
+    assert flags("vllm", parsers(model), "") == f"--enable-auto-tool-choice --tool-call-parser {vllm}"
     # What the model writes is surer than its name.
-    assert flags("vllm", model, syntax) == f"--enable-auto-tool-choice --tool-call-parser {vllm}"
+    assert flags("vllm", parsers(model), syntax) == f"--enable-auto-tool-choice --tool-call-parser {vllm}"
 
 
 def test_what_the_model_writes_wins_over_its_name() -> None:
-    assert flags("vllm", "Qwen/Qwen3-8B", "Qwen3-Coder's XML").endswith(" qwen3_xml")
-    assert flags("sglang", "Qwen/Qwen3-8B", "Qwen3-Coder's XML") == "--tool-call-parser qwen3_coder"
+    assert flags("vllm", parsers("Qwen/Qwen3-8B"), "Qwen3-Coder's XML").endswith(" qwen3_xml")
+    assert flags("sglang", parsers("Qwen/Qwen3-8B"), "Qwen3-Coder's XML") == "--tool-call-parser qwen3_coder"
 
 
 @pytest.mark.parametrize(
@@ -86,22 +81,15 @@ def test_what_the_model_writes_wins_over_its_name() -> None:
     [("vllm", "my-model", ""), ("lmdeploy", "Qwen3-8B", "Hermes' JSON"), ("", "Qwen3-8B", ""), ("sglang", "lfm2", "")],
 )
 def test_where_no_flag_is_known_none_is_named(kind: str, model: str, syntax: str) -> None:
-    assert flags(kind, model, syntax) == ""
+    assert flags(kind, parsers(model), syntax) == ""
 
 
 def test_the_rows_name_syntaxes_that_there_are() -> None:
-    assert {row.syntax for row in TRAINED} - {""} <= IDS
-    assert all(row.vllm for row in TRAINED)
+    rows = [family.parsers for family in FAMILIES if family.parsers]
+    assert {row.syntax for row in rows} - {""} <= IDS
+    assert all(row.vllm for row in rows)
 
 
 def test_llama_cpp_reads_by_its_template() -> None:
-    assert flags("llamacpp", "Qwen3-8B", "Hermes' JSON").startswith("--jinja, and --chat-template-file ")
-    assert flags("llamacpp", "Qwen3-8B", "") == "", "of a name alone nothing is known"
-
-
-def test_what_a_model_is_asked_to_repeat() -> None:
-    usual = ["Qwen3-Coder's XML", "Hermes' JSON", "Llama's JSON"]
-    assert [syntax.id for syntax in plausible("my-model")] == usual
-    assert {syntax.id for syntax in plausible("GLM-4.6")} == {*usual, "GLM's pairs"}
-    # Marks that are special tokens cannot be written by a user.
-    assert [syntax.id for syntax in plausible("gpt-oss-20b")] == usual
+    assert flags("llamacpp", parsers("Qwen3-8B"), "Hermes' JSON").startswith("--jinja, and --chat-template-file ")
+    assert flags("llamacpp", parsers("Qwen3-8B"), "") == "", "of a name alone nothing is known"

@@ -20,8 +20,8 @@ from proxy.engine.events import Chunk, Reasoning, Text, Unchanged
 from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_answer
-from proxy.notations.thoughts import Section, Thoughts
-from proxy.thinking.families import FAMILIES, Family
+from proxy.healing.families import FAMILIES, Family
+from proxy.notations.thoughts import THINK, Section, Thoughts
 from tests.support.each_case import each_case
 from tests.support.helpers import (
     SEED,
@@ -50,7 +50,7 @@ def by_name(value: object) -> str:
 
 
 def families() -> list[Any]:
-    return [pytest.param(family, id=family.name) for family in FAMILIES]
+    return [pytest.param(family, id=family.name) for family in FAMILIES if family.markers]
 
 
 def marked(family: Family, answer: str, *, opened: bool, closed: bool = True) -> str:
@@ -201,7 +201,7 @@ def test_thoughts_come_again_behind_others_and_behind_calls() -> None:
 
 
 def test_a_server_that_tells_thoughts_apart_is_taken_at_its_word() -> None:
-    given = Thoughts(FAMILIES[5].markers, "<think>")
+    given = Thoughts((THINK,), "<think>")
     chunks = [chunk(delta(reasoning_content="Hm.")), says("Done."), ends()]
     events = run(chunks, new_engine(thoughts=given))
     assert all(isinstance(event, Unchanged) for event in events)

@@ -12,7 +12,6 @@ from proxy.dialects.chat.writer import ChatOptions, ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk
 from proxy.errors import InternalError, LimitExceeded, UpstreamBroken, UpstreamRefused
-from proxy.exchange.repetition import Period, RepetitionWatch
 from proxy.exchange.reply_stream import StreamReply
 from tests.support.helpers import (
     RECORDINGS,
@@ -70,14 +69,6 @@ def test_a_clean_reply_leaves_byte_for_byte_at_every_cut(chunks: list[Chunk]) ->
     data = wire(chunks)
     for cut in all_cuts(data):
         assert sent(cut) == data
-
-
-def test_a_reply_that_is_cut_in_the_midst_of_an_event_ends_as_cut() -> None:
-    """The rest of the event never comes, for the upstream was told to stop: that is no break."""
-    watch = RepetitionWatch(Period(10, 20))
-    one = reply(watch=watch)
-    data = b"".join([one.receive(wire([ROLE, *[says("and on ")] * 40], done=False) + b'data: {"choi'), one.finish()])
-    assert data.endswith(DONE) and b'"finish_reason":"length"' in data and one.failure is None
 
 
 @pytest.mark.parametrize("text", ["Just text.", STRONG, f"a\n{STRONG}\nb", WEAK, f"{WEAK} no", "a <tool_c"])

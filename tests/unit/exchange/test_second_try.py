@@ -17,16 +17,9 @@ TOOLS: list[Any] = [{"type": "function", "function": {"name": "read", "parameter
 BROKEN = Text(0, '<tool_call>{"name": "read', broken="read")
 
 
-def reasons(*, silent: bool = True, broken: bool = True, **fields: Any) -> frozenset[Why]:
+def reasons(*, broken: bool = True, **fields: Any) -> frozenset[Why]:
     body = {"model": "m", "messages": [{"role": "user", "content": "Q"}], "tools": TOOLS, **fields}
-    return reasons_to_ask_again(read_chat(b"", body), silent=silent, broken=broken)
-
-
-def test_the_rules_say_for_what_is_asked_again() -> None:
-    assert reasons() == {*SILENT, Why.BROKEN}
-    assert reasons(broken=False) == SILENT
-    assert reasons(silent=False) == {Why.BROKEN}
-    assert reasons(silent=False, broken=False) == frozenset()
+    return reasons_to_ask_again(read_chat(b"", body), broken=broken)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from proxy.healing.heal import ALL, IDS, NO_HEALING, REPEATS, HealPlan, heal, heal_request, in_force
+from proxy.healing.heal import ALL, HEALINGS, IDS, NO_HEALING, REPEATS, HealPlan, Level, heal, heal_request, in_force
 from proxy.healing.parameters import OfferedTools, Sampling
-from proxy.healing.table import HEALINGS, Level
 
 ALWAYS = {healing.id for healing in HEALINGS if healing.level is Level.ALWAYS} | {REPEATS}
 LATE: Any = [

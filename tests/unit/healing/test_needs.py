@@ -10,7 +10,7 @@ import pytest
 
 from proxy.codec.json_text import Json, JsonObject
 from proxy.healing.conversation import traits_of
-from proxy.healing.table import HEALINGS, Healing
+from proxy.healing.heal import HEALINGS, Healing
 
 TEXT: Any = {"type": "text", "text": "Hi"}
 CALL: Any = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": '{"path": "a"}'}}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from proxy.codec.json_text import JsonObject
-from proxy.config.model_entry import entry_with
-from proxy.config.rules import Rules, parse_rules
+from proxy.config.rules import Rules, entry_with, parse_rules
+from proxy.healing.families import family_of
 from proxy.healing.heal import ALL, HealPlan, heal_request
 from proxy.healing.parameters import KEPT, cut
 from tests.healing.shapes import tool, user
@@ -110,15 +110,15 @@ def test_what_makes_a_request_what_it_is_cannot_be_changed() -> None:
 
 def test_the_family_counts_whatever_the_letter_case_and_the_entry_comes_on_top() -> None:
     text = """
-families: [{match: "*Mistral*", heal: [alternate]}, {match: "*", heal: [one_call]}]
-models: [{match: "big-*", heal: {on: [pictures], off: [alternate]}}]
+models: [{match: "big-*", heal: {on: [pictures], off: [alternate]}}, {match: odd, family: granite-3}]
 """
     read = rules(text)
-    assert read.heal_plan("mistral-7B").on == {"alternate"}
-    assert read.heal_plan("x").on == {"one_call"}
-    assert read.heal_plan("big-MISTRAL") == HealPlan(
-        on=frozenset(("alternate", "pictures")), off=frozenset(("alternate",))
+    assert read.heal_plan("Kimi-K2").on == {"kimi_ids"}
+    assert read.heal_plan("odd").on == {"text_calls"} and read.heal_plan("x").on == set()
+    assert read.heal_plan("big-KIMI-K2") == HealPlan(
+        on=frozenset(("kimi_ids", "pictures")), off=frozenset(("alternate",))
     )
+    assert read.heal_plan("x", family_of("gemma-4")).on == {"call_text"}
 
 
 @pytest.mark.parametrize("name", ["m", "a[b]*?", 'with "quotes" and \u00e9'])

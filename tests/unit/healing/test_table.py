@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.codec.json_text import JsonObject
-from proxy.config.load import load
-from proxy.healing.heal import ALL, IDS, HealPlan, heal, heal_request, in_force
-from proxy.healing.table import HEALINGS, Healing, Level
+from proxy.healing.families import FAMILIES
+from proxy.healing.heal import ALL, HEALINGS, IDS, Healing, HealPlan, Level, heal, heal_request, in_force
 from tests.healing.shapes import HEALTHY, SHAPES, TOOLS, bodies, call, calls, result, said, system, tool, user
 from tests.support.conversations import CONVERSATIONS
 
@@ -37,8 +36,7 @@ READ: JsonObject = {
 }
 # What changes every conversation of a model that needs it.
 NOT_FOR_ALL = {"kimi_ids", "reasoning_back", "text_calls", "no_system", "call_text", "tool_descriptions"}
-FAMILIES = load({}, {})[1].families
-PLANS = [HealPlan(), *(HealPlan(on=frozenset(family.heal)) for family in FAMILIES), HealPlan(on=frozenset(IDS))]
+PLANS = [HealPlan(), *(HealPlan(on=frozenset(family.healings)) for family in FAMILIES), HealPlan(on=frozenset(IDS))]
 CONTRACTS = (Path(__file__).parents[3] / "docs" / "contracts.md").read_text()
 NUMBERS = {number for row in re.findall("(?m)^\\| (F[^|]*) \\|", CONTRACTS) for number in numbers_of(row)}
 

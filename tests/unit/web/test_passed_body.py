@@ -54,10 +54,10 @@ def test_the_model_counts_where_it_decides_where_the_request_goes(body: bytes, r
 
 def test_only_a_conversation_whose_tokens_are_counted_is_healed() -> None:
     for data in (b"", b"no JSON", b"[1]", b'{"prompt":  "a"}', b'{"messages":  [{"role": "user", "content": "a"}]}'):
-        assert passed(data, TOKENIZE).upward() is data
+        assert passed(data, TOKENIZE).upward({}) is data
     untidy = json.dumps(UNTIDY).encode()
-    assert passed(untidy, COMPLETIONS).upward() is untidy
-    healed = json.loads(passed(untidy, TOKENIZE).upward())
+    assert passed(untidy, COMPLETIONS).upward({}) is untidy
+    healed = json.loads(passed(untidy, TOKENIZE).upward({}))
     assert healed["tools"][0]["function"]["parameters"] == {"type": "object", "properties": {}}
     assert healed["messages"] == SAID
 
@@ -94,7 +94,7 @@ def test_a_body_is_read_once_and_only_where_it_counts(
 
     monkeypatch.setattr(module, "load_json", reads)
     plain = passed(body)
-    assert plain.headers({}, None) and plain.upward() and plain.model() is None and len(read) == times
+    assert plain.headers({}, None) and plain.upward({}) and plain.model() is None and len(read) == times
     read.clear()
     counted = passed(UNTIDY, TOKENIZE, URLS)
-    assert counted.headers({}, None)[KEY] and counted.upward() and counted.model() == "large-1" and len(read) == 1
+    assert counted.headers({}, None)[KEY] and counted.upward({}) and counted.model() == "large-1" and len(read) == 1

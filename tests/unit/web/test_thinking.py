@@ -15,9 +15,9 @@ from proxy.config.rules import Parse, Profile, Rules, parse_rules
 from proxy.dialects.messages.request import translate as of_messages
 from proxy.dialects.model_options import OWN_WORDS, ModelOptions
 from proxy.dialects.responses.request import translate as of_responses
+from proxy.healing.families import family_of
+from proxy.healing.reasoning import SHOWN_BY_REPLY
 from proxy.notations.thoughts import Thoughts
-from proxy.thinking.families import family_of
-from proxy.thinking.splitting import SHOWN_BY_REPLY
 from proxy.web.thinking import efforts_of, switch_of, thoughts_in_text, with_thinking
 
 BODY: JsonObject = {"model": "m", "messages": []}

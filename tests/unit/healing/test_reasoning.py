@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from proxy.thinking.families import FAMILIES, family_of
-from proxy.thinking.history import field_back, given_back, thought_of
+from proxy.codec.json_text import Json, JsonObject
+from proxy.healing.families import FAMILIES, Efforts, Family, Opens, Prompt, Switch, family_of
+from proxy.healing.reasoning import ThinkingRules, field_back, given_back, is_on, think, thought_of, thoughts_of
+from proxy.notations.thoughts import ALL_MARKERS, Thoughts
 from tests.support.chat_templates import render
-from tests.unit.thinking.test_families import TEMPLATES, known, needed
+from tests.unit.healing.test_families import TEMPLATES, known, needed
 
 THOUGHT = "I must look at it first"
 CALL = {"id": "callabcde", "type": "function", "function": {"name": "read", "arguments": '{"path": "a"}'}}
@@ -138,7 +140,7 @@ def test_parts_hold_the_thought_and_the_text() -> None:
     ]
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@pytest.mark.parametrize("family", [each for each in FAMILIES if each.markers], ids=lambda family: family.name)
 def test_the_next_turn_begins_with_the_bytes_of_this_one(family: Any) -> None:
     """C8; and what was given back is given back as it is."""
     first = conversation(reasoning_content=THOUGHT, content="Hm.")
@@ -147,3 +149,120 @@ def test_the_next_turn_begins_with_the_bytes_of_this_one(family: Any) -> None:
     start = json.dumps(made["messages"])[:-1]
     assert json.dumps(long["messages"]).startswith(start)
     assert given_back(made, family)[0] is made or family.alone
+
+
+SWITCH = Switch("enable_thinking", also=("thinking",))
+FAMILY = Family("f", "*", prompt=Prompt(on=Opens.YES, off=Opens.NO, unsaid=Opens.UNKNOWN), switch=SWITCH)
+EFFORTS = Family("e", "*", efforts=Efforts("reasoning_effort", {"none": "minimal"}))
+(MARKERS,) = FAMILY.markers
+BEGUN, UNKNOWN = Thoughts((MARKERS,), MARKERS.opener), Thoughts((MARKERS,), "", unknown=True)
+
+
+def kwargs(**said: Any) -> dict[str, Any]:
+    return {"chat_template_kwargs": said}
+
+
+@pytest.mark.parametrize(
+    ("body", "on"),
+    [
+        (kwargs(enable_thinking=True), True),
+        (kwargs(enable_thinking=False), False),
+        (kwargs(thinking=False), False),
+        (kwargs(enable_thinking=True, thinking=False), True),
+        (kwargs(other=1), None),
+        ({}, None),
+    ],
+)
+def test_the_switch_of_the_family_is_read(body: dict[str, Any], on: bool | None) -> None:
+    assert is_on(body, FAMILY) is on
+
+
+@pytest.mark.parametrize(
+    ("body", "on"),
+    [
+        ({"reasoning_effort": "high"}, True),
+        ({"reasoning_effort": "minimal"}, False),
+        (kwargs(reasoning_effort="low"), True),
+    ],
+)
+def test_so_are_its_words_for_how_much(body: dict[str, Any], on: bool) -> None:
+    assert is_on(body, EFFORTS) is on
+    assert is_on({}, EFFORTS) is None
+
+
+@pytest.mark.parametrize(
+    ("more", "thoughts"),
+    [
+        ({}, BEGUN),
+        ({"tool_choice": "auto"}, BEGUN),
+        ({"response_format": {"type": "text"}}, BEGUN),
+        # What begins the reply is the server's grammar, or the last message.
+        ({"tool_choice": "required"}, UNKNOWN),
+        ({"tool_choice": {"type": "function"}}, UNKNOWN),
+        ({"response_format": {"type": "json_object"}}, UNKNOWN),
+        ({"guided_json": {}}, BEGUN),
+        ({"guided_json": {"type": "object"}}, UNKNOWN),
+        ({"structured_outputs": {"grammar": "g"}}, UNKNOWN),
+        ({"continue_final_message": True}, UNKNOWN),
+        ({"add_generation_prompt": False}, UNKNOWN),
+    ],
+)
+def test_a_thought_is_open_where_the_prompt_opens_it_and_nothing_else_begins_the_reply(
+    more: dict[str, Any], thoughts: Thoughts
+) -> None:
+    assert thoughts_of({**kwargs(enable_thinking=True), **more}, FAMILY) == thoughts
+
+
+def test_without_a_word_of_it_the_family_says() -> None:
+    assert thoughts_of({}, FAMILY) == UNKNOWN
+    assert thoughts_of(kwargs(enable_thinking=False), FAMILY) == Thoughts((MARKERS,), "")
+
+
+BODY: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "Q"}], "stream": True}
+OFF: JsonObject = {"chat_template_kwargs": {"enable_thinking": False}}
+TALK: list[Json] = [
+    {"role": "user", "content": "Q"},
+    {"role": "assistant", "content": "A", "reasoning_content": "Hm."},
+    {"role": "user", "content": "R"},
+]
+
+
+def without_messages(body: JsonObject) -> JsonObject:
+    return {key: value for key, value in body.items() if key not in BODY}
+
+
+@pytest.mark.parametrize("name", ["", "qwen3", "gpt-oss"])
+def test_a_request_that_says_nothing_of_thinking_is_the_very_same(name: str) -> None:
+    """C1."""
+    made = think(BODY, ThinkingRules(family_of("", name)))
+    assert made.body is BODY and made.audit == ()
+
+
+@pytest.mark.parametrize("name", ["", "llama-3"])
+def test_without_known_reasoning_every_mark_counts_and_nothing_is_known_of_the_prompt(name: str) -> None:
+    thoughts = think(BODY, ThinkingRules(family_of("", name))).thoughts
+    assert (thoughts.markers, thoughts.begun, thoughts.unknown) == (ALL_MARKERS, "", True)
+
+
+def test_whether_the_prompt_opens_a_thought_is_told_from_the_request_as_it_goes_up() -> None:
+    """The client says `enable_thinking`, the template knows `thinking`."""
+    rules = ThinkingRules(family_of("", "deepseek"))
+    assert think({**BODY, "enable_thinking": True}, rules).thoughts.begun == "<think>"
+    assert think({**BODY, "enable_thinking": False}, rules).thoughts.begun == ""
+
+
+def test_the_switch_is_told() -> None:
+    body: JsonObject = {**BODY, "messages": TALK, "enable_thinking": True}
+    made = think(body, ThinkingRules(family_of("", "deepseek")))
+    assert made.body["chat_template_kwargs"] == {"thinking": True}
+    assert len(made.audit) == 1
+
+
+def test_a_suffix_of_an_unknown_model_is_said_by_the_rules_switch() -> None:
+    made = think(BODY, ThinkingRules(None, "enable_thinking", suffix="nothink"))
+    assert without_messages(made.body) == OFF
+    made = think(BODY, ThinkingRules(None, "reasoning_effort", suffix="high"))
+    assert without_messages(made.body) == {"reasoning_effort": "high"}
+    made = think(BODY, ThinkingRules(family_of("llama-3"), "reasoning_effort", suffix="high"))
+    assert without_messages(made.body) == {"reasoning_effort": "high"}
+    assert think(BODY, ThinkingRules(None, "none", suffix="high")).body is BODY

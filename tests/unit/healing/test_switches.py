@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from proxy.codec.json_text import JsonObject, dump_json
-from proxy.thinking.families import FAMILIES, family_of
-from proxy.thinking.switches import SUFFIXES, effort_words, switched
+from proxy.healing.families import FAMILIES, family_of
+from proxy.healing.switches import SUFFIXES, effort_words, switched
 
 BODY: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "Q"}], "stream": True}
 _ON = {"enable_thinking": True}

@@ -1,0 +1,158 @@
+"""Reasoning of a model: the request in its family's words, earlier reasoning sent back, and how the reply marks it.
+
+Earlier reasoning is sent back in the field in which the client brings it; where the family's template reads another
+one, in that too. What is sent upstream is a function of the request alone, each message written without regard to
+later ones (contract C8): which of the earlier reasoning is in the prompt is decided by the template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxy.audit_record import Repair
+from proxy.codec.json_access import as_list, as_object, as_text, objects_in
+from proxy.codec.json_text import Json, JsonObject
+from proxy.healing.conversation import replaced, text_part, without
+from proxy.healing.families import FAMILIES, PARTS, Family, Opens
+from proxy.healing.switches import of_rules, switched
+from proxy.notations.thoughts import ALL_MARKERS, REASONING_MARKERS, Thoughts
+
+# The fields in which clients send reasoning.
+_FIELDS = ("reasoning_content", "reasoning", "thinking")
+_DETAILS = "reasoning_details"
+_DEFAULT = "reasoning_content"
+_UNKNOWN = Family("", "")
+_MOVED = "the template takes no text beside a thought and a call: it stands before them"
+# The fields in which clients say what the whole reply must look like: vLLM, llama.cpp, SGLang.
+_GRAMMARS = (
+    *("structured_outputs", "guided_json", "guided_regex", "guided_grammar", "guided_choice"),
+    *("grammar", "json_schema", "regex", "ebnf"),
+)
+_OF_FAMILIES = {marker.opener: marker for family in FAMILIES for marker in family.markers if "<|" in marker.opener}
+# What the reply itself can show where the model's family is not known. Of the marks that only some families write,
+# those with special tokens count: a text may well begin with `<answer>`.
+SHOWN_BY_REPLY = Thoughts(tuple({**_OF_FAMILIES, **{marker.opener: marker for marker in REASONING_MARKERS}}.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingRules:
+    """What is known of a model: its family, the switch that the rules name, and the `suffix` of the client's name."""
+
+    family: Family | None
+    switch: str = "none"
+    suffix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingRequest:
+    """A request in the words of the model's family, its records, and how the reply marks reasoning.
+
+    `changed`: the body differs from the client's.
+    """
+
+    body: JsonObject
+    audit: tuple[Repair, ...]
+    thoughts: Thoughts
+    changed: bool
+
+
+def think(body: JsonObject, rules: ThinkingRules) -> ThinkingRequest:
+    """Return the request in the words of the model's family."""
+    family = rules.family
+    if rules.suffix and (family is None or not family.markers):
+        family = of_rules(rules.switch)
+    told, switching = switched(body, family, rules.suffix)
+    made, giving = given_back(told, rules.family)
+    return ThinkingRequest(made, (*switching, *giving), thoughts_of(made, rules.family), made is not body)
+
+
+def field_back(family: Family | None, *, wanted: bool) -> str:
+    """Return the field for reasoning that a client sends in none; "" if it is not sent back.
+
+    The family decides, or the server: `wanted` if it has refused a request without.
+    """
+    return _DEFAULT if wanted or (family is not None and family.fields) else ""
+
+
+def thought_of(message: JsonObject) -> str:
+    """Return the reasoning that a message of the assistant has in any field, or ""."""
+    brought = (as_text(message.get(name)) for name in _FIELDS)
+    # OpenRouter: `[{"type": "reasoning.text", "text": "…"}]`
+    details = (as_text(part.get("text") or part.get("summary")) for part in objects_in(message.get(_DETAILS)))
+    return next(filter(None, brought), "") or "".join(details)
+
+
+def given_back(body: JsonObject, family: Family | None) -> tuple[JsonObject, tuple[Repair, ...]]:
+    """Return the request with its reasoning where the model reads it, the same object if nothing changes."""
+    messages = body.get("messages")
+    if not isinstance(messages, list):
+        return body, ()
+    made: list[Json] = []
+    moved = False
+    for message in messages:
+        rewritten = _as_read(message, family or _UNKNOWN)
+        moved |= len(rewritten) > 1
+        made += rewritten
+    new = replaced(body, "messages", made)
+    return new, (Repair("thought_beside_text", "", "", _MOVED),) if moved else ()
+
+
+def _as_read(message: Json, family: Family) -> Sequence[Json]:
+    """Return a message as the model reads it; two where text may not be next to its reasoning."""
+    if not isinstance(message, dict) or message.get("role") != "assistant":
+        return (message,)
+    thought, content = thought_of(message), message.get("content")
+    if not thought:
+        return (message,)
+    if PARTS in family.fields:
+        texts = [text_part(content)] if isinstance(content, str) and content else as_list(content)
+        if any(as_object(part).get("type") == "thinking" for part in as_list(content)):
+            return (message,)
+        parts: list[Json] = [{"type": "thinking", "thinking": thought}, *texts]
+        return ({**without(message, *_FIELDS, _DETAILS), "content": parts},)
+    read = family.fields or _FIELDS
+    if not any(as_text(message.get(name)) for name in read if name in _FIELDS):
+        message = without({**message, (family.fields or (_DEFAULT,))[0]: thought}, _DETAILS)
+    if not family.alone or not message.get("tool_calls") or not content:
+        return (message,)
+    return ({"role": "assistant", "content": content}, {**message, "content": ""})
+
+
+def thoughts_of(body: JsonObject, family: Family | None) -> Thoughts:
+    """Return how the reply to a request marks reasoning; without a known family, nothing is known of it."""
+    if family is None or not family.markers:
+        return Thoughts(ALL_MARKERS, unknown=True)
+    on, prompt = is_on(body, family), family.prompt
+    opens = prompt.unsaid if on is None else prompt.on if on else prompt.off
+    # The model may go on with the last message, or the server's grammar may decide how the reply begins.
+    if opens is Opens.YES and (_goes_on(body) or _is_guided(body)):
+        opens = Opens.UNKNOWN
+    begun = family.markers[0].opener if opens is Opens.YES else ""
+    return Thoughts(family.markers, begun, unknown=opens is Opens.UNKNOWN, family=family.name)
+
+
+def _goes_on(body: JsonObject) -> bool:
+    return bool(body.get("continue_final_message")) or body.get("add_generation_prompt") is False
+
+
+def _is_guided(body: JsonObject) -> bool:
+    choice = body.get("tool_choice")
+    if choice == "required" or isinstance(choice, dict):
+        return True
+    if as_object(body.get("response_format")).get("type", "text") != "text":
+        return True
+    return any(map(body.get, _GRAMMARS))
+
+
+def is_on(body: JsonObject, family: Family) -> bool | None:
+    """Return whether a request switches thinking on, in the words of the family; None if it does not say."""
+    variables = as_object(body.get("chat_template_kwargs"))
+    switch, efforts = family.switch, family.efforts
+    if switch is not None:
+        said = (variables[name] != switch.off for name in (switch.name, *switch.also) if name in variables)
+        return next(said, None)
+    if efforts is None:
+        return None
+    word = variables.get(efforts.name, body.get(efforts.name))
+    return None if word is None else word != efforts.words.get("none", "none")

@@ -1,1 +1,0 @@
-"""Thinking models: how a family writes its thoughts, takes them back, and is told to think."""

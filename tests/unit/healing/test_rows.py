@@ -1,0 +1,73 @@
+"""What each healing makes of a conversation or of tools, and what it leaves alone: the rows of `rows.jsonl`.
+
+A row without `healed` stays the same object. Rows with `messages` offer one tool, those with a `body` are whole.
+"""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.codec.json_text import JsonObject
+from proxy.healing.conversation import traits_of
+from proxy.healing.heal import HEALINGS, IDS, heal
+from tests.healing.shapes import call, calls, result, tool
+
+ROWS = [json.loads(line) for line in Path(__file__).with_name("rows.jsonl").read_text("utf-8").splitlines()]
+APPLY = {healing.id: healing.apply for healing in HEALINGS}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["heal"])
+def test_a_healing_changes_what_it_is_for_and_nothing_twice(row: dict[str, Any]) -> None:
+    body: JsonObject = row["body"] if "body" in row else {"messages": row["messages"], "tools": [tool()]}
+    before = deepcopy(body)
+    after = heal(body, {row["heal"]}).body
+    healed = row.get("healed")
+    if healed is None:
+        assert after is body
+    else:
+        assert after == body | (healed if "body" in row else {"messages": healed})
+    assert heal(after, {row["heal"]}).body is after and body == before
+    # A healing that is skipped, because nothing of what it needs is there, would have changed nothing.
+    assert APPLY[row["heal"]](body) == after
+
+
+def test_each_healing_has_rows() -> None:
+    assert {row["heal"] for row in ROWS if "healed" in row} == {*IDS} - {"repeated_calls"}
+
+
+@pytest.mark.parametrize("messages", [None, [], 7, [{"role": "user"}, 7], [[]]])
+def test_a_body_whose_messages_are_none_stays_as_it_is(messages: Any) -> None:
+    body = {"messages": messages}
+    assert heal(body, IDS).body is body
+
+
+def test_traits_say_what_is_in_the_messages() -> None:
+    body: JsonObject = {"messages": [{"role": "user", "content": None}]}
+    assert traits_of(body) == {"any", "role", "content", "user", "NoneType"}
+    assert traits_of({}) == {"any"}
+
+
+def test_references_that_multiply_have_an_end() -> None:
+    """Each refers twice to the next: 2 ** 60 schemas, were they all written out (C7)."""
+    definitions: dict[str, Any] = {"60": {"type": "string"}}
+    for number in range(60):
+        twice = {"$ref": f"#/$defs/{number + 1}"}
+        definitions[str(number)] = {"type": "object", "properties": {"a": twice, "b": twice}}
+    body: Any = {"tools": [tool(parameters={"$ref": "#/$defs/0", "$defs": definitions})]}
+    assert len(json.dumps(heal(body, {"plain_schemas"}).body)) < 200_000
+
+
+@pytest.mark.parametrize("given", ["call1", "call_1", "CALL-1"])
+@pytest.mark.parametrize("plan", [{"call_ids"}, {*IDS}], ids=["alone", "all"])
+def test_an_id_that_is_made_is_no_results_own(given: str, plan: set[str]) -> None:
+    """Two results of an unknown call, and a call without an id: the second time they must not be a pair either."""
+    answers = [result(text=text, tool_call_id=given) for text in ("mkp1", "mkp2")]
+    once = heal({"tools": [tool()], "messages": [calls(call(id="")), *answers]}, plan).body
+    assert heal(once, plan).body == once
+    told = json.dumps(once)
+    assert "mkp1" in told and "mkp2" in told
