@@ -314,7 +314,7 @@ def _reasoning(examination: Examination) -> Iterator[Finding]:
     messages = [{"role": "user", "content": THINK}]
     reply = examination.plain(messages=messages, max_tokens=_THINKING_TOKENS, temperature=0)
     family = examination.family
-    marks = ALL_MARKERS if family is None else family.markers
+    marks = (family.markers if family is not None else ()) or ALL_MARKERS
     if not reply.taken:
         yield unknown("reasoning_unknown", f"where reasoning is returned ({reply.why_not})")
         return
