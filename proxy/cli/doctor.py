@@ -109,7 +109,7 @@ def _written(file: Path, report: Report) -> list[str]:
     """Add the entry to the file; return notes on what was done."""
     written = write_entry(file, report.model, report.entry) if report.entry else None
     if written is None:
-        return [f"nothing written: {file} needs no further entry for this model"]
+        return [f"nothing was written: {file} needs no further entry for this model"]
     backup = "it is new" if written.backup is None else f"backup: {written.backup}"
     notes = [f"written: {written.file} ({backup}); reload the proxy to apply it (POST /_reload, or SIGHUP)"]
     if written.infers_anew:

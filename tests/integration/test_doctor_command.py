@@ -182,7 +182,7 @@ def test_without_a_name_the_file_in_force_is_written(tmp_path: Path, capsys: pyt
         mine = tmp_path / "mine.yaml"
         mine.write_text("aliases: {small: Qwen3-Coder}\n")
         main(["doctor", "--upstream", server.url, "--rules", "mine.yaml", "--write"])
-        assert f"written: {mine} (before it was what {mine}.before-1 is)" in capsys.readouterr().out
+        assert f"written: {mine} (backup: {mine}.before-1)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("place", ["no/such/place", "."])
