@@ -283,12 +283,12 @@ def launch(arguments: list[str], /, **options: Any) -> int:
     return launch_command(**options, arguments=arguments)
 
 
-@commands.group()
+@commands.group(no_args_is_help=False)
 def key() -> None:
     """Manage the keys of clients."""
 
 
-@key.command("add")
+@key.command("add", short_help="Print a new key, and store its hash.")
 @click.argument("name")
 @click.option("--file", metavar="FILE", help="The file of client keys. Default: the setting client_keys.")
 @_rules
