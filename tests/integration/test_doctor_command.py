@@ -140,7 +140,7 @@ def test_the_entry_is_written_once_and_is_valid(tmp_path: Path, capsys: pytest.C
     assert rules.read_text() == after
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.yaml", "mine.yaml.before-1"]
     assert main(["check", "--rules", "mine.yaml"]) == 0
-    assert "models Qwen3-Coder: parse proxy" in capsys.readouterr().out
+    assert 'models Qwen3-Coder: {parse: "proxy"' in capsys.readouterr().out
 
 
 def test_the_printed_entry_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
