@@ -22,10 +22,9 @@ from urllib.parse import urlsplit
 from proxy import __file__ as _package_file
 from proxy.cli.configuration import KEY, past_web_proxy
 from proxy.cli.merging import NotMergeableError
-from proxy.cli.output import NAME, CommandError, Status
+from proxy.cli.output import NAME, CommandError, Status, report
 from proxy.cli.proxy_facts import ProxyFacts
 from proxy.cli.setup import Target, target
-from proxy.codec.display import escaped
 from proxy.config.server_url import server_url
 from proxy.limits import MAX_AGENT_FILE
 from proxy.server import log_stream
@@ -76,7 +75,7 @@ def launch_command(
         if log:
             at = "" if running == aim.url else f" at {running}, because something else listens at {aim.url}"
             notice = f"started a proxy for {upstream}{at}; it stops when the agent exits; its log is {log}"
-        print(escaped(notice), file=sys.stderr, flush=True)
+        report(notice)
         with _configured(replace(aim, url=running), arguments) as (program, command, variables, held):
             return run_agent(program, command, variables, held)
 
@@ -106,7 +105,7 @@ def _configured(
         raise CommandError(Status.USAGE, message)
     program = aim.program(command[0])
     for note in configuration.notes:
-        print(escaped(note), file=sys.stderr, flush=True)
+        report(note)
     variables = {name: value for name, value in aim.variables.items() if name not in configuration.unset}
     given = past_web_proxy(configuration, values).environment
     variables.update(zip(given, aim.filled(given.values()), strict=True))
