@@ -76,7 +76,7 @@ class AgentFiles:
                     lines.append(f"{path}: nothing to change{note}")
                     continue
                 kept = self._keep(path, before)
-                replace_file(path, after, _PRIVATE if before is None else path.stat().st_mode & 0o7777)
+                _replace(path, after, _PRIVATE if before is None else path.stat().st_mode & 0o7777)
                 self._record.files[str(path)].written = _digest(after)
                 lines.append(f"{path}: written{kept}{note}")
         finally:
@@ -157,7 +157,7 @@ class AgentFiles:
         if backup.exists():
             message = f"{backup} exists, but was not made by this command; move it away, and try again"
             raise CommandError(Status.NOT_WRITTEN, message)
-        replace_file(backup, before, path.stat().st_mode & 0o7777)
+        _replace(backup, before, path.stat().st_mode & 0o7777)
         self._record.files[str(path)] = _Change(str(backup), _digest(before))
         return f"; the original is {backup}"
 
@@ -173,7 +173,7 @@ class AgentFiles:
         if asdict(self._record) != self._saved:
             self._make(self._path.parent)
             self._saved = asdict(self._record)
-            replace_file(self._path, (json.dumps(self._saved, indent=2) + "\n").encode(), _PRIVATE)
+            _replace(self._path, (json.dumps(self._saved, indent=2) + "\n").encode(), _PRIVATE)
 
 
 def _plan(file: File) -> tuple[bytes | None, bytes, str]:
@@ -218,7 +218,7 @@ def _bytes(path: Path) -> bytes | None:
         raise CommandError(Status.NOT_WRITTEN, f"{path} cannot be read ({error.strerror})") from error
 
 
-def replace_file(path: Path, data: bytes, mode: int) -> None:
+def _replace(path: Path, data: bytes, mode: int) -> None:
     """Write a whole file with its mode, or leave it unchanged. Raises CommandError."""
     try:
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
-from proxy.cli.output import say, show
-from proxy.codec.display import escaped, printable
+from proxy.cli.output import report, say, show
+from proxy.codec.display import escaped
 from proxy.config.load import environment, key_files, load, user_rules, working_folder
 from proxy.config.rules import Rules
 from proxy.doctor.asking import Asker
@@ -50,24 +49,24 @@ def doctor_command(
     def step(title: str) -> None:
         nonlocal begun
         begun += 1
-        print(f"doctor: {begun}/{len(PROBES)} {printable(title, ' ')}", file=sys.stderr, flush=True)
+        report(f"doctor: {begun}/{len(PROBES)} {title}")
 
     try:
-        report = examine(ask, model, loaded, step)
+        found = examine(ask, model, loaded, step)
     except NoModelError as error:
         raise RulesError(str(error)) from None
     except NoServerError as error:
         say("error", str(error))
         return NO_SERVER
-    notes = [] if target is None else _written(target, report)
+    notes = [] if target is None else _written(target, found)
     if as_json:
-        print(escaped(json.dumps(report_json(report), indent=2), "\n"))
+        print(escaped(json.dumps(report_json(found), indent=2), "\n"))
         for note in notes:
-            print(escaped(note), file=sys.stderr)
+            report(note)
     else:
         # A line break in the name of a model begins no line.
-        show(escaped(line) for line in (*lines(report), *notes))
-    return HARM if report.does_harm else 0
+        show(escaped(line) for line in (*lines(found), *notes))
+    return HARM if found.does_harm else 0
 
 
 def _named_key(name: str, env: dict[str, str]) -> str:
@@ -109,7 +108,7 @@ def _target(write: str, rules: Rules, env: dict[str, str]) -> Path:
 def _written(file: Path, report: Report) -> list[str]:
     """Add the entry to the file; return notes on what was done."""
     if not report.entry:
-        return [f"nothing written: {file} needs no further entry for this model"]
+        return [f"nothing was written: {file} needs no further entry for this model"]
     written = write_entry(file, report.model, report.entry)
     backup = "it is new" if written.backup is None else f"backup: {written.backup}"
     notes = [f"written: {written.file} ({backup}); reload the proxy to apply it (POST /_reload, or SIGHUP)"]

@@ -9,7 +9,6 @@ import re
 import secrets
 from pathlib import Path
 
-from proxy.cli.agent_files import replace_file
 from proxy.cli.output import CommandError, Status, say
 from proxy.config.api_keys import parse_clients
 from proxy.config.load import environment, load, working_folder
@@ -27,9 +26,8 @@ def add_command(*, name: str, file: str | None, rules: str | None) -> None:
     path = Path(os.path.realpath(working_folder(env) / file))
     try:
         before = path.read_bytes().decode()
-        mode = path.stat().st_mode & 0o7777
     except FileNotFoundError:
-        before, mode = "", 0o600
+        before = ""
     except UnicodeDecodeError as error:
         raise RulesError(f"{path} is not UTF-8; give the file of client keys") from error
     except OSError as error:
@@ -43,14 +41,19 @@ def add_command(*, name: str, file: str | None, rules: str | None) -> None:
     parse_clients(entry.encode(), "NAME")
     indent = re.search(r"^( *)- ", before, re.MULTILINE)
     gap = "\n" if before and not before.endswith("\n") else ""
-    after = f"{before}{gap}{indent[1] if indent else ''}{entry}"
+    added_text = f"{gap}{indent[1] if indent else ''}{entry}"
     try:
-        added = parse_clients(after.encode(), str(path))
+        added = parse_clients(f"{before}{added_text}".encode(), str(path))
     except RulesError:
         added = ()
     if [each.name for each in added] != [*(each.name for each in keys), name]:
         message = f"{path}: no entry can be added to this form of list; write one `- {{name: …, sha256: …}}` per line"
         raise CommandError(Status.NOT_WRITTEN, message)
-    replace_file(path, after.encode(), mode)
+    try:
+        # Appended in place: the file keeps its owner, so the service can still read it.
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "wb") as output:
+            output.write(added_text.encode())
+    except OSError as error:
+        raise CommandError(Status.NOT_WRITTEN, f"{path} cannot be written ({error.strerror})") from error
     print(key)
     say("note", f"added {name} to {path}; the key is not stored, so save it now; reload the proxy to accept it")

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from urllib.parse import urlsplit
@@ -22,10 +22,9 @@ from urllib.parse import urlsplit
 from proxy import __file__ as _package_file
 from proxy.cli.configuration import KEY, past_web_proxy
 from proxy.cli.merging import NotMergeableError
-from proxy.cli.output import NAME, CommandError, Status
+from proxy.cli.output import NAME, CommandError, Status, report
 from proxy.cli.proxy_facts import ProxyFacts
 from proxy.cli.setup import Target, target
-from proxy.codec.display import escaped
 from proxy.config.server_url import server_url
 from proxy.limits import MAX_AGENT_FILE
 
@@ -64,36 +63,33 @@ def launch_command(
     """Become the agent, or run it to its end next to a proxy for `upstream`. Raises CommandError and RulesError."""
     aim = target(agent=agent, url=url, rules=rules, model=model, key_env=key_env, starts_proxy=bool(upstream))
     if not upstream:
-        start = _prepared(aim, arguments)
-        try:
-            with _private_folder(start.folder, start.private):
-                os.execve(start.program, start.command, start.variables)
-        except OSError as error:
-            raise CommandError(Status.NOT_INSTALLED, f"{start.program} cannot be started ({error.strerror})") from error
+        with _configured(aim, arguments) as (program, command, variables, _):
+            try:
+                os.execve(program, command, variables)
+            except OSError as error:
+                raise _not_started(program, error) from error
     with running_proxy(aim, upstream) as (running, log):
         notice = f"using the proxy that listens at {aim.url} for {upstream}"
         if log:
             at = "" if running == aim.url else f" at {running}, because something else listens at {aim.url}"
             notice = f"started a proxy for {upstream}{at}; it stops when the agent exits; its log is {log}"
-        print(escaped(notice), file=sys.stderr, flush=True)
-        start = _prepared(replace(aim, url=running), arguments)
-        with _private_folder(start.folder, start.private) as held:
-            return run_agent(start.program, start.command, start.variables, held)
+        report(notice)
+        with _configured(replace(aim, url=running), arguments) as (program, command, variables, held):
+            return run_agent(program, command, variables, held)
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """All that is needed to start an agent. `private` is not written yet."""
-
-    program: str
-    command: list[str]
-    variables: dict[str, str]
-    folder: Path
-    private: dict[str, str]
+def _not_started(program: str, error: OSError) -> CommandError:
+    return CommandError(Status.NOT_INSTALLED, f"{program} cannot be started ({error.strerror})")
 
 
-def _prepared(aim: Target, arguments: Sequence[str]) -> _Start:
-    """Ask the proxy, and configure the agent for this run. Raises CommandError."""
+@contextlib.contextmanager
+def _configured(
+    aim: Target, arguments: Sequence[str]
+) -> Iterator[tuple[str, list[str], dict[str, str], tuple[int, ...]]]:
+    """Ask the proxy, and configure the agent for this run. Raises CommandError.
+
+    Yield the agent's program, its command line, its environment, and the descriptors that it must inherit.
+    """
     folder = Path(tempfile.gettempdir()) / f"{NAME}-{secrets.token_hex(8)}"
     values = replace(aim.values(), folder=str(folder), read=_text)
     try:
@@ -107,13 +103,14 @@ def _prepared(aim: Target, arguments: Sequence[str]) -> _Start:
         raise CommandError(Status.USAGE, message)
     program = aim.program(command[0])
     for note in configuration.notes:
-        print(escaped(note), file=sys.stderr, flush=True)
-    own = {name: value for name, value in aim.variables.items() if name not in configuration.unset}
+        report(note)
+    variables = {name: value for name, value in aim.variables.items() if name not in configuration.unset}
     given = past_web_proxy(configuration, values).environment
-    variables = dict(zip(given, aim.filled(given.values()), strict=True))
+    variables.update(zip(given, aim.filled(given.values()), strict=True))
     key = json.dumps(aim.key)[1:-1]
     private = {name: text.replace(KEY, key) if key else text for name, text in configuration.private.items()}
-    return _Start(program, command, {**own, **variables}, folder, private)
+    with _private_folder(folder, private) as held:
+        yield program, command, variables, held
 
 
 def _text(path: str) -> str:
@@ -179,13 +176,17 @@ def running_proxy(aim: Target, upstream: str) -> Iterator[tuple[str, Path | None
         message = f"--upstream starts a proxy on this machine, but {aim.url} is on another one; leave out either"
         raise CommandError(Status.USAGE, message)
     url = aim.url
+    log = aim.state / f"serve-{port}.log"
     if _listens(host, port):
-        if aim.rules is None and _is_for(url, upstream) and not _is_of_a_launch(_log_of(aim, port)):
+        is_same = False
+        with contextlib.suppress(ValueError):  # the proxy that is started for it reports the error
+            is_same = ProxyFacts(url).model_server() == server_url(upstream)
+        if aim.rules is None and is_same and not _is_of_a_launch(log):
             yield url, None
             return
         port = _free_port(host, port)
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    log = _log_of(aim, port)
+        log = aim.state / f"serve-{port}.log"
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -238,7 +239,7 @@ def run_agent(program: str, command: Sequence[str], variables: Mapping[str, str]
         try:
             process = subprocess.Popen([program, *command[1:]], env=dict(variables), pass_fds=held)
         except OSError as error:
-            raise CommandError(Status.NOT_INSTALLED, f"{program} cannot be started ({error.strerror})") from error
+            raise _not_started(program, error) from error
         agents.append(process)
         for number in early:
             process.send_signal(number)
@@ -252,18 +253,6 @@ def _listens(host: str, port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _is_for(url: str, upstream: str) -> bool:
-    """Return whether the server at the URL is a proxy for this model server."""
-    try:
-        return ProxyFacts(url).model_server() == server_url(upstream)
-    except ValueError:  # the proxy that is started for it reports the error
-        return False
-
-
-def _log_of(aim: Target, port: int) -> Path:
-    return aim.state / f"serve-{port}.log"
 
 
 def _is_of_a_launch(log: Path) -> bool:

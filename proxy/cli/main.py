@@ -154,26 +154,26 @@ def commands(ctx: click.Context) -> None:
         print(_SHORT_HELP)
 
 
-@commands.command(cls=_SettingsCommand, epilog=_SETTINGS, short_help="Check everything, then serve (the default).")
+@commands.command(cls=_SettingsCommand, epilog=_SETTINGS)
 @_settings
 def serve(**options: str | None) -> None:
-    """Check options, rules and port, then serve. This is the default command if options are given."""
+    """Check everything, then serve. This is the default command if options are given."""
     from proxy.cli.serve import serve_command  # noqa: PLC0415
 
     serve_command(_given(options))
 
 
-@commands.command(cls=_SettingsCommand, epilog=_SETTINGS, short_help="Check options, rules and code; print the rules.")
+@commands.command(cls=_SettingsCommand, epilog=_SETTINGS)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @_settings
 def check(*, as_json: bool, **options: str | None) -> None:
-    """Check options, rules and that the code loads, and print each rule in force."""
+    """Check options, rules and code. Each rule in force is printed."""
     from proxy.cli.check import check_command  # noqa: PLC0415
 
     check_command(_given(options), as_json=as_json)
 
 
-@commands.command(short_help="Print the tool calls in a text or a capture.")
+@commands.command()
 @click.argument("file", required=False)
 @click.option(
     "--tools",
@@ -192,7 +192,9 @@ def check(*, as_json: bool, **options: str | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @_rules
 def parse(**options: Any) -> int:
-    """Print the tool calls in the text of a reply, and why other text is not a call.
+    """Print the tool calls in a text or a capture.
+
+    Also print why other text is not a call.
 
     FILE is the text of one reply in UTF-8; - reads standard input. Strong evidence counts anywhere in the reply, weak
     evidence only at its end. Each call is shown with its repairs and as the client gets it.
@@ -207,7 +209,7 @@ def parse(**options: Any) -> int:
     return parse_command(**options)
 
 
-@commands.command(short_help="Probe a model server for defects.")
+@commands.command()
 @click.option("--upstream", metavar="URL", help="The model server. Default: the setting `upstream`.")
 @click.option("--model", default="", metavar="NAME", help="The model. Default: the first one that is served.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
@@ -230,10 +232,12 @@ def parse(**options: Any) -> int:
 )
 @_rules
 def doctor(**options: Any) -> int:
-    """Probe a live model server and report each defect: its harm, what the proxy does about it, and the flag or rule
-    that fixes it.
+    """Probe a model server for defects.
 
-    It takes about a minute and never more than five, generates a few hundred tokens, and changes nothing on the server.
+    Each is reported with its harm, what the proxy does about it, and the flag or rule that fixes it.
+
+    It takes about a minute and never more than five. It generates a few hundred tokens, and changes nothing on the
+    server.
 
     Exit status: 0 no harmful defect, 1 a harmful defect, 2 wrong usage, 3 no model server answers, 130 interrupted.
     """
@@ -242,14 +246,15 @@ def doctor(**options: Any) -> int:
     return doctor_command(**options)
 
 
-@commands.command(epilog=_EXITS, short_help="Configure an agent for the proxy.")
+@commands.command(epilog=_EXITS)
 @_agent
 @click.option("--write", is_flag=True, help="Write the files. A copy of each file is kept.")
 @click.option("--undo", is_flag=True, help="Restore what was there before the first --write.")
 def setup(**options: Any) -> None:
-    """Print the configuration that makes AGENT use the proxy, or write it.
+    """Configure an agent for the proxy.
 
-    AGENT is claude, codex, openclaw, opencode, qwen, pi, cline, or sdk (the SDKs of OpenAI and Anthropic).
+    The configuration is printed, or written with --write. AGENT is claude, codex, openclaw, opencode, qwen, pi, cline,
+    or sdk (the SDKs of OpenAI and Anthropic).
 
     The proxy must be running: it is asked for its models. With --write, other content of the agent's files stays.
     """
@@ -258,7 +263,7 @@ def setup(**options: Any) -> None:
     setup_command(**options)
 
 
-@commands.command(cls=_Launch, epilog=_EXITS, short_help="Start an agent on the proxy.")
+@commands.command(cls=_Launch, epilog=_EXITS)
 @_agent
 @click.option(
     "--upstream",
@@ -268,9 +273,10 @@ def setup(**options: Any) -> None:
 )
 @click.pass_obj
 def launch(arguments: list[str], /, **options: Any) -> int:
-    """Start AGENT on the proxy, for this run only. ARGUMENTS are passed to it.
+    """Start an agent on the proxy.
 
-    AGENT is claude, codex, openclaw, opencode, qwen, pi, cline, or sdk (any program that uses the SDKs).
+    This applies to one run only. ARGUMENTS are passed to the agent. AGENT is claude, codex, openclaw, opencode, qwen,
+    pi, cline, or sdk (any program that uses the SDKs).
 
     None of your files is written. What options and variables cannot express is in a private folder, which is removed
     when the agent exits. To configure an agent permanently, run `setup AGENT --write`.
@@ -282,7 +288,7 @@ def launch(arguments: list[str], /, **options: Any) -> int:
     return launch_command(**options, arguments=arguments)
 
 
-@commands.group()
+@commands.group(no_args_is_help=False)
 def key() -> None:
     """Manage the keys of clients."""
 
@@ -292,9 +298,10 @@ def key() -> None:
 @click.option("--file", metavar="FILE", help="The file of client keys. Default: the setting client_keys.")
 @_rules
 def add_key(**options: Any) -> None:
-    """Print a new key for the client NAME, and store its SHA-256 hash in the file of client keys.
+    """Create a key for the client NAME.
 
-    The key itself is not stored: this is the only time it is shown. The file is created if it does not exist.
+    The key is printed once and not stored. Its SHA-256 hash is added to the file of client keys, which is created if it
+    does not exist.
     """
     from proxy.cli.key import add_command  # noqa: PLC0415
 

@@ -31,9 +31,15 @@ class CommandError(Exception):
         self.status = status
 
 
+def report(line: str) -> None:
+    """Print a line on standard error, if that is open."""
+    if sys.stderr is not None:
+        print(escaped(line), file=sys.stderr, flush=True)
+
+
 def say(kind: str, message: str) -> None:
     """Print one line on standard error: `vllm-tool-proxy: error: …`."""
-    print(f"{NAME}: {kind}: {escaped(' '.join(message.split()))}", file=sys.stderr, flush=True)
+    report(f"{NAME}: {kind}: {' '.join(message.split())}")
 
 
 def show(lines: Iterable[str]) -> None:

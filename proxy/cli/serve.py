@@ -17,7 +17,7 @@ from typing import NoReturn
 from proxy import __file__ as _package_file
 from proxy import __version__
 from proxy.cli.check import check_surroundings, checked_settings, is_activated
-from proxy.cli.output import NAME
+from proxy.cli.output import NAME, report
 from proxy.codec.display import printable
 from proxy.config.api_keys import Keys
 from proxy.config.load import RULES_VARIABLE, VIA_VARIABLE, bind, environment, working_folder
@@ -49,7 +49,7 @@ def serve_command(flags: dict[str, str]) -> NoReturn:
     # A write error is ignored: a full disk must not keep the proxy from serving.
     with contextlib.suppress(OSError):
         for line in startup_lines(settings, rules, keys):
-            print(log_line(line, json_lines=settings.log_format == "json"), file=sys.stderr, flush=True)
+            report(log_line(line, json_lines=settings.log_format == "json"))
     folder = package_folder(str(working_folder(env)))
     command = [
         *(sys.executable, "-P", "-m", "gunicorn"),

@@ -131,12 +131,6 @@ def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--prot", "8004"], "No such option '--prot'. (Did you mean one of: '--host', '--port'?); see "),
-        (["serve", "-x"], "No such option '-x'"),
-        (["--por", "8004"], "No such option '--por'. (Did you mean one of: '--port'"),
-        (["start"], "No such command 'start'"),
-        (["serve", "8004"], "unexpected extra argument (8004)"),
-        (["--port"], "Option '--port' requires an argument"),
         (["--port", "x"], "--port: 'x' cannot be used; it must be a whole number from 1 to 65535"),
         (["check", "--target-url", "ftp://h"], "--upstream: 'ftp://h' cannot be used"),
         (["--rules", "no.yaml"], "--rules: there is no file 'no.yaml'"),

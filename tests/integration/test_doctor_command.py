@@ -140,7 +140,7 @@ def test_the_entry_is_written_once_and_is_valid(tmp_path: Path, capsys: pytest.C
     assert rules.read_text() == after
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.yaml", "mine.yaml.before-1"]
     assert main(["check", "--rules", "mine.yaml"]) == 0
-    assert "models Qwen3-Coder: parse proxy" in capsys.readouterr().out
+    assert 'models Qwen3-Coder: {parse: "proxy"' in capsys.readouterr().out
 
 
 def test_the_printed_entry_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,7 +182,7 @@ def test_without_a_name_the_file_in_force_is_written(tmp_path: Path, capsys: pyt
         mine = tmp_path / "mine.yaml"
         mine.write_text("aliases: {small: Qwen3-Coder}\n")
         main(["doctor", "--upstream", server.url, "--rules", "mine.yaml", "--write"])
-        assert f"written: {mine} (before it was what {mine}.before-1 is)" in capsys.readouterr().out
+        assert f"written: {mine} (backup: {mine}.before-1)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("place", ["no/such/place", "."])

@@ -21,7 +21,7 @@ def test_what_is_refused_at_the_start_ends_with_its_exit_code(tmp_path: Path) ->
     process = fork_server.serve(["--prot", "8004"], ROOT, clean_environment(), log)
     process.join(PATIENCE)
     assert process.exitcode == 2
-    assert "there is no option --prot; use --port" in log.read_text()
+    assert "No such option '--prot'" in log.read_text()
 
 
 def test_it_serves_from_its_folder_and_ends_in_order(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def test_rules_servers_and_settings_are_told(server: Upstream, tmp_path: Path) -
     assert status["servers"] == [{"url": server.url, "ready": True}]
     assert (status["values"], status["lost"]) == (False, 0)
     (model,) = [entry for entry in status["rules"]["entries"] if entry["section"] == "models"]
-    assert model == {"section": "models", "text": "models tiny: parse proxy", "place": "rules.yaml:2"}
+    assert model == {"section": "models", "text": "models tiny: {parse: proxy}", "place": "rules.yaml:2"}
 
 
 def test_a_server_that_does_not_answer_is_told() -> None:

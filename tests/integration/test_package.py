@@ -113,7 +113,7 @@ def test_the_installed_command_says_its_version(commands: Path, tmp_path: Path) 
 def test_the_installed_command_has_its_commands(commands: Path, tmp_path: Path, command: str) -> None:
     done = ended(commands, tmp_path, command, "--help")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("usage: vllm-tool-proxy")
+    assert done.stdout.startswith("Usage: vllm-tool-proxy")
 
 
 @pytest.mark.slow

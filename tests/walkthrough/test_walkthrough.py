@@ -47,9 +47,7 @@ NOT_WALKED = {
         "| socat - /run/haproxy/admin.sock",
         "docker build -f deploy/Dockerfile -t vllm-tool-proxy:0.2.0 .",
     ],
-    "security.md": [
-        "vllm-tool-proxy key add alice --file /etc/vllm-tool-proxy/client-keys   # print a new key, store its hash"
-    ],
+    "security.md": ["vllm-tool-proxy key add alice --file /etc/vllm-tool-proxy/client-keys"],
     "servers.md": [
         "vllm serve Qwen/Qwen3-Coder-30B-A3B-Instruct --port 8000",
         "python -m sglang.launch_server --model-path Qwen/Qwen3-Coder-30B-A3B-Instruct --port 30000",

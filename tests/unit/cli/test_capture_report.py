@@ -208,3 +208,15 @@ def test_the_command_reads_a_capture_under_the_given_rules(tmp_path: Path, capsy
     assert "after: unchanged" in capsys.readouterr().out
     assert main(["parse", "--capture", str(tmp_path / "a.capture"), "--rules", "mine.yaml"]) == 0
     assert "after:\n  reasoning:\n    so\n" in capsys.readouterr().out
+
+
+def test_the_report_is_printed_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.capture").write_bytes(written(wire(says("I will.\n"), says(STRONG), ends())))
+    assert main(["parse", "--json", "--capture", "a.capture"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    (call,) = report["calls"]
+    assert (call["name"], call["arguments"], call["written"]) == ("bash", '{"command": "ls"}', STRONG)
+    assert [repair["id"] for repair in call["repairs"]] == ["text_call"]
+    assert report["before"]["choices"]["0"]["finish"] == "stop" and report["changed"] is True
+    assert report["after"]["choices"]["0"]["text"] == "I will.\n"
+    assert "finish" in [repair["id"] for repair in report["repairs"]] and report["refused"] == {}

@@ -71,6 +71,7 @@ def test_the_version_is_printed(flag: str, capsys: pytest.CaptureFixture[str]) -
         ("check --upstream-ca /dev/null/x", "upstream_ca: /dev/null/x cannot be used"),
         ("check --rules old.yaml", "old.yaml:3: there is no setting 'audit_size'; use "),
         ("check --audit-size 65536", "No such option '--audit-size'. (Did you mean one of: "),
+        ("key", "Missing command; see vllm-tool-proxy key --help"),
         ("key add", "Missing argument 'NAME'"),
         ("setup", "Missing argument 'AGENT'"),
         ("setup emacs", "'emacs' is not one of 'claude', 'codex'"),

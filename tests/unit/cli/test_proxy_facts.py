@@ -9,8 +9,7 @@ import pytest
 
 from proxy.cli import proxy_facts
 from proxy.cli.output import CommandError, Status
-from proxy.cli.proxy_facts import ProxyFacts, Served, plain_url
-from proxy.errors import ProxyError, UpstreamBroken, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
+from proxy.cli.proxy_facts import ProxyFacts, Served
 from proxy.upstream.client import ServerOptions
 from tests.support.socketless import Made, Socketless
 
@@ -51,107 +50,6 @@ def ends(facts: ProxyFacts, model: str | None = None) -> tuple[Status, str]:
         facts.check() if model is None else facts.served(model)
     assert "\n" not in str(caught.value)
     return caught.value.status, str(caught.value)
-
-
-@pytest.mark.parametrize("url", ["http://h:1", "http://h:1/", "http://h:1/v1", "HTTP://h:1/v1/"])
-def test_a_url_loses_what_stands_behind_it(url: str) -> None:
-    assert plain_url(url) == "http://h:1"
-
-
-@pytest.mark.parametrize("url", ["h:1", "", "ftp://h", "http://ü\n"])
-def test_what_is_no_url_is_told_in_one_line(url: str) -> None:
-    with pytest.raises(CommandError) as caught:
-        plain_url(url)
-    assert caught.value.status is Status.USAGE
-    assert str(caught.value).startswith(f"--url {url!a} is not valid; give ") and "\n" not in str(caught.value)
-
-
-def test_a_proxy_that_reaches_its_model_server_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, server = facts(monkeypatch, {}, "secret")
-    found.check()
-    assert [path for _, path, _ in server.asked] == ["/", "/_ready"]
-    assert server.headers == {"Authorization": "Bearer secret"}
-
-
-@pytest.mark.parametrize(
-    ("paths", "status", "words"),
-    [
-        ({"/": told({"service": "other"})}, Status.NO_PROXY, "is not vllm-tool-proxy; --url is the URL of the proxy"),
-        ({"/": told([])}, Status.NO_PROXY, "is not vllm-tool-proxy"),
-        ({"/": (200, b"<html>")}, Status.NO_PROXY, "is not vllm-tool-proxy"),
-        ({"/": told({"service": "vllm-tool-proxy"}, 500)}, Status.NO_PROXY, "is not vllm-tool-proxy"),
-        ({"/_ready": told({}, 503)}, Status.NOT_THERE, "does not reach its model server"),
-    ],
-    ids=["another", "a list", "a page", "an error", "not ready"],
-)
-def test_what_is_no_proxy_or_not_ready_is_told(
-    paths: dict[str, Made], status: Status, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found, _ = facts(monkeypatch, paths)
-    ended, line = ends(found)
-    assert ended is status and URL in line and words in line
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "line"),
-    [
-        (
-            UpstreamUnreachable("the model server at http://h:1 cannot be reached"),
-            Status.NOT_THERE,
-            "nothing answers at http://h:1; start `vllm-tool-proxy serve`, or give the proxy's --url",
-        ),
-        (
-            UpstreamUnreachable("no TLS connection to the model server at http://h:1: self-signed certificate"),
-            Status.NOT_THERE,
-            "no TLS connection to http://h:1: self-signed certificate; set SSL_CERT_FILE to the file of its authority",
-        ),
-        (
-            UpstreamSlow("no connection"),
-            Status.NOT_THERE,
-            "nothing answers at http://h:1; start `vllm-tool-proxy serve`, or give the proxy's --url",
-        ),
-        (
-            UpstreamTimeout("silent"),
-            Status.NOT_THERE,
-            "the server at http://h:1 does not answer / within 15 s; restart it",
-        ),
-        (
-            UpstreamBroken("not HTTP"),
-            Status.NO_PROXY,
-            "the server at http://h:1 does not answer in HTTP, so it is not vllm-tool-proxy; check --url",
-        ),
-    ],
-    ids=["nobody", "TLS", "no connection", "silence", "noise"],
-)
-def test_what_hinders_an_answer_is_told(
-    error: ProxyError, status: Status, line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found, _ = facts(monkeypatch, {"/": error})
-    assert ends(found) == (status, line)
-    assert found.model_server() == "", "here it is no error"
-
-
-@pytest.mark.parametrize(
-    ("paths", "url"),
-    [
-        ({"/health": told({"vllm_url": "http://gpu:8000"})}, "http://gpu:8000"),
-        ({"/health": told({"vllm_url": 7})}, ""),
-        ({"/health": (200, b"")}, ""),
-        ({"/health": told({"vllm_url": "http://gpu:8000"}), "/": told({"service": "other"})}, ""),
-    ],
-    ids=["said", "no text", "nothing", "no proxy"],
-)
-def test_its_model_server_is_told_if_it_is_a_proxy(
-    paths: dict[str, Made], url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert facts(monkeypatch, paths)[0].model_server() == url
-
-
-def test_the_only_model_is_meant_where_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names of one root are one model's."""
-    found, _ = facts(monkeypatch, {"/v1/models": cards("m", "alias", root="m", max_model_len=4096)})
-    assert found.served() == Served("m", 4096, False)
-    assert found.served("alias") == Served("alias", 4096, False)
 
 
 def test_a_name_that_is_not_listed_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,35 +110,6 @@ def test_of_several_models_the_first_ten_are_named_on_one_line(monkeypatch: pyte
     status, line = ends(found, "")
     named = "a\\nb, 0, 1, 2, 3, 4, 5, 6, 7, 8 and 2 more"
     assert (status, line) == (Status.USAGE, f"the proxy has several models; choose one with --model: {named}")
-
-
-@pytest.mark.parametrize(
-    ("key", "line"),
-    [
-        ("", "the proxy at http://h:1 requires a key; name its environment variable with --key-env NAME"),
-        ("secret", "the proxy at http://h:1 rejects the key in PROXY_KEY (status 403)"),
-    ],
-    ids=["none", "a wrong one"],
-)
-def test_a_key_that_is_wanted_or_refused_is_told_and_not_shown(
-    key: str, line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found, _ = facts(monkeypatch, {"/v1/models": told({}, 403)}, key)
-    assert ends(found, "m") == (Status.USAGE, line)
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (told({"data": []}), "is empty"),
-        ((200, b""), "cannot be read (status 200)"),
-        (told({}, 502), "cannot be read (status 502)"),
-    ],
-    ids=["none", "nothing", "an error"],
-)
-def test_a_list_without_models_is_told(answer: Made, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, _ = facts(monkeypatch, {"/v1/models": answer})
-    assert ends(found, "m") == (Status.NO_PROXY, f"the list of models of the proxy at http://h:1 {said}")
 
 
 @pytest.mark.parametrize(
