@@ -20,13 +20,13 @@ TESTS = ROOT / "tests"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # The engine and the packages below it, and the dialects: bytes and values in, bytes and values out.
 SANS_IO = (
-    *("codec", "agents", "tools", "repair", "notations", "engine", "healing", "thinking"),
+    *("codec", "agents", "tools", "repair", "notations", "engine", "healing"),
     "dialects",
 )
 # Modules of other packages that do no I/O either.
 SANS_IO_MODULES = (
     *("errors", "limits", "audit_record", "transitions"),
-    *("config.rules", "config.yaml_nodes", "config.tool_rules_parser", "config.server_url"),
+    *("config.rules", "config.settings", "config.typed", "config.yaml_nodes", "config.server_url"),
     *("upstream.http1", "upstream.context_overflow", "upstream.model_list", "exchange.routing"),
     *("exchange.plan", "exchange.retry", "exchange.task", "exchange.reply_stream"),
     *("exchange.loop_guard", "exchange.outcome", "upstream.paths", "web.routes"),
