@@ -200,29 +200,30 @@ class Spec:
 
 
 def _specs() -> tuple[Spec, ...]:
-    fields = {field.name: field for field in structs.fields(Settings)}
-    specs = []
+    described: dict[str, tuple[str, str, str]] = {}
     group = ""
     for line in cleandoc(Settings.__doc__ or "").splitlines():
-        name, _, metavar = line.partition(":")[0].partition(" ")
-        if name not in fields:
-            group = line.removesuffix(":") or group
-            continue
+        names, _, help = line.partition(":")
+        name, _, metavar = names.partition(" ")
+        if help:
+            described[name] = (help.strip(), group, metavar)
+        elif line:
+            group = names
+
+    def spec(field: structs.FieldInfo) -> Spec:
+        name = field.name
         aliases = _ALIASES.get(name, ())
-        specs.append(
-            Spec(
-                name,
-                fields[name].type,
-                fields[name].default,
-                line.partition(": ")[2],
-                group,
-                metavar,
-                flags=(f"--{name.replace('_', '-')}", *(each for each in aliases if each.startswith("--"))),
-                variables=(f"{PREFIX}{name.upper()}", *(each for each in aliases if each.isupper())),
-                keys=(name, *(each for each in aliases if each.islower() and each.isidentifier())),
-            )
+        return Spec(
+            name,
+            field.type,
+            field.default,
+            *described.get(name, ("", "", "")),
+            flags=(f"--{name.replace('_', '-')}", *(each for each in aliases if each.startswith("--"))),
+            variables=(f"{PREFIX}{name.upper()}", *(each for each in aliases if each.isupper())),
+            keys=(name, *(each for each in aliases if each.islower() and each.isidentifier())),
         )
-    return tuple(specs)
+
+    return tuple(map(spec, structs.fields(Settings)))
 
 
 SPECS = _specs()
