@@ -18,6 +18,7 @@ from proxy.cli.agents import AGENTS
 from proxy.cli.configuration import Agent, Configuration, Values
 from proxy.cli.setup import described
 from proxy.config.settings import SPECS
+from proxy.healing.families import FAMILIES
 from proxy.healing.heal import HEALINGS, Level
 from proxy.repair.arguments import FORMS
 from proxy.repair.schema_fixes import FIXES
@@ -40,6 +41,7 @@ def pages() -> dict[str, str]:
         "formats.md": _formats(),
         "repairs.md": _repairs(),
         "healings.md": _healings(),
+        "families.md": _families(),
         "settings.md": _settings(),
         "rules.md": _rules(),
         "benchmarks.md": iter([(ROOT / "benchmarks" / "README.md").read_text("utf-8")]),
@@ -131,6 +133,25 @@ def _healings() -> Iterator[str]:
         yield "\nbecomes\n"
         yield from block(json.dumps(after, indent=1, ensure_ascii=False), "json")
         yield ""
+
+
+def _families() -> Iterator[str]:
+    yield "# Model families\n"
+    yield "The table of `proxy/healing/families.py`. Each fact of a model comes from the first row that has it."
+    yield "[Healing](../healing.md#families) says how a model's family is found.\n"
+    yield from table(
+        ("family", "names", "healings", "reasoning", "read from", "syntax of calls", "vLLM's parser", "SGLang's"),
+        (
+            (
+                code(each.name),
+                *(" ".join(map(code, words.split())) for words in (each.match, each.heals)),
+                " ".join(code(marker.opener.strip()) for marker in each.markers[:1]),
+                " ".join(map(code, each.fields)),
+                *((each.parsers.syntax, each.parsers.vllm, each.parsers.sglang) if each.parsers else ("", "", "")),
+            )
+            for each in FAMILIES
+        ),
+    )
 
 
 def _settings() -> Iterator[str]:

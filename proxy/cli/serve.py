@@ -112,7 +112,7 @@ def startup_lines(settings: Settings, rules: Rules, keys: Keys) -> Iterator[str]
         "model servers": ", ".join(_servers(settings, rules)),
     }
     yield _line(facts)
-    sections = ("tools", "models", "families", "aliases", "clients")
+    sections = ("tools", "models", "aliases", "clients")
     counts = [f"{len(getattr(rules, name))} {name}" for name in sections if getattr(rules, name)]
     client_keys = f"{len(keys.clients)} for clients" if keys.clients else "none required"
     others = {"one for the model server": keys.upstream, "one for the admin": keys.admin}

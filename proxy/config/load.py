@@ -118,7 +118,7 @@ def unread_rules(env: Mapping[str, str]) -> Path | None:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return None
-        data = _read_text(path).data
+        data = _read(path)
         in_force = rules_text({}, env)
     except (OSError, RulesError):
         return None
@@ -150,22 +150,21 @@ def rules_text(flags: Mapping[str, str] | None = None, env: Mapping[str, str] | 
     """Return the text of the rules file in force, for `load`. Raises RulesError if it cannot be read."""
     flags = {} if flags is None else flags
     env = environment() if env is None else env
-    return _read_text(find_rules(flags.get("rules"), env))
+    path = find_rules(flags.get("rules"), env)
+    return builtin_text() if path is None else RulesText(_read(path), str(path))
 
 
-def _read_text(path: Path | None) -> RulesText:
-    if path is None:
-        return RulesText(resources.files("proxy").joinpath("rules.yaml").read_bytes(), BUILT_IN)
+def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return RulesText(file.read(MAX_BYTES + 1), str(path))
+            return file.read(MAX_BYTES + 1)
     except OSError as error:
         raise _unreadable(path, error) from None
 
 
 def builtin_text() -> RulesText:
     """Return the text of the built-in rules."""
-    return _read_text(None)
+    return RulesText(resources.files("proxy").joinpath("rules.yaml").read_bytes(), BUILT_IN)
 
 
 # A start and a reload read the same rules twice: to validate them, and to put them in force.
@@ -242,7 +241,7 @@ def key_files(settings: Settings, rules: Rules, env: Mapping[str, str]) -> KeyFi
 def _named_key(source: str, env: Mapping[str, str]) -> KeyFile:
     """Return the key of a rules' entry: of a variable (`$NAME`) or of a file."""
     if not source.startswith("$"):
-        return KeyFile(_read_text(Path(source)).data, source)
+        return KeyFile(_read(Path(source)), source)
     if source[1:] not in env:
         raise RulesError(f"key_env: the variable {source[1:]} is not set; set it in the environment of the proxy")
     return KeyFile(os.fsencode(env[source[1:]]), source)
@@ -256,8 +255,7 @@ def _key_file(named: str, credential: str, env: Mapping[str, str]) -> KeyFile | 
         path = Path(env[_CREDENTIALS], credential)
         if not _exists(path):
             return None
-    text = _read_text(path)
-    return KeyFile(text.data, text.source)
+    return KeyFile(_read(path), str(path))
 
 
 def open_to_all(settings: Settings, keys: Keys) -> str:

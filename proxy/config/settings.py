@@ -79,26 +79,26 @@ Origins: TypeAlias = Annotated[
 class Settings(Struct, frozen=True, kw_only=True):
     """Settings of the proxy; each is also a flag and an environment variable, which win over the rules file.
 
-    Where:
+    Addresses:
 
     upstream URL: Base URL of the model server, with or without /v1
     upstream_ca FILE: Absolute path of the CA certificate of an https model server
     host HOST: Address to listen on; 0.0.0.0 opens the proxy to the network, so set client_keys
     port N: Port to listen on
 
-    How much at once:
+    Concurrency:
 
     workers N: Worker processes; add some only if one CPU core is not enough
     max_streams N: Maximum concurrent streams per worker
 
-    Times:
+    Timeouts:
 
     heartbeat SECONDS: Time (s) without data after which the client is sent a heartbeat
     idle_timeout SECONDS: Maximum time (s) to wait for the model server's headers, and between two parts of its response
     graceful_timeout SECONDS: Time (s) for open streams to finish on stop or reload, before they end in an error
     hold_timeout SECONDS: Maximum time (s) to hold text that may become a tool call
 
-    Limits of one request:
+    Request limits:
 
     max_tool_calls N: Number of tool results in a conversation at which the proxy ends it; 0 means no limit
     max_body N: Maximum size of a request body in bytes
@@ -120,7 +120,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     upstream_key_file FILE: File with the model server's key; default: the systemd credential upstream-key
     admin_key_file FILE: File with the key for /_reload and /metrics, or its SHA-256; default: the credential admin-key
 
-    Records:
+    Logs and records:
 
     log_format HOW: Format of the log: text or json
     detailed_logging: Write the audit file, in the service's own folder unless audit_file is set
@@ -200,29 +200,30 @@ class Spec:
 
 
 def _specs() -> tuple[Spec, ...]:
-    fields = {field.name: field for field in structs.fields(Settings)}
-    specs = []
+    described: dict[str, tuple[str, str, str]] = {}
     group = ""
     for line in cleandoc(Settings.__doc__ or "").splitlines():
-        name, _, metavar = line.partition(":")[0].partition(" ")
-        if name not in fields:
-            group = line.removesuffix(":") or group
-            continue
+        names, _, help = line.partition(":")
+        name, _, metavar = names.partition(" ")
+        if help:
+            described[name] = (help.strip(), group, metavar)
+        elif line:
+            group = names
+
+    def spec(field: structs.FieldInfo) -> Spec:
+        name = field.name
         aliases = _ALIASES.get(name, ())
-        specs.append(
-            Spec(
-                name,
-                fields[name].type,
-                fields[name].default,
-                line.partition(": ")[2],
-                group,
-                metavar,
-                flags=(f"--{name.replace('_', '-')}", *(each for each in aliases if each.startswith("--"))),
-                variables=(f"{PREFIX}{name.upper()}", *(each for each in aliases if each.isupper())),
-                keys=(name, *(each for each in aliases if each.islower() and each.isidentifier())),
-            )
+        return Spec(
+            name,
+            field.type,
+            field.default,
+            *described.get(name, ("", "", "")),
+            flags=(f"--{name.replace('_', '-')}", *(each for each in aliases if each.startswith("--"))),
+            variables=(f"{PREFIX}{name.upper()}", *(each for each in aliases if each.isupper())),
+            keys=(name, *(each for each in aliases if each.islower() and each.isidentifier())),
         )
-    return tuple(specs)
+
+    return tuple(map(spec, structs.fields(Settings)))
 
 
 SPECS = _specs()

@@ -13,7 +13,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from proxy.codec.display import cut, escaped
 from proxy.config.load import BUILT_IN, RulesText, builtin_text
 
-_SECTIONS = ("tools", "models", "families", "aliases", "clients")
+_SECTIONS = ("tools", "models", "aliases", "clients")
 _SHOWN = 300
 
 
@@ -56,7 +56,7 @@ def _sections(text: RulesText) -> dict[str, tuple[Node, Node]]:
 def _entries(section: str, node: Node) -> Iterator[tuple[str, Node, int]]:
     """Yield the title, the value and the line of each entry."""
     for item in node.value:
-        if isinstance(item, MappingNode):  # of models and families
+        if isinstance(item, MappingNode):  # of models
             title = next((value.value for key, value in item.value if key.value == "match"), "")
             rest = [pair for pair in item.value if pair[0].value != "match"]
             yield title, MappingNode(item.tag, rest), item.start_mark.line + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # The switch of a model whose family has words of its own for how much it is to think: what the client says goes on as
-# it is, and becomes one of them (`thinking/switches.py`).
+# it is, and becomes one of them (`healing/switches.py`).
 OWN_WORDS = "own_words"
 
 

@@ -1,4 +1,4 @@
-"""Lessons of a server's refusal: the healings that its words ask for, if they change anything in the request.
+"""Lessons from a server's refusal: the healings that its words ask for, if they change anything in the request.
 
 The words are those of chat templates (`raise_exception`), of Jinja, of vLLM, SGLang and llama.cpp.
 """
@@ -47,9 +47,11 @@ _LESSONS = (
     _words(r"both content and thinking", "call_text"),
     _words(_NO_PICTURES, "pictures"),
     _words(r"alternat|unexpected role|after role|tool.{0,40}previous assistant", *_SYSTEMS, *_TURNS),
+    # Still refused with turns that alternate: the template counts results as turns, as Gemma 2 and 3 do.
+    _words(r"roles must alternate user/assistant/user", "text_calls"),
     _words(r"system message|message role|invalid role|only user|roles? (?:are|is) supported", *_SYSTEMS, *_TURNS),
     _words(r"assistant message must|non-?empty|(?:must|can) ?not be empty|content is required", "empty_answers"),
-    _words(r"nonetype|content.{0,40}(?:null|none)\b", "null_beside_calls"),
+    _words(r"nonetype|invalid content type|content.{0,40}(?:null|none)\b", "null_beside_calls"),
     _words(_TEXT_WANTED, "flat_texts"),
     _words(_TEXT_WANTED, "flat_texts", "pictures"),
     _words(r"functions?\b.{0,60}\bname\b|tools?\W.{0,60}\bname\b|string_too_long|a-zA-Z0-9_", "tool_names"),
@@ -65,26 +67,17 @@ _LESSONS = (
 )
 
 
-def words_of(healing: str) -> tuple[str, ...]:
-    """The words of refusals that ask for a healing."""
-    return tuple(pattern.pattern for pattern, ids in _LESSONS if healing in ids)
-
-
 def lesson(message: str, body: JsonObject, plan: HealPlan) -> tuple[str, ...]:
-    """The healings that the words of a refusal ask for, in the table's order; only those that would change the body."""
+    """Return the healings that the words of a refusal ask for, in the table's order.
+
+    Only those that are neither in force nor off, and would change the body.
+    """
     words = message[:_LONGEST]
     for pattern, ids in _LESSONS:
-        if not pattern.search(words):
-            continue
-        useful = _of_use(ids, body, plan)
-        if useful:
-            return useful
+        if pattern.search(words):
+            after = plan.learnt(ids).ids
+            done = {repair.id for repair in heal(body, after).repairs}
+            useful = tuple(name for name in IDS if name in after - plan.ids and record_id(name) in done)
+            if useful:
+                return useful
     return ()
-
-
-def _of_use(ids: tuple[str, ...], body: JsonObject, plan: HealPlan) -> tuple[str, ...]:
-    """Those of the healings that are neither in force nor off and would change the body."""
-    before = plan.ids
-    after = plan.learnt(ids).ids
-    done = {repair.id for repair in heal(body, after).repairs}
-    return tuple(name for name in IDS if name in after - before and record_id(name) in done)

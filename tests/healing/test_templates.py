@@ -9,11 +9,11 @@ import pytest
 
 from tests.conftest import Inside
 from tests.healing.__main__ import LEAST, share
-from tests.healing.ask import direct, over_http, through
+from tests.healing.ask import direct, of_unknown_family, over_http, through
 from tests.healing.measure import Try, judged, tries
 from tests.healing.server import rendering
 from tests.healing.shapes import MARKER, bodies
-from tests.support.chat_templates import FOLDER, templates
+from tests.support.chat_templates import FOLDER, compiled, templates
 
 # Nobody can render it: it wants a variable that no server sets.
 HOPELESS = {"fireworks-ai-llama-3-firefunction-v2"}
@@ -44,6 +44,35 @@ def test_what_arrives_unhealed_arrives_healed_too() -> None:
         for shape, body in bodies():
             if not judged(direct, template, body):
                 assert Try(template.name, shape, judged(through, template, body)) == Try(template.name, shape)
+
+
+GEMMA_3 = """\
+{%- if messages[0]['role'] == 'system' -%}
+    {%- set prefix, rest = messages[0]['content'] + '\\n\\n', messages[1:] -%}
+{%- else -%}
+    {%- set prefix, rest = '', messages -%}
+{%- endif -%}
+{%- for message in rest -%}
+    {%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) -%}
+        {{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}
+    {%- endif -%}
+    {{ '<start_of_turn>' + ('model' if message['role'] == 'assistant' else message['role']) + '\\n' }}
+    {{- prefix if loop.first else '' }}
+    {%- if message['content'] is string -%}
+        {{ message['content'] | trim }}
+    {%- else -%}
+        {{ raise_exception('Invalid content type') }}
+    {%- endif -%}
+    {{ '<end_of_turn>\\n' }}
+{%- endfor -%}"""
+
+
+def test_a_template_without_calls_and_results_takes_all_as_text() -> None:
+    """Gemma 3 refuses null contents and any turn that does not alternate; of an unknown name, that is learnt."""
+    template = compiled("google-gemma-3-4b-it", GEMMA_3)
+    assert {shape for shape, body in bodies() if judged(through, template, body)} == set()
+    # The system's text is lost where no message follows it, which no refusal tells.
+    assert {shape for shape, body in bodies() if judged(of_unknown_family, template, body)} == {"only system"}
 
 
 # One of each kind: alternating roles and ids, one call a turn, text that is lost, systems that are lost.

@@ -58,6 +58,28 @@ def test_a_broken_call_goes_up_repaired_and_all_else_as_it_came(inside: Inside) 
     assert response.headers["X-Tool-Proxy-Fixes"] == "heal_arguments:1"
 
 
+GEMMA_2 = "{{ raise_exception('System role not supported') }}{{ '<start_of_turn>model' }}"
+SHOWN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "root": ({"owned_by": "vllm", "root": "google/gemma-2-9b-it"}, {}, ""),
+    "template": ({"owned_by": "llamacpp"}, {"model_path": "/m.gguf", "chat_template": GEMMA_2}, ""),
+    "rules": ({"owned_by": "vllm"}, {}, 'models: [{match: "*", family: gemma-2}]'),
+}
+
+
+@pytest.mark.parametrize("source", SHOWN)
+def test_the_family_is_what_the_rules_or_the_server_show(inside: Inside, source: str) -> None:
+    """Gemma 2 takes no system message: the first request is healed, in both dialects."""
+    card, props, rules = SHOWN[source]
+    with Upstream(*[[answer(completion("Hi"))]] * 2) as server:
+        server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny", "object": "model", **card}]})]
+        server.paths["/props"] = [answer(props)]
+        client = inside(server.url, rules)
+        client.post(CHAT, json=asked([system(), user()], stream=False))
+        client.post(MESSAGES, json={"model": "tiny", "max_tokens": 9, "system": "mks1 rules", "messages": [user()]})
+        sent = [seen.json["messages"] for seen in server.seen]
+    assert sent == [[user("mks1 rules\n\nmku1 question")]] * 2
+
+
 def test_a_healthy_conversation_goes_up_as_the_very_bytes(inside: Inside) -> None:
     """C1."""
     body = json.dumps(asked(turn(calls())), indent=1).encode()

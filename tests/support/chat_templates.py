@@ -170,5 +170,9 @@ def sources() -> dict[str, str]:
 
 @cache
 def _named(name: str) -> ChatTemplate:
-    source = (FOLDER / f"{name}.jinja").read_text("utf-8")
+    return compiled(name, (FOLDER / f"{name}.jinja").read_text("utf-8"))
+
+
+def compiled(name: str, source: str) -> ChatTemplate:
+    """Return a template under a name."""
     return ChatTemplate(name, _environment().from_string(source), bool(_OVER_PARTS.search(source)))
