@@ -403,7 +403,7 @@ def _model(node: Node, what: str, formats: Collection[str] | None) -> Model:
 def _family(node: Node, what: str) -> str:
     name = text_of(node, what)
     if name not in NAMES:
-        near = ", ".join(map(shown, get_close_matches(name, NAMES))) or "one of docs/thinking.md"
+        near = ", ".join(map(shown, get_close_matches(name, NAMES))) or "one of docs/healing.md"
         raise node_error(node, f"there is no family {shown(name)}; use {near}")
     return name
 
