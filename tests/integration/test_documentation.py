@@ -22,6 +22,7 @@ from proxy.audit_record import KINDS, Kind
 from proxy.cli.agents import AGENTS
 from proxy.cli.merging import merged
 from proxy.config.settings import SPECS
+from proxy.healing.families import NAMES
 from proxy.healing.heal import HEALINGS
 from proxy.repair.arguments import FORMS
 from proxy.repair.schema_fixes import FIXES
@@ -125,6 +126,11 @@ def test_every_format_of_the_corpus_is_shown(made: dict[str, str]) -> None:
             assert line in page
         for call in row["calls"]:
             assert json.dumps(call["arguments"], ensure_ascii=False).replace("\n", "⏎") in page
+
+
+def test_the_page_names_every_family(made: dict[str, str]) -> None:
+    for page in (made["generated/families.md"], (ROOT / "docs" / "healing.md").read_text("utf-8")):
+        assert [name for name in NAMES if f"`{name}`" not in page] == []
 
 
 @pytest.mark.parametrize("each", [*FORMS, *FIXES, *HEALINGS], ids=lambda each: each.id)
