@@ -293,7 +293,7 @@ def _started(aim: Target, options: Sequence[str], log: Path) -> subprocess.Popen
                 fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
             output.truncate(0)
             return subprocess.Popen(
-                [sys.executable, "-m", "proxy.cli.serve", str(os.getpid()), *options, *rules],
+                [sys.executable, "-m", "proxy.cli.main", str(os.getpid()), *options, *rules],
                 # So that no module of the working folder is imported.
                 env={**aim.variables, "PYTHONPATH": folder, "PYTHONSAFEPATH": "1"},
                 stdin=subprocess.DEVNULL,

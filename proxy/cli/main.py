@@ -1,13 +1,16 @@
 """The command `vllm-tool-proxy`: its subcommands, their options, and how each of them ends.
 
 An error is one line on standard error, with exit code 2 unless docs/agents.md says otherwise; Ctrl-C exits with 130.
+`python -m proxy.cli.main PID [options]` serves for as long as the process PID lives.
 """
 
 from __future__ import annotations
 
+import ctypes
 import io
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -369,3 +372,25 @@ def _open_standard_streams() -> None:
         except OSError:
             # The lowest free number is taken, so it is this one.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+def serve_beside(words: Sequence[str]) -> int:
+    """Serve for as long as the process lives whose id is the first word. Return the exit status, or become gunicorn.
+
+    A process that is killed cannot stop what it has started. So the kernel is asked to send this one a signal then,
+    which stays in force through the exec into gunicorn (prctl(2), PR_SET_PDEATHSIG).
+    """
+    parent, *options = words
+    # A shell's background job may ignore it, until gunicorn has a handler.
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGQUIT))
+    if os.getppid() != int(parent):
+        return 1  # it exited before the kernel was asked
+    return main(["serve", *options])
+
+
+if __name__ == "__main__":
+    sys.exit(serve_beside(sys.argv[1:]))

@@ -1,17 +1,12 @@
-"""`vllm-tool-proxy serve`: check everything that can be checked, log three lines about it, then become gunicorn.
-
-`python -m proxy.cli.serve PID [options]` serves for as long as the process PID lives.
-"""
+"""`vllm-tool-proxy serve`: check everything that can be checked, log three lines about it, then become gunicorn."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
 from proxy import __file__ as _package_file
@@ -36,7 +31,6 @@ _SPARE_CONNECTIONS = 1000
 # glibc's memory settings (mallopt(3)). With its default of one arena per thread a worker needs more than twice as much.
 # A fixed mmap threshold returns large blocks to the kernel; with 200 clients a worker needs a third less.
 MALLOC = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(1024 * 1024)}
-_PR_SET_PDEATHSIG = 1
 
 
 def serve_command(flags: dict[str, str]) -> NoReturn:
@@ -146,24 +140,3 @@ def _servers(settings: Settings, rules: Rules) -> Iterator[str]:
 def _line(facts: Mapping[str, str]) -> str:
     words = "; ".join(f"{name}: {text}" for name, text in facts.items())
     return printable(f"{NAME} {__version__} {words}", " ")
-
-
-def serve_beside(words: Sequence[str]) -> int:
-    """Serve for as long as the process lives whose id is the first word. Return the exit status, or become gunicorn.
-
-    A process that is killed cannot stop what it has started. So the kernel is asked to send this one a signal then,
-    which stays in force through the exec into gunicorn (prctl(2), PR_SET_PDEATHSIG).
-    """
-    from proxy.cli.main import main  # noqa: PLC0415
-
-    parent, *options = words
-    # A shell's background job may ignore it, until gunicorn has a handler.
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGQUIT))
-    if os.getppid() != int(parent):
-        return 1  # it exited before the kernel was asked
-    return main(["serve", *options])
-
-
-if __name__ == "__main__":
-    sys.exit(serve_beside(sys.argv[1:]))

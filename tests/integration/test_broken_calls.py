@@ -34,7 +34,7 @@ from tests.support.scripted import (
 )
 
 CHAT = "/v1/chat/completions"
-RULES = 'models: [{match: "*"}]'
+RULES = 'models: [{match: "*", broken_calls: retry}]'
 ARGUMENTS = {"path": "a", "content": "b"}
 # No reading of it tells where the content ends.
 CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "say "x" y" z}}\n</tool_call>'
@@ -147,14 +147,14 @@ def test_a_responses_client_sees_one_response_behind_heartbeats(inside: Inside, 
 
 
 def test_where_a_thought_and_a_text_have_left_nothing_is_thought_behind_them(inside: Inside) -> None:
-    rules = 'models: [{match: "*", reasoning: split, family: qwen3}]'
+    rules = 'models: [{match: "*", broken_calls: retry, reasoning: split, family: qwen3}]'
     with upstream(told(f"<think>Hm.</think>{BEFORE}{CALL}", streamed=True), guided()) as server:
         server.paths["/tokenize"] = [answer({}, 404)]
         found = said(inside(server.url, rules=rules).post(CHAT, json=asked(True)).data, True)
     assert (found["thoughts"], found["text"], found["calls"]) == ("Hm.", BEFORE, ["write_file"])
 
 
-THINKS = 'models: [{match: "*", %s}]'
+THINKS = 'models: [{match: "*", broken_calls: retry, %s}]'
 # A reply with a thought, and the rules by which it is told apart.
 THOUGHTS = {
     "opened": (THINKS % "reasoning: split, family: qwen3", "<think>\nHm.\n</think>\n\n"),
@@ -267,10 +267,17 @@ def test_only_where_one_call_is_asked_for(inside: Inside, more: dict[str, Any], 
         assert len(server.seen) == 1
 
 
+TEXT = 'models: [{match: "*", broken_calls: text}]'
+
+
 @pytest.mark.parametrize("streamed", [True, False])
-def test_it_is_off_where_no_server_is_known_to_guide(inside: Inside, streamed: bool) -> None:
-    with upstream(told(CALL, streamed=streamed), owner="unknown") as server:
-        found = said(inside(server.url).post(CHAT, json=asked(streamed)).data, streamed)
+@pytest.mark.parametrize(("owner", "rules"), [("vllm", TEXT), ("unknown", "")])
+def test_it_is_off_by_a_rule_and_where_no_server_is_known_to_guide(
+    inside: Inside, owner: str, rules: str, streamed: bool
+) -> None:
+    with upstream(told(CALL, streamed=streamed), owner=owner) as server:
+        client = inside(server.url, rules=rules) if rules else inside(server.url)
+        found = said(client.post(CHAT, json=asked(streamed)).data, streamed)
         assert len(server.seen) == 1
     assert found["text"] == CALL and found["calls"] == [] and found["end"] == ["stop"]
 
@@ -406,7 +413,7 @@ def test_the_grammar_of_a_real_llama_cpp_server_writes_the_call(
 ) -> None:
     """What its model writes then is one call of that tool with arguments by the schema; which, is chance."""
     run = {"type": "function", "function": {"name": "run", "description": "Runs.", "parameters": COMMAND}}
-    rules = 'models: [{match: "*", parse: proxy}]'
+    rules = 'models: [{match: "*", parse: proxy, broken_calls: retry}]'
     messages = [{"role": "user", "content": f"[[script:{script}]]"}]
     body = chat(tools=[WRITE_FILE, run], stream=streamed, messages=messages, max_tokens=300)
     data = inside(real, rules=rules).post(CHAT, json=body).data

@@ -51,8 +51,8 @@ def test_the_rest_of_the_file_stays(before: str, tmp_path: Path, monkeypatch: py
     ("name", "before", "status", "message"),
     [
         ("bob", f"- {{name: bob, sha256: {'a' * 64}}}\n", 2, "there is a key named bob; choose another name"),
-        ("a b", "", 2, "a name must be of up to 64 letters"),
-        ("a, models: [x]", "", 2, "a name must be of up to 64 letters"),
+        ("a b", "", 2, "must be a name of up to 64 letters"),
+        ("a, models: [x]", "", 2, "must be a name of up to 64 letters"),
         ("alice", f"[{{name: bob, sha256: {'a' * 64}}}]\n", 1, "no entry can be added to this form of list"),
         ("alice", "- {name: bob}\n", 2, "has no sha256"),
     ],

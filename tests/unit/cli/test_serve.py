@@ -11,7 +11,7 @@ from proxy.config.rules import Rules, parse_rules
 from proxy.config.settings import Settings
 from tests.support.worker_state import read_rules
 
-EMPTY = "models: []\ntools: {}\nclients: {}\nfamilies: []\naliases: {}"
+EMPTY = "models: []\ntools: {}\nclients: {}\naliases: {}"
 RULES = """\
 models:
   - {match: "a*", server: vllm}
@@ -19,7 +19,6 @@ models:
   - {match: "c*", url: "http://10.0.0.3:8000"}
 tools: {}
 clients: {}
-families: []
 aliases: {}
 """
 KEYS = Keys((ClientKey("alice", b"digest"), ClientKey("bob", b"other")), "sk-up", b"admin")
