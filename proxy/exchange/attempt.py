@@ -33,7 +33,7 @@ from proxy.exchange.slices import new_slice
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream, thoughts_to_count
 from proxy.healing.heal import NO_HEALING
 from proxy.limits import MAX_ERROR_BODY
-from proxy.upstream.answer_wait import NEVER, rest_after
+from proxy.upstream.answer_wait import NEVER
 from proxy.upstream.client import UpstreamCall
 from proxy.upstream.headers import REPLY, response_headers
 from proxy.upstream.responses import decoded, error_of_response, read_body
@@ -266,7 +266,7 @@ class Attempt:
 
     def _live(self, parts: Iterator[bytes | None]) -> Iterator[bytes]:
         """A stream: everything that has arrived, decided and written at once."""
-        reply, wait, began = self._reply, self._exchange.wait, time.monotonic()
+        reply, wait = self._reply, self._exchange.wait
         for part in parts:
             beat = b""
             if part is None:
@@ -281,7 +281,6 @@ class Attempt:
             if reply.done:
                 wait.expect_end(END_GRACE)
             ready = self._ready()
-            wait.rest(rest_after(time.monotonic() - began, spoke=self.spoke))
             wait.lane = self._open_lane()
             yield beat + ready
             if reply.cut:

@@ -239,7 +239,20 @@ class PumpWorker(ThreadWorker):
                 conn.close()
                 return
         conn.data_ready = True
-        super().enqueue_req(conn)
+        try:
+            self.tpool.submit(self._answer, conn)
+        except RuntimeError as error:  # another thread takes the request later
+            self.log.error("a thread cannot be started: %s", error)
+
+    def _answer(self, conn: TConn) -> None:
+        self._give_back(conn, self.handle(conn))
+
+    def _give_back(self, conn: TConn, keepalive: object) -> None:
+        """Let the main loop finish a request, from any thread."""
+        if keepalive is not _HANDED_OVER:
+            done: Future[object] = Future()
+            done.set_result(keepalive)
+            self.method_queue.defer(self.finish_request, conn, done)
 
     def wait_for_and_dispatch_events(self, timeout: float | None) -> None:
         """Run one round of the loop. A failure of one connection must not end the worker."""
@@ -263,12 +276,11 @@ class PumpWorker(ThreadWorker):
         return False
 
     def finish_request(self, conn: TConn, fs: Any) -> None:
-        """Finish a request, unless the pump has it. `handle` has closed connections that are not kept."""
-        result = fs.result()
-        if not result:
-            self.nr_conns -= 1
-        elif result is not _HANDED_OVER:
+        """Wait for the next request of a connection. One that is not kept was closed on its thread."""
+        if fs.result():
             super().finish_request(conn, fs)
+        else:
+            self.nr_conns -= 1
 
     def murder_pending(self) -> None:
         """End what is late. gunicorn calls this at least once a second."""
@@ -344,6 +356,7 @@ class PumpWorker(ThreadWorker):
         given = self._application(environ, start_response)
         if body is not None and (body.is_cut or not self._read_rest(conn)):
             response.force_close()
+        self._receiving.pop(conn, None)
         self._thread.answer = answer = Answer(given, response, waits[-1] if waits else None, turn)
         return answer
 
@@ -381,7 +394,6 @@ class PumpWorker(ThreadWorker):
 
     def _finish_stream(self, conn: TConn, end: Callable[[], object], keeps: bool, whole: bool) -> None:
         """Close a stream's response, on a helper thread of the pump, and give its connection back to gunicorn."""
-        done: Future[bool] = Future()
         keepalive = keeps and whole
         try:
             end()
@@ -390,8 +402,7 @@ class PumpWorker(ThreadWorker):
             keepalive = False
         if not keepalive:
             conn.close(graceful=True)
-        done.set_result(keepalive)
-        self.method_queue.defer(self.finish_request, conn, done)
+        self._give_back(conn, keepalive)
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
         """Answer a malformed request in JSON. gunicorn's HTML quotes the request, which may hold a key."""

@@ -36,9 +36,6 @@ class HasTurn(Protocol):
 
 
 NEVER = float("inf")
-# A stream of which nothing has left for QUIET seconds (its model prints a call) is read less often without a driver:
-# every REST_SHARE of that time, and at least every REST_MOST seconds.
-QUIET, REST_SHARE, REST_MOST = 0.5, 0.1, 0.1
 # Bytes of the upstream that a driver takes at a time, so that a fast upstream does not keep other streams waiting.
 TURN = 16 * 1024
 
@@ -89,7 +86,7 @@ class AnswerWait:
 
     __slots__ = (
         *("descriptor", "lane", "on_lane", "_alarm", "_client", "_drain", "_end", "_ended_by", "_last", "_poll"),
-        *("_received_at", "_rest", "_silent_until", "_state", "_timeouts", "_turn", "_written"),
+        *("_received_at", "_silent_until", "_state", "_timeouts", "_turn", "_written"),
     )
 
     def __init__(
@@ -113,14 +110,12 @@ class AnswerWait:
         self._written = self._received_at = time.monotonic()
         self._last = self._written + timeouts.total
         self._alarm = self._end = self._silent_until = NEVER
-        self._rest = 0.0
         self._ended_by: ProxyError | None = None
         self._poll: select.poll | None = None
 
     def start_over(self) -> None:
         """Prepare for another response: alarms and ends of an earlier one do not count."""
         self._alarm = self._end = NEVER
-        self._rest = 0.0
 
     def connecting(self) -> Waiting:
         """Return how to wait for the connection: other requests may compute meanwhile."""
@@ -145,10 +140,6 @@ class AnswerWait:
     def alarm(self, at: float) -> None:
         """Wake at this time (`time.monotonic`) at the latest."""
         self._alarm = at
-
-    def rest(self, seconds: float) -> None:
-        """Without a driver, read what arrives within so many seconds at a time: each read wakes a thread."""
-        self._rest = seconds
 
     def expect_end(self, seconds: float) -> None:
         """Count the body as ended after so many seconds: it should end now."""
@@ -324,29 +315,14 @@ class AnswerWait:
                 poll.register(self._client.fileno(), select.POLLRDHUP)
             if self._drain is not None:
                 poll.register(self._drain, select.POLLIN)
-        if self._rest and call.status and not call.more:
-            poll.modify(call.fileno(), 0)
-            self._polled(poll, min(self._rest, max(0.0, self.deadline - time.monotonic())))
-            poll.modify(call.fileno(), select.POLLIN)
-        ready = self._polled(poll, 0.0 if call.more else max(0.0, self.deadline - time.monotonic()))
+        self._give_way()
+        seconds = 0.0 if call.more else max(0.0, self.deadline - time.monotonic())
+        # Rounded up: a poll that returns a little early would spin.
+        ready = {descriptor for descriptor, _ in poll.poll(int(seconds * 1000) + 1 if seconds else 0)}
+        if self._turn is not None:
+            self._turn.take()
         if self._client is not None and self._client.fileno() in ready:
             self.client_left()
         elif self._drain in ready:
             self.worker_ends()
         return bool(ready) or call.more
-
-    def _polled(self, poll: select.poll, seconds: float) -> set[int]:
-        """Wait for so many seconds, and return the descriptors with events."""
-        self._give_way()
-        # Rounded up: a poll that returns a little early would spin.
-        ready = {descriptor for descriptor, _ in poll.poll(int(seconds * 1000) + 1 if seconds else 0)}
-        if self._turn is not None:
-            self._turn.take()
-        return ready
-
-
-def rest_after(quiet: float, *, spoke: bool) -> float:
-    """Return how long a stream need not be read that began so long ago, and of which nothing has left (`spoke`)."""
-    if spoke or quiet < QUIET:
-        return 0.0
-    return min(REST_MOST, REST_SHARE * quiet)
