@@ -85,7 +85,7 @@ class AnswerWait:
     """
 
     __slots__ = (
-        *("descriptor", "lane", "on_lane", "_alarm", "_client", "_drain", "_end", "_ended_by", "_last", "_poll"),
+        *("descriptor", "lane", "on_lane", "_alarm", "_client", "_drain", "_end", "_ended_by", "_last"),
         *("_received_at", "_silent_until", "_state", "_timeouts", "_turn", "_written"),
     )
 
@@ -111,7 +111,6 @@ class AnswerWait:
         self._last = self._written + timeouts.total
         self._alarm = self._end = self._silent_until = NEVER
         self._ended_by: ProxyError | None = None
-        self._poll: select.poll | None = None
 
     def start_over(self) -> None:
         """Prepare for another response: alarms and ends of an earlier one do not count."""
@@ -255,20 +254,24 @@ class AnswerWait:
         # An earlier response may have been left while it was parked.
         self._resume()
         self.descriptor = call.fileno()
-        self._poll = None
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLIN)
+        if self._client is not None:
+            poll.register(self._client.fileno(), select.POLLRDHUP)
+        if self._drain is not None:
+            poll.register(self._drain, select.POLLIN)
         self._received_at = time.monotonic()
         headless = True
         while not call.complete:
             until_complete = headless or self._timeouts.until_complete
             self._silent_until = self._received_at + self._timeouts.idle
             if self._state is WaitState.RUNNING and not (call.more or self._ended_by):
-                self._poll = None
                 self._state = WaitState.PARKED
                 yield None
                 self._resume()
                 self.lane = None
                 self._silent_until = self._received_at + self._timeouts.idle
-            ready = self._is_ready(call)
+            ready = self._is_ready(call, poll)
             now = time.monotonic()
             if now >= self._end:
                 return
@@ -294,35 +297,24 @@ class AnswerWait:
                 # The time that the reader took, perhaps waiting for a thread, is not the server's silence.
                 self._received_at = time.monotonic()
 
-    def _is_ready(self, call: UpstreamCall) -> bool:
+    def _is_ready(self, call: UpstreamCall, poll: select.poll) -> bool:
         """Return whether the upstream is readable. Without a driver, wait for that, or for a deadline."""
-        ready = False
+        ready = call.more
         if self._ended_by is None and self.driven:
-            ready = self._state is WaitState.READABLE or call.more
+            ready |= self._state is WaitState.READABLE
             self._state = WaitState.RUNNING
         elif self._ended_by is None:
-            ready = self._wait(call)
+            seconds = 0.0 if ready else max(0.0, self.deadline - time.monotonic())
+            self._give_way()
+            # Rounded up: a poll that returns a little early would spin.
+            events = {descriptor for descriptor, _ in poll.poll(int(seconds * 1000) + 1 if seconds else 0)}
+            if self._turn is not None:
+                self._turn.take()
+            ready |= bool(events)
+            if self._client is not None and self._client.fileno() in events:
+                self.client_left()
+            elif self._drain in events:
+                self.worker_ends()
         if self._ended_by is not None:
             raise self._ended_by
         return ready
-
-    def _wait(self, call: UpstreamCall) -> bool:
-        poll = self._poll
-        if poll is None:
-            poll = self._poll = select.poll()
-            poll.register(call.fileno(), select.POLLIN)
-            if self._client is not None:
-                poll.register(self._client.fileno(), select.POLLRDHUP)
-            if self._drain is not None:
-                poll.register(self._drain, select.POLLIN)
-        self._give_way()
-        seconds = 0.0 if call.more else max(0.0, self.deadline - time.monotonic())
-        # Rounded up: a poll that returns a little early would spin.
-        ready = {descriptor for descriptor, _ in poll.poll(int(seconds * 1000) + 1 if seconds else 0)}
-        if self._turn is not None:
-            self._turn.take()
-        if self._client is not None and self._client.fileno() in ready:
-            self.client_left()
-        elif self._drain in ready:
-            self.worker_ends()
-        return bool(ready) or call.more

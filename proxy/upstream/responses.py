@@ -26,8 +26,8 @@ _PIECE = 256 * 1024
 _STEP = 4 * 1024
 # A decoded body may be as large as a whole response, or this many times what was received.
 _MAX_RATIO = 100
-# zlib's window size for a stream with gzip's or zlib's header.
-_HEADED = 32 + zlib.MAX_WBITS
+# Window sizes of zlib: with gzip's or zlib's header, and without one.
+_HEADED, _RAW = 32 + zlib.MAX_WBITS, -zlib.MAX_WBITS
 
 
 class Decoder:
@@ -38,17 +38,25 @@ class Decoder:
 
     def __init__(self, over: Callable[[], bool] = lambda: False) -> None:
         self._over = over
-        self._undoing = zlib.decompressobj(_HEADED)
+        self._undoing: zlib._Decompress | None = None
+        self._first = b""
         self._received = self._decoded = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield what the next bytes add to the decoded body. Raises UpstreamBroken or LimitExceeded."""
         self._received += len(data)
+        if self._undoing is None:
+            # Some servers send deflate without its header; two bytes tell.
+            data = self._first = self._first + data
+            if len(data) < 2:
+                return
+            has_header = data[:2] == b"\x1f\x8b" or (data[0] & 15 == 8 and (data[0] * 256 + data[1]) % 31 == 0)
+            self._undoing = zlib.decompressobj(_HEADED if has_header else _RAW)
         for at in range(0, len(data), _STEP):
-            yield from self._feed(data[at : at + _STEP])
+            yield from self._feed(self._undoing, data[at : at + _STEP])
 
-    def _feed(self, data: bytes) -> Iterator[bytes]:
-        undoing, is_full = self._undoing, False
+    def _feed(self, undoing: zlib._Decompress, data: bytes) -> Iterator[bytes]:
+        is_full = False
         while data or is_full:
             if undoing.eof:
                 # Another stream may follow, or zeros that fill a block (gzip's manual).
@@ -71,7 +79,7 @@ class Decoder:
 
     def finish(self) -> None:
         """Raise UpstreamBroken if the compression has not ended."""
-        if self._received and not self._undoing.eof:
+        if self._received and (self._undoing is None or not self._undoing.eof):
             raise UpstreamBroken("the model server's compressed answer broke off")
 
 

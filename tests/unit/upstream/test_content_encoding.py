@@ -14,11 +14,18 @@ from proxy.limits import MAX_ANSWER
 from proxy.upstream.responses import Decoder
 from tests.support.helpers import all_cuts
 
+
+def raw_deflate(data: bytes) -> bytes:
+    packing = zlib.compressobj(wbits=-15)
+    return packing.compress(data) + packing.flush()
+
+
 WAYS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "gzip": ("gzip", gzip.compress),
     "x-gzip": ("X-GZIP", gzip.compress),
     "two members": ("gzip", lambda data: gzip.compress(data[:9], mtime=0) + gzip.compress(data[9:], mtime=0)),
     "deflate": ("deflate", zlib.compress),
+    "deflate without a header": ("deflate", raw_deflate),
     "stored": ("gzip", lambda data: gzip.compress(data, 0, mtime=0)),
 }
 EACH = pytest.mark.parametrize(("coding", "pack"), WAYS.values(), ids=WAYS)
