@@ -38,7 +38,7 @@ from proxy.exchange.reply_stream import StreamReply, never_enough
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream, thoughts_to_count
 from proxy.healing.heal import NO_HEALING
 from proxy.limits import MAX_ERROR_BODY
-from proxy.upstream.answer_wait import NEVER, AnswerWait, rest_after
+from proxy.upstream.answer_wait import NEVER, AnswerWait
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.headers import REPLY, response_headers
 from proxy.upstream.responses import decoded, error_of_response, read_body
@@ -440,7 +440,7 @@ class Attempt:
 
     def _live(self, parts: Iterator[bytes | None]) -> Iterator[bytes]:
         """A stream: everything that has arrived, decided and written at once."""
-        reply, wait, began = self._reply, self._exchange.wait, time.monotonic()
+        reply, wait = self._reply, self._exchange.wait
         for part in parts:
             beat = b""
             if part is None:
@@ -455,7 +455,6 @@ class Attempt:
             if reply.done:
                 wait.expect_end(END_GRACE)
             ready = self._ready()
-            wait.rest(rest_after(time.monotonic() - began, spoke=self.said is Said.CONTENT))
             wait.lane = self._open_lane()
             yield beat + ready
         yield from self._count_thoughts()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import queue
 import stat
 import sys
+import threading
 import time
 import warnings
-from logging.handlers import QueueHandler, QueueListener
+from logging.handlers import QueueHandler
 from typing import Any
 
 from gunicorn.glogging import Logger
@@ -22,14 +24,15 @@ END_SECONDS = 1.0
 
 
 class LogQueue(QueueHandler):
-    """Hands formatted records to a thread that writes them to standard error.
+    """Hands formatted records to a thread that writes them to a descriptor, standard error.
 
     `lost` counts the records that were dropped in this process because the queue was full; the next record that fits
     is preceded by a line that reports them. A forked process has a queue and a thread of its own.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, descriptor: int = 2) -> None:
         super().__init__(queue.Queue(MAX_LINES))
+        self._descriptor = descriptor
         # The thread that writes takes no lock that a forked process needs.
         warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
         self._begin()
@@ -38,7 +41,7 @@ class LogQueue(QueueHandler):
 
     def _begin(self) -> None:
         self.lost = self._reported = 0
-        self._lines: queue.Queue[Any] = queue.Queue(MAX_LINES)
+        self._lines: queue.Queue[logging.LogRecord] = queue.Queue(MAX_LINES)
         self.queue = self._lines
         self._is_started = False
 
@@ -46,7 +49,7 @@ class LogQueue(QueueHandler):
         """Queue a record, or drop it. Starts the thread with the first one."""
         if not self._is_started:
             self._is_started = True
-            QueueListener(self._lines, logging.StreamHandler(sys.stderr)).start()
+            threading.Thread(target=self._write, args=(self._lines,), name="log", daemon=True).start()
         # After a loss, records are dropped until half of the queue is free: one gap is reported, not many.
         if self.lost > self._reported and self._lines.qsize() <= MAX_LINES // 2:
             words = "%d lines of the log were lost because they were not read"
@@ -59,6 +62,15 @@ class LogQueue(QueueHandler):
             self._lines.put_nowait(record)
         except queue.Full:
             self.lost += 1
+
+    def _write(self, lines: queue.Queue[logging.LogRecord]) -> None:
+        # Not by a handler or sys.stderr: the end of the process would wait for their locks.
+        while True:
+            data = f"{lines.get().getMessage()}\n".encode("utf-8", "backslashreplace")
+            with contextlib.suppress(OSError):
+                while data:
+                    data = data[os.write(self._descriptor, data) :]
+            lines.task_done()
 
     def _end(self) -> None:
         until = time.monotonic() + END_SECONDS

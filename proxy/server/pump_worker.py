@@ -24,6 +24,7 @@ import socket
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, MutableMapping
 from concurrent.futures import Future
 from functools import partial
@@ -48,8 +49,10 @@ DRAIN_SECONDS = 3.0
 TURN_SECONDS = 0.1
 # Seconds to read what the application left of a request's body; then the connection is closed after the response.
 UNREAD_SECONDS = 0.05
+# Seconds that a client has to close a connection after its last response.
+LINGER_SECONDS = 2.0
 # Seconds to wait if no connection can be accepted.
-FULL_SECONDS = 0.05
+FULL_SECONDS = 0.2
 # Descriptors for the worker's own files; clients and upstream connections share the rest (limits.SPARE_DESCRIPTORS).
 SPARE_DESCRIPTORS = 32
 # New objects between two garbage collections, and collections between two of the older generations. CPython has 700,
@@ -57,6 +60,7 @@ SPARE_DESCRIPTORS = 32
 YOUNG_GARBAGE = (10_000, 10, 10)
 
 _NO_ROOM = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+_DISCARDED = 64 * 1024
 _PEEK = socket.MSG_PEEK | socket.MSG_DONTWAIT
 # The result of a request whose connection the pump has.
 _HANDED_OVER = object()
@@ -166,6 +170,7 @@ class PumpWorker(ThreadWorker):
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if most != resource.RLIM_INFINITY:
             self.worker_connections = min(self.worker_connections, max(most - SPARE_DESCRIPTORS, 8) // 2)
+        self._lingering: deque[TConn] = deque()
         # Connections whose head or body is being received, and until when. Whoever removes one has its end.
         self._receiving: dict[TConn, float] = {}
         self._thread = threading.local()
@@ -235,11 +240,23 @@ class PumpWorker(ThreadWorker):
                 self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_pending_socket_readable, conn))
                 return
             except OSError:
-                self.nr_conns -= 1
-                conn.close()
+                self._drop(conn)
                 return
         conn.data_ready = True
-        super().enqueue_req(conn)
+        try:
+            self.tpool.submit(self._answer, conn)
+        except RuntimeError as error:  # another thread takes the request later
+            self.log.error("a thread cannot be started: %s", error)
+
+    def _answer(self, conn: TConn) -> None:
+        self._give_back(conn, self.handle(conn))
+
+    def _give_back(self, conn: TConn, keepalive: object) -> None:
+        """Let the main loop finish a request, from any thread."""
+        if keepalive is not _HANDED_OVER:
+            done: Future[object] = Future()
+            done.set_result(keepalive)
+            self.method_queue.defer(self.finish_request, conn, done)
 
     def wait_for_and_dispatch_events(self, timeout: float | None) -> None:
         """Run one round of the loop. A failure of one connection must not end the worker."""
@@ -253,27 +270,53 @@ class PumpWorker(ThreadWorker):
 
     def _close_idle(self) -> bool:
         """Close the connection that has been idle for longest. Return False if there is none."""
-        for idle in (self.pending_conns, self.keepalived_conns):
+        for idle in (self._lingering, self.pending_conns, self.keepalived_conns):
             if idle:
                 conn = idle.popleft()
                 self.poller.unregister(conn.sock)
-                self.nr_conns -= 1
-                conn.close()
+                self._drop(conn)
                 return True
         return False
 
     def finish_request(self, conn: TConn, fs: Any) -> None:
-        """Finish a request, unless the pump has it. `handle` has closed connections that are not kept."""
-        result = fs.result()
-        if not result:
-            self.nr_conns -= 1
-        elif result is not _HANDED_OVER:
+        """Wait for the next request of a connection, or for its client to close it.
+
+        gunicorn closes it with a thread or the main loop waiting for that. Without waiting, unread bytes of the client
+        would reset the connection, and the client could lose the end of its response.
+        """
+        if fs.result():
             super().finish_request(conn, fs)
+            return
+        try:
+            conn.sock.shutdown(socket.SHUT_WR)
+            conn.sock.setblocking(False)
+            conn.timeout = time.monotonic() + LINGER_SECONDS
+            self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._discard, conn))
+            self._lingering.append(conn)
+        except (OSError, ValueError):  # the client, or gunicorn, has closed it
+            self._drop(conn)
+
+    def _discard(self, conn: TConn, _: object) -> None:
+        """Read what a client sends after its last response."""
+        with contextlib.suppress(OSError):
+            if conn.sock.recv(_DISCARDED):
+                return
+        self._lingering.remove(conn)
+        self.poller.unregister(conn.sock)
+        self._drop(conn)
+
+    def _drop(self, conn: TConn) -> None:
+        self.nr_conns -= 1
+        conn.close()
 
     def murder_pending(self) -> None:
         """End what is late. gunicorn calls this at least once a second."""
         super().murder_pending()
         now = time.monotonic()
+        while self._lingering and now >= (self._lingering[0].timeout or now):
+            conn = self._lingering.popleft()
+            self.poller.unregister(conn.sock)
+            self._drop(conn)
         if not self.alive:
             os.eventfd_write(self._stopping, 1)
             self._drain_at = min(self._drain_at, now + max(0.0, self.cfg.graceful_timeout - DRAIN_SECONDS))
@@ -315,11 +358,7 @@ class PumpWorker(ThreadWorker):
         self._receiving.pop(conn, None)
         turn.give_back()
         self._thread.answer = None
-        if stream is not None:
-            return self._hand_over(conn, stream)
-        if not keepalive:
-            conn.close(graceful=True)  # takes seconds if the client stays
-        return keepalive
+        return keepalive if stream is None else self._hand_over(conn, stream)
 
     def handle_request(self, req: Any, conn: TConn) -> Any:
         """Answer a parsed request. A client that receives nothing for too long (SO_SNDTIMEO) counts as gone."""
@@ -344,6 +383,7 @@ class PumpWorker(ThreadWorker):
         given = self._application(environ, start_response)
         if body is not None and (body.is_cut or not self._read_rest(conn)):
             response.force_close()
+        self._receiving.pop(conn, None)
         self._thread.answer = answer = Answer(given, response, waits[-1] if waits else None, turn)
         return answer
 
@@ -381,17 +421,13 @@ class PumpWorker(ThreadWorker):
 
     def _finish_stream(self, conn: TConn, end: Callable[[], object], keeps: bool, whole: bool) -> None:
         """Close a stream's response, on a helper thread of the pump, and give its connection back to gunicorn."""
-        done: Future[bool] = Future()
         keepalive = keeps and whole
         try:
             end()
         except Exception:
             self.log.exception("Error handling request")
             keepalive = False
-        if not keepalive:
-            conn.close(graceful=True)
-        done.set_result(keepalive)
-        self.method_queue.defer(self.finish_request, conn, done)
+        self._give_back(conn, keepalive)
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
         """Answer a malformed request in JSON. gunicorn's HTML quotes the request, which may hold a key."""

@@ -36,9 +36,6 @@ class HasTurn(Protocol):
 
 
 NEVER = float("inf")
-# A stream of which nothing has left for QUIET seconds (its model prints a call) is read less often without a driver:
-# every REST_SHARE of that time, and at least every REST_MOST seconds.
-QUIET, REST_SHARE, REST_MOST = 0.5, 0.1, 0.1
 # Bytes of the upstream that a driver takes at a time, so that a fast upstream does not keep other streams waiting.
 TURN = 16 * 1024
 
@@ -88,8 +85,8 @@ class AnswerWait:
     """
 
     __slots__ = (
-        *("descriptor", "lane", "on_lane", "_alarm", "_client", "_drain", "_end", "_ended_by", "_last", "_poll"),
-        *("_received_at", "_rest", "_silent_until", "_state", "_timeouts", "_turn", "_written"),
+        *("descriptor", "lane", "on_lane", "_alarm", "_client", "_drain", "_end", "_ended_by", "_last"),
+        *("_received_at", "_silent_until", "_state", "_timeouts", "_turn", "_written"),
     )
 
     def __init__(
@@ -113,14 +110,11 @@ class AnswerWait:
         self._written = self._received_at = time.monotonic()
         self._last = self._written + timeouts.total
         self._alarm = self._end = self._silent_until = NEVER
-        self._rest = 0.0
         self._ended_by: ProxyError | None = None
-        self._poll: select.poll | None = None
 
     def start_over(self) -> None:
         """Prepare for another response: alarms and ends of an earlier one do not count."""
         self._alarm = self._end = NEVER
-        self._rest = 0.0
 
     def connecting(self) -> Waiting:
         """Return how to wait for the connection: other requests may compute meanwhile."""
@@ -145,10 +139,6 @@ class AnswerWait:
     def alarm(self, at: float) -> None:
         """Wake at this time (`time.monotonic`) at the latest."""
         self._alarm = at
-
-    def rest(self, seconds: float) -> None:
-        """Without a driver, read what arrives within so many seconds at a time: each read wakes a thread."""
-        self._rest = seconds
 
     def expect_end(self, seconds: float) -> None:
         """Count the body as ended after so many seconds: it should end now."""
@@ -264,20 +254,24 @@ class AnswerWait:
         # An earlier response may have been left while it was parked.
         self._resume()
         self.descriptor = call.fileno()
-        self._poll = None
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLIN)
+        if self._client is not None:
+            poll.register(self._client.fileno(), select.POLLRDHUP)
+        if self._drain is not None:
+            poll.register(self._drain, select.POLLIN)
         self._received_at = time.monotonic()
         headless = True
         while not call.complete:
             until_complete = headless or self._timeouts.until_complete
             self._silent_until = self._received_at + self._timeouts.idle
             if self._state is WaitState.RUNNING and not (call.more or self._ended_by):
-                self._poll = None
                 self._state = WaitState.PARKED
                 yield None
                 self._resume()
                 self.lane = None
                 self._silent_until = self._received_at + self._timeouts.idle
-            ready = self._is_ready(call)
+            ready = self._is_ready(call, poll)
             now = time.monotonic()
             if now >= self._end:
                 return
@@ -303,50 +297,24 @@ class AnswerWait:
                 # The time that the reader took, perhaps waiting for a thread, is not the server's silence.
                 self._received_at = time.monotonic()
 
-    def _is_ready(self, call: UpstreamCall) -> bool:
+    def _is_ready(self, call: UpstreamCall, poll: select.poll) -> bool:
         """Return whether the upstream is readable. Without a driver, wait for that, or for a deadline."""
-        ready = False
+        ready = call.more
         if self._ended_by is None and self.driven:
-            ready = self._state is WaitState.READABLE or call.more
+            ready |= self._state is WaitState.READABLE
             self._state = WaitState.RUNNING
         elif self._ended_by is None:
-            ready = self._wait(call)
+            seconds = 0.0 if ready else max(0.0, self.deadline - time.monotonic())
+            self._give_way()
+            # Rounded up: a poll that returns a little early would spin.
+            events = {descriptor for descriptor, _ in poll.poll(int(seconds * 1000) + 1 if seconds else 0)}
+            if self._turn is not None:
+                self._turn.take()
+            ready |= bool(events)
+            if self._client is not None and self._client.fileno() in events:
+                self.client_left()
+            elif self._drain in events:
+                self.worker_ends()
         if self._ended_by is not None:
             raise self._ended_by
         return ready
-
-    def _wait(self, call: UpstreamCall) -> bool:
-        poll = self._poll
-        if poll is None:
-            poll = self._poll = select.poll()
-            poll.register(call.fileno(), select.POLLIN)
-            if self._client is not None:
-                poll.register(self._client.fileno(), select.POLLRDHUP)
-            if self._drain is not None:
-                poll.register(self._drain, select.POLLIN)
-        if self._rest and call.status and not call.more:
-            poll.modify(call.fileno(), 0)
-            self._polled(poll, min(self._rest, max(0.0, self.deadline - time.monotonic())))
-            poll.modify(call.fileno(), select.POLLIN)
-        ready = self._polled(poll, 0.0 if call.more else max(0.0, self.deadline - time.monotonic()))
-        if self._client is not None and self._client.fileno() in ready:
-            self.client_left()
-        elif self._drain in ready:
-            self.worker_ends()
-        return bool(ready) or call.more
-
-    def _polled(self, poll: select.poll, seconds: float) -> set[int]:
-        """Wait for so many seconds, and return the descriptors with events."""
-        self._give_way()
-        # Rounded up: a poll that returns a little early would spin.
-        ready = {descriptor for descriptor, _ in poll.poll(int(seconds * 1000) + 1 if seconds else 0)}
-        if self._turn is not None:
-            self._turn.take()
-        return ready
-
-
-def rest_after(quiet: float, *, spoke: bool) -> float:
-    """Return how long a stream need not be read that began so long ago, and of which nothing has left (`spoke`)."""
-    if spoke or quiet < QUIET:
-        return 0.0
-    return min(REST_MOST, REST_SHARE * quiet)

@@ -14,7 +14,7 @@ import re
 import resource
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -62,7 +62,8 @@ class UpstreamCall:
         self._http.send(h11.EndOfMessage())
         self._headers: dict[str, list[str]] = {}
         self._is_ended = False
-        self._failure: UpstreamBroken | None = None
+        # Why the response broke off. An exception here would be a cycle with its own traceback.
+        self._failure = ""
         # Body that `look` has received, until it is taken.
         self._ahead = b""
         self.more = False
@@ -111,7 +112,7 @@ class UpstreamCall:
         """
         parts, size = [self._ahead], 0
         self._ahead, self.more = b"", False
-        while not self._is_ended and self._failure is None:
+        while not self._is_ended and not self._failure:
             if size >= most:
                 self.more = True
                 break
@@ -125,9 +126,9 @@ class UpstreamCall:
             if len(data) < _RECEIVE and not self._tls:
                 break
         body = b"".join(parts)
-        if self._failure is not None:
+        if self._failure:
             if not body:
-                raise self._failure
+                raise UpstreamBroken(self._failure)
             self.more = True
         return body
 
@@ -137,12 +138,12 @@ class UpstreamCall:
         Return None if the response has ended or failed, or if more is there. `take` takes what was returned; otherwise
         the next `receive` returns it.
         """
-        if self.more or self._failure is not None:
+        if self.more or self._failure:
             return None
         data = self._received()
         if data is not None:
             self._ahead = self._decoded(data)
-        is_last = self._is_ended or self._failure is not None
+        is_last = self._is_ended or bool(self._failure)
         self.more = bool(self._ahead) or is_last
         if is_last or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
             return None
@@ -159,7 +160,7 @@ class UpstreamCall:
         except _WOULD_BLOCK:
             return None
         except OSError as error:
-            self._failure = UpstreamBroken(f"the connection to the model server broke: {error}")
+            self._failure = f"the connection to the model server broke: {error}"
             return None
 
     def _decoded(self, data: bytes) -> bytes:
@@ -181,7 +182,7 @@ class UpstreamCall:
                 words = f"'s chunked encoding is broken: {error}" if data else "'s answer broke off"
             else:
                 words = f" did not answer in HTTP/1.1: {error}" if data else " closed the connection before it answered"
-            self._failure = UpstreamBroken(f"the model server{words}")
+            self._failure = f"the model server{words}"
         return b"".join(parts)
 
 
@@ -266,7 +267,7 @@ class ModelServer:
 
     def _mapped(self, error: Exception) -> ProxyError:
         """Return the error for a foreign exception."""
-        url, causes = self.target.url, _causes(error)
+        url, causes = self.target.url, [*_causes(error)]
         if any(isinstance(cause, OSError) and cause.errno in _NO_DESCRIPTOR for cause in causes):
             most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             words = "no file descriptor is left for a connection to the model server"
@@ -293,13 +294,8 @@ def _prepared(url: str) -> requests.PreparedRequest:
     return prepared
 
 
-def _causes(error: BaseException) -> list[BaseException]:
-    """Return the exception and all that it was made of, the outermost first."""
-    causes: list[BaseException] = []
-    todo: list[object] = [error]
-    while todo and len(causes) < 32:
-        cause = todo.pop(0)
-        if isinstance(cause, BaseException) and cause not in causes:
-            causes.append(cause)
-            todo += [*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__]
-    return causes
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield the exception and its causes, the outermost first."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

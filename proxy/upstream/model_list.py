@@ -61,10 +61,9 @@ def read_cards(body: bytes) -> tuple[ModelCard, ...]:
     What is no card with an id is passed over, and a field that is not as it should be counts as missing.
     """
     try:
-        answer, _ = load_upstream(body)
+        entries = as_object(load_upstream(body)[0]).get("data")
     except ValueError:
         return ()
-    entries = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(entries, list):
         return ()
     cards = (_card(entry) for entry in entries if isinstance(entry, dict))
@@ -74,10 +73,10 @@ def read_cards(body: bytes) -> tuple[ModelCard, ...]:
 def _card(entry: JsonObject) -> ModelCard:
     created = _count(entry.get("created"))
     return ModelCard(
-        id=_text(entry.get("id")),
-        owner=_text(entry.get("owned_by")),
-        root=_text(entry.get("root")),
-        parent=_text(entry.get("parent")),
+        id=as_text(entry.get("id")),
+        owner=as_text(entry.get("owned_by")),
+        root=as_text(entry.get("root")),
+        parent=as_text(entry.get("parent")),
         max_len=_context_length(entry),
         created=created if created <= _LAST_SECOND else 0,
     )
@@ -85,11 +84,7 @@ def _card(entry: JsonObject) -> ModelCard:
 
 def _context_length(entry: JsonObject) -> int | None:
     """The context of a model in tokens, by vLLM's field or llama-server's; None where neither says it."""
-    length = _count(entry.get("max_model_len"))
-    meta = entry.get("meta")
-    if not length and isinstance(meta, dict):
-        length = _count(meta.get("n_ctx"))
-    return length or None
+    return _count(entry.get("max_model_len")) or _count(as_object(entry.get("meta")).get("n_ctx")) or None
 
 
 def kind_of(cards: Iterable[ModelCard]) -> str:
@@ -98,15 +93,9 @@ def kind_of(cards: Iterable[ModelCard]) -> str:
     return next(filter(None, kinds), "")
 
 
-def _text(value: Json) -> str:
-    return value if isinstance(value, str) else ""
-
-
 def _count(value: Json) -> int:
     """A number that is not negative, whole; 0 for anything else."""
-    if isinstance(value, bool):
-        return 0
-    if not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
     return max(int(value), 0)
 

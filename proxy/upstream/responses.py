@@ -100,19 +100,18 @@ def decoded(
         coding = call.coding if first else ""
         if coding in KNOWN:
             undoing = Decoder(over)
+            yield b""
         elif coding:
             if call.status != 200:
                 yield b""
                 return
             words = f"the model server compressed its answer ({coding[:40]!r}) although it was asked not to"
             raise UpstreamBroken(words)
+        first = False
         if undoing is None:
             yield part
         else:
-            if first:
-                yield b""
             yield from undoing.feed(part)
-        first = False
         # It would stay in memory while the stream waits.
         del part
     if undoing is not None and call.complete:

@@ -229,12 +229,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         headers=prepared.headers,
         request=chat,
         plan=plan,
-        wait=AnswerWait(
-            ctx.socket,
-            _timeouts(settings, chat, profile),
-            ctx.worker.drain,
-            turn=ctx.turn,
-        ),
+        wait=AnswerWait(ctx.socket, _timeouts(settings, chat, profile), ctx.worker.drain, turn=ctx.turn),
         engine=_Engines(snapshot, prepared, plan.parse, ctx.seed, Why.BROKEN in ask_again),
         dialect=prepared.dialect,
         hold_timeout=settings.hold_timeout,

@@ -44,6 +44,8 @@ def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
     """
     if environ.get("HTTP_CONTENT_ENCODING", "").strip().lower() not in _PLAIN:
         raise UnsupportedEncoding("the body is compressed (Content-Encoding); send it as it is")
+    if environ.get("HTTP_TRANSFER_ENCODING", "chunked").strip().lower() != "chunked":
+        raise BadRequest("the transfer coding must be chunked (Transfer-Encoding)")
     announced = _announced_length(environ)
     if announced is None:
         chunked = environ.get("wsgi.input_terminated") is True

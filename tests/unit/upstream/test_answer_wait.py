@@ -7,7 +7,7 @@ import time
 import pytest
 
 from proxy.errors import ClientGone, Unavailable, UpstreamTimeout
-from proxy.upstream.answer_wait import NEVER, AnswerWait, Timeouts, rest_after
+from proxy.upstream.answer_wait import NEVER, AnswerWait, Timeouts
 from proxy.upstream.client import UpstreamCall
 from tests.support.socketless import answer_with, bytes_came
 
@@ -44,14 +44,6 @@ def driven(timeouts: Timeouts) -> AnswerWait:
     wait = AnswerWait(None, timeouts)
     wait.drive()
     return wait
-
-
-@pytest.mark.parametrize(
-    ("quiet", "rest"), [(0.0, 0.0), (0.49, 0.0), (0.5, 0.05), (0.8, 0.08), (1.0, 0.1), (3.0, 0.1), (600.0, 0.1)]
-)
-def test_the_longer_nothing_could_leave_the_longer_it_rests(quiet: float, rest: float) -> None:
-    assert rest_after(quiet, spoke=False) == pytest.approx(rest)
-    assert rest_after(quiet, spoke=True) == 0.0
 
 
 def test_where_nothing_has_come_it_is_parked_until_it_is_told() -> None:
