@@ -9,15 +9,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
+import glob
 import importlib.util
 import os
 import resource
 import secrets
 import selectors
+import shutil
 import signal
 import socket
 import struct
 import sys
+import tempfile
 import time
 from functools import partial
 from typing import Any
@@ -49,7 +52,6 @@ _pump = _load("pump")
 _refusals = _load("refusals")
 _turns = _load("turns")
 _threads = _load("thread_pool")
-_memory = _load("workers_memory")
 if __name__ == "__config__":
     # The master's first line could wait for a pipe that is full already. The log takes the stream that it finds.
     _logs.install()
@@ -164,17 +166,61 @@ STOP_VARIABLE = "TOOL_PROXY_STOP"
 VIA_VARIABLE = "VLLM_TOOL_PROXY_VIA"
 
 
+# The folder that the workers share, and the process id of its master. Without the prefix of settings, a release that
+# does not know the variable starts under a master that sets it.
+FOLDER_VARIABLE = "VLLM_TOOL_PROXY_FOLDER"
+# prometheus-client reads this when a worker imports it.
+METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def _shared_folder() -> str:
+    """Return the folder that the workers of this master share; the first call creates and empties it.
+
+    It is the unit's runtime directory, else a private temporary one, in memory where there is /dev/shm.
+    """
+    pid, _, folder = os.environ.get(FOLDER_VARIABLE, "").partition(":")
+    if pid == str(os.getpid()):
+        return folder
+    folder = os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
+    if not (os.path.isabs(folder) and os.access(folder, os.W_OK | os.X_OK)):
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        folder = tempfile.mkdtemp(prefix="vllm-tool-proxy-", dir=memory)
+    for name in ("rules-in-force", "reload-requested"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, name))
+    metrics = os.path.join(folder, "metrics")
+    shutil.rmtree(metrics, ignore_errors=True)
+    os.mkdir(metrics, 0o700)
+    os.environ[FOLDER_VARIABLE] = f"{os.getpid()}:{folder}"
+    os.environ[METRICS_VARIABLE] = metrics
+    return folder
+
+
 def on_starting(server: Any) -> None:
-    """Make the workers' memory and pseudonym, and take as many descriptors as are allowed (each stream needs two)."""
-    _memory.descriptor(os.environ)
+    """Make the workers' folder and pseudonym, and take as many descriptors as are allowed (each stream needs two)."""
+    _shared_folder()
     os.environ.setdefault(VIA_VARIABLE, secrets.token_hex(8))
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def on_reload(server: Any) -> None:
-    """Note in the workers' memory that the rules file is to be read."""
-    _memory.count_reload(os.environ)
+    """Ask the first new worker to read the rules file."""
+    with open(os.path.join(_shared_folder(), "reload-requested"), "wb"):
+        pass
+
+
+def child_exit(server: Any, worker: Any) -> None:
+    """Forget the gauges of a worker that has ended (prometheus-client's `mark_process_dead`); its counters stay."""
+    for gauges in glob.glob(os.path.join(_shared_folder(), "metrics", f"gauge_live*_{worker.pid}.db")):
+        os.unlink(gauges)
+
+
+def on_exit(server: Any) -> None:
+    """Remove the folder if it is a temporary one."""
+    folder = _shared_folder()
+    if folder != os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def when_ready(server: Any) -> None:

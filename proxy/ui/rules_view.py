@@ -16,11 +16,11 @@ from proxy.worker.state import WorkerState
 def rules_in_force(worker: WorkerState) -> JsonObject:
     """The rules by which requests are served that begin now, and why newer ones are not in force."""
     rules = worker.current().rules
-    entries: list[Json] = [*described(rules, worker.memory.published().text)]
+    entries: list[Json] = [*described(rules, worker.published.text)]
     return {
         "source": rules.source,
         "sha256": rules.sha256,
-        "error": worker.memory.error(),
+        "error": worker.published.error,
         "entries": entries,
     }
 

@@ -16,7 +16,6 @@ from proxy.errors import ClientGone, ProxyError, Unavailable, UpstreamTimeout
 from proxy.transitions import next_state
 from proxy.upstream.client import UpstreamCall
 from proxy.upstream.connections import Waiting
-from proxy.upstream.event_times import MASK, EventTimes
 from proxy.upstream.wait_state import TRANSITIONS, WaitState, WaitStep
 
 
@@ -64,14 +63,13 @@ class AnswerWait:
 
     By itself it blocks, in a poll of its own. From `drive` to `let_go` (server/pump.py) it never does: where nothing
     has come `receive` gives None, and `parked`, `descriptor` and `deadline` say what for (upstream/wait_state.py). What
-    the driver has seen it says by `readable`, `client_left` and `worker_ends`; then the next step follows. `times` is
-    told how long the events took, `began` is when the request was read. A `turn` is given back while it blocks.
+    the driver has seen it says by `readable`, `client_left` and `worker_ends`; then the next step follows. A `turn` is
+    given back while it blocks.
     """
 
     __slots__ = (
-        *("descriptor", "lane", "on_lane", "times", "_alarm", "_arrivals", "_began", "_came", "_client", "_drain"),
-        *("_end", "_ended_by", "_first_came", "_has_answered", "_last", "_poll", "_received_at"),
-        *("_requested_at", "_rest", "_silent_until", "_state", "_taken", "_timeouts", "_turn", "_written"),
+        *("descriptor", "lane", "on_lane", "_alarm", "_client", "_drain", "_end", "_ended_by", "_last", "_poll"),
+        *("_received_at", "_rest", "_silent_until", "_state", "_timeouts", "_turn", "_written"),
     )
 
     def __init__(
@@ -80,8 +78,6 @@ class AnswerWait:
         timeouts: Timeouts,
         drain: int | None = None,
         *,
-        times: EventTimes | None = None,
-        began: float | None = None,
         turn: HasTurn | None = None,
     ) -> None:
         self._state = WaitState.ALONE
@@ -95,17 +91,7 @@ class AnswerWait:
         # Receives each part of the body that leaves by a lane, if the driver has lanes.
         self.on_lane: Callable[[bytes], object] | None = None
         self._written = self._received_at = time.monotonic()
-        # When a driver saw that there is something to receive.
-        self._came = self._written
         self._last = self._written + timeouts.total
-        self.times = EventTimes() if times is None else times
-        self._began = self._written if began is None else began
-        self._requested_at = self._began
-        # When the model server's first bytes came, and the last that were taken; how many arrivals there were between.
-        self._first_came: float | None = None
-        self._taken = self._written
-        self._arrivals = 0
-        self._has_answered = False
         self._alarm = NEVER
         self._end = NEVER
         self._rest = 0.0
@@ -117,19 +103,6 @@ class AnswerWait:
         """Bytes went to the client just now: the next heartbeat is a whole interval away."""
         self._written = time.monotonic()
 
-    def answers(self) -> None:
-        """Say that what is made of the model server's bytes goes to the client just now."""
-        self._written = now = time.monotonic()
-        if self._first_came is None:
-            return
-        if not self._has_answered:
-            self._has_answered = True
-            first = self._first_came - self._requested_at
-            self.times.first.add(first)
-            self.times.added_first.add(now - self._began - first)
-        elif self._arrivals & MASK == 1:
-            self.times.added.add(now - self._came)
-
     @property
     def may_pass(self) -> bool:
         """True if a driver that knows of lanes waits for the upstream."""
@@ -137,20 +110,14 @@ class AnswerWait:
 
     def leaves(self, body: bytes) -> bytes:
         """Note that the next bytes of the upstream go to the client unchanged, by the lane, and return them."""
-        self._written = self._received_at = now = time.monotonic()
-        self._arrivals += 1
-        if self._arrivals & MASK == 1:
-            self.times.gap.add(self._came - self._taken)
-            self.times.added.add(now - self._came)
-        self._taken = self._came
+        self._written = self._received_at = time.monotonic()
         if self.on_lane is not None:
             self.on_lane(body)
         return body
 
     def keeps_back(self) -> bytes:
         """The next bytes of the upstream were taken by the lane, and nothing leaves yet; give that."""
-        self._received_at = now = time.monotonic()
-        self._note_arrival(now)
+        self._received_at = time.monotonic()
         return b""
 
     @property
@@ -175,9 +142,6 @@ class AnswerWait:
         """An answer is asked for: no alarm and no end of one before says anything of it."""
         self._alarm = self._end = NEVER
         self._rest = 0.0
-        self._requested_at = time.monotonic()
-        self._first_came = None
-        self._arrivals = 0
 
     def connecting(self) -> Waiting:
         """What is to be done where the connection to the model server has to be waited for: others may compute then."""
@@ -230,14 +194,12 @@ class AnswerWait:
 
     def readable(self, now: float) -> None:
         """There is something to receive: so it was seen at this time (`time.monotonic`)."""
-        self._came = now
         self._move(WaitStep.BYTES_CAME)
 
     def pass_by(self, now: float) -> bytes | None:
         """What has come and leaves by the lane, when it was seen that there is something to receive; b"" if nothing
         has come, None if a step must be made.
         """
-        self._came = now
         if self.lane is None:
             return None
         data = self.lane()
@@ -308,7 +270,7 @@ class AnswerWait:
                 yield None
             if not ready:
                 continue
-            data = self._received(call, now)
+            data = call.receive(TURN) if self.driven else call.receive()
             if not call.status:
                 continue
             if data or headless:
@@ -319,25 +281,6 @@ class AnswerWait:
             if not self._timeouts.until_complete:
                 # What the reader took, perhaps waiting for a thread, is no silence of the server's.
                 self._received_at = time.monotonic()
-
-    def _note_arrival(self, now: float) -> None:
-        """Bytes of the body were taken just now. A driver has said when they came, but not of what was left of them."""
-        if not self.driven or self._came <= self._taken:
-            self._came = now
-        if self._first_came is None:
-            self._first_came = self._came
-        else:
-            self._arrivals += 1
-            # While it rests nobody sees when something comes.
-            if self._arrivals & MASK == 1 and not self._rest:
-                self.times.gap.add(self._came - self._taken)
-        self._taken = self._came
-
-    def _received(self, call: UpstreamCall, now: float) -> bytes:
-        data = call.receive(TURN) if self.driven else call.receive()
-        if data and not self._timeouts.until_complete:
-            self._note_arrival(now)
-        return data
 
     def _must_park(self, call: UpstreamCall) -> bool:
         """True where a driver has to wait for what comes."""

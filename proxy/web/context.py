@@ -124,7 +124,7 @@ class RequestContext:
 
     def heal_plan(self, model: str) -> HealPlan:
         """The healings of requests for a model: by the rules, and by refusals."""
-        return self.snapshot.rules.heal_plan(model).learnt(self.worker.lessons.of(model))
+        return self.snapshot.rules.heal_plan(model).learnt(self.worker.lessons_of(model))
 
     def hold_thread(self, thread: HeldThread) -> None:
         """Keep what `admit` has taken for it."""

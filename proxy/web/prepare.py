@@ -174,11 +174,10 @@ def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseS
 
     A key that only the client knows counts as well.
     """
-    file = ctx.worker.responses
-    if file is None or ctx.snapshot.settings.store == "off":
+    if not ctx.worker.keeps or ctx.snapshot.settings.store == "off":
         return None
     digest = owner_digest(environ) if ctx.key is None else ctx.key.digest
-    return ResponseStore(file, digest.hex())
+    return ResponseStore(ctx.worker.shared, digest.hex())
 
 
 def resumed(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -> Resumed:

@@ -15,6 +15,7 @@ from proxy.commands.capture_report import lines, reread
 from proxy.config import load as config
 from proxy.config.settings import Settings
 from proxy.exchange.capture import read_capture
+from proxy.worker.rules_in_force import Published
 from tests.support.live_page import LOCAL, OWN_PAGE, Page, admin, live_page
 from tests.support.scripted import (
     DONE,
@@ -237,8 +238,7 @@ def test_so_many_pages_are_open_at_once(server: Upstream, monkeypatch: pytest.Mo
 def test_rules_servers_and_settings_are_told(server: Upstream, tmp_path: Path) -> None:
     server.paths["/health"] = [answer({})]
     with live_page(server.url, "models:\n  - match: tiny\n    parse: proxy\n") as page:
-        page.worker.memory.publish(b"models:\n  - match: tiny\n    parse: proxy\n", "rules.yaml")
-        page.worker.generation = page.worker.memory.generation()
+        page.worker.published = Published(text=b"models:\n  - match: tiny\n    parse: proxy\n")
         status = page.state()["status"]
     assert status["servers"] == [{"url": server.url, "ready": True}]
     assert (status["values"], status["lost"]) == (False, 0)

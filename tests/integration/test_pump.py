@@ -31,7 +31,7 @@ from proxy.server import pumped_stream
 from proxy.server.deadline_heap import DeadlineHeap
 from proxy.server.pump import BUSY_SECONDS, REST_SECONDS, ROUND_SECONDS, TRANSITIONS, Pump, PumpState, PumpStep
 from proxy.server.turns import Turns
-from proxy.worker.response_store import FILE_NAME
+from proxy.worker.shared_file import FILE_NAME
 from tests.conftest import Front, Proxy, Start, clean_environment
 from tests.integration.test_drain import ASKED, CHAT, MESSAGES, ends_in_an_error, serving
 from tests.real.processes import ROOT, answers, free_port, stop

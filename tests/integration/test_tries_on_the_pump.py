@@ -11,8 +11,8 @@ import pytest
 
 from proxy.upstream.client import ModelServer
 from proxy.web.completions import HAND_OVER
-from proxy.worker.lessons import Lessons
 from proxy.worker.snapshot import Snapshot
+from proxy.worker.state import WorkerState
 from tests.conftest import Inside
 from tests.integration.test_broken_calls import CALL as BROKEN
 from tests.integration.test_broken_calls import RULES, guided
@@ -27,7 +27,7 @@ TRIES: dict[str, tuple[list[Script], set[str]]] = {
     "three": ([SILENT, SWALLOWED, told(CALL, used=40, streamed=True)], {"open", "server_kind"}),
     "a broken call": ([told(BROKEN, streamed=True), guided()], {"open", "server_kind"}),
 }
-BLOCKING: list[tuple[type, str]] = [(ModelServer, "open"), (Lessons, "add"), (Snapshot, "server_kind")]
+BLOCKING: list[tuple[type, str]] = [(ModelServer, "open"), (WorkerState, "learn"), (Snapshot, "server_kind")]
 
 
 @pytest.mark.parametrize("name", TRIES)

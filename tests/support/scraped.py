@@ -6,25 +6,14 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.worker.exposition import exposition
-from proxy.worker.metrics import RequestSample
-from proxy.worker.shared_counters import SharedCounters
+from proxy.worker.metrics import Metrics, RequestSample
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-# The histograms of events, each with its name in `EventTimes`.
-HISTOGRAMS = {
-    "upstream_first_event_seconds": "first",
-    "added_first_event_seconds": "added_first",
-    "upstream_event_gap_seconds": "gap",
-    "added_event_seconds": "added",
-    "held_seconds": "held",
-    "repair_seconds": "repair",
-}
 
 
-def samples(counters: SharedCounters, *served: str) -> Samples:
+def samples(metrics: Metrics, *served: str) -> Samples:
     """What a scrape finds, while a server lists these models: each sample by its name and labels."""
-    text = exposition(counters, "1.2.3", rules_in_force=True, models=frozenset(served)).decode()
+    text = metrics.exposition(rules_in_force=True, models=served).decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -42,6 +31,6 @@ def ended(**more: Any) -> RequestSample:
     return RequestSample(**{"dialect": "chat", "status": 200, "seconds": 1.0, **more})
 
 
-def models(counters: SharedCounters, *served: str) -> set[str]:
+def models(metrics: Metrics, *served: str) -> set[str]:
     """The models that a scrape names."""
-    return {dict(labels)["model"] for name, labels in samples(counters, *served) if name == "tool_proxy_requests_total"}
+    return {dict(labels)["model"] for name, labels in samples(metrics, *served) if name == "tool_proxy_requests_total"}

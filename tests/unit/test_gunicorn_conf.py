@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import os
 import signal
 import sys
 from pathlib import Path
@@ -14,10 +15,8 @@ from gunicorn.config import Config
 from gunicorn.workers.gthread import ThreadWorker
 
 from proxy import gunicorn_conf
-from proxy.config.load import MEMORY_VARIABLE
-from proxy.server import workers_memory
 from proxy.server.client_socket import ClientSocket
-from proxy.worker.shared_memory import SIZE
+from proxy.worker import rules_in_force, state
 
 pytestmark = pytest.mark.once
 
@@ -69,8 +68,41 @@ def test_a_forked_worker_forgets_what_the_master_saw(tmp_path: Path, monkeypatch
     assert signals == dict.fromkeys((signal.SIGTERM, signal.SIGQUIT, signal.SIGINT), signal.SIG_DFL)
 
 
-def test_master_and_workers_mean_the_same_memory() -> None:
-    assert (workers_memory.VARIABLE, workers_memory.BYTES) == (MEMORY_VARIABLE, SIZE)
+def test_the_master_empties_the_folder_that_its_workers_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But not at a reload; and it removes nothing of a runtime directory."""
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv(gunicorn_conf.FOLDER_VARIABLE, "")
+    monkeypatch.setenv(gunicorn_conf.METRICS_VARIABLE, "")
+    assert gunicorn_conf.FOLDER_VARIABLE == state.FOLDER_VARIABLE
+    (tmp_path / "metrics").mkdir()
+    old = [tmp_path / name for name in ("metrics/counter_1.db", rules_in_force.FILE_NAME, "kept")]
+    for path in old:
+        path.touch()
+    gunicorn_conf.on_starting(None)
+    assert [path.exists() for path in old] == [False, False, True]
+    for path in old:
+        path.touch()
+    gauges = tmp_path / "metrics" / "gauge_livesum_7.db"
+    gauges.touch()
+    gunicorn_conf.on_reload(None)
+    gunicorn_conf.child_exit(None, SimpleNamespace(pid=7))
+    gunicorn_conf.on_exit(None)
+    assert all(path.exists() for path in old) and not gauges.exists()
+    assert rules_in_force.RulesInForce(str(tmp_path)).reload_requested()
+
+
+def test_without_a_runtime_directory_the_folder_is_a_private_one_for_as_long_as_the_master_runs(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNTIME_DIRECTORY", "/nowhere")
+    monkeypatch.setenv(gunicorn_conf.FOLDER_VARIABLE, "1:/of/another/master")
+    monkeypatch.setenv(gunicorn_conf.METRICS_VARIABLE, "")
+    gunicorn_conf.on_starting(None)
+    folder = Path(os.environ[gunicorn_conf.FOLDER_VARIABLE].partition(":")[2])
+    assert os.environ[gunicorn_conf.METRICS_VARIABLE] == str(folder / "metrics")
+    assert folder.stat().st_mode & 0o777 == 0o700 and (folder / "metrics").is_dir()
+    gunicorn_conf.on_exit(None)
+    assert not folder.exists()
 
 
 @pytest.mark.slow
