@@ -13,7 +13,7 @@ from proxy.dialects.chat.request import ChatRequest
 from proxy.web.context import RequestContext
 from proxy.worker.audit_log import Audited, lines, total
 from proxy.worker.logging_setup import FactsRecord
-from proxy.worker.metrics import OTHER, RequestSample, upstream_kind
+from proxy.worker.metrics import OTHER, upstream_kind
 
 log = logging.getLogger("proxy")
 # Lines about the repairs of one reply; the request's own line counts them all.
@@ -57,29 +57,16 @@ def log_request(ctx: RequestContext, status: int) -> None:
 
 def measure(ctx: RequestContext, status: int) -> None:
     """Count a request that has ended, for /metrics."""
-    outcome = ctx.outcome
-    ended = RequestSample(
+    ctx.worker.metrics.count(
+        ctx.outcome,
         dialect=ctx.dialect,
         status=status,
         seconds=time.monotonic() - ctx.began,
-        model=_model(ctx, ctx.prepared.chat.model) if ctx.prepared is not None else "",
         first_byte=ctx.first_byte - ctx.began if ctx.first_byte else None,
-        calls=outcome.calls,
-        fixes=total(outcome.audit),
-        refusals=outcome.refusals,
-        empty_calls=outcome.empty_calls,
-        heartbeats=outcome.heartbeats,
+        model=_model(ctx, ctx.prepared.chat.model) if ctx.prepared is not None else "",
         when=_gone(ctx),
-        kind=upstream_kind(outcome.failure),
         denied=ctx.denied,
-        again="" if outcome.again is None else outcome.again.name.lower(),
-        first_event=outcome.first_event,
-        notations=outcome.notations,
-        invalid=outcome.invalid,
-        cut=outcome.cut,
-        tokens=outcome.tokens,
     )
-    ctx.worker.metrics.count(ended)
 
 
 def _model(ctx: RequestContext, named: str) -> str:

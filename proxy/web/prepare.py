@@ -96,7 +96,7 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
         raw = dump_request(body)
     chat = read_chat(raw, body)
     ctx.check_model(chat.model)
-    profile = ctx.snapshot.profile(chat.model, ctx.client)
+    profile = ctx.snapshot.rules.profile(chat.model, ctx.client)
     dialect, server = ChatDialect(_chat_options(chat, profile)), model_server(ctx, chat.model)
     family = ctx.snapshot.family(chat.model, profile, headers, server)
     chat, thoughts = _thinking(ctx, chat, profile, family, as_text(model))
@@ -214,7 +214,7 @@ def translated(
     cards = snapshot.cards(conversation_headers(ctx, environ, body, None), model_server(ctx))
     served = served_name(model, cards, snapshot.rules)
     ctx.check_model(served)
-    profile, server = snapshot.profile(served, ctx.client), model_server(ctx, served)
+    profile, server = snapshot.rules.profile(served, ctx.client), model_server(ctx, served)
     headers = conversation_headers(ctx, environ, body, served)
     kind = profile.server_kind or snapshot.server_kind(headers, server)
     family = snapshot.family(served, profile, headers, server)
@@ -250,7 +250,7 @@ def healed_conversation(ctx: RequestContext, chat: JsonObject) -> Healed:
 
 def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:
     """The server of a model, by the name that servers know; None: of no model in particular."""
-    return ctx.snapshot.server(choose_server(model, ctx.snapshot.rules, ctx.snapshot.settings))
+    return ctx.snapshot.servers[choose_server(model, ctx.snapshot.rules, ctx.snapshot.settings)]
 
 
 def conversation_headers(

@@ -10,11 +10,11 @@ Names that clients or the rules choose are bounded: a number of each, the others
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -31,6 +31,8 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from proxy.exchange.outcome import Outcome
+from proxy.worker.audit_log import total
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 # Names of models, and of fixes and reasons each, in one worker; bytes of one name.
@@ -71,12 +73,17 @@ HISTOGRAMS: Mapping[str, tuple[tuple[float, ...], str]] = {
     "upstream_first_event_seconds": (_FIRST, "From sending a request upstream to the first event of its stream."),
     "added_first_event_seconds": (_FIRST, "What the proxy added to the time until a client's first event."),
 }
-GAUGES: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "active_streams": ((), "Running streams in all workers."),
-    "rules_in_force": ((), "1 if the rules file that was read last is in force, else 0."),
-    "info": (("version",), "The release that answers."),
-}
-_LOG_LOST = "Lines of the log that were lost because its reader was too slow."
+# What is not counted, but known when it is asked for.
+_NOW = """# HELP tool_proxy_info The release that answers.
+# TYPE tool_proxy_info gauge
+tool_proxy_info{{version="{version}"}} 1.0
+# HELP tool_proxy_rules_in_force 1 if the rules file that was read last is in force, else 0.
+# TYPE tool_proxy_rules_in_force gauge
+tool_proxy_rules_in_force {rules_in_force:.1f}
+# HELP tool_proxy_log_lost_total Lines of the log that were lost because its reader was too slow.
+# TYPE tool_proxy_log_lost_total counter
+tool_proxy_log_lost_total {log_lost:.1f}
+"""
 _KINDS: tuple[tuple[type[ProxyError], str], ...] = (
     (UpstreamUnreachable, "unreachable"),
     (UpstreamSlow, "connect_timeout"),
@@ -85,36 +92,6 @@ _KINDS: tuple[tuple[type[ProxyError], str], ...] = (
     (UpstreamBroken, "broken"),
     (UpstreamRefused, "refused"),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestSample:
-    """A request that has ended; `model` is "" where no model was asked.
-
-    `first_byte` and `first_event` are None where there was none. `notations` counts the calls that were found in text
-    by their notation, `tokens` those of the usage by kind. `when` says when the client left, `kind` how the model
-    server failed, `denied` why the key was refused, and `again` why the request was sent again; each is "" otherwise.
-    """
-
-    dialect: str
-    status: int
-    seconds: float
-    model: str = ""
-    first_byte: float | None = None
-    first_event: float | None = None
-    calls: int = 0
-    notations: Mapping[str, int] = field(default_factory=dict)
-    invalid: int = 0
-    cut: int = 0
-    tokens: Mapping[str, int] = field(default_factory=dict)
-    fixes: Mapping[str, int] = field(default_factory=dict)
-    refusals: Mapping[str, int] = field(default_factory=dict)
-    empty_calls: int = 0
-    heartbeats: int = 0
-    when: str = ""
-    kind: str = ""
-    denied: str = ""
-    again: str = ""
 
 
 def upstream_kind(error: BaseException | None) -> str:
@@ -137,7 +114,7 @@ class Metrics:
             for name, (bounds, text) in HISTOGRAMS.items()
         }
         streams = f"{PREFIX}active_streams"
-        self.streams = Gauge(streams, GAUGES["active_streams"][1], registry=own, multiprocess_mode="livesum")
+        self.streams = Gauge(streams, "Running streams in all workers.", registry=own, multiprocess_mode="livesum")
         self._known: dict[str, set[str]] = {}
 
     def add(self, name: str, number: float, *labels: str) -> None:
@@ -146,43 +123,57 @@ class Metrics:
             counter = self._counters[name]
             (counter.labels(*labels) if labels else counter).inc(number)
 
-    def count(self, ended: RequestSample) -> None:
-        """Count a request that has ended."""
-        add, model = self.add, self._model(ended)
-        add("requests", 1, ended.dialect, model, str(ended.status))
-        for notation, number in ended.notations.items():
+    def count(
+        self,
+        outcome: Outcome,
+        *,
+        dialect: str,
+        status: int,
+        seconds: float,
+        first_byte: float | None = None,
+        model: str = "",
+        when: str = "",
+        denied: str = "",
+    ) -> None:
+        """Count a request that has ended. `first_byte` is None if nothing was sent, and `model` "" if none was asked.
+
+        `when` says when the client left, and `denied` why its key was refused; each is "" otherwise.
+        """
+        add, model = self.add, self._model(model, status)
+        add("requests", 1, dialect, model, str(status))
+        for notation, number in outcome.notations.items():
             add("calls", number, model, "text", notation)
-        add("calls", max(0, ended.calls - sum(ended.notations.values())), model, "structured", "")
-        add("invalid_calls", ended.invalid, model)
-        add("cut_calls", ended.cut, model)
-        for name, numbers in (("repairs", ended.fixes), ("refusals", ended.refusals)):
+        add("calls", max(0, outcome.calls - sum(outcome.notations.values())), model, "structured", "")
+        add("invalid_calls", outcome.invalid, model)
+        add("cut_calls", outcome.cut, model)
+        for name, numbers in (("repairs", total(outcome.audit)), ("refusals", outcome.refusals)):
             for word, number in numbers.items():
                 add(name, number, model, self._label(name, word, MAX_NAMES))
-        for kind, number in ended.tokens.items():
+        for kind, number in outcome.tokens.items():
             add("tokens", number, model, kind)
-        add("empty_calls", ended.empty_calls)
-        add("heartbeats", ended.heartbeats)
-        words = {"disconnects": ended.when, "upstream_errors": ended.kind, "denied": ended.denied}
-        for name, word in {**words, "second_tries": ended.again}.items():
+        add("empty_calls", outcome.empty_calls)
+        add("heartbeats", outcome.heartbeats)
+        again = "" if outcome.again is None else outcome.again.name.lower()
+        words = {"disconnects": when, "upstream_errors": upstream_kind(outcome.failure), "second_tries": again}
+        for name, word in {**words, "denied": denied}.items():
             add(name, bool(word), word)
-        times = {"request_duration_seconds": ended.seconds, "time_to_first_byte_seconds": ended.first_byte}
-        if ended.first_byte is not None and ended.first_event is not None:
-            times["upstream_first_event_seconds"] = ended.first_event
-            times["added_first_event_seconds"] = max(0.0, ended.first_byte - ended.first_event)
-        for name, seconds in times.items():
-            if seconds is not None:
-                self._histograms[name].labels(ended.dialect).observe(seconds)
+        times = {"request_duration_seconds": seconds, "time_to_first_byte_seconds": first_byte}
+        if first_byte is not None and outcome.first_event is not None:
+            times["upstream_first_event_seconds"] = outcome.first_event
+            times["added_first_event_seconds"] = max(0.0, first_byte - outcome.first_event)
+        for name, time in times.items():
+            if time is not None:
+                self._histograms[name].labels(dialect).observe(time)
 
     def exposition(self, *, rules_in_force: bool, models: Iterable[str] = (), log_lost: int = 0) -> bytes:
         """Return the text for `/metrics`.
 
         Only the `models` that a server lists have a label of their own: every other name may be a key that got lost.
         """
-        about = GaugeMetricFamily(f"{PREFIX}info", GAUGES["info"][1], labels=("version",))
-        about.add_metric((__version__,), 1)
-        in_force = GaugeMetricFamily(f"{PREFIX}rules_in_force", GAUGES["rules_in_force"][1], int(rules_in_force))
-        lost = CounterMetricFamily(f"{PREFIX}log_lost", _LOG_LOST, log_lost)
-        return generate_latest(_Scrape((about, in_force, lost), self._all, map(label_of, models)))
+        now = _NOW.format(version=__version__, rules_in_force=rules_in_force, log_lost=log_lost)
+        listed = {"", OTHER, *map(label_of, models)}
+        counted: Any = SimpleNamespace(collect=lambda: _of_listed(self._all.collect(), listed))
+        return now.encode() + generate_latest(counted)
 
     def numbers(self) -> dict[str, dict[str, int]]:
         """Return the counters over all workers, by fix, by reason or in all: `{"repairs": {"closers": 2}, ...}`."""
@@ -195,11 +186,11 @@ class Metrics:
                     numbers[word] = numbers.get(word, 0) + int(sample.value)
         return found
 
-    def _model(self, ended: RequestSample) -> str:
+    def _model(self, model: str, status: int) -> str:
         """Return the model's label. A name gets its own only once the model server took it: clients invent any."""
-        if ended.model and ended.status >= 400 and label_of(ended.model) not in self._known.get("models", ()):
+        if model and status >= 400 and label_of(model) not in self._known.get("models", ()):
             return OTHER
-        return self._label("models", ended.model, MAX_MODELS) if ended.model else ""
+        return self._label("models", model, MAX_MODELS) if model else ""
 
     def _label(self, group: str, name: str, most: int) -> str:
         known, label = self._known.setdefault(group, set()), label_of(name)
@@ -218,26 +209,17 @@ def _short_label(name: str) -> str:
     return masked(printable(name, "?").encode()[:MAX_NAME]).decode("utf-8", "ignore")
 
 
-class _Scrape(CollectorRegistry):
-    """What a scrape finds: `more`, and everything that was counted, of unlisted models together."""
-
-    def __init__(
-        self, more: Iterable[Metric], counted: MultiProcessCollector | CollectorRegistry, listed: Iterable[str]
-    ) -> None:
-        super().__init__()
-        self._more, self._counted, self._listed = more, counted, {"", OTHER, *listed}
-
-    def collect(self) -> Iterator[Metric]:
-        yield from self._more
-        for metric in sorted(self._counted.collect(), key=lambda each: each.name):
-            if "model" in metric.samples[0].labels if metric.samples else ():
-                sums: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
-                for sample in metric.samples:
-                    model = sample.labels["model"]
-                    labels = {**sample.labels, "model": model if model in self._listed else OTHER}
-                    key = sample.name, tuple(labels.items())
-                    sums[key] = sums.get(key, 0.0) + sample.value
-                metric.samples = []
-                for (name, pairs), value in sums.items():
-                    metric.add_sample(name, dict(pairs), value)
-            yield metric
+def _of_listed(metrics: Iterable[Metric], listed: set[str]) -> Iterator[Metric]:
+    """Yield the metrics with those of unlisted models added up."""
+    for metric in sorted(metrics, key=lambda each: each.name):
+        sums: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+        for sample in metric.samples:
+            labels = dict(sample.labels)
+            if labels.get("model", "") not in listed:
+                labels["model"] = OTHER
+            key = sample.name, tuple(labels.items())
+            sums[key] = sums.get(key, 0.0) + sample.value
+        metric.samples = []
+        for (name, pairs), value in sums.items():
+            metric.add_sample(name, dict(pairs), value)
+        yield metric

@@ -131,7 +131,7 @@ class WorkerState:
     def reload(self) -> None:
         """Read settings and rules again and publish them. Raises RulesError, and changes nothing, if they are bad."""
         with self.in_force.locked():
-            publish(self.in_force)
+            publish(self.in_force, self.in_force.read() or self.published)
         self.current()
 
     def _take(self) -> None:
@@ -159,16 +159,14 @@ class WorkerState:
 
     def learn(self, model: str, ids: Iterable[str]) -> bool:
         """Share a lesson with all workers. Returns False if it was known, or there is no room for it."""
-        try:
-            model.encode()
-        except UnicodeEncodeError:
+        if len(model) > _MAX_NAME or not model.isprintable():
             return False
         with self.in_force.locked():
             last = self.in_force.read() or self.published
             before = last.lessons.get(model, ())
             after = tuple(sorted({*before, *ids}))
             no_room = model not in last.lessons and len(last.lessons) >= _MAX_TAUGHT
-            if after == before or no_room or len(model) > _MAX_NAME:
+            if after == before or no_room:
                 return False
             lessons = {**last.lessons, model: after}
             self.in_force.publish(msgspec.structs.replace(last, lessons=lessons))
@@ -214,7 +212,7 @@ def start_worker() -> WorkerState:
         requested, last = in_force.reload_requested(), in_force.read()
         if requested or last is None:
             try:
-                publish(in_force)
+                publish(in_force, last)
             except RulesError as error:
                 if last is None:
                     raise
@@ -261,12 +259,11 @@ def _snapshot_of(published: Published, via: str) -> Snapshot:
     return make_snapshot(settings, rules, keys_from_bytes(published.keys).read(), via)
 
 
-def publish(in_force: RulesInForce) -> None:
+def publish(in_force: RulesInForce, last: Published | None) -> None:
     """Read the rules file and the keys, check them and publish them; only while `in_force` is locked.
 
-    Raises RulesError if they are bad; that is published with the last good text.
+    Raises RulesError if they are bad; the error is published with the `last` good text.
     """
-    last = in_force.read()
     try:
         text = rules_text()
         settings, rules = load(text=text)

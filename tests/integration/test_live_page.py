@@ -403,17 +403,6 @@ def test_with_no_ui_there_is_nothing_and_nothing_is_kept(server: Upstream, path:
         assert page.activity.ring.newest() == []
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_without_a_place_there_is_nothing(server: Upstream, path: str) -> None:
-    script(server, [answer(completion("a"))])
-    with live_page(server.url) as page:
-        activity, page.worker.activity = page.worker.activity, None
-        told = get(page, path)
-        assert (told.status_code, "RUNTIME_DIRECTORY" in told.text) == (404, True)
-        ask(page, chat())
-        page.worker.activity = activity
-
-
 @pytest.mark.parametrize("path", ["/_ui/assets/sign_in.html", "/_ui/assets/..", "/_ui/requests/0", "/_ui/requests/x"])
 def test_what_is_not_there_is_told(server: Upstream, path: str) -> None:
     with live_page(server.url) as page:

@@ -22,7 +22,7 @@ from tests.support.scripted import DONE, WRITE_FILE, Script, Upstream, chat
 
 # Each with what the pump may not do of it.
 TRIES: dict[str, tuple[list[Script], set[str]]] = {
-    "a lesson": ([refused("System message must be at the beginning."), told("Hi.", streamed=True)], {"open", "add"}),
+    "a lesson": ([refused("System message must be at the beginning."), told("Hi.", streamed=True)], {"open", "learn"}),
     "a thought": ([told(THOUGHT, streamed=True), told("Hi.", streamed=True)], {"open"}),
     "three": ([SILENT, SWALLOWED, told(CALL, used=40, streamed=True)], {"open", "server_kind"}),
     "a broken call": ([told(BROKEN, streamed=True), guided()], {"open", "server_kind"}),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.worker.metrics import Metrics, RequestSample
+from proxy.audit_record import Repair
+from proxy.exchange.outcome import Outcome
+from proxy.worker.metrics import Metrics
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -26,9 +30,11 @@ def value(found: Samples, name: str, **labels: str) -> float:
     return found[f"tool_proxy_{name}", tuple(sorted(labels.items()))]
 
 
-def ended(**more: Any) -> RequestSample:
-    """A request that has ended well, but for what is said."""
-    return RequestSample(**{"dialect": "chat", "status": 200, "seconds": 1.0, **more})
+def count(metrics: Metrics, *, fixes: Mapping[str, int] | None = None, **more: Any) -> None:
+    """Count a request that has ended well, but for what is said; `fixes` are its repairs."""
+    audit = tuple(Repair(fix, "", "", "") for fix, number in (fixes or {}).items() for _ in range(number))
+    said = {field.name: more.pop(field.name) for field in dataclasses.fields(Outcome) if field.name in more}
+    metrics.count(Outcome(audit=audit, **said), **{"dialect": "chat", "status": 200, "seconds": 1.0, **more})
 
 
 def models(metrics: Metrics, *served: str) -> set[str]:
