@@ -176,10 +176,11 @@ METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 def _shared_folder() -> str:
     """Return the folder that the workers of this master share; the first call creates and empties it.
 
-    It is the unit's runtime directory, else a private temporary one, in memory where there is /dev/shm.
+    It is the unit's runtime directory, else a private temporary one, in memory where there is /dev/shm. One that was
+    removed meanwhile is created again.
     """
     pid, _, folder = os.environ.get(FOLDER_VARIABLE, "").partition(":")
-    if pid == str(os.getpid()):
+    if pid == str(os.getpid()) and os.path.isdir(os.path.join(folder, "metrics")):
         return folder
     folder = os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
     if not (os.path.isabs(folder) and os.access(folder, os.W_OK | os.X_OK)):
@@ -208,6 +209,11 @@ def on_reload(server: Any) -> None:
     """Ask the first new worker to read the rules file."""
     with open(os.path.join(_shared_folder(), "reload-requested"), "wb"):
         pass
+
+
+def pre_fork(server: Any, worker: Any) -> None:
+    """Make sure that the workers' folder is there: a worker that cannot start stops the master."""
+    _shared_folder()
 
 
 def child_exit(server: Any, worker: Any) -> None:

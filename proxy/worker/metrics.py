@@ -96,6 +96,8 @@ _KINDS: tuple[tuple[type[ProxyError], str], ...] = (
 
 def upstream_kind(error: BaseException | None) -> str:
     """Return the kind of a model server's failure, or "" for any other error."""
+    if error is None:
+        return ""
     return next((kind for type_, kind in _KINDS if isinstance(error, type_)), "")
 
 

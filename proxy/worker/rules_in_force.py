@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from proxy.errors import RulesError
 from proxy.worker.private_file import lock_within, open_private
 
 # gunicorn_conf.py removes the first two when the master starts, and creates the third at a reload (SIGHUP).
@@ -59,21 +60,25 @@ class RulesInForce:
             return None
 
     def publish(self, published: Published) -> None:
-        """Replace what is published; only while `locked`."""
+        """Replace what is published; only while `locked`. Raises RulesError if it cannot be written."""
         new = f"{self._path}.new"
-        with open(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
-            file.write(msgspec.msgpack.encode(published))
-        os.rename(new, self._path)
+        try:
+            with open(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
+                file.write(msgspec.msgpack.encode(published))
+            os.rename(new, self._path)
+        except OSError as error:
+            raise self._unusable(error) from error
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Let one thread of one worker at a time read the rules file and publish it."""
-        file = open_private(f"{self._path}.lock", os.O_RDWR)
-        try:
-            lock_within(file, _PATIENCE)
+        """Let one thread of one worker at a time publish. Raises RulesError if the folder cannot be used."""
+        with contextlib.ExitStack() as opened:
+            try:
+                file = opened.enter_context(open(open_private(f"{self._path}.lock", os.O_RDWR), "rb"))
+                lock_within(file.fileno(), _PATIENCE)
+            except OSError as error:
+                raise self._unusable(error) from error
             yield
-        finally:
-            os.close(file)
 
     def reload_requested(self) -> bool:
         """Return whether SIGHUP has asked for a reload, and forget the request; only while `locked`."""
@@ -82,3 +87,6 @@ class RulesInForce:
         except FileNotFoundError:
             return False
         return True
+
+    def _unusable(self, error: OSError) -> RulesError:
+        return RulesError(f"{self._path}: the workers cannot share the rules: {error.strerror or error}")

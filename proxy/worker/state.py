@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import secrets
@@ -161,17 +162,19 @@ class WorkerState:
         """Share a lesson with all workers. Returns False if it was known, or there is no room for it."""
         if len(model) > _MAX_NAME or not model.isprintable():
             return False
-        with self.in_force.locked():
-            last = self.in_force.read() or self.published
-            before = last.lessons.get(model, ())
-            after = tuple(sorted({*before, *ids}))
-            no_room = model not in last.lessons and len(last.lessons) >= _MAX_TAUGHT
-            if after == before or no_room:
-                return False
-            lessons = {**last.lessons, model: after}
-            self.in_force.publish(msgspec.structs.replace(last, lessons=lessons))
-        self.current()
-        return True
+        with contextlib.suppress(RulesError):
+            with self.in_force.locked():
+                last = self.in_force.read() or self.published
+                before = last.lessons.get(model, ())
+                after = tuple(sorted({*before, *ids}))
+                no_room = model not in last.lessons and len(last.lessons) >= _MAX_TAUGHT
+                if after == before or no_room:
+                    return False
+                lessons = {**last.lessons, model: after}
+                self.in_force.publish(msgspec.structs.replace(last, lessons=lessons))
+            self.current()
+            return True
+        return False
 
     def health(self) -> JsonObject:
         """Return the answer of `/health`, with the keys that earlier systems' users read."""
@@ -208,15 +211,15 @@ def start_worker() -> WorkerState:
     env = environment()
     folder = _folder(env.get(FOLDER_VARIABLE, ""))
     in_force = RulesInForce(folder)
-    with in_force.locked():
-        requested, last = in_force.reload_requested(), in_force.read()
-        if requested or last is None:
-            try:
+    try:
+        with in_force.locked():
+            last = in_force.read()
+            if in_force.reload_requested() or last is None:
                 publish(in_force, last)
-            except RulesError as error:
-                if last is None:
-                    raise
-                log.error("the rules that were in force stay so: %s", error.message)
+    except RulesError as error:
+        if in_force.read() is None:
+            raise
+        log.error("the rules that were in force stay so: %s", error.message)
     version, published = in_force.version(), in_force.read() or Published()
     # Without gunicorn's master each worker has a pseudonym of its own.
     snapshot = _snapshot_of(published, env.get(VIA_VARIABLE) or secrets.token_hex(8))

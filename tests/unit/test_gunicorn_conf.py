@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import gc
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -101,8 +102,12 @@ def test_without_a_runtime_directory_the_folder_is_a_private_one_for_as_long_as_
     folder = Path(os.environ[gunicorn_conf.FOLDER_VARIABLE].partition(":")[2])
     assert os.environ[gunicorn_conf.METRICS_VARIABLE] == str(folder / "metrics")
     assert folder.stat().st_mode & 0o777 == 0o700 and (folder / "metrics").is_dir()
+    shutil.rmtree(folder)
+    gunicorn_conf.pre_fork(None, None)
+    again = Path(os.environ[gunicorn_conf.FOLDER_VARIABLE].partition(":")[2])
+    assert (again / "metrics").is_dir()
     gunicorn_conf.on_exit(None)
-    assert not folder.exists()
+    assert not again.exists()
 
 
 @pytest.mark.slow

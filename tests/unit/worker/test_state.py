@@ -216,6 +216,23 @@ def test_lessons_are_bounded(rules: Path) -> None:
     assert worker.learn("0", ("one_call",)) and worker.lessons_of("0") == {"one_call", "pictures"}
 
 
+@pytest.mark.usefixtures("master")
+def test_a_folder_that_cannot_be_written_disturbs_no_worker_and_a_reload_says_so(rules: Path) -> None:
+    rules.write_text("settings: {heartbeat: 3}\n")
+    worker = start_worker()
+    gunicorn_conf.on_reload(None)
+    rules.write_text("settings: {heartbeat: 4}\n")
+    for name in ("rules-in-force.lock", "rules-in-force.new"):
+        path = Path(worker.in_force._path).with_name(name)
+        path.unlink(missing_ok=True)
+        path.mkdir()
+        with pytest.raises(RulesError, match="the workers cannot share the rules: Is a directory"):
+            worker.reload()
+        assert not worker.learn("m", ("pictures",))
+        assert heartbeat(start_worker()) == heartbeat(worker) == 3.0
+        path.rmdir()
+
+
 def test_what_is_published_is_the_owners_alone(rules: Path, tmp_path: Path) -> None:
     """It has the keys."""
     worker = make_state(Settings(), read_rules(None))
