@@ -207,8 +207,8 @@ def on_starting(server: Any) -> None:
 
 def on_reload(server: Any) -> None:
     """Ask the first new worker to read the rules file."""
-    with open(os.path.join(_shared_folder(), "reload-requested"), "wb"):
-        pass
+    request = os.path.join(_shared_folder(), "reload-requested")
+    os.close(os.open(request, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
 
 
 def pre_fork(server: Any, worker: Any) -> None:

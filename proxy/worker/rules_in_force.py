@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from proxy.errors import RulesError
-from proxy.worker.private_file import lock_within, open_private
+from proxy.worker.private_file import check_plain, lock_within, open_private
 
 # gunicorn_conf.py removes the first two when the master starts, and creates the third at a reload (SIGHUP).
 FILE_NAME = "rules-in-force"
@@ -52,9 +52,10 @@ class RulesInForce:
         return about.st_ino, about.st_mtime_ns
 
     def read(self) -> Published | None:
-        """Return what is published, or None if that is nothing, or nothing that this release can read."""
+        """Return what is published, or None if that is nothing, another user's, or nothing that this release can read."""
         try:
-            with open(self._path, "rb") as file:
+            with open(os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+                check_plain(os.fstat(file.fileno()))
                 return msgspec.msgpack.decode(file.read(), type=Published)
         except (OSError, msgspec.DecodeError):
             return None

@@ -246,7 +246,8 @@ def _folder(made: str) -> str:
     pid, _, folder = made.partition(":")
     if pid == str(os.getppid()):
         return folder
-    folder = tempfile.mkdtemp(prefix="vllm-tool-proxy-")
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    folder = tempfile.mkdtemp(prefix="vllm-tool-proxy-", dir=memory)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 

@@ -233,6 +233,20 @@ def test_a_folder_that_cannot_be_written_disturbs_no_worker_and_a_reload_says_so
         path.rmdir()
 
 
+@pytest.mark.usefixtures("master")
+def test_rules_that_another_user_could_have_put_there_are_not_taken(rules: Path) -> None:
+    rules.write_text("settings: {heartbeat: 3}\n")
+    worker = start_worker()
+    path = Path(worker.in_force._path)
+    other = path.with_name("other")
+    path.rename(other)
+    path.symlink_to(other)
+    assert worker.in_force.read() is None
+    path.unlink()
+    path.hardlink_to(other)
+    assert worker.in_force.read() is None
+
+
 def test_what_is_published_is_the_owners_alone(rules: Path, tmp_path: Path) -> None:
     """It has the keys."""
     worker = make_state(Settings(), read_rules(None))
