@@ -52,7 +52,7 @@ class RulesInForce:
         return about.st_ino, about.st_mtime_ns
 
     def read(self) -> Published | None:
-        """Return what is published, or None if that is nothing, another user's, or nothing that this release can read."""
+        """Return what is published, or None if there is nothing of our own that this release can read."""
         try:
             with open(os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
                 check_plain(os.fstat(file.fileno()))
