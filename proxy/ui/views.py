@@ -137,9 +137,9 @@ def events() -> Response:
     """`GET /_ui/events`: the same, and once a second what is new."""
     ctx, activity = request_context(), _activity()
     # Each holds a thread: clients have the rest of them.
-    if not ctx.worker.shared.acquire_slots(PAGES, 1, MAX_PAGES):
+    if not ctx.worker.shared.acquire_slot(PAGES, MAX_PAGES):
         raise Unavailable(f"{MAX_PAGES} live pages are open already; close one")
-    ctx.held.append(partial(ctx.worker.shared.acquire_slots, PAGES, -1))
+    ctx.held.append(partial(ctx.worker.shared.release_slot, PAGES))
     shown = PageState(ctx.worker, activity)
     shown.go_on(request.headers.get("Last-Event-ID", ""))
     news = _sent(ctx, shown, request.environ)

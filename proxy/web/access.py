@@ -101,7 +101,7 @@ def acquire_slot(key: ClientKey, route: Route, shared: SharedFile) -> bool:
         return False
     if not route.keeps_model_busy:
         return False
-    if not shared.acquire_slots(_name(key), 1, key.streams):
+    if not shared.acquire_slot(_name(key), key.streams):
         words = f"the key {key.name} has {key.streams} requests under way already (streams)"
         raise TooMany(words, "streams", _WAIT)
     return True
@@ -109,7 +109,7 @@ def acquire_slot(key: ClientKey, route: Route, shared: SharedFile) -> bool:
 
 def release_slot(key: ClientKey, shared: SharedFile) -> None:
     """Return the slot of a request that has ended."""
-    shared.acquire_slots(_name(key), -1)
+    shared.release_slot(_name(key))
 
 
 def _name(key: ClientKey) -> str:

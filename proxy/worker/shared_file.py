@@ -1,7 +1,7 @@
 """The one SQLite file that all workers share, and what they count in it.
 
 It has the live page's ring, kept responses, the requests of keys with a quota, and the models that servers list. Only
-requests that need one of these open it, and no event of a stream does. Nothing in it must outlive the service.
+requests that need one of these use it, and no event of a stream does. Nothing in it must outlive the service.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sqlite3
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from proxy.activity.ring import SCHEMA as RING
@@ -52,8 +53,7 @@ CREATE TABLE IF NOT EXISTS models (name TEXT PRIMARY KEY);
 class SharedFile:
     """The file at `path`; "" is a database in memory, for this process alone. The worker's threads take turns.
 
-    The file is opened when it is first needed. A broken one is deleted and created again. Every method raises
-    Unavailable if the file cannot be used.
+    A broken file is deleted and created again when it is opened. Every method raises Unavailable if it cannot be used.
     """
 
     def __init__(self, path: str = "") -> None:
@@ -63,6 +63,7 @@ class SharedFile:
         self._file = -1
         self._database: sqlite3.Connection | None = None
         self._failed = False
+        self._owed: Counter[str] = Counter()
         weakref.finalize(self, self._opened.close)
 
     @contextlib.contextmanager
@@ -85,18 +86,28 @@ class SharedFile:
         finally:
             self._turn.release()
 
-    def acquire_slots(self, name: str, more: int, limit: int = 0) -> bool:
-        """Take `more` slots of `name` for this worker; a negative number returns slots.
-
-        Returns False, and takes none, if all workers together would hold more than `limit`; 0 is no limit.
-        """
+    def acquire_slot(self, name: str, limit: int) -> bool:
+        """Take a slot of `name` for this worker. Returns False if all workers together hold `limit` already."""
         with self.transaction() as database:
-            database.execute("INSERT OR IGNORE INTO slots VALUES (?, ?, 0)", (name, os.getpid()))
-            if limit and _held(database, name) + more > limit:
+            self._change(database, name, 0)
+            if _held(database, name) >= limit:
                 return False
-            update = "UPDATE slots SET count = max(0, count + ?) WHERE name = ? AND worker = ?"
-            database.execute(update, (more, name, os.getpid()))
+            self._change(database, name, 1)
             return True
+
+    def release_slot(self, name: str) -> None:
+        """Return a slot. If the file cannot be used now, the slot is returned with the next use of the name."""
+        try:
+            with self.transaction() as database:
+                self._change(database, name, -1)
+        except Unavailable:
+            self._owed[name] += 1
+
+    def _change(self, database: sqlite3.Connection, name: str, more: int) -> None:
+        owed = self._owed[name]
+        change = "INSERT INTO slots VALUES (?, ?, max(0, ?)) ON CONFLICT DO UPDATE SET count = max(0, count + ?)"
+        database.execute(change, (name, os.getpid(), more, more - owed))
+        self._owed[name] -= owed
 
     def held(self, name: str) -> int:
         """Return the number of slots of `name` that running workers hold."""

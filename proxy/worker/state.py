@@ -224,6 +224,9 @@ def start_worker() -> WorkerState:
     # Without gunicorn's master each worker has a pseudonym of its own.
     snapshot = _snapshot_of(published, env.get(VIA_VARIABLE) or secrets.token_hex(8))
     shared, metrics = SharedFile(os.path.join(folder, FILE_NAME)), Metrics()
+    # A broken file is replaced now, and not when a request needs it.
+    with contextlib.suppress(Unavailable), shared.transaction():
+        pass
     ring = ActivityRing(shared.transaction)
     activity = Activity(ring, lambda: shared.held(PAGES) > 0, partial(metrics.add, "activity_lost"))
     atexit.register(activity.close)

@@ -24,7 +24,7 @@ def _path(tmp_path: Path) -> Path:
 def test_threads_take_turns(path: Path) -> None:
     shared = SharedFile(str(path))
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda number: shared.acquire_slots("a", 1), range(64)))
+        list(pool.map(lambda number: shared.acquire_slot("a", 100), range(64)))
     assert shared.held("a") == 64
 
 
@@ -47,7 +47,7 @@ def test_only_the_owner_can_read_the_file(path: Path) -> None:
     try:
         path.touch(0o666)
         shared = SharedFile(str(path))
-        shared.acquire_slots("a", 1)
+        shared.acquire_slot("a", 100)
         assert {stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()} == {0o600}
     finally:
         os.umask(old)
@@ -107,14 +107,14 @@ def test_a_file_that_was_refused_is_used_once_it_is_in_order(path: Path) -> None
     with pytest.raises(Unavailable):
         shared.held("a")
     path.rmdir()
-    assert shared.acquire_slots("a", 1) and shared.held("a") == 1
+    assert shared.acquire_slot("a", 100) and shared.held("a") == 1
 
 
 @pytest.mark.parametrize("how", ["no database", "broken pages", "gone"])
 def test_a_broken_file_is_made_again_for_all(path: Path, how: str, caplog: pytest.LogCaptureFixture) -> None:
     first, second = SharedFile(str(path)), SharedFile(str(path))
     for shared in (first, second):
-        shared.acquire_slots("a", 1)
+        shared.acquire_slot("a", 100)
         shared._disconnect()
     data = path.read_bytes()
     match how:
@@ -125,7 +125,7 @@ def test_a_broken_file_is_made_again_for_all(path: Path, how: str, caplog: pytes
         case "gone":
             path.unlink()
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda shared: shared.acquire_slots("a", 1), (first, second)))
+        list(pool.map(lambda shared: shared.acquire_slot("a", 100), (first, second)))
     assert (first.held("a"), second.held("a")) == (2, 2)
     assert caplog.text.count("it is deleted and created again") == (how != "gone")
 
@@ -135,17 +135,28 @@ def test_slots_have_a_limit_over_all_workers_and_those_of_the_dead_are_free(path
     dead = subprocess.run(["/bin/sh", "-c", "echo $$"], stdout=subprocess.PIPE, text=True, check=True).stdout
     with shared.transaction() as database:
         database.executemany("INSERT INTO slots VALUES ('a', ?, 2)", [(int(dead),), (os.getppid(),)])
-    assert shared.acquire_slots("a", 1, 3)
-    assert not shared.acquire_slots("a", 1, 3)
-    assert shared.acquire_slots("b", 1, 3)
+    assert shared.acquire_slot("a", 3)
+    assert not shared.acquire_slot("a", 3)
+    assert shared.acquire_slot("b", 3)
     assert (shared.held("a"), shared.held("b")) == (3, 1)
-    shared.acquire_slots("a", -1)
-    shared.acquire_slots("a", -1)
+    shared.release_slot("a")
+    shared.release_slot("a")
     assert shared.held("a") == 2
     with pytest.raises(ZeroDivisionError), shared.transaction() as database:
         database.execute("DELETE FROM slots")
         1 / 0  # noqa: B018
     assert shared.held("a") == 2
+
+
+def test_a_slot_that_cannot_be_returned_now_is_returned_later(path: Path) -> None:
+    shared, other = SharedFile(str(path)), path.with_name("other")
+    assert shared.acquire_slot("a", 1) and not shared.acquire_slot("a", 1)
+    path.rename(other)
+    path.mkdir()
+    shared.release_slot("a")
+    path.rmdir()
+    other.rename(path)
+    assert shared.acquire_slot("a", 1) and not shared.acquire_slot("a", 1)
 
 
 def test_a_minute_is_a_window_that_slides() -> None:
