@@ -6,15 +6,19 @@ workers and threads are flags of gunicorn's command line (proxy/cli/serve.py).
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import importlib
 import importlib.util
 import os
 import resource
 import secrets
+import shutil
 import signal
 import socket
 import struct
 import sys
+import tempfile
 from typing import Any
 
 
@@ -33,7 +37,6 @@ def _load(name: str) -> Any:
 for _name in [name for name in sys.modules if name.partition(".")[0] == "gunicorn_server"]:
     del sys.modules[_name]
 _logs = _load("log_queue")
-_memory = _load("workers_memory")
 _worker = _load("pump_worker")
 
 _TCP = (socket.AF_INET, socket.AF_INET6)
@@ -107,17 +110,67 @@ DEFER_SECONDS = 5
 VIA_VARIABLE = "VLLM_TOOL_PROXY_VIA"
 
 
+# The folder that the workers share, and the process id of its master. Without the prefix of settings, a release that
+# does not know the variable starts under a master that sets it.
+FOLDER_VARIABLE = "VLLM_TOOL_PROXY_FOLDER"
+# prometheus-client reads this when a worker imports it.
+METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def _shared_folder() -> str:
+    """Return the folder that the workers of this master share; the first call creates and empties it.
+
+    It is the unit's runtime directory, else a private temporary one, in memory where there is /dev/shm. One that was
+    removed meanwhile is created again.
+    """
+    pid, _, folder = os.environ.get(FOLDER_VARIABLE, "").partition(":")
+    if pid == str(os.getpid()) and os.path.isdir(os.path.join(folder, "metrics")):
+        return folder
+    folder = os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
+    if not (os.path.isabs(folder) and os.access(folder, os.W_OK | os.X_OK)):
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        folder = tempfile.mkdtemp(prefix="vllm-tool-proxy-", dir=memory)
+    for name in ("rules-in-force", "reload-requested"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, name))
+    metrics = os.path.join(folder, "metrics")
+    shutil.rmtree(metrics, ignore_errors=True)
+    os.mkdir(metrics, 0o700)
+    os.environ[FOLDER_VARIABLE] = f"{os.getpid()}:{folder}"
+    os.environ[METRICS_VARIABLE] = metrics
+    return folder
+
+
 def on_starting(server: Any) -> None:
-    """Make the workers' memory and pseudonym, and take as many descriptors as are allowed (each stream needs two)."""
-    _memory.descriptor(os.environ)
+    """Make the workers' folder and pseudonym, and take as many descriptors as are allowed (each stream needs two)."""
+    _shared_folder()
     os.environ.setdefault(VIA_VARIABLE, secrets.token_hex(8))
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def on_reload(server: Any) -> None:
-    """Note in the workers' memory that the rules file is to be read."""
-    _memory.count_reload(os.environ)
+    """Ask the first new worker to read the rules file."""
+    request = os.path.join(_shared_folder(), "reload-requested")
+    os.close(os.open(request, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
+
+
+def pre_fork(server: Any, worker: Any) -> None:
+    """Make sure that the workers' folder is there: a worker that cannot start stops the master."""
+    _shared_folder()
+
+
+def child_exit(server: Any, worker: Any) -> None:
+    """Forget the gauges of a worker that has ended (prometheus-client's `mark_process_dead`); its counters stay."""
+    for gauges in glob.glob(os.path.join(_shared_folder(), "metrics", f"gauge_live*_{worker.pid}.db")):
+        os.unlink(gauges)
+
+
+def on_exit(server: Any) -> None:
+    """Remove the folder if it is a temporary one."""
+    folder = _shared_folder()
+    if folder != os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def when_ready(server: Any) -> None:

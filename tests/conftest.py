@@ -26,7 +26,7 @@ from proxy.config.api_keys import Keys
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.web.app import make_app
-from proxy.worker.response_store import FILE_NAME, StoreFile
+from proxy.worker.shared_file import FILE_NAME, SharedFile
 from tests.real.llama import LlamaServer
 from tests.real.processes import ROOT, answers, free_port
 from tests.support import fork_server
@@ -238,7 +238,7 @@ class Inside:
         read = parse_rules(rules.encode(), "rules.yaml", builtin) if rules else builtin
         service = make_state(Settings(upstream=upstream, **settings), read, keys=keys)
         if runtime is not None:
-            service.responses = StoreFile(str(runtime / FILE_NAME))
+            service.shared, service.keeps = SharedFile(str(runtime / FILE_NAME)), True
         app = make_app(service)
         app.test_client_class = BufferedClient
         return app.test_client()

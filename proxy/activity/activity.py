@@ -8,17 +8,16 @@ and counted.
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import logging
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from proxy.activity.record import Record
-from proxy.activity.ring import ActivityRing, place_of
+from proxy.activity.ring import ActivityRing
 from proxy.codec.json_text import JsonObject
 from proxy.errors import Unavailable
 
@@ -34,8 +33,6 @@ GATHER = 0.25
 TICK = 1.0
 # Requests under way that one worker tells of.
 MAX_LIVE = 200
-# Where systemd puts a unit's RuntimeDirectory; of several the first.
-_RUNTIME = "RUNTIME_DIRECTORY"
 
 Make = Callable[[], Record]
 Row = Callable[[], JsonObject]
@@ -57,7 +54,6 @@ class Activity:
         gather: float = GATHER,
     ) -> None:
         self.ring = ring
-        ring.lose = lose
         self._is_watched = is_watched
         self._lose = lose
         self._gather = gather
@@ -110,7 +106,6 @@ class Activity:
             self._ends.set()
             self._come.set()
             thread.join()
-        self.ring.close()
 
     def _start(self) -> None:
         if self._thread is not None:
@@ -178,26 +173,3 @@ class Activity:
             self._lose(records)
         else:
             self._has_logged = False
-
-
-def runtime_folder(env: Mapping[str, str]) -> str:
-    """Return the runtime directory of this unit, or "" if it has none."""
-    folder = env.get(_RUNTIME, "").partition(":")[0]
-    return folder if os.path.isabs(folder) else ""
-
-
-def open_activity(
-    env: Mapping[str, str], workers: int, is_watched: Callable[[], bool], lose: Callable[[int], None]
-) -> Activity | None:
-    """The activity of a worker that starts; None where there is no place that all `workers` share."""
-    folder = runtime_folder(env)
-    if not folder:
-        if workers > 1:
-            return None
-        return _closing_at_exit(Activity(ActivityRing(), is_watched, lose))
-    return _closing_at_exit(Activity(ActivityRing(place_of(folder)), is_watched, lose))
-
-
-def _closing_at_exit(activity: Activity) -> Activity:
-    atexit.register(activity.close)
-    return activity

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import partial
 from itertools import chain
-from typing import ParamSpec, Protocol
+from typing import Protocol
 
 from proxy.activity.recording import Recording, begin_try, listened
 from proxy.audit_record import Repair
@@ -31,7 +31,7 @@ from proxy.errors import ClientGone, InternalError, ProxyError, UpstreamBroken, 
 from proxy.exchange.capture import Capture, Recorder, is_stream
 from proxy.exchange.joined_reply import EarlierTry, answer_instead, guided_call, summed
 from proxy.exchange.lane import ReplyLane, notes_of
-from proxy.exchange.outcome import Outcome, ReplyFacts
+from proxy.exchange.outcome import CallTally, Outcome, ReplyFacts, tokens_of
 from proxy.exchange.plan import Ended, Plan, Retries, UpstreamRequest, Why, next_plan, upstream_request
 from proxy.exchange.reply_content import ReplyContent
 from proxy.exchange.reply_stream import StreamReply, never_enough
@@ -53,8 +53,6 @@ END_GRACE = 1.0
 PROSE_HOLD_SECONDS = 0.05
 # Seconds for which the events of one stream are read before other streams have their turn.
 SLICE = 0.002
-
-P = ParamSpec("P")
 
 
 class Said(IntEnum):
@@ -235,7 +233,7 @@ class Attempt:
 
     __slots__ = (
         *("handover", "said", "silence", "_answer", "_call", "_earlier", "_engine", "_exchange", "_held_since"),
-        *("_keep_back", "_lane", "_plan", "_reply", "_swallowed", "_times", "_unsent", "_up"),
+        *("_keep_back", "_lane", "_plan", "_reply", "_swallowed", "_tally", "_unsent", "_up"),
         "_writer",
     )
 
@@ -244,6 +242,7 @@ class Attempt:
         self._plan = plan
         self._up = _sent_upstream(exchange.request, plan)
         self._engine = exchange.engine(self._up.raw_text, plan.guided)
+        self._tally = CallTally(exchange.request.tools)
         self._earlier = earlier
         self._keep_back = self._followed()
         self._writer = self._new_writer()
@@ -253,7 +252,6 @@ class Attempt:
         self._swallowed = False
         self._answer: JsonObject = {}
         self._call: Call | None = None
-        self._times = exchange.outcome.times
         self.silence: Why | None = None
         self.handover = EarlierTry()
         self._lane: ReplyLane | None = None
@@ -283,6 +281,7 @@ class Attempt:
             log_crash,
             keep_back=self._keep_back,
             earlier=None if self._earlier is None else self._earlier.handover_of_all,
+            listener=self._tally,
         )
 
     @property
@@ -297,7 +296,7 @@ class Attempt:
         raw_text = self._up.raw_text
         seen = begin_try(exchange.recording, self._up.body, raw_text=raw_text)
         tape = Recorder(exchange.capture, request, exchange.outcome, raw_text=raw_text)
-        server, waiting = exchange.upstream.server, exchange.wait.connecting()
+        server, waiting, sent = exchange.upstream.server, exchange.wait.connecting(), time.monotonic()
         with tape, server.open("POST", exchange.path, exchange.headers, self._up.body, waiting) as call:
             parts = tape.listen(call, decoded(call, exchange.wait.receive(call), lambda: self._reply.done))
             parts = listened(seen, call, parts)
@@ -310,7 +309,7 @@ class Attempt:
                 raise UpstreamBroken("the model server answered with a stream that was not asked for")
             if streamed and request.stream:
                 self._lane = ReplyLane(call, exchange.wait, self._reply, notes_of(tape, seen))
-                yield from self._live(parts)
+                yield from self._live(parts, sent)
                 return
             if self._must_be_a_stream:
                 raise UpstreamBroken("the model server answered with no stream although the one before was one")
@@ -320,7 +319,7 @@ class Attempt:
             return
         # All of it is repaired at once, its thoughts may be counted by the server, and it may be kept.
         yield from self._exchange.wait.on_a_thread()
-        answered = self._measured(self._complete_answer, whole)
+        answered = self._complete_answer(whole)
         if self.withheld:
             self._unsent = answered
             return
@@ -354,6 +353,7 @@ class Attempt:
         """The end of the reply before, with the call of this answer in the place of the broken one."""
         assert self._earlier is not None, "its call is asked for again"
         answer = read_whole(body)
+        self.handover = EarlierTry(as_object(answer.get("usage")))
         self._call = guided_call(answer, self._engine, self._plan.guided)
         return self._earlier.end_with(self._call, as_object(answer.get("usage")))
 
@@ -397,7 +397,6 @@ class Attempt:
     def note(self) -> None:
         """Tell the outcome what was done."""
         outcome = self._exchange.outcome
-        self._end_hold(time.monotonic())
         broken, earlier = None, None
         if outcome.again is Why.BROKEN:
             earlier = self._earlier
@@ -416,6 +415,10 @@ class Attempt:
                 calls=self._engine.calls,
                 refusals=self._engine.refusals,
                 empty_calls=self._engine.empty_calls,
+                notations=self._tally.notations,
+                invalid=self._tally.invalid,
+                cut=self._tally.cut(self._engine.refusals),
+                tokens=tokens_of(self.handover_of_all.usage),
                 swallowed=self._swallowed or self._reply.swallowed,
             )
         )
@@ -438,11 +441,14 @@ class Attempt:
         self._exchange.outcome.receive_head(response_headers(call, REPLY))
         return first
 
-    def _live(self, parts: Iterator[bytes | None]) -> Iterator[bytes]:
-        """A stream: everything that has arrived, decided and written at once."""
-        reply, wait = self._reply, self._exchange.wait
+    def _live(self, parts: Iterator[bytes | None], sent: float) -> Iterator[bytes]:
+        """A stream whose request was `sent` then: everything that has arrived is decided and written at once."""
+        reply, wait, arrived = self._reply, self._exchange.wait, False
         for part in parts:
             beat = b""
+            if part and not arrived:
+                arrived = True
+                self._exchange.outcome.first_event = time.monotonic() - sent
             if part is None:
                 beat = self._beat()
             else:
@@ -461,7 +467,7 @@ class Attempt:
         if reply.ends_long:
             yield from wait.on_a_long_step()
         yield from self.before_it_is_stored()
-        self._unsent += self._measured(reply.finish)
+        self._unsent += reply.finish()
         if reply.failure is not None:
             raise reply.failure
         self.silence, self.handover = reply.silence, reply.handover
@@ -496,23 +502,15 @@ class Attempt:
         reply = self._reply
         if reply.takes_long(part):
             yield from self._exchange.wait.on_a_long_step()
-            self._unsent += self._measured(reply.receive, part, never_enough)
+            self._unsent += reply.receive(part, never_enough)
             return
         while True:
-            self._unsent += self._measured(reply.receive, part, _slice())
+            self._unsent += reply.receive(part, _slice())
             if not reply.unread:
                 return
             # What was read is numbered already, so a heartbeat follows it.
             yield self._ready() + self._beat()
             part = b""
-
-    def _measured(self, step: Callable[P, bytes], *arguments: P.args, **named: P.kwargs) -> bytes:
-        """The bytes that a step gives; its time is counted if something was repaired in it."""
-        repairs, began = self._engine.repairs, time.monotonic()
-        written = step(*arguments, **named)
-        if self._engine.repairs != repairs:
-            self._times.repair.add(time.monotonic() - began)
-        return written
 
     def _ready(self, *, ended: bool = False) -> bytes:
         """The bytes that may go to the client now: a role-only chunk waits for what comes after it."""
@@ -547,24 +545,18 @@ class Attempt:
         """Let go what has been held for too long (contract C2), and sooner the prose before it."""
         reply, now, bound = self._reply, time.monotonic(), self._exchange.hold_timeout
         if not reply.held:
-            self._end_hold(now)
+            self._held_since = NEVER
         elif self._held_since == NEVER:
             self._held_since = now
             bound = min(bound, PROSE_HOLD_SECONDS)
         elif now >= self._held_since + bound:
             self._unsent += reply.release()
-            self._end_hold(now)
+            self._held_since = NEVER
         elif now >= self._held_since + PROSE_HOLD_SECONDS:
             self._unsent += reply.flush_prose()
         else:
             bound = PROSE_HOLD_SECONDS
         self._exchange.wait.alarm(self._held_since + bound)
-
-    def _end_hold(self, now: float) -> None:
-        """Nothing is held any more."""
-        if self._held_since != NEVER:
-            self._times.held.add(now - self._held_since)
-            self._held_since = NEVER
 
     def _complete_answer(self, body: bytes) -> bytes:
         """A whole answer: as the stream that the client asked for, or whole."""
@@ -601,8 +593,8 @@ class Attempt:
         dialect, content = self._exchange.dialect, ReplyContent()
         content.observe_body(answer)
         if self._exchange.request.stream:
-            reply = answer_as_stream(answer, engine, dialect.writer(expand=True), content)
+            reply = answer_as_stream(answer, engine, dialect.writer(expand=True), content, self._tally)
         else:
-            reply = answer_as_answer(body, answer, engine, dialect, content)
+            reply = answer_as_answer(body, answer, engine, dialect, content, self._tally)
         self.silence = content.why_again(self.handover.tokens, engine.broken_call, in_thought=engine.ends_in_thought)
         return reply

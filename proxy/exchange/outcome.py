@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from proxy.audit_record import Repair
+from proxy.codec.json_access import as_object
+from proxy.codec.json_text import JsonObject, read_json
+from proxy.engine.events import CallClosed, Event, Finished, Unchanged
 from proxy.errors import ProxyError
 from proxy.exchange.plan import Plan, Why
-from proxy.upstream.event_times import EventTimes
+from proxy.tools.toolset import ToolSet
+from proxy.tools.validator import violations
+
+# The reasons for which the end of a reply is no call, if the token limit has cut it.
+_CUT = ("cut_off", "broken", "unreadable_arguments", "half_call")
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyFacts:
-    """The facts of one try's reply: `healed` is what was healed in its request, `audit` what was changed in it."""
+    """The facts of one try's reply: `healed` is what was healed in its request, `audit` what was changed in it.
+
+    `notations`, `invalid` and `cut` are those of `CallTally`, `tokens` the usage by kind.
+    """
 
     healed: tuple[Repair, ...]
     audit: tuple[Repair, ...]
@@ -21,6 +32,73 @@ class ReplyFacts:
     refusals: Mapping[str, int]
     empty_calls: int
     swallowed: bool
+    notations: Mapping[str, int] = field(default_factory=dict)
+    invalid: int = 0
+    cut: int = 0
+    tokens: Mapping[str, int] = field(default_factory=dict)
+
+
+class CallTally:
+    """Counts the calls that a client gets in one reply, by what its log line and the metrics say of them.
+
+    `notations` counts the calls that were found in text by their notation. `is_cut` says that the token limit ended the
+    reply.
+    """
+
+    __slots__ = ("_refused", "_tools", "_unreadable", "is_cut", "notations")
+
+    def __init__(self, tools: ToolSet | None) -> None:
+        self._tools = tools
+        self._refused = 0
+        self._unreadable = 0
+        self.is_cut = False
+        self.notations: Counter[str] = Counter()
+
+    @property
+    def invalid(self) -> int:
+        """The number of calls that the model ended and that their schema refuses."""
+        return self._refused + (0 if self.is_cut else self._unreadable)
+
+    def cut(self, refusals: Mapping[str, int]) -> int:
+        """Return the number of calls that the token limit has cut; in text it is the last, one of the `refusals`."""
+        if not self.is_cut:
+            return 0
+        return self._unreadable or int(any(reason in refusals for reason in _CUT))
+
+    def observe(self, events: Iterable[Event]) -> None:
+        """Take the next events of the reply."""
+        for event in events:
+            if isinstance(event, Unchanged):
+                self.observe(event.events)
+            elif isinstance(event, Finished):
+                self.is_cut |= event.reason == "length"
+            elif isinstance(event, CallClosed):
+                self._count(event)
+
+    def _count(self, closed: CallClosed) -> None:
+        for fix in closed.fixes:
+            if fix.id == "text_call":
+                # "the model wrote the call as text (<tool_call>)"
+                self.notations[fix.why.rpartition(" (")[2].removesuffix(")")] += 1
+        tool = None if self._tools is None else self._tools.resolve(closed.call.name)
+        if tool is None:
+            return
+        try:
+            values = read_json(closed.call.arguments)
+        except (ValueError, RecursionError):
+            self._unreadable += 1
+        else:
+            self._refused += violations(values, tool.compiled) > 0
+
+
+def tokens_of(usage: JsonObject) -> dict[str, int]:
+    """Return the token counts of a usage by kind; the cached ones are part of the prompt."""
+    counts = {
+        "prompt": usage.get("prompt_tokens"),
+        "completion": usage.get("completion_tokens"),
+        "cached": as_object(usage.get("prompt_tokens_details")).get("cached_tokens"),
+    }
+    return {kind: count for kind, count in counts.items() if type(count) is int and count > 0}
 
 
 @dataclass(slots=True)
@@ -30,7 +108,8 @@ class Outcome:
     `request_audit` is what a translation changed in the request, `healed` what was healed in it, `audit` all that was
     changed. `error` are the words of the log line, `failure` the exception behind them, and `gone` that the client
     did not wait for its end. `later` is what is done once the client has its answer, `again` why a reply that said
-    nothing was asked for once more. `times` says how long its events took.
+    nothing was asked for once more. `first_event` is the time (s) from sending the request upstream to the first event
+    of its stream.
     """
 
     tries: int = 0
@@ -49,7 +128,11 @@ class Outcome:
     heartbeats: int = 0
     again: Why | None = None
     later: list[Callable[[], None]] = field(default_factory=list)
-    times: EventTimes = field(default_factory=EventTimes)
+    first_event: float | None = None
+    notations: Mapping[str, int] = field(default_factory=dict)
+    invalid: int = 0
+    cut: int = 0
+    tokens: Mapping[str, int] = field(default_factory=dict)
 
     def begin_try(self, plan: Plan) -> None:
         """The request goes up by this plan, for the first time or once more."""
@@ -80,6 +163,7 @@ class Outcome:
         self.refusals = reply.refusals
         self.empty_calls = reply.empty_calls
         self.swallowed = reply.swallowed
+        self.notations, self.invalid, self.cut, self.tokens = reply.notations, reply.invalid, reply.cut, reply.tokens
 
     def do_later(self, step: Callable[[], None]) -> None:
         """This is to be done once the client has its answer."""

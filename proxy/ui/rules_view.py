@@ -11,7 +11,7 @@ from proxy.worker.state import WorkerState
 def rules_in_force(worker: WorkerState) -> JsonObject:
     """Return the rules that new requests are served by, and why newer ones are not in force."""
     rules = worker.current().rules
-    published = worker.memory.published().text
+    published = worker.published.text
     text = builtin_text() if rules.source == BUILT_IN else RulesText(published, rules.source)
     entries: list[Json] = [
         {"section": entry.section, "text": entry.text, "place": entry.place} for entry in summary(text)
@@ -19,6 +19,6 @@ def rules_in_force(worker: WorkerState) -> JsonObject:
     return {
         "source": rules.source,
         "sha256": rules.sha256,
-        "error": worker.memory.error(),
+        "error": worker.published.error,
         "entries": entries,
     }

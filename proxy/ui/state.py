@@ -14,7 +14,6 @@ from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import Json, JsonObject
 from proxy.repair.text_report import reasons
 from proxy.ui.rules_view import rules_in_force
-from proxy.worker.metrics import activity_lost
 from proxy.worker.snapshot import is_ready
 from proxy.worker.state import WorkerState
 
@@ -107,8 +106,7 @@ class PageState:
             "version": __version__,
             "values": snapshot.settings.audit_values,
             "signed_in": bool(snapshot.keys.admin),
-            "shared": bool(self.activity.ring.path),
-            "lost": activity_lost(self.worker.memory.counters),
+            "lost": self.worker.metrics.numbers()["activity_lost"].get("", 0),
             "reasons": {**reasons()},
             "servers": servers,
             "rules": rules_in_force(self.worker),

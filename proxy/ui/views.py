@@ -29,7 +29,7 @@ from proxy.web.access import authenticate
 from proxy.web.admin_access import comes_from_elsewhere, cookie_of, is_of_own_page
 from proxy.web.context import RequestContext, json_response, request_context
 from proxy.web.page_sessions import begin_session, end_session
-from proxy.worker.metrics import PAGES
+from proxy.worker.state import PAGES
 
 # Pages that are open at the same time; each has a thread of its worker's.
 MAX_PAGES = 16
@@ -58,10 +58,8 @@ def _activity() -> Activity:
     """The activity to show. Raises NotFound where the page is off."""
     ctx = request_context()
     activity = ctx.worker.activity
-    if ctx.snapshot.settings.no_ui:
+    if ctx.snapshot.settings.no_ui or activity is None:
         raise NotFound("the live page is off (no_ui)")
-    if activity is None:
-        raise NotFound("the live page is off: several workers need a folder that they share (RUNTIME_DIRECTORY)")
     return activity
 
 
@@ -109,7 +107,7 @@ def sign_in() -> Response:
 
 def _wrong_key(ctx: RequestContext) -> Response:
     """A wrong key counts, and too many are a 429; a right one always signs in, whoever tries others meanwhile."""
-    wait = ctx.worker.memory.counters.rate_limit("live page", SIGN_INS)
+    wait = ctx.worker.shared.rate_limit("live page", SIGN_INS)
     if not wait:
         ctx.denied = "admin"
         return sign_in_page(b"This is not the admin's key.")
@@ -138,11 +136,10 @@ def state() -> Response:
 def events() -> Response:
     """`GET /_ui/events`: the same, and once a second what is new."""
     ctx, activity = request_context(), _activity()
-    counters = ctx.worker.memory.counters
     # Each holds a thread: clients have the rest of them.
-    if not counters.acquire_slots(PAGES, 1, MAX_PAGES):
+    if not ctx.worker.shared.acquire_slot(PAGES, MAX_PAGES):
         raise Unavailable(f"{MAX_PAGES} live pages are open already; close one")
-    ctx.held.append(partial(counters.acquire_slots, PAGES, -1))
+    ctx.held.append(partial(ctx.worker.shared.release_slot, PAGES))
     shown = PageState(ctx.worker, activity)
     shown.go_on(request.headers.get("Last-Event-ID", ""))
     news = _sent(ctx, shown, request.environ)

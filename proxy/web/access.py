@@ -15,7 +15,7 @@ from proxy.web.admin_access import check_admin, check_page
 from proxy.web.headers import credential, key_bytes
 from proxy.web.page_sessions import has_session
 from proxy.web.routes import Access, Route
-from proxy.worker.shared_counters import SharedCounters
+from proxy.worker.shared_file import SharedFile
 from proxy.worker.snapshot import Snapshot
 
 # What a client that has too much under way is told to wait, in seconds: nobody knows.
@@ -71,12 +71,12 @@ def upstream_key(environ: Mapping[str, Any], snapshot: Snapshot) -> str:
     return snapshot.keys.upstream_key(credential(environ))
 
 
-def count_request(key: ClientKey, counters: SharedCounters) -> None:
-    """Count a request of a key's minute; TooMany if it has had all of them."""
+def count_request(key: ClientKey, shared: SharedFile) -> None:
+    """Count a request against the quota of its key. Raises TooMany if that is used up."""
     limit = key.requests_per_minute
     if not limit:
         return
-    wait = counters.rate_limit(_name(key), limit)
+    wait = shared.rate_limit(_name(key), limit)
     if wait:
         raise TooMany(f"the key {key.name} has {limit} requests a minute (requests_per_minute)", "rate", wait)
 
@@ -95,21 +95,21 @@ def check_named_model(key: ClientKey, route: Route, body: bytes) -> None:
         key.check_model(named)
 
 
-def acquire_slot(key: ClientKey, route: Route, counters: SharedCounters) -> bool:
-    """Take one of the requests that a key may have under way; False where they are not counted. Raises TooMany."""
+def acquire_slot(key: ClientKey, route: Route, shared: SharedFile) -> bool:
+    """Take one of the slots of a key for running requests. Returns False if there is no limit; raises TooMany."""
     if not key.streams:
         return False
     if not route.keeps_model_busy:
         return False
-    if not counters.acquire_slots(_name(key), 1, key.streams):
+    if not shared.acquire_slot(_name(key), key.streams):
         words = f"the key {key.name} has {key.streams} requests under way already (streams)"
         raise TooMany(words, "streams", _WAIT)
     return True
 
 
-def release_slot(key: ClientKey, counters: SharedCounters) -> None:
-    """The request has ended."""
-    counters.acquire_slots(_name(key), -1)
+def release_slot(key: ClientKey, shared: SharedFile) -> None:
+    """Return the slot of a request that has ended."""
+    shared.release_slot(_name(key))
 
 
 def _name(key: ClientKey) -> str:

@@ -13,7 +13,7 @@ from proxy.dialects.chat.request import ChatRequest
 from proxy.web.context import RequestContext
 from proxy.worker.audit_log import Audited, lines, total
 from proxy.worker.logging_setup import FactsRecord
-from proxy.worker.metrics import OTHER, RequestSample, count, count_audit_lost, upstream_kind
+from proxy.worker.metrics import OTHER, upstream_kind
 
 log = logging.getLogger("proxy")
 # Lines about the repairs of one reply; the request's own line counts them all.
@@ -57,25 +57,16 @@ def log_request(ctx: RequestContext, status: int) -> None:
 
 def measure(ctx: RequestContext, status: int) -> None:
     """Count a request that has ended, for /metrics."""
-    outcome = ctx.outcome
-    ended = RequestSample(
+    ctx.worker.metrics.count(
+        ctx.outcome,
         dialect=ctx.dialect,
         status=status,
         seconds=time.monotonic() - ctx.began,
-        model=_model(ctx, ctx.prepared.chat.model) if ctx.prepared is not None else "",
         first_byte=ctx.first_byte - ctx.began if ctx.first_byte else None,
-        calls=outcome.calls,
-        fixes=total(outcome.audit),
-        refusals=outcome.refusals,
-        empty_calls=outcome.empty_calls,
-        heartbeats=outcome.heartbeats,
+        model=_model(ctx, ctx.prepared.chat.model) if ctx.prepared is not None else "",
         when=_gone(ctx),
-        kind=upstream_kind(outcome.failure),
         denied=ctx.denied,
-        again="" if outcome.again is None else outcome.again.name.lower(),
-        times=outcome.times,
     )
-    count(ctx.worker.memory.counters, ended)
 
 
 def _model(ctx: RequestContext, named: str) -> str:
@@ -127,7 +118,7 @@ def _audit(ctx: RequestContext, chat: ChatRequest) -> None:
         return
     audited = Audited(ctx.id, chat.model, ctx.client, outcome.audit)
     if not audit_log.write(lines(audited, time.time(), ctx.secrets)):
-        count_audit_lost(ctx.worker.memory.counters)
+        ctx.worker.metrics.add("audit_lost", 1)
 
 
 def _log(ctx: RequestContext, level: int, event: str, facts: Mapping[str, object]) -> None:
@@ -157,6 +148,10 @@ def _chat_facts(ctx: RequestContext, chat: ChatRequest) -> dict[str, object]:
         facts["fixes"] = fixes
     if outcome.refusals:
         facts["refused"] = dict(outcome.refusals)
+    if outcome.invalid:
+        facts["invalid"] = outcome.invalid
+    if outcome.cut:
+        facts["cut"] = outcome.cut
     if outcome.tries > 1:
         facts |= {"tries": outcome.tries, "parse": outcome.plan.parse}
     if outcome.swallowed and chat.tools is not None:

@@ -144,7 +144,7 @@ def admit(context: RequestContext, route: Route) -> HeldThread | None:
     Raises TooMany or Unavailable.
     """
     if context.key is not None:
-        access.count_request(context.key, context.worker.memory.counters)
+        access.count_request(context.key, context.worker.shared)
     return HeldThread(context.worker) if route.takes_thread else None
 
 
@@ -175,7 +175,7 @@ def read(context: RequestContext, route: Route, environ: Mapping[str, Any]) -> R
     if context.key is None:
         return Received(body)
     access.check_named_model(context.key, route, body)
-    counters = context.worker.memory.counters
-    if not access.acquire_slot(context.key, route, counters):
+    shared = context.worker.shared
+    if not access.acquire_slot(context.key, route, shared):
         return Received(body)
-    return Received(body, partial(access.release_slot, context.key, counters))
+    return Received(body, partial(access.release_slot, context.key, shared))

@@ -23,7 +23,7 @@ from proxy.config.rules import Parse, Profile, entry_with
 from proxy.config.settings import Settings
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
-from proxy.errors import BadRequest, ClientGone, LimitExceeded, ProxyError, RulesError
+from proxy.errors import BadRequest, ClientGone, LimitExceeded, ProxyError, RulesError, Unavailable
 from proxy.exchange.attempt import Exchange, run_exchange
 from proxy.exchange.capture import Capture
 from proxy.exchange.capture_folder import CaptureFolder
@@ -46,10 +46,10 @@ from proxy.web.routes import shown_paths
 from proxy.web.thinking import thoughts_in_text
 from proxy.web.token_counts import tokens_of
 from proxy.worker.audit_log import as_header
-from proxy.worker.lessons import Lessons
 from proxy.worker.logging_setup import keep_secrets, lost_lines
-from proxy.worker.metrics import count_captures
+from proxy.worker.metrics import CONTENT_TYPE
 from proxy.worker.snapshot import Snapshot
+from proxy.worker.state import WorkerState
 
 log = logging.getLogger("proxy")
 
@@ -188,12 +188,11 @@ def reload() -> Response:
 
 def metrics() -> Response:
     """`GET /metrics`: what all workers have counted, for Prometheus."""
-    from proxy.worker.exposition import CONTENT_TYPE, exposition  # noqa: PLC0415 (a start does without it)
-
-    memory, snapshot = request_context().worker.memory, request_context().snapshot
-    models = snapshot.all_models()
-    in_force = not memory.error()
-    data = exposition(memory.counters, __version__, rules_in_force=in_force, models=models, log_lost=lost_lines())
+    worker, models = request_context().worker, request_context().snapshot.all_models()
+    with contextlib.suppress(Unavailable):
+        models = worker.shared.listed_models(models)
+    in_force = not worker.published.error
+    data = worker.metrics.exposition(rules_in_force=in_force, models=models, log_lost=lost_lines())
     return Response(data, content_type=CONTENT_TYPE)
 
 
@@ -220,7 +219,7 @@ def ready() -> Response:
 
 def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPlan) -> Exchange:
     snapshot, settings, chat, profile = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.profile
-    server = _ServerOfRequest(snapshot, prepared, ctx.worker.lessons)
+    server = _ServerOfRequest(snapshot, prepared, ctx.worker)
     plan = _plan(prepared, server, heal_plan)
     ask_again = reasons_to_ask_again(chat, broken=profile.broken_calls != "text")
     return Exchange(
@@ -246,8 +245,9 @@ def _capture(ctx: RequestContext, prepared: PreparedRequest) -> Capture | None:
     settings = ctx.snapshot.settings
     if not settings.capture:
         return None
+    count = ctx.worker.metrics.add
     return Capture(
-        folder=CaptureFolder(settings.capture, partial(count_captures, ctx.worker.memory.counters)),
+        folder=CaptureFolder(settings.capture, lambda what, number: count("captures", number, what)),
         id=ctx.id,
         secrets=ctx.secrets,
         client=ctx.client,
@@ -262,7 +262,7 @@ class _ServerOfRequest:
 
     snapshot: Snapshot
     prepared: PreparedRequest
-    lessons: Lessons
+    worker: WorkerState
 
     @property
     def server(self) -> ModelServer:
@@ -281,8 +281,8 @@ class _ServerOfRequest:
 
     def remember_healings(self, ids: tuple[str, ...]) -> None:
         model = self.prepared.chat.model
-        if self.lessons.add(model, ids):
-            entry = entry_with(self.snapshot.rules.entry(model), model, sorted(self.lessons.of(model)))
+        if self.worker.learn(model, ids):
+            entry = entry_with(self.snapshot.rules.entry(model), model, sorted(self.worker.lessons_of(model)))
             words = "the model server refused a request for model %r and took it healed, as all are from now on; %s: %s"
             log.warning(words, model[:100], "to keep that, put first in models of rules.yaml", entry)
 

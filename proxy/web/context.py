@@ -126,7 +126,7 @@ class RequestContext:
 
     def heal_plan(self, model: str, family: Family | None = None) -> HealPlan:
         """The healings of requests for a model: by its family, by the rules, and by refusals."""
-        return self.snapshot.rules.heal_plan(model, family).learnt(self.worker.lessons.of(model))
+        return self.snapshot.rules.heal_plan(model, family).learnt(self.worker.lessons_of(model))
 
     def hold_thread(self, thread: HeldThread) -> None:
         """Keep what `admit` has taken for it."""

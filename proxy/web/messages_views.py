@@ -72,7 +72,7 @@ def model(name: str) -> Response:
     card = next((card for card in cards if card.id == served), None)
     if card is None:
         raise NotFound(f"model: {name[:100]!r} is not served; GET {MODELS} lists what is")
-    profile, server = ctx.snapshot.profile(served, ctx.client), model_server(ctx, served)
+    profile, server = ctx.snapshot.rules.profile(served, ctx.client), model_server(ctx, served)
     family = ctx.snapshot.family(served, profile, _headers(ctx, served), server)
     efforts = efforts_of(ctx.snapshot.rules, served, family)
     return json_response(dump_json(model_info(card, name, efforts)))

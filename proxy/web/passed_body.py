@@ -58,7 +58,8 @@ class PassedBody:
         if self._path != TOKENIZE or not self._has_messages():
             return self._data
         ctx, model = self._ctx, as_text(self._fields.get("model"))
-        family = ctx.snapshot.family(model, ctx.snapshot.profile(model, ctx.client), headers, model_server(ctx, model))
+        profile = ctx.snapshot.rules.profile(model, ctx.client)
+        family = ctx.snapshot.family(model, profile, headers, model_server(ctx, model))
         healed = healed_conversation(ctx, self._fields, family)
         return dump_request(healed.body) if healed.changed else self._data
 

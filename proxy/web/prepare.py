@@ -97,7 +97,7 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
         raw = dump_request(body)
     chat = read_chat(raw, body)
     ctx.check_model(chat.model)
-    profile = ctx.snapshot.profile(chat.model, ctx.client)
+    profile = ctx.snapshot.rules.profile(chat.model, ctx.client)
     dialect, server = ChatDialect(_chat_options(chat, profile)), model_server(ctx, chat.model)
     family = ctx.snapshot.family(chat.model, profile, headers, server)
     chat, thoughts = _thinking(ctx, chat, profile, family, as_text(model))
@@ -181,11 +181,10 @@ def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseS
 
     A key that only the client knows counts as well.
     """
-    file = ctx.worker.responses
-    if file is None or ctx.snapshot.settings.store == "off":
+    if not ctx.worker.keeps or ctx.snapshot.settings.store == "off":
         return None
     digest = owner_digest(environ) if ctx.key is None else ctx.key.digest
-    return ResponseStore(file, digest.hex())
+    return ResponseStore(ctx.worker.shared, digest.hex())
 
 
 def resumed(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -> Resumed:
@@ -222,7 +221,7 @@ def translated(
     cards = snapshot.cards(conversation_headers(ctx, environ, body, None), model_server(ctx))
     served = served_name(model, cards, snapshot.rules)
     ctx.check_model(served)
-    profile, server = snapshot.profile(served, ctx.client), model_server(ctx, served)
+    profile, server = snapshot.rules.profile(served, ctx.client), model_server(ctx, served)
     headers = conversation_headers(ctx, environ, body, served)
     kind = profile.server_kind or snapshot.server_kind(headers, server)
     family = snapshot.family(served, profile, headers, server)
@@ -258,7 +257,7 @@ def healed_conversation(ctx: RequestContext, chat: JsonObject, family: Family | 
 
 def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:
     """The server of a model, by the name that servers know; None: of no model in particular."""
-    return ctx.snapshot.server(choose_server(model, ctx.snapshot.rules, ctx.snapshot.settings))
+    return ctx.snapshot.servers[choose_server(model, ctx.snapshot.rules, ctx.snapshot.settings)]
 
 
 def conversation_headers(

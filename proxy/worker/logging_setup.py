@@ -12,10 +12,8 @@ import os
 import re
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TextIO
 
 from proxy.codec.display import escaped
 from proxy.codec.secrets import masked_text
@@ -31,42 +29,13 @@ _thread = threading.local()
 _LEVELS = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 
 
-# What a formatter may look for in each record.
-_UNASKED = {
-    **dict.fromkeys(("pathname", "filename", "module", "funcName"), ""),
-    **dict.fromkeys(("exc_info", "exc_text", "stack_info", "taskName")),
-    **dict.fromkeys(("thread", "threadName", "process", "processName")),
-    **{"args": (), "lineno": 0, "relativeCreated": 0.0},
-}
-
-
 class FactsRecord(logging.LogRecord):
-    """A log record about some facts, whose secrets are masked already.
-
-    A `logging.LogRecord` looks up its module, thread and process. No line shows these, and the look-up is slow.
-    """
+    """A log record about some facts, whose secrets are masked already."""
 
     def __init__(self, level: int, message: str, event: str, facts: Mapping[str, object]) -> None:
-        self.__dict__.update(_UNASKED)
-        self.name = log.name
-        self.levelno = level
-        self.levelname = logging.getLevelName(level)
-        self.msg = message
+        super().__init__(log.name, level, "", 0, message, None, None)
         self.event = event
         self.facts = facts
-        self.created = time.time()
-        self.msecs = self.created % 1 * 1000
-
-
-class LineHandler(logging.StreamHandler[TextIO]):
-    """Writes lines to standard error, of which Python writes each line as it comes: there is nothing to be flushed."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one line."""
-        try:
-            self.stream.write(self.format(record) + self.terminator)
-        except Exception:
-            self.handleError(record)
 
 
 def set_up_logging(*, json_lines: bool = False) -> None:
@@ -75,7 +44,7 @@ def set_up_logging(*, json_lines: bool = False) -> None:
     # No line tells of these, which each record would be asked for. gunicorn's lines do tell of the process.
     logging.logThreads = logging.logMultiprocessing = False
     if not log.handlers:
-        log.addHandler(LogQueue() if may_block(2) else LineHandler())
+        log.addHandler(LogQueue() if may_block(2) else logging.StreamHandler())
         log.propagate = False
         logging.getLogger("gunicorn.error").addFilter(redact_gunicorn)
     log.setLevel(logging.INFO)

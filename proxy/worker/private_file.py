@@ -1,4 +1,4 @@
-"""Files for this user alone: the audit file and the kept responses."""
+"""Files for this user alone: the audit file, and those that the workers share."""
 
 from __future__ import annotations
 

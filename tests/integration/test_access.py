@@ -296,7 +296,7 @@ def test_a_key_has_so_many_requests_under_way(path: str, streamed: bool) -> None
         gate.wait()
         refused = other.post(path, json=body, headers=ALICE)
         assert refused.status_code == 429 and int(refused.headers["Retry-After"]) >= 1
-        assert service.memory.counters.held("key alice") == 1
+        assert service.shared.held("key alice") == 1
         gate.open()
         if first is not None:
             assert first.data and first.status_code == 200
@@ -304,9 +304,9 @@ def test_a_key_has_so_many_requests_under_way(path: str, streamed: bool) -> None
         else:
             thread.join()
             assert found == [200]
-        assert service.memory.counters.held("key alice") == 0
+        assert service.shared.held("key alice") == 0
         assert other.post(path, json=body, headers=ALICE).status_code == 200
-        assert service.memory.counters.held("key alice") == 0
+        assert service.shared.held("key alice") == 0
 
 
 @pytest.mark.parametrize("body", [b"{", b"{}", b'{"model": "x", "model": "y"}'])
@@ -314,9 +314,9 @@ def test_a_request_that_fails_holds_nothing_back(body: bytes) -> None:
     client, service = front(NOWHERE, access(streams=1, models=("tiny",)))
     for _ in range(3):
         assert client.post(CHAT, data=body, headers=ALICE).status_code in (400, 403)
-    assert service.memory.counters.held("key alice") == 0
+    assert service.shared.held("key alice") == 0
     assert client.post("/v1/completions", json={"model": "tiny"}, headers=ALICE).status_code == 502
-    assert service.memory.counters.held("key alice") == 0
+    assert service.shared.held("key alice") == 0
 
 
 # Admin paths.
@@ -339,7 +339,7 @@ def test_without_one_only_this_machine_may(headers: dict[str, str], method: str,
     client, service = front(NOWHERE, access())
     refused = client.open(path, method=method, headers=headers)
     assert refused.status_code == 403 and "admin_key_file" in refused.get_json()["error"]["message"]
-    assert service.memory.generation() == 0
+    assert service.in_force.read() is None
     assert client.get("/metrics").status_code == 200  # without a client's key
 
 

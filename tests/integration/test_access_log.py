@@ -135,6 +135,35 @@ def test_the_line_says_by_which_route_a_request_came(
     assert known.get("upstream") == ("ok" if dialect == "passed" else None)
 
 
+def called(arguments: str, reason: str) -> Script:
+    """A structured call of write_file, and why the reply ends."""
+    function = {"name": "write_file", "arguments": arguments}
+    delta = {"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]}
+    chunk = json.dumps({"id": "a", "choices": [{"index": 0, "delta": delta}]})
+    return stream(ROLE, f"data: {chunk}\n\n".encode(), finish(reason), DONE)
+
+
+@pytest.mark.parametrize(
+    "script,expected",
+    [
+        (called('{"path": "a", "content": "b"}', "tool_calls"), {}),
+        (called('{"path": "a"}', "tool_calls"), {"invalid": "1"}),
+        (called('{"path": "a", "cont', "length"), {"cut": "1"}),
+        (stream(ROLE, text(HERMES), finish(), DONE), {}),
+        (stream(ROLE, text(HERMES[:60]), finish("length"), DONE), {"refused": "broken:1", "cut": "1"}),
+        (stream(ROLE, text("So."), finish("length"), DONE), {}),
+        (stream(ROLE, text(HERMES.replace("write_file", "no_file")), finish(), DONE), {"refused": "not_offered:1"}),
+    ],
+)
+def test_the_line_says_why_a_call_is_missing_or_fails(
+    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, script: Script, expected: dict[str, str]
+) -> None:
+    with Upstream(script) as server:
+        inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE]))
+    known = facts(caplog.messages[0])
+    assert {name: known[name] for name in ("refused", "invalid", "cut") if name in known} == expected
+
+
 def test_a_client_that_left_is_said_to_have_left(
     inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
 ) -> None:

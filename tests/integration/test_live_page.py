@@ -16,6 +16,7 @@ from proxy.cli.parse import lines, reread
 from proxy.config import load as config
 from proxy.config.settings import Settings
 from proxy.exchange.capture import read_capture
+from proxy.worker.rules_in_force import Published
 from tests.support.live_page import LOCAL, OWN_PAGE, Page, admin, live_page
 from tests.support.scripted import (
     DONE,
@@ -238,8 +239,7 @@ def test_so_many_pages_are_open_at_once(server: Upstream, monkeypatch: pytest.Mo
 def test_rules_servers_and_settings_are_told(server: Upstream, tmp_path: Path) -> None:
     server.paths["/health"] = [answer({})]
     with live_page(server.url, "models:\n  - match: tiny\n    parse: proxy\n") as page:
-        page.worker.memory.publish(b"models:\n  - match: tiny\n    parse: proxy\n", "rules.yaml")
-        page.worker.generation = page.worker.memory.generation()
+        page.worker.published = Published(text=b"models:\n  - match: tiny\n    parse: proxy\n")
         status = page.state()["status"]
     assert status["servers"] == [{"url": server.url, "ready": True}]
     assert (status["values"], status["lost"]) == (False, 0)
@@ -402,17 +402,6 @@ def test_with_no_ui_there_is_nothing_and_nothing_is_kept(server: Upstream, path:
         ask(page, chat())
         page.activity.close()
         assert page.activity.ring.newest() == []
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_without_a_place_there_is_nothing(server: Upstream, path: str) -> None:
-    script(server, [answer(completion("a"))])
-    with live_page(server.url) as page:
-        activity, page.worker.activity = page.worker.activity, None
-        told = get(page, path)
-        assert (told.status_code, "RUNTIME_DIRECTORY" in told.text) == (404, True)
-        ask(page, chat())
-        page.worker.activity = activity
 
 
 @pytest.mark.parametrize("path", ["/_ui/assets/sign_in.html", "/_ui/assets/..", "/_ui/requests/0", "/_ui/requests/x"])

@@ -1,49 +1,109 @@
-"""The metrics: what is counted, under bounded names, in a form that Prometheus reads, right across workers."""
+"""The metrics of several workers, as prometheus-client's multiprocess mode adds them up, and what one request gives."""
 
 from __future__ import annotations
 
-import mmap
+import json
 import os
-import subprocess
-import sys
+import signal
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from proxy.worker.shared_counters import SIZE, SharedCounters
-from tests.support.scraped import samples, value
-from tests.support.scripted import PATIENCE
+from tests.conftest import Inside, Proxy, Start
+from tests.support.messages_client import MODELS, cards
+from tests.support.scripted import (
+    DONE,
+    LAST,
+    PATIENCE,
+    ROLE,
+    SSE,
+    WRITE_FILE,
+    Client,
+    Script,
+    Upstream,
+    answer,
+    chat,
+    chunked,
+    completion,
+    finish,
+    stream,
+    text,
+)
 
-WORKER = """
-import mmap, sys
-from proxy.upstream.event_times import EventTimes
-from proxy.worker.metrics import STREAMS, RequestSample, count
-from proxy.worker.shared_counters import SIZE, SharedCounters
-fd = int(sys.argv[1])
-counters = SharedCounters(mmap.mmap(fd, SIZE), 0, fd)
-counters.acquire_slots(STREAMS, 2)
-times = EventTimes()
-times.gap.add(0.2)
-times.gap.add(0.3)
-for number in range(100):
-    about = {"dialect": "chat", "model": "m", "status": 200, "seconds": 1.0, "first_byte": 0.5, "times": times}
-    count(counters, RequestSample(**about, fixes={"finish": 1}))
-"""
+CHAT = "/v1/chat/completions"
+HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "hi"}}\n</tool_call>'
 
 
-def test_workers_count_together_and_what_they_counted_outlives_them() -> None:
-    fd = os.memfd_create("test")
-    os.ftruncate(fd, SIZE)
-    try:
-        command = [sys.executable, "-c", WORKER, str(fd)]
-        workers = [subprocess.Popen(command, pass_fds=[fd]) for _ in range(3)]
-        assert [worker.wait(PATIENCE) for worker in workers] == [0, 0, 0]
-        found = samples(SharedCounters(mmap.mmap(fd, SIZE), 0, fd), "m")
-    finally:
-        os.close(fd)
-    assert value(found, "requests_total", dialect="chat", model="m", status="200") == 300
-    assert value(found, "repairs_total", fix="finish") == 300
-    assert value(found, "time_to_first_byte_seconds_count", dialect="chat") == 300
-    assert value(found, "upstream_event_gap_seconds_count", dialect="chat") == 600
-    assert value(found, "upstream_event_gap_seconds_bucket", dialect="chat", le="0.25") == 300
-    assert value(found, "upstream_event_gap_seconds_sum", dialect="chat") == pytest.approx(150)
-    assert value(found, "active_streams") == 0  # their streams ended with them
+def scraped(proxy: Proxy, name: str) -> float:
+    """The sum of all series of a metric."""
+    starts, lines = (f"{name} ", f'{name}{{dialect="chat"'), proxy.get("/metrics")[2].decode().splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(starts))
+
+
+def until(proxy: Proxy, name: str, expected: float) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while (found := scraped(proxy, name)) != expected:
+        assert time.monotonic() < deadline, (name, found)
+        time.sleep(0.02)
+
+
+@pytest.mark.once
+def test_workers_count_together_and_what_they_counted_outlives_them(proxy: Start, tmp_path: Path) -> None:
+    whole: Script = [answer(completion("a"))]
+    with Upstream() as server, ExitStack() as stack:
+        gate = server.gate()
+        held: Script = [SSE, *map(chunked, (ROLE, text("a"))), gate, chunked(finish()), chunked(DONE), LAST]
+        server.play(*[whole] * 20, *[held] * 4)
+        started = proxy(server.url, "--workers", "2")
+        for _ in range(20):
+            with Client.post(started.port, chat(stream=False)) as client, client.answer() as response:
+                response.read()
+        until(started, "tool_proxy_request_duration_seconds_count", 20)
+        clients = [stack.enter_context(Client.post(started.port, chat())) for _ in range(4)]
+        for client in clients:
+            stack.enter_context(client.answer())
+        until(started, "tool_proxy_active_streams", 4)
+        for worker in {started.health()["worker"] for _ in range(40)}:
+            os.kill(worker, signal.SIGKILL)
+        until(started, "tool_proxy_active_streams", 0)
+        assert b'{dialect="chat",model="other",status="200"} 20.0' in started.get("/metrics")[2]
+
+
+def sums(inside: Inside, script: Any, **body: Any) -> dict[str, float]:
+    """Return the series of a proxy that has served one request, without those of other paths."""
+    with Upstream(script) as server:
+        server.paths[MODELS] = cards("tiny")
+        client = inside(server.url)
+        assert client.post(CHAT, json=chat(**body)).status_code == 200
+        lines = client.get("/metrics").text.splitlines()
+    found = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if line[:1] != "#"}
+    return {name.removeprefix("tool_proxy_"): value for name, value in found.items()}
+
+
+def test_a_stream_has_one_observation_of_its_first_event(inside: Inside) -> None:
+    script = [SSE, 0.05, *map(chunked, (ROLE, text("So"), text(" it"), finish(), DONE)), LAST]
+    found = sums(inside, script, tools=[WRITE_FILE])
+    assert found['upstream_first_event_seconds_count{dialect="chat"}'] == 1
+    assert found['upstream_first_event_seconds_sum{dialect="chat"}'] >= 0.05
+    assert found['added_first_event_seconds_count{dialect="chat"}'] == 1
+
+
+def test_a_whole_answer_has_no_first_event(inside: Inside) -> None:
+    found = sums(inside, [answer(completion("So"))], stream=False, tools=[WRITE_FILE])
+    assert 'request_duration_seconds_count{dialect="chat"}' in found
+    assert not [name for name in found if "first_event" in name and "count{" in name]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_calls_have_their_notation_and_tokens_their_kind(inside: Inside, streamed: bool) -> None:
+    usage = {"prompt_tokens": 9, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}}
+    last = f"data: {json.dumps({'id': 'a', 'object': 'chat.completion.chunk', 'choices': [], 'usage': usage})}\n\n"
+    script = stream(ROLE, text(HERMES), finish(), last.encode(), DONE)
+    whole = [answer({**completion(HERMES), "usage": usage})]
+    found = sums(inside, script if streamed else whole, stream=streamed, tools=[WRITE_FILE])
+    assert found['calls_total{how="text",model="tiny",notation="<tool_call>"}'] == 1
+    kinds = {kind: found[f'tokens_total{{kind="{kind}",model="tiny"}}'] for kind in ("prompt", "completion", "cached")}
+    assert kinds == {"prompt": 9, "completion": 5, "cached": 4}

@@ -179,6 +179,16 @@ SLOW: Script = [SSE, chunked(ROLE), *(part for n in range(20) for part in (0.005
 HELD: Script = [SSE, chunked(ROLE), chunked(text(CALL[:20])), 0.1, chunked(text(CALL[20:])), chunked(finish()), LAST]
 
 
+USAGE = b'data: {"id": "a", "choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}\n\n'
+
+
+def called(arguments: str) -> bytes:
+    """A structured call of write_file."""
+    function = {"name": "write_file", "arguments": arguments}
+    delta = {"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]}
+    return b"data: " + json.dumps({"id": "a", "choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n"
+
+
 def requests_of_all_kinds(proxy: Proxy, server: Upstream) -> None:
     """One of each: plain, repaired, refused, empty, failed, left, turned away."""
     scripts: list[Script] = [
@@ -186,6 +196,8 @@ def requests_of_all_kinds(proxy: Proxy, server: Upstream) -> None:
         [*SLOW[:-1], chunked(finish()), chunked(DONE), LAST],
         [*HELD[:-1], chunked(DONE), LAST],
         stream(ROLE, text(STRANGE), finish(), DONE),
+        stream(ROLE, called('{"path": "a"}'), finish("tool_calls"), USAGE, DONE),
+        stream(ROLE, called('{"path": "a", "cont'), finish("length"), DONE),
         stream(ROLE, finish(), DONE),
         stream(ROLE, text("Hi"), finish(), DONE),
         [answer({"error": {"message": "no", "type": "x"}}, 503)],

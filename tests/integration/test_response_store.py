@@ -12,9 +12,10 @@ from tests.real.processes import ROOT
 FULL = f"""
 import resource, sys
 from proxy.errors import NotKept
-from proxy.worker.response_store import ResponseStore, StoreFile
+from proxy.worker.response_store import ResponseStore
+from proxy.worker.shared_file import SharedFile
 
-kept = ResponseStore(StoreFile(sys.argv[1]), "a")
+kept = ResponseStore(SharedFile(sys.argv[1]), "a")
 kept.keep({{"id": "resp_1"}}, [])
 resource.setrlimit(resource.RLIMIT_FSIZE, (262144, {resource.RLIM_INFINITY}))
 try:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from proxy.worker.response_store import FILE_NAME
+from proxy.worker.shared_file import FILE_NAME
 from tests.conftest import Inside
 from tests.support.messages_client import reply, serving
 from tests.support.responses_checker import check_error
@@ -155,16 +155,17 @@ def test_a_file_that_is_deleted_under_way_is_created_again(inside: Inside, tmp_p
 
 
 @pytest.mark.parametrize("how", ["other bytes", "broken pages"])
-def test_a_worker_that_finds_a_damaged_file_says_so(inside: Inside, tmp_path: Path, how: str) -> None:
+def test_a_worker_that_finds_a_damaged_file_replaces_it(
+    inside: Inside, tmp_path: Path, how: str, logged: pytest.LogCaptureFixture
+) -> None:
     with serving(*[reply(False, "Hello")] * 2) as server:
         made = _made(inside(server.url, runtime=tmp_path))
         gc.collect()  # closes the first worker's connection
         damaged(tmp_path / FILE_NAME, how)
         client = inside(server.url, runtime=tmp_path)
-        later = client.get(f"{RESPONSES}/{made['id']}")
-        assert "cannot use the file" in check_error(later.data, 500)["message"]
-        unkept = _made(client)
-    assert (unkept["status"], unkept["store"]) == ("completed", False)
+        assert client.get(f"{RESPONSES}/{made['id']}").status_code == 404
+        assert client.get(f"{RESPONSES}/{_made(client)['id']}").status_code == 200
+    assert "it is deleted and created again" in logged.text
 
 
 def _made(client: FlaskClient) -> dict[str, Any]:

@@ -515,7 +515,7 @@ def test_it_is_told_and_counted(inside: Inside, caplog: pytest.LogCaptureFixture
         counts = client.get("/metrics").text
     assert "tries=2" in caplog.text and "second_try" in caplog.text and "only thought" in caplog.text
     assert 'tool_proxy_second_tries_total{why="thought"} 1.0' in counts
-    assert 'tool_proxy_repairs_total{fix="second_try"} 1.0' in counts
+    assert 'tool_proxy_repairs_total{fix="second_try",model="other"} 1.0' in counts
     if not streamed:
         assert response.headers["X-Tool-Proxy-Fixes"] == "second_try:1"
 

@@ -32,11 +32,11 @@ def snapshot(url: str, **settings: Any) -> Snapshot:
 
 
 def cards_of(known: Snapshot, **headers: str) -> tuple[ModelCard, ...]:
-    return known.cards(headers, known.server(known.settings.upstream))
+    return known.cards(headers, known.servers[known.settings.upstream])
 
 
 def kind_of(known: Snapshot, **headers: str) -> str:
-    return known.server_kind(headers, known.server(known.settings.upstream))
+    return known.server_kind(headers, known.servers[known.settings.upstream])
 
 
 def models(*owners: object) -> Script:
@@ -154,7 +154,7 @@ def test_a_known_kind_is_asked_once_and_a_failure_again_soon(clock: SimpleNamesp
 
 
 def family_in(known: Snapshot, model: str = "local-model", kind: str = "", **headers: str) -> str:
-    server = known.server(known.settings.upstream)
+    server = known.servers[known.settings.upstream]
     family = known.family(model, Profile(server_kind=kind), headers, server)
     return family.name if family is not None else ""
 
@@ -202,7 +202,7 @@ def test_a_name_or_a_rule_that_tells_the_family_asks_nothing() -> None:
     with Upstream() as server:
         known = snapshot(server.url)
         assert family_in(known, "Qwen/Qwen3-8B") == "qwen3"
-        assert known.family("m", Profile(family="gpt-oss"), {}, known.server(server.url)) is family_of("gpt-oss")
+        assert known.family("m", Profile(family="gpt-oss"), {}, known.servers[server.url]) is family_of("gpt-oss")
         assert server.seen == [] and server.asked == []
 
 

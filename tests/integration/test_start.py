@@ -9,11 +9,11 @@ import pytest
 
 from tests.real.processes import ROOT
 
-# What only the paths of the operator need, and commands; the last four are libraries, and large.
+# What only the paths of the operator need, and commands; the last two are libraries, and large.
 LATER = frozenset(
     (
-        *("proxy.ui.views", "proxy.ui.state", "proxy.worker.exposition", "proxy.cli", "proxy.doctor"),
-        *("proxy.agents", "prometheus_client", "gunicorn.arbiter", "jsonschema"),
+        *("proxy.ui.views", "proxy.ui.state", "proxy.cli", "proxy.doctor"),
+        *("gunicorn.arbiter", "jsonschema"),
     )
 )
 # All that is loaded, Python's own modules included: those differ from release to release.

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from proxy.config.load import MEMORY_VARIABLE, load
+from proxy.config.load import load
 from proxy.config.settings import Settings
 from proxy.worker import state as module
+from proxy.worker.rules_in_force import Published
 from proxy.worker.state import WorkerState, start_worker
-from tests.support.scripted import PATIENCE, Upstream
+from tests.support.scripted import Upstream
 from tests.support.worker_state import make_state, read_rules
 from tests.unit.worker.test_state import (
-    _master,  # noqa: F401
     _rules,  # noqa: F401
     heartbeat,
 )
-
-ROOT = Path(__file__).parents[2]
-# Of each worker in a storm, and how often each of them reloads.
-THREADS, RELOADS = 4, 15
 
 
 def service(url: str, **settings: Any) -> WorkerState:
@@ -83,42 +76,6 @@ def test_a_reload_takes_the_file_and_forgets_what_was_learnt_of_the_upstream(rul
     assert before.settings.heartbeat == 10.0 and before.parses("tiny")
 
 
-@pytest.mark.slow
-@pytest.mark.once
-@pytest.mark.usefixtures("master")
-def test_a_storm_of_reloads_ends_with_all_workers_at_what_the_file_said_last(rules: Path) -> None:
-    """Each worker is a process, as under gunicorn: the lock that makes them take turns is one between processes."""
-    still = start_worker()
-    memory = os.environ[MEMORY_VARIABLE].partition(":")[2]
-    command = [sys.executable, "-m", "tests.support.reload_storm", str(rules), str(THREADS), str(RELOADS)]
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("TOOL_PROXY_")},
-        **{"TOOL_PROXY_RULES": str(rules), "PYTHONPATH": str(ROOT), MEMORY_VARIABLE: f"{os.getpid()}:{memory}"},
-    }
-    with ExitStack() as stack:
-        storms = [
-            stack.enter_context(
-                subprocess.Popen(
-                    command,
-                    cwd=rules.parent,
-                    env=environment,
-                    pass_fds=[int(memory)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            )
-            for _ in range(2)
-        ]
-        for storm in storms:
-            assert storm.stdout is not None and storm.stdout.readline() == "calm\n"
-        told = [storm.communicate("now\n", PATIENCE)[0] for storm in storms]
-    last = float(rules.read_text().removeprefix("settings: {heartbeat: ").removesuffix("}\n"))
-    assert told == [f"{last}\n"] * 2
-    assert heartbeat(still) == last
-    assert still.memory.generation() == 1 + 2 * THREADS * RELOADS
-
-
 def test_many_requests_that_come_after_a_reload_read_the_text_once(
     rules: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,8 +87,8 @@ def test_many_requests_that_come_after_a_reload_read_the_text_once(
         time.sleep(0.05)
         return load(**given)
 
-    with worker.memory.locked():
-        worker.memory.publish(b"settings: {heartbeat: 3}\n", str(rules))
+    with worker.in_force.locked():
+        worker.in_force.publish(Published(7, b"settings: {heartbeat: 3}\n", b"r.yaml"))
     monkeypatch.setattr(module, "load", slow)
     seen = list[float]()
     threads = [threading.Thread(target=lambda: seen.append(heartbeat(worker))) for _ in range(8)]

@@ -10,8 +10,8 @@ import pytest
 
 from proxy.upstream.client import ModelServer
 from proxy.web.completions import HAND_OVER
-from proxy.worker.lessons import Lessons
 from proxy.worker.snapshot import Snapshot
+from proxy.worker.state import WorkerState
 from tests.conftest import Inside
 from tests.integration.test_broken_calls import CALL as BROKEN
 from tests.integration.test_broken_calls import RULES, guided
@@ -21,12 +21,12 @@ from tests.support.scripted import DONE, WRITE_FILE, Script, Upstream, chat
 
 # Each with what the pump may not do of it.
 TRIES: dict[str, tuple[list[Script], set[str]]] = {
-    "a lesson": ([refused("System message must be at the beginning."), told("Hi.", streamed=True)], {"open", "add"}),
+    "a lesson": ([refused("System message must be at the beginning."), told("Hi.", streamed=True)], {"open", "learn"}),
     "a thought": ([told(THOUGHT, streamed=True), told("Hi.", streamed=True)], {"open"}),
     "three": ([SILENT, SWALLOWED, told(CALL, used=40, streamed=True)], {"open", "server_kind"}),
     "a broken call": ([told(BROKEN, streamed=True), guided()], {"open", "server_kind"}),
 }
-BLOCKING: list[tuple[type, str]] = [(ModelServer, "open"), (Lessons, "add"), (Snapshot, "server_kind")]
+BLOCKING: list[tuple[type, str]] = [(ModelServer, "open"), (WorkerState, "learn"), (Snapshot, "server_kind")]
 
 
 @pytest.mark.parametrize("name", TRIES)

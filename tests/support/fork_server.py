@@ -41,8 +41,9 @@ def serve(
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
     process = context.Process(target=_serve, args=(list(words), folder, dict(environment), log, dict(limits or {})))
-    # The first start begins the fork server, in this environment; glibc reads these variables once.
-    with mock.patch.dict(os.environ, {**environment, **MALLOC}, clear=True):
+    # The first start begins the fork server, in this environment; glibc and prometheus-client read these once.
+    once = {**MALLOC, "PROMETHEUS_MULTIPROC_DIR": "/nowhere"}
+    with mock.patch.dict(os.environ, {**environment, **once}, clear=True):
         process.start()
     return process
 

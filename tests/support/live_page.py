@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from flask.testing import FlaskClient
@@ -18,8 +19,7 @@ from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.ui.page import PAGE
 from proxy.web.app import make_app
-from proxy.worker.metrics import PAGES, count_activity_lost
-from proxy.worker.state import WorkerState
+from proxy.worker.state import PAGES, WorkerState
 from tests.conftest import BufferedClient
 from tests.support.scripted import PATIENCE
 from tests.support.worker_state import make_state, read_rules
@@ -78,10 +78,8 @@ def live_page(upstream: str, rules: str = "", keys: Keys | None = None, **settin
     """The application with its live page, whose ring is in memory."""
     read = parse_rules(rules.encode(), "rules.yaml", read_rules(None)) if rules else read_rules(None)
     worker = make_state(Settings(upstream=upstream, **settings), read, keys=keys)
-    counters = worker.memory.counters
-    worker.activity = Activity(
-        ActivityRing(), lambda: counters.held(PAGES) > 0, lambda count: count_activity_lost(counters, count), gather=0.0
-    )
+    shared, lose = worker.shared, partial(worker.metrics.add, "activity_lost")
+    worker.activity = Activity(ActivityRing(shared.transaction), lambda: shared.held(PAGES) > 0, lose, gather=0.0)
     app = make_app(worker, PAGE)
     app.test_client_class = BufferedClient
     try:

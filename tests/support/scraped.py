@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.worker.exposition import exposition
-from proxy.worker.metrics import RequestSample
-from proxy.worker.shared_counters import SharedCounters
+from proxy.audit_record import Repair
+from proxy.exchange.outcome import Outcome
+from proxy.worker.metrics import Metrics
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-# The histograms of events, each with its name in `EventTimes`.
-HISTOGRAMS = {
-    "upstream_first_event_seconds": "first",
-    "added_first_event_seconds": "added_first",
-    "upstream_event_gap_seconds": "gap",
-    "added_event_seconds": "added",
-    "held_seconds": "held",
-    "repair_seconds": "repair",
-}
 
 
-def samples(counters: SharedCounters, *served: str) -> Samples:
+def samples(metrics: Metrics, *served: str) -> Samples:
     """What a scrape finds, while a server lists these models: each sample by its name and labels."""
-    text = exposition(counters, "1.2.3", rules_in_force=True, models=frozenset(served)).decode()
+    text = metrics.exposition(rules_in_force=True, models=served).decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -37,11 +30,13 @@ def value(found: Samples, name: str, **labels: str) -> float:
     return found[f"tool_proxy_{name}", tuple(sorted(labels.items()))]
 
 
-def ended(**more: Any) -> RequestSample:
-    """A request that has ended well, but for what is said."""
-    return RequestSample(**{"dialect": "chat", "status": 200, "seconds": 1.0, **more})
+def count(metrics: Metrics, *, fixes: Mapping[str, int] | None = None, **more: Any) -> None:
+    """Count a request that has ended well, but for what is said; `fixes` are its repairs."""
+    audit = tuple(Repair(fix, "", "", "") for fix, number in (fixes or {}).items() for _ in range(number))
+    said = {field.name: more.pop(field.name) for field in dataclasses.fields(Outcome) if field.name in more}
+    metrics.count(Outcome(audit=audit, **said), **{"dialect": "chat", "status": 200, "seconds": 1.0, **more})
 
 
-def models(counters: SharedCounters, *served: str) -> set[str]:
+def models(metrics: Metrics, *served: str) -> set[str]:
     """The models that a scrape names."""
-    return {dict(labels)["model"] for name, labels in samples(counters, *served) if name == "tool_proxy_requests_total"}
+    return {dict(labels)["model"] for name, labels in samples(metrics, *served) if name == "tool_proxy_requests_total"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -10,7 +11,7 @@ from proxy.config.api_keys import Keys
 from proxy.config.load import BUILT_IN
 from proxy.config.rules import Rules, parse_rules
 from proxy.config.settings import Settings
-from proxy.worker.shared_memory import Memory, Published
+from proxy.worker.rules_in_force import RulesInForce
 from proxy.worker.snapshot import make_snapshot
 from proxy.worker.state import WorkerState
 
@@ -29,15 +30,12 @@ def _builtin_rules() -> Rules:
     return parse_rules(text, BUILT_IN)
 
 
-def make_state(
-    settings: Settings, rules: Rules, memory: Memory | None = None, keys: Keys | None = None
-) -> WorkerState:
-    """A worker's state; nothing is asked of the model server yet. By default it has a memory of its own."""
-    memory = Memory() if memory is None else memory
-    return WorkerState(make_snapshot(settings, rules, keys), memory, memory.generation())
+@cache
+def _folders() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory()
 
 
-def published_rules(memory: Memory) -> tuple[int, bytes, str]:
-    """The generation, the text and its source of what was published last."""
-    last: Published = memory.published()
-    return last.generation, last.text, last.source
+def make_state(settings: Settings, rules: Rules, keys: Keys | None = None) -> WorkerState:
+    """Return a worker's state with a folder of its own; nothing is asked of the model server yet."""
+    folder = tempfile.mkdtemp(dir=_folders().name)
+    return WorkerState(make_snapshot(settings, rules, keys), RulesInForce(folder))

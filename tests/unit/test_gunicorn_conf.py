@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import gc
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -15,11 +16,10 @@ from gunicorn.config import Config
 from gunicorn.workers.gthread import ThreadWorker
 
 from proxy import gunicorn_conf
-from proxy.config.load import MEMORY_VARIABLE
-from proxy.server import pump_worker, workers_memory
+from proxy.server import pump_worker
 from proxy.server.pump import QUIET_SWITCH_SECONDS
 from proxy.server.pump_worker import PumpWorker
-from proxy.worker.shared_memory import SIZE
+from proxy.worker import rules_in_force, state
 
 pytestmark = pytest.mark.once
 
@@ -72,8 +72,45 @@ def test_a_forked_worker_forgets_what_the_master_saw(tmp_path: Path, monkeypatch
     assert signals == dict.fromkeys((signal.SIGTERM, signal.SIGQUIT, signal.SIGINT), signal.SIG_DFL)
 
 
-def test_master_and_workers_mean_the_same_memory() -> None:
-    assert (workers_memory.VARIABLE, workers_memory.BYTES) == (MEMORY_VARIABLE, SIZE)
+def test_the_master_empties_the_folder_that_its_workers_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But not at a reload; and it removes nothing of a runtime directory."""
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv(gunicorn_conf.FOLDER_VARIABLE, "")
+    monkeypatch.setenv(gunicorn_conf.METRICS_VARIABLE, "")
+    assert gunicorn_conf.FOLDER_VARIABLE == state.FOLDER_VARIABLE
+    (tmp_path / "metrics").mkdir()
+    old = [tmp_path / name for name in ("metrics/counter_1.db", rules_in_force.FILE_NAME, "kept")]
+    for path in old:
+        path.touch()
+    gunicorn_conf.on_starting(None)
+    assert [path.exists() for path in old] == [False, False, True]
+    for path in old:
+        path.touch()
+    gauges = tmp_path / "metrics" / "gauge_livesum_7.db"
+    gauges.touch()
+    gunicorn_conf.on_reload(None)
+    gunicorn_conf.child_exit(None, SimpleNamespace(pid=7))
+    gunicorn_conf.on_exit(None)
+    assert all(path.exists() for path in old) and not gauges.exists()
+    assert rules_in_force.RulesInForce(str(tmp_path)).reload_requested()
+
+
+def test_without_a_runtime_directory_the_folder_is_a_private_one_for_as_long_as_the_master_runs(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNTIME_DIRECTORY", "/nowhere")
+    monkeypatch.setenv(gunicorn_conf.FOLDER_VARIABLE, "1:/of/another/master")
+    monkeypatch.setenv(gunicorn_conf.METRICS_VARIABLE, "")
+    gunicorn_conf.on_starting(None)
+    folder = Path(os.environ[gunicorn_conf.FOLDER_VARIABLE].partition(":")[2])
+    assert os.environ[gunicorn_conf.METRICS_VARIABLE] == str(folder / "metrics")
+    assert folder.stat().st_mode & 0o777 == 0o700 and (folder / "metrics").is_dir()
+    shutil.rmtree(folder)
+    gunicorn_conf.pre_fork(None, None)
+    again = Path(os.environ[gunicorn_conf.FOLDER_VARIABLE].partition(":")[2])
+    assert (again / "metrics").is_dir()
+    gunicorn_conf.on_exit(None)
+    assert not again.exists()
 
 
 @pytest.mark.slow

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from proxy.activity import activity as activities
-from proxy.activity.activity import Activity, open_activity
+from proxy.activity.activity import Activity
 from proxy.activity.record import Record
-from proxy.activity.ring import FILE_NAME, ActivityRing
+from proxy.activity.ring import ActivityRing
 from proxy.codec.json_text import JsonObject
+from proxy.worker.shared_file import SharedFile
 from tests.support.scripted import PATIENCE
 
 
@@ -37,7 +38,7 @@ class NotedRing(ActivityRing):
     """A ring that says when something came."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(SharedFile().transaction)
         self.changed = threading.Condition()
         self.shown: list[list[object]] = []
         self.batches: list[int] = []
@@ -91,13 +92,12 @@ def test_records_come_in_the_order_in_which_they_were_kept(activity: Activity, r
 
 def test_what_waits_at_the_end_is_written(tmp_path: Path, told: Told) -> None:
     path = str(tmp_path / "ring")
-    one = Activity(ActivityRing(path), lambda: False, told.lose)
+    one = Activity(ActivityRing(SharedFile(path).transaction), lambda: False, told.lose)
     for number in range(30):
         one.keep(lambda number=number: Record({"id": number}))  # type: ignore[misc]
     one.close()
-    ring = ActivityRing(path)
+    ring = ActivityRing(SharedFile(path).transaction)
     assert names(ring) == [*range(30)] and told.lost == 0
-    ring.close()
 
 
 def test_what_comes_together_is_written_together(told: Told) -> None:
@@ -162,13 +162,13 @@ def test_a_record_that_cannot_be_made_costs_itself_alone(
 
 
 def test_a_file_that_cannot_be_used_is_told_once(told: Told, logged: pytest.LogCaptureFixture) -> None:
-    one = Activity(ActivityRing("/nowhere/ring"), lambda: False, told.lose, gather=0.0)
+    one = Activity(ActivityRing(SharedFile("/nowhere/ring").transaction), lambda: False, told.lose, gather=0.0)
     for count in (1, 2, 3):
         one.keep(lambda: Record({}))
         told.wait(count)
     one.close()
     assert told.lost == 3
-    assert len([line for line in logged.messages if "cannot be used" in line]) == 1
+    assert len([line for line in logged.messages if "what it should show is lost" in line]) == 1
 
 
 def test_what_is_under_way_is_told_while_somebody_looks(activity: Activity, ring: NotedRing) -> None:
@@ -211,22 +211,3 @@ def test_a_row_that_cannot_be_made_ends_nothing(
     activity.begin(lambda: {"id": "a"})
     ring.wait(lambda: ["a"] in ring.shown)
     assert "what is under way cannot be told" in logged.text
-
-
-@pytest.mark.parametrize(
-    ("env", "workers", "path"),
-    [
-        ({"RUNTIME_DIRECTORY": "/run/a"}, 1, f"/run/a/{FILE_NAME}"),
-        ({"RUNTIME_DIRECTORY": "/run/a:/run/b"}, 4, f"/run/a/{FILE_NAME}"),
-        ({}, 1, ""),
-        ({"RUNTIME_DIRECTORY": "relative"}, 1, ""),
-    ],
-)
-def test_the_ring_is_in_the_units_folder_or_in_one_workers_memory(env: dict[str, str], workers: int, path: str) -> None:
-    one = open_activity(env, workers, lambda: False, lambda count: None)
-    assert one is not None and one.ring.path == path
-
-
-@pytest.mark.parametrize("env", [{}, {"RUNTIME_DIRECTORY": ""}, {"RUNTIME_DIRECTORY": "run"}])
-def test_several_workers_without_a_folder_have_no_place(env: dict[str, str]) -> None:
-    assert open_activity(env, 2, lambda: False, lambda count: None) is None

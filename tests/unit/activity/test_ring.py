@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-import fcntl
-import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from proxy.activity import ring as rings
 from proxy.activity.record import Record
-from proxy.activity.ring import ActivityRing, place_of
-from proxy.errors import Unavailable
+from proxy.activity.ring import ActivityRing
+from proxy.worker.shared_file import SharedFile
 
 NOW = 1_795_000_000.0
 
 
 @pytest.fixture(params=["file", "memory"])
-def ring(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ActivityRing]:
-    one = ActivityRing(place_of(str(tmp_path)) if request.param == "file" else "")
-    yield one
-    one.close()
+def ring(request: pytest.FixtureRequest, tmp_path: Path) -> ActivityRing:
+    return ActivityRing(SharedFile(str(tmp_path / "ring") if request.param == "file" else "").transaction)
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Callable[[], ActivityRing]]:
-    """Opens the same file as another process would."""
-    made: list[ActivityRing] = []
-
-    def another() -> ActivityRing:
-        made.append(ActivityRing(place_of(str(tmp_path))))
-        return made[-1]
-
-    yield another
-    for one in made:
-        one.close()
+def opened(tmp_path: Path) -> Callable[[], ActivityRing]:
+    """Open the same file as another process would."""
+    return lambda: ActivityRing(SharedFile(str(tmp_path / "ring")).transaction)
 
 
 def record(name: str, **parts: bytes) -> Record:
@@ -143,134 +131,7 @@ def test_many_that_open_a_new_file_at_once_lose_nothing(opened: Callable[[], Act
 
 
 def test_each_ring_has_a_name_of_its_own(ring: ActivityRing) -> None:
-    another = ActivityRing()
-    assert ring.name() == ring.name() != another.name()
-    another.close()
-
-
-def test_the_file_is_its_owners_alone(opened: Callable[[], ActivityRing]) -> None:
-    one = opened()
-    one.add([record("a")], NOW)
-    assert stat.S_IMODE(Path(one.path).stat().st_mode) == 0o600
-
-
-@pytest.mark.parametrize("kind", ["no folder", "no database", "a folder", "a link"])
-def test_a_file_that_cannot_be_used_is_told_in_words(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "ring"
-    if kind == "no database":
-        path.write_bytes(b"hello " * 1000)
-    elif kind == "a folder":
-        path.mkdir()
-    elif kind == "a link":
-        path.symlink_to(tmp_path / "elsewhere")
-    else:
-        path = tmp_path / "missing" / "ring"
-    broken = ActivityRing(str(path))
-    with pytest.raises(Unavailable, match="the file of the live page cannot be used"):
-        broken.add([record("a")], NOW)
-    broken.close()
-    assert not (tmp_path / "elsewhere").exists()
-
-
-def overwrite(ring: ActivityRing) -> None:
-    """Something else stands in the file, and what waits to be moved there is cut off."""
-    for end in ("", "-wal"):
-        path = Path(ring.path + end)
-        if path.exists():
-            with path.open("r+b") as file:
-                file.write(b"no database " * (path.stat().st_size // 12 + 1))
-
-
-def added(ring: ActivityRing, name: str) -> bool:
-    try:
-        ring.add([record(name)], NOW)
-    except Unavailable:
-        return False
-    return True
-
-
-def add_until_it_is_there(ring: ActivityRing, name: str) -> None:
-    """A process that finds the file broken a moment before another one has made it anew adds in vain."""
-    assert any(added(ring, name) for _ in range(10))
-
-
-def test_a_file_that_breaks_is_made_anew_and_what_it_held_is_counted(opened: Callable[[], ActivityRing]) -> None:
-    one = opened()
-    lost: list[int] = []
-    one.lose = lost.append
-    one.add([record("a"), record("b")], NOW)
-    before = one.name()
-    overwrite(one)
-    one.close()
-    assert not added(one, "c") and added(one, "d")
-    assert (names(one), lost) == (["d"], [2])
-    assert one.name() != before
-
-
-def test_one_of_several_makes_it_anew_and_the_others_take_that(opened: Callable[[], ActivityRing]) -> None:
-    several = [opened() for _ in range(3)]
-    lost: list[int] = []
-    for one in several:
-        one.lose = lost.append
-        one.add([record("a")], NOW)
-    overwrite(several[0])
-    for one in several:
-        add_until_it_is_there(one, "b")
-    assert len({one.name() for one in several}) == 1
-    assert {"a"} & {*names(several[0])} == set()
-    assert len(lost) == 1
-
-
-def test_many_that_find_it_broken_at_once_make_it_anew_once(opened: Callable[[], ActivityRing]) -> None:
-    several = [opened() for _ in range(8)]
-    lost: list[int] = []
-    for one in several:
-        one.lose = lost.append
-    several[0].add([record("a")], NOW)
-    several[0].close()
-    overwrite(several[0])
-
-    threads = [threading.Thread(target=add_until_it_is_there, args=(one, "b")) for one in several]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(lost) == 1
-    assert all(names(one) == ["b"] * 8 for one in several)
-
-
-def test_who_comes_late_to_the_broken_file_leaves_the_new_one(
-    opened: Callable[[], ActivityRing], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The new file may have the number that the broken one had, once nobody has that open any more."""
-    one, other = opened(), opened()
-    lost: list[int] = []
-    one.lose = other.lose = lost.append
-    other.add([record("a")], NOW)
-    other.close()
-    overwrite(other)
-    locks = iter(range(1000))
-    lock_at_once = fcntl.flock
-
-    def flock(file: int, how: int) -> None:
-        if next(locks) == 1:  # the first is for the opening, the second for the removal
-            add_until_it_is_there(other, "b")
-        lock_at_once(file, how)
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    add_until_it_is_there(one, "c")
-    assert names(one) == names(other) == ["b", "c"]
-    assert len(lost) == 1
-
-
-def test_a_file_that_is_gone_is_made_anew_for_all(opened: Callable[[], ActivityRing]) -> None:
-    one, other = opened(), opened()
-    one.add([record("a")], NOW)
-    other.add([record("b")], NOW)
-    Path(one.path).unlink()
-    one.add([record("c")], NOW)
-    other.add([record("d")], NOW)
-    assert names(one) == names(other) == ["c", "d"]
+    assert ring.name() == ring.name() != ActivityRing(SharedFile().transaction).name()
 
 
 def test_names_that_are_known_and_how_many_were_answered_are_counted_whatever_else_there_is(

@@ -21,8 +21,7 @@ from proxy.web.access import (
     upstream_key,
 )
 from proxy.web.routes import Route
-from proxy.worker.shared_counters import SharedCounters
-from proxy.worker.shared_memory import Memory
+from proxy.worker.shared_file import SharedFile
 from proxy.worker.snapshot import Snapshot, make_snapshot
 from tests.support.worker_state import read_rules
 
@@ -43,9 +42,9 @@ def snapshot(keys: Keys, **settings: Any) -> Snapshot:
     return make_snapshot(Settings(upstream="http://h:1", **settings), read_rules(None), keys)
 
 
-@pytest.fixture(name="counters")
-def _counters() -> SharedCounters:
-    return Memory().counters
+@pytest.fixture(name="shared")
+def _shared() -> SharedFile:
+    return SharedFile()
 
 
 @pytest.mark.parametrize(
@@ -124,22 +123,22 @@ def test_which_key_goes_up(keys: Keys, goes_up: str) -> None:
     assert upstream_key(ALICE, snapshot(keys)) == goes_up
 
 
-def test_a_key_has_so_many_requests_a_minute(counters: SharedCounters) -> None:
+def test_a_key_has_so_many_requests_a_minute(shared: SharedFile) -> None:
     key = client_key(requests_per_minute=2)
-    count_request(key, counters)
-    count_request(key, counters)
+    count_request(key, shared)
+    count_request(key, shared)
     with pytest.raises(TooMany) as caught:
-        count_request(key, counters)
+        count_request(key, shared)
     # A second more than a minute: of the one in which it was counted a part may be over.
     assert caught.value.reason == "rate" and 1 <= int(caught.value.retry_after or 0) <= 61
-    count_request(ClientKey("bob", digest("bob's"), requests_per_minute=2), counters)
+    count_request(ClientKey("bob", digest("bob's"), requests_per_minute=2), shared)
 
 
-def test_a_key_without_such_a_limit_is_not_counted(counters: SharedCounters) -> None:
-    before = counters.values()
+def test_a_key_without_such_a_limit_is_not_counted(shared: SharedFile) -> None:
     for _ in range(100):
-        count_request(client_key(), counters)
-    assert counters.values() == before
+        count_request(client_key(), shared)
+    with shared.transaction() as database:
+        assert database.execute("SELECT * FROM seconds").fetchall() == []
 
 
 @pytest.mark.parametrize("body", [b'{"model": "tiny"}', b'{"messages": []}', b"", b"no JSON"])
@@ -172,17 +171,17 @@ def test_where_the_body_says_nothing_of_it_another_model_passes(key: ClientKey, 
     check_named_model(key, route, b'{"model": "tiny"}')
 
 
-def test_a_key_has_so_many_requests_under_way(counters: SharedCounters) -> None:
+def test_a_key_has_so_many_requests_under_way(shared: SharedFile) -> None:
     key = client_key(streams=1)
-    assert acquire_slot(key, routes.CHAT, counters)
+    assert acquire_slot(key, routes.CHAT, shared)
     with pytest.raises(TooMany) as caught:
-        acquire_slot(key, routes.MESSAGES, counters)
+        acquire_slot(key, routes.MESSAGES, shared)
     assert (caught.value.reason, caught.value.retry_after) == ("streams", "2")
-    release_slot(key, counters)
-    assert acquire_slot(key, routes.MESSAGES, counters)
+    release_slot(key, shared)
+    assert acquire_slot(key, routes.MESSAGES, shared)
 
 
-def test_only_what_keeps_the_model_busy_is_under_way(counters: SharedCounters) -> None:
-    assert not acquire_slot(client_key(streams=1), routes.MODELS, counters)
-    assert not acquire_slot(client_key(), routes.CHAT, counters)
-    assert acquire_slot(client_key(streams=1), routes.CHAT, counters)
+def test_only_what_keeps_the_model_busy_is_under_way(shared: SharedFile) -> None:
+    assert not acquire_slot(client_key(streams=1), routes.MODELS, shared)
+    assert not acquire_slot(client_key(), routes.CHAT, shared)
+    assert acquire_slot(client_key(streams=1), routes.CHAT, shared)

@@ -168,13 +168,13 @@ def test_an_audit_file_that_cannot_be_written_is_counted(tmp_path: Path) -> None
     ctx = context(audit=str(tmp_path))
     ctx.outcome.audit = (REPAIR,)
     log_request(ctx, 200)
-    assert any("audit" in name and value for name, value in ctx.worker.memory.counters.values().items())
+    assert b"tool_proxy_audit_lost_total 1.0" in ctx.worker.metrics.exposition(rules_in_force=True)
 
 
 def counted(ctx: RequestContext, status: int = 200) -> str:
-    """The names of what is counted for a request."""
+    """The metrics of a request, where servers list its model."""
     measure(ctx, status)
-    return "\n".join(name for name, value in ctx.worker.memory.counters.values().items() if value)
+    return ctx.worker.metrics.exposition(rules_in_force=True, models=("tiny", KEY)).decode()
 
 
 def test_a_request_is_counted_by_what_became_of_it() -> None:

@@ -27,6 +27,7 @@ from proxy.web.activity_record import (
     record_of,
 )
 from proxy.web.context import RequestContext
+from proxy.worker.shared_file import SharedFile
 from tests.support.worker_state import make_state, read_rules
 
 SECRET = "sk-secret-0123456789"
@@ -172,7 +173,7 @@ def test_a_request_under_way_is_told_while_it_is(settings: dict[str, Any], told:
             rows.append(row)
             return rows.clear
 
-    ctx = context(Noted(ActivityRing(), lambda: False, lambda count: None), **settings)
+    ctx = context(Noted(ActivityRing(SharedFile().transaction), lambda: False, lambda count: None), **settings)
     begin_activity(ctx)
     assert [row()["id"] for row in rows] == (["r1"] if told else [])
     assert (ctx.recording is not None) is recorded
@@ -192,6 +193,6 @@ def test_the_end_is_told_of_requests_that_ask_a_model(route: routes.Route | None
         def keep(self, make: Any, size: int = 0) -> None:
             kept.append((make(), size))
 
-    ctx = replace(context(Kept(ActivityRing(), lambda: False, lambda count: None)), route=route)
+    ctx = replace(context(Kept(ActivityRing(SharedFile().transaction), lambda: False, lambda count: None)), route=route)
     end_activity(ctx, 200)
     assert [(record.summary["status"], size) for record, size in kept] == ([(200, len(b"asked"))] if told else [])

@@ -72,7 +72,7 @@ def test_a_stream_is_given_back_at_the_end() -> None:
 def test_what_was_learnt_of_a_model_is_healed() -> None:
     of = worker()
     learnt = context(of).heal_plan("m")
-    assert of.lessons.add("m", ("plain_schemas",))
+    assert of.learn("m", ("plain_schemas",))
     assert context(of).heal_plan("m") != learnt
     assert context(of).heal_plan("n") == learnt
 

@@ -10,6 +10,7 @@ import pytest
 from proxy.activity.activity import Activity
 from proxy.activity.ring import ActivityRing
 from proxy.web.page_sessions import SECONDS, begin_session, end_session, has_session
+from proxy.worker.shared_file import SharedFile
 
 ADMIN, OTHER = b"a" * 32, b"b" * 32
 
@@ -17,7 +18,7 @@ ADMIN, OTHER = b"a" * 32, b"b" * 32
 @pytest.fixture(name="activity")
 def _activity() -> Iterator[Activity]:
     """Whose ring is in memory."""
-    made = Activity(ActivityRing(), lambda: False, lambda count: None)
+    made = Activity(ActivityRing(SharedFile().transaction), lambda: False, lambda count: None)
     yield made
     made.close()
 

@@ -25,7 +25,7 @@ from proxy.web.prepare import (
     response_store,
     resumed,
 )
-from proxy.worker.response_store import StoreFile
+from proxy.worker.shared_file import SharedFile
 from tests.support.answered_exchange import Server, answering
 from tests.support.worker_state import make_state, read_rules
 
@@ -49,7 +49,7 @@ def context(body: JsonObject | bytes, rules: str = "", **settings: Any) -> Reque
 
 def keeping(body: JsonObject, folder: Path) -> RequestContext:
     ctx = context(body)
-    ctx.worker.responses = StoreFile(str(folder / "kept.db"))
+    ctx.worker.shared, ctx.worker.keeps = SharedFile(str(folder / "kept.db")), True
     return ctx
 
 

@@ -15,7 +15,6 @@ import pytest
 from proxy.worker.logging_setup import (
     FactsRecord,
     JsonLines,
-    LineHandler,
     TextLines,
     adjust_logging,
     plain,
@@ -145,31 +144,6 @@ def test_the_line_about_facts_is_that_of_any_other_record(message: str) -> None:
     made.created = other.created
     for form in (TextLines(), TextLines(journal=True), JsonLines()):
         assert form.format(made) == form.format(other)
-
-
-def test_another_ones_formatter_finds_in_a_record_about_facts_what_there_is_in_each() -> None:
-    made, other = FactsRecord(logging.INFO, "id=1", "request", {"id": "1"}), record("id=1")
-    assert all(hasattr(made, name) for name in other.__dict__)
-    line = logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s %(pathname)s%(processName)s").format(made)
-    assert line.endswith(" proxy INFO id=1 None")
-
-
-def test_a_line_leaves_in_one_go_and_a_log_that_is_broken_disturbs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stream(io.StringIO):
-        def __init__(self) -> None:
-            super().__init__()
-            self.written: list[str] = []
-
-        def write(self, text: str) -> int:
-            self.written.append(text)
-            return len(text)
-
-    stream = Stream()
-    LineHandler(stream).handle(FactsRecord(logging.INFO, "id=1", "request", {}))
-    assert stream.written == ["id=1\n"]
-    monkeypatch.setattr(logging, "raiseExceptions", False)
-    stream.write = None  # type: ignore[method-assign, assignment]
-    LineHandler(stream).handle(FactsRecord(logging.INFO, "id=1", "request", {}))
 
 
 def test_a_log_that_another_set_up_keeps_its_form() -> None:

@@ -1,11 +1,13 @@
-"""What is counted."""
+"""What is counted, and the text of `/metrics`, which is Prometheus's whatever the names in it are."""
 
 from __future__ import annotations
 
-import mmap
+import re
+from typing import Any
 
 import pytest
 
+from proxy import __version__
 from proxy.errors import (
     BadRequest,
     ClientGone,
@@ -17,110 +19,168 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from proxy.upstream.event_times import EventTimes
-from proxy.worker.metrics import MAX_MODELS, MAX_NAMES, count, upstream_kind
-from proxy.worker.shared_counters import SIZE, SharedCounters
-from tests.support.scraped import HISTOGRAMS, ended, models, samples, value
+from proxy.worker.metrics import (
+    CONTENT_TYPE,
+    COUNTERS,
+    HISTOGRAMS,
+    MAX_MODELS,
+    MAX_NAMES,
+    Metrics,
+    upstream_kind,
+)
+from tests.real.processes import ROOT
+from tests.support.scraped import count, models, samples, value
 
 
-@pytest.fixture(name="counters")
-def _counters() -> SharedCounters:
-    return SharedCounters(mmap.mmap(-1, SIZE), 0)
+@pytest.fixture(name="metrics")
+def _metrics() -> Metrics:
+    return Metrics()
 
 
-def test_a_request_is_counted_by_dialect_model_and_status(counters: SharedCounters) -> None:
-    count(counters, ended(model="Qwen/Qwen3"))
-    count(counters, ended(model="Qwen/Qwen3"))
-    count(counters, ended(model="Qwen/Qwen3", status=502))
-    count(counters, ended(dialect="messages", model="Qwen/Qwen3"))
-    count(counters, ended(dialect="own", status=404))
-    found = samples(counters, "Qwen/Qwen3")
+def test_before_the_first_request_there_is_a_valid_answer(metrics: Metrics) -> None:
+    found = samples(metrics)
+    assert value(found, "info", version=__version__) == 1 and value(found, "rules_in_force") == 1
+    assert value(found, "active_streams") == value(found, "heartbeats_total") == 0
+    assert CONTENT_TYPE.startswith("text/plain; version=0.0.4")
+    assert b"tool_proxy_rules_in_force 0.0\n" in metrics.exposition(rules_in_force=False)
+
+
+def test_a_request_is_counted_by_dialect_model_and_status(metrics: Metrics) -> None:
+    count(metrics, model="Qwen/Qwen3")
+    count(metrics, model="Qwen/Qwen3")
+    count(metrics, model="Qwen/Qwen3", status=502)
+    count(metrics, dialect="messages", model="Qwen/Qwen3")
+    count(metrics, dialect="own", status=404)
+    found = samples(metrics, "Qwen/Qwen3")
     assert value(found, "requests_total", dialect="chat", model="Qwen/Qwen3", status="200") == 2
     assert value(found, "requests_total", dialect="chat", model="Qwen/Qwen3", status="502") == 1
     assert value(found, "requests_total", dialect="messages", model="Qwen/Qwen3", status="200") == 1
     assert value(found, "requests_total", dialect="own", model="", status="404") == 1
 
 
-def test_what_became_of_the_calls_is_counted(counters: SharedCounters) -> None:
-    fixes = {"text_call": 2, "finish": 1, "rule:x": 3}
-    count(counters, ended(calls=5, fixes=fixes, refusals={"quoted": 4}, heartbeats=7))
-    count(counters, ended(calls=1, heartbeats=1))
-    found = samples(counters)
-    assert (value(found, "calls_total", how="text"), value(found, "calls_total", how="structured")) == (2, 4)
-    assert {fix: value(found, "repairs_total", fix=fix) for fix in fixes} == fixes
-    assert value(found, "refusals_total", reason="quoted") == 4 and value(found, "heartbeats_total") == 8
+def test_calls_repairs_refusals_and_tokens_are_counted_by_model(metrics: Metrics) -> None:
+    fixes, tokens = {"text_call": 2, "finish": 1, "rule:x": 3}, {"prompt": 9, "completion": 2, "cached": 5}
+    calls: dict[str, Any] = {"calls": 5, "notations": {"hermes": 2}, "invalid": 1, "cut": 1, "heartbeats": 7}
+    count(metrics, model="m", **calls, fixes=fixes, tokens=tokens, refusals={"quoted": 4})
+    count(metrics, model="m", calls=1, heartbeats=1)
+    found = samples(metrics, "m")
+    assert value(found, "calls_total", model="m", how="text", notation="hermes") == 2
+    assert value(found, "calls_total", model="m", how="structured", notation="") == 4
+    assert value(found, "invalid_calls_total", model="m") == value(found, "cut_calls_total", model="m") == 1
+    assert {fix: value(found, "repairs_total", model="m", fix=fix) for fix in fixes} == fixes
+    assert {kind: value(found, "tokens_total", model="m", kind=kind) for kind in tokens} == tokens
+    assert value(found, "refusals_total", model="m", reason="quoted") == 4
+    assert value(found, "heartbeats_total") == 8
+    assert (metrics.numbers()["repairs"], metrics.numbers()["refusals"]) == (fixes, {"quoted": 4})
 
 
-def test_what_went_wrong_is_counted(counters: SharedCounters) -> None:
+def test_what_went_wrong_is_counted(metrics: Metrics) -> None:
     for what in (
         {"when": "waiting"},
         {"when": "answering"},
-        {"kind": "timeout"},
+        {"failure": UpstreamTimeout("")},
         {"denied": "rate"},
         {"denied": "rate"},
     ):
-        count(counters, ended(**what))
-    found = samples(counters)
+        count(metrics, **what)
+    found = samples(metrics)
     assert value(found, "disconnects_total", when="waiting") == value(found, "disconnects_total", when="answering") == 1
     assert value(found, "upstream_errors_total", kind="timeout") == 1
     assert value(found, "denied_total", reason="rate") == 2
 
 
-def test_times_are_in_histograms(counters: SharedCounters) -> None:
-    for seconds, first_byte in ((0.1, 0.05), (0.2, None), (9999.0, 0.051)):
-        count(counters, ended(seconds=seconds, first_byte=first_byte))
-    found = samples(counters)
+def test_times_are_in_histograms_once_for_each_request(metrics: Metrics) -> None:
+    for seconds, first_byte, first_event in ((0.1, 0.05, None), (0.2, None, 0.1), (9999.0, 0.051, 0.05)):
+        count(metrics, seconds=seconds, first_byte=first_byte, first_event=first_event)
+    found = samples(metrics)
     whole, first = "request_duration_seconds", "time_to_first_byte_seconds"
     buckets = [value(found, f"{whole}_bucket", dialect="chat", le=le) for le in ("0.1", "0.25", "1800.0", "+Inf")]
     assert buckets == [1, 2, 2, 3]
-    assert value(found, f"{whole}_count", dialect="chat") == 3
     assert value(found, f"{whole}_sum", dialect="chat") == pytest.approx(9999.3)
     assert [value(found, f"{first}_bucket", dialect="chat", le=le) for le in ("0.05", "0.1", "+Inf")] == [1, 2, 2]
+    assert value(found, "upstream_first_event_seconds_sum", dialect="chat") == pytest.approx(0.05)
+    assert value(found, "added_first_event_seconds_sum", dialect="chat") == pytest.approx(0.001)
 
 
-@pytest.mark.parametrize("name", HISTOGRAMS)
-def test_how_long_events_took_is_summed_over_requests(name: str, counters: SharedCounters) -> None:
-    for seconds in ((0.0001, 0.3), (0.3, 1e6)):
-        times = EventTimes()
-        for each in seconds:
-            getattr(times, HISTOGRAMS[name]).add(each)
-        count(counters, ended(times=times, dialect="responses"))
-    found = samples(counters)
-    buckets = {labels: value for (sample, labels), value in found.items() if sample == f"tool_proxy_{name}_bucket"}
-    steps = [buckets[("dialect", "responses"), ("le", le)] for le in ("0.01", "0.25", "0.5", "60.0", "+Inf")]
-    assert steps == [1, 1, 3, 3, 4]
-    assert value(found, f"{name}_count", dialect="responses") == 4
-    assert value(found, f"{name}_sum", dialect="responses") == pytest.approx(1e6 + 0.6001)
-    assert [sample for sample, _ in found if sample.endswith("_sum") and HISTOGRAMS.keys() & {sample[11:-4]}] == [
-        f"tool_proxy_{name}_sum"
-    ]
-
-
-def test_models_have_at_most_so_many_names(counters: SharedCounters) -> None:
+def test_models_have_at_most_so_many_names(metrics: Metrics) -> None:
     for number in range(MAX_MODELS + 50):
-        count(counters, ended(model=f"m{number}"))
-    count(counters, ended(model="m0", status=500))
+        count(metrics, model=f"m{number}")
+    count(metrics, model="m0", status=500)
     served = [f"m{number}" for number in range(MAX_MODELS)]
-    assert models(counters, *served) == {*served, "other"}
-    found = samples(counters)
+    assert models(metrics, *served) == {*served, "other"}
+    found = samples(metrics, *served)
     assert value(found, "requests_total", dialect="chat", model="other", status="200") == 50
     assert value(found, "requests_total", dialect="chat", model="m0", status="500") == 1
 
 
-def test_a_name_that_the_model_server_does_not_know_takes_no_place(counters: SharedCounters) -> None:
+def test_a_name_that_the_model_server_does_not_know_takes_no_place(metrics: Metrics) -> None:
     for number in range(MAX_MODELS + 50):
-        count(counters, ended(model=f"made-up-{number}", status=404))
-    count(counters, ended(model="real"))
-    assert models(counters, "real") == {"other", "real"}
+        count(metrics, model=f"made-up-{number}", status=404)
+    count(metrics, model="real")
+    assert models(metrics, "real") == {"other", "real"}
+
+
+@pytest.mark.parametrize("served,expected", [(("real", "idle"), {"real": 2, "other": 2}), ((), {"other": 4})])
+def test_only_models_that_a_server_lists_have_a_label(
+    metrics: Metrics, served: tuple[str, ...], expected: dict[str, int]
+) -> None:
+    """Every other name may be a key that got lost."""
+    for model in ("real", "real", "made up", "made up too"):
+        count(metrics, model=model)
+    found = samples(metrics, *served).items()
+    assert {labels[1][1]: number for (name, labels), number in found if name.endswith("requests_total")} == expected
 
 
 @pytest.mark.parametrize("group,label", [("fixes", "fix"), ("refusals", "reason")])
-def test_fixes_and_reasons_have_at_most_so_many_names(counters: SharedCounters, group: str, label: str) -> None:
-    count(counters, ended(**{group: {f"rule:{number}": 1 for number in range(MAX_NAMES + 50)}}))
+def test_fixes_and_reasons_have_at_most_so_many_names(metrics: Metrics, group: str, label: str) -> None:
+    count(metrics, **{group: {f"rule:{number}": 1 for number in range(MAX_NAMES + 50)}})
     family = "repairs" if group == "fixes" else "refusals"
     total = f"tool_proxy_{family}_total"
-    found = {labels: count for (name, labels), count in samples(counters).items() if name == total}
-    assert len(found) == MAX_NAMES + 1 and found[(label, "other"),] == 50
+    found = {dict(labels)[label]: number for (name, labels), number in samples(metrics).items() if name == total}
+    assert len(found) == MAX_NAMES + 1 and found["other"] == 50
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        'x"} 1\ntool_proxy_active_streams 99',
+        "x\\",
+        "x\x1f200",
+        "x\x1b[31m",
+        "x\u2028y",
+        "x\r\n",
+        "\ud83d",
+        "é" * 300,
+        "x\0",
+        "😀" * 60,
+    ],
+)
+def test_no_name_can_forge_a_line_or_be_of_any_length(metrics: Metrics, model: str) -> None:
+    count(metrics, model=model)
+    assert value(samples(metrics, model), "active_streams") == 0
+    (label,) = models(metrics, model)
+    assert label.isprintable() and 0 < len(label.encode()) <= 100
+    text = metrics.exposition(rules_in_force=True).decode()
+    assert len([line for line in text.splitlines() if line.startswith("tool_proxy_requests_total{")]) == 1
+
+
+def test_a_key_where_the_model_should_be_is_not_shown(metrics: Metrics) -> None:
+    """Not even if the server lists it."""
+    key = "sk-0123456789abcdefghij"
+    count(metrics, model=key)
+    assert b"0123456789" not in metrics.exposition(rules_in_force=True, models=(key,))
+
+
+def test_each_metric_is_in_the_documentation_with_its_labels_and_buckets() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    told = dict(re.findall(r"`tool_proxy_([a-z_]+?)(?:_total)?(?:\{([a-z,]+)\})?`", page))
+    expected = {name: ",".join(labels) for name, (labels, _) in COUNTERS.items()}
+    expected |= dict.fromkeys(HISTOGRAMS, "dialect") | {"info": "version", "log_lost": ""}
+    expected |= {"rules_in_force": "", "active_streams": ""}
+    assert {name: told.get(name) for name in expected} == expected
+    rows = re.findall(r"(?m)^\| ((?:`[a-z_]+_seconds`(?:, )?)+) \| ([0-9., ]+) \|$", page)
+    ends = {name: [*map(float, ends.split(", "))] for names, ends in rows for name in re.findall("[a-z_]+", names)}
+    assert ends == {name: [*bounds] for name, (bounds, _) in HISTOGRAMS.items()}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,10 @@ import pytest
 
 from proxy import gunicorn_conf
 from proxy.config import load as config
-from proxy.config.load import MEMORY_VARIABLE
 from proxy.config.settings import Settings
 from proxy.errors import RulesError, Unavailable
 from proxy.worker import state as module
-from proxy.worker.shared_memory import Memory
+from proxy.worker.rules_in_force import Published
 from proxy.worker.snapshot import make_snapshot
 from proxy.worker.state import WorkerState, announce, start_worker
 from tests.support.worker_state import make_state, read_rules
@@ -34,16 +32,16 @@ def _rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(name="master")
-def _master(rules: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A master that has made its memory: `start_service` is a new worker, `gunicorn_conf.on_reload` a SIGHUP."""
-    monkeypatch.setenv(MEMORY_VARIABLE, "")
+def _master(rules: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A master that has made its folder: `start_worker` is a new worker, `gunicorn_conf.on_reload` a SIGHUP."""
+    folder = str(tmp_path_factory.mktemp("run"))
+    monkeypatch.setenv("RUNTIME_DIRECTORY", folder)
+    monkeypatch.setenv(gunicorn_conf.FOLDER_VARIABLE, "")
+    monkeypatch.setenv(gunicorn_conf.METRICS_VARIABLE, "")
     gunicorn_conf.on_starting(None)
-    fd = os.environ[MEMORY_VARIABLE].partition(":")[2]
-    told = {"PWD": str(rules.parent), MEMORY_VARIABLE: f"{os.getppid()}:{fd}"}
+    told = {"PWD": str(rules.parent), gunicorn_conf.FOLDER_VARIABLE: f"{os.getppid()}:{folder}"}
     monkeypatch.setattr(config, "environment", lambda: told)
     monkeypatch.setattr(module, "environment", lambda: told)
-    yield
-    os.close(int(fd))
 
 
 def heartbeat(worker: WorkerState) -> float:
@@ -127,8 +125,8 @@ def test_a_worker_is_not_disturbed_by_published_rules_that_it_does_not_know(rule
     """One of the release before, which ends soon, beside those of the next."""
     worker = start_worker()
     before = worker.current()
-    with worker.memory.locked():
-        worker.memory.publish(b"a_new_section: {}\n", str(rules))
+    with worker.in_force.locked():
+        worker.in_force.publish(Published(7, b"a_new_section: {}\n", b"r.yaml"))
     assert worker.current() is before and worker.current() is before
     rules.write_text("settings: {heartbeat: 3}\n")
     worker.reload()
@@ -186,13 +184,75 @@ def test_only_a_first_start_with_a_bad_file_fails(rules: Path) -> None:
     assert (heartbeat(worker), error(worker)) == (3.0, None)
 
 
-def test_without_a_master_a_worker_has_a_memory_of_its_own(rules: Path) -> None:
+def test_without_a_master_a_worker_has_a_folder_of_its_own(rules: Path) -> None:
     rules.write_text("settings: {heartbeat: 3}\n")
     one = start_worker()
     rules.write_text("settings: {heartbeat: 4}\n")
-    other = make_state(Settings(), read_rules(None), Memory())
+    other = make_state(Settings(), read_rules(None))
     other.reload()
     assert (heartbeat(one), heartbeat(other)) == (3.0, 4.0)
+
+
+@pytest.mark.usefixtures("master")
+def test_workers_share_what_refusals_taught_until_the_next_reload(rules: Path) -> None:
+    rules.write_text("settings: {heartbeat: 3}\n")
+    one, other = start_worker(), start_worker()
+    before = other.current()
+    assert one.lessons_of("m") == frozenset()
+    assert one.learn("m", ("one_call",)) and other.learn("m", ("pictures",)) and other.learn("n", ("alternate",))
+    assert not one.learn("m", ("pictures",)), "it was known"
+    assert other.current() is before and one.current()
+    assert other.lessons_of("m") == one.lessons_of("m") == {"one_call", "pictures"}
+    assert start_worker().lessons_of("n") == {"alternate"}
+    one.reload()
+    assert other.current() is not before and other.lessons_of("m") == one.lessons_of("m") == frozenset()
+
+
+def test_lessons_are_bounded(rules: Path) -> None:
+    worker = make_state(Settings(), read_rules(None))
+    assert not worker.learn("\ud800", ("pictures",)) and not worker.learn("x" * 1000, ("pictures",))
+    learnt = [worker.learn(str(number), ("pictures",)) for number in range(260)]
+    assert learnt == [True] * 256 + [False] * 4
+    assert worker.learn("0", ("one_call",)) and worker.lessons_of("0") == {"one_call", "pictures"}
+
+
+@pytest.mark.usefixtures("master")
+def test_a_folder_that_cannot_be_written_disturbs_no_worker_and_a_reload_says_so(rules: Path) -> None:
+    rules.write_text("settings: {heartbeat: 3}\n")
+    worker = start_worker()
+    gunicorn_conf.on_reload(None)
+    rules.write_text("settings: {heartbeat: 4}\n")
+    for name in ("rules-in-force.lock", "rules-in-force.new"):
+        path = Path(worker.in_force._path).with_name(name)
+        path.unlink(missing_ok=True)
+        path.mkdir()
+        with pytest.raises(RulesError, match="the workers cannot share the rules: Is a directory"):
+            worker.reload()
+        assert not worker.learn("m", ("pictures",))
+        assert heartbeat(start_worker()) == heartbeat(worker) == 3.0
+        path.rmdir()
+
+
+@pytest.mark.usefixtures("master")
+def test_rules_that_another_user_could_have_put_there_are_not_taken(rules: Path) -> None:
+    rules.write_text("settings: {heartbeat: 3}\n")
+    worker = start_worker()
+    path = Path(worker.in_force._path)
+    other = path.with_name("other")
+    path.rename(other)
+    path.symlink_to(other)
+    assert worker.in_force.read() is None
+    path.unlink()
+    path.hardlink_to(other)
+    assert worker.in_force.read() is None
+
+
+def test_what_is_published_is_the_owners_alone(rules: Path, tmp_path: Path) -> None:
+    """It has the keys."""
+    worker = make_state(Settings(), read_rules(None))
+    worker.reload()
+    (folder,) = {Path(worker.in_force._path).parent}
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
 
 
 def test_where_the_audit_file_is_is_told_and_so_is_one_that_cannot_be_written(
