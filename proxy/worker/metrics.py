@@ -9,6 +9,9 @@ Names that clients or the rules choose are bounded: a number of each, the others
 
 from __future__ import annotations
 
+import contextlib
+import struct
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import SimpleNamespace
@@ -41,6 +44,8 @@ MAX_NAMES = 256
 MAX_NAME = 100
 OTHER = "other"
 PREFIX = "tool_proxy_"
+# How often the files are read again, and seconds in between.
+_TRIES, _PAUSE = 50, 0.01
 _FIRST = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 # Each metric with its labels and its help text. docs/operations.md has the same names.
 COUNTERS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -163,9 +168,9 @@ class Metrics:
         if first_byte is not None and outcome.first_event is not None:
             times["upstream_first_event_seconds"] = outcome.first_event
             times["added_first_event_seconds"] = max(0.0, first_byte - outcome.first_event)
-        for name, time in times.items():
-            if time is not None:
-                self._histograms[name].labels(dialect).observe(time)
+        for name, took in times.items():
+            if took is not None:
+                self._histograms[name].labels(dialect).observe(took)
 
     def exposition(self, *, rules_in_force: bool, models: Iterable[str] = (), log_lost: int = 0) -> bytes:
         """Return the text for `/metrics`.
@@ -174,19 +179,27 @@ class Metrics:
         """
         now = _NOW.format(version=__version__, rules_in_force=rules_in_force, log_lost=log_lost)
         listed = {"", OTHER, *map(label_of, models)}
-        counted: Any = SimpleNamespace(collect=lambda: _of_listed(self._all.collect(), listed))
+        counted: Any = SimpleNamespace(collect=lambda: _of_listed(self._collect(), listed))
         return now.encode() + generate_latest(counted)
 
     def numbers(self) -> dict[str, dict[str, int]]:
         """Return the counters over all workers, by fix, by reason or in all: `{"repairs": {"closers": 2}, ...}`."""
         found: dict[str, dict[str, int]] = {name: {} for name in COUNTERS}
-        for metric in self._all.collect():
+        for metric in self._collect():
             numbers = found.get(metric.name.removeprefix(PREFIX), {})
             for sample in metric.samples:
                 if sample.name.endswith("_total"):
                     word = sample.labels.get("fix") or sample.labels.get("reason", "")
                     numbers[word] = numbers.get(word, 0) + int(sample.value)
         return found
+
+    def _collect(self) -> list[Metric]:
+        """Return what all workers have counted. prometheus-client fails at the file that a worker is just creating."""
+        for _ in range(_TRIES):
+            with contextlib.suppress(struct.error):
+                return [*self._all.collect()]
+            time.sleep(_PAUSE)
+        return [*self._own.collect()]
 
     def _model(self, model: str, status: int) -> str:
         """Return the model's label. A name gets its own only once the model server took it: clients invent any."""

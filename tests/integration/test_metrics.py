@@ -107,3 +107,16 @@ def test_calls_have_their_notation_and_tokens_their_kind(inside: Inside, streame
     assert found['calls_total{how="text",model="tiny",notation="<tool_call>"}'] == 1
     kinds = {kind: found[f'tokens_total{{kind="{kind}",model="tiny"}}'] for kind in ("prompt", "completion", "cached")}
     assert kinds == {"prompt": 9, "completion": 5, "cached": 4}
+
+
+@pytest.mark.once
+def test_a_worker_that_is_just_creating_its_file_is_waited_for(
+    proxy: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    started = proxy("http://127.0.0.1:1")
+    empty = tmp_path / "metrics" / "counter_0.db"
+    empty.touch()
+    with_it = started.get("/health")[0], started.get("/metrics")[0]
+    empty.unlink()
+    assert (with_it, started.get("/metrics")[0]) == ((200, 200), 200)
