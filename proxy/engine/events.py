@@ -6,14 +6,15 @@ One frozen, slotted dataclass per event, one union `Event`. An event belongs to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from proxy.audit_record import Repair
 from proxy.codec.json_text import Json, JsonObject
-from proxy.engine.call_fields import CallFields
 from proxy.errors import ProxyError
+
+_NOTHING: tuple[Json, ...] = (None, "", [], {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,44 @@ class Call:
     id: str
     name: str
     arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallFields:
+    """What an entry of `tool_calls` says beside index, id, name and arguments, and what the function in it does.
+
+    Gemini ties a call to its reasoning by a signature, and rejects the next request that lacks it:
+
+    {"index": 0, "id": "call_1", "type": "function", "function": {"name": "bash", "arguments": "{}"},
+     "extra_content": {"google": {"thought_signature": "CtwB..."}}}
+    """
+
+    entry: JsonObject
+    function: JsonObject
+
+    @property
+    def says_something(self) -> bool:
+        """Return whether any of them is not empty."""
+        return any(value not in _NOTHING for value in (*self.entry.values(), *self.function.values()))
+
+    def shares_keys(self, other: CallFields) -> bool:
+        """Return whether a field has a value in both."""
+        return bool(self.entry.keys() & other.entry.keys() or self.function.keys() & other.function.keys())
+
+    def joined(self, other: CallFields) -> CallFields:
+        """Return the fields of both; where both have one, that of `other`."""
+        return CallFields({**self.entry, **other.entry}, {**self.function, **other.function})
+
+    def without(self, known: CallFields) -> CallFields:
+        """Return the fields that are not known with the same value."""
+        return CallFields(_new(self.entry, known.entry), _new(self.function, known.function))
+
+
+NO_FIELDS = CallFields({}, {})
+
+
+def _new(fields: JsonObject, known: JsonObject) -> JsonObject:
+    return {key: value for key, value in fields.items() if key not in known or known[key] != value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +200,6 @@ Event: TypeAlias = (
 _ENVELOPE = frozenset(("id", "object", "created", "model", "system_fingerprint", "choices"))
 _ENTRY = frozenset(("index", "delta", "message", "finish_reason"))
 _DELTA = frozenset(("role", "content", "reasoning", "reasoning_content", "thinking", "tool_calls", "function_call"))
-_NOTHING: tuple[Json, ...] = (None, "", [], {})
 
 
 def rest_of(body: JsonObject) -> tuple[JsonObject, JsonObject, JsonObject]:
@@ -204,16 +242,6 @@ def _says_beside(fields: JsonObject, known: frozenset[str]) -> bool:
         if key not in known and value not in _NOTHING:
             return True
     return False
-
-
-def with_rest(choice: int, events: Sequence[Event], chunk: Chunk) -> tuple[Event, ...]:
-    """The events of a chunk that cannot leave as it came, so that what else it says leaves once, with the first."""
-    if not says_more(chunk):
-        return tuple(events)
-    for at, event in enumerate(events):
-        if isinstance(event, Text | Reasoning | CallArguments):
-            return (*events[:at], replace(event, source=chunk), *events[at + 1 :])
-    return (*events, Rest(choice, chunk))
 
 
 def choice_number(index: Json) -> int:

@@ -15,9 +15,8 @@ from proxy.codec.json_text import JsonObject, dump_json
 from proxy.dialects.base import Writer
 from proxy.dialects.chat.answer import read_answer, read_whole, says_nothing
 from proxy.dialects.chat.request import ChatRequest
-from proxy.engine.engine import Engine
+from proxy.engine.engine import Engine, with_thought_tokens
 from proxy.engine.events import Call, Text
-from proxy.engine.thought_tokens import with_thought_tokens
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.capture import Recorder, is_stream
 from proxy.exchange.exchange import Exchange, log_crash
@@ -41,8 +40,6 @@ from proxy.upstream.responses import error_of_response, read_body
 
 # The body should end right after `[DONE]`; a server that keeps the connection open is not waited for.
 END_GRACE = 1.0
-# Prose whose event ends with what may become a call waits so long, in seconds, to leave as it came.
-PROSE_HOLD_SECONDS = 0.05
 
 P = ParamSpec("P")
 
@@ -372,20 +369,15 @@ class Attempt:
             yield self._beat()
 
     def _limit_hold(self) -> None:
-        """Let go what has been held for too long (contract C2), and sooner the prose before it."""
+        """Release what has been held for too long (contract C2)."""
         reply, now, bound = self._reply, time.monotonic(), self._exchange.hold_timeout
         if not reply.held:
             self._end_hold(now)
         elif self._held_since == NEVER:
             self._held_since = now
-            bound = min(bound, PROSE_HOLD_SECONDS)
         elif now >= self._held_since + bound:
             self._unsent += reply.release()
             self._end_hold(now)
-        elif now >= self._held_since + PROSE_HOLD_SECONDS:
-            self._unsent += reply.flush_prose()
-        else:
-            bound = PROSE_HOLD_SECONDS
         self._exchange.wait.alarm(self._held_since + bound)
 
     def _end_hold(self, now: float) -> None:

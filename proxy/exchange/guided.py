@@ -13,9 +13,9 @@ from proxy.codec.json_access import as_object, as_text, objects_in
 from proxy.codec.json_text import JsonObject, dump_request
 from proxy.dialects.chat.answer import as_chunk
 from proxy.dialects.chat.request import ChatRequest
-from proxy.engine.choice_delta import was_cut
 from proxy.engine.engine import Engine
 from proxy.engine.events import Call, CallArguments, CallClosed, CallOpened, Event, Finished, Text, Usage
+from proxy.engine.reading import was_cut
 from proxy.errors import UpstreamBroken
 
 

@@ -42,6 +42,16 @@ _ONLY_TAGS = re.compile(rf"(?:\s*(?:{_TAGS}))+\s*")
 _BLANKS = re.compile(r"\s*")
 # A key with a bracket in front is none: `"{path": 1}`.
 _MEMBER = re.compile(r'\s*"(?!\s*[{\[])(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
+# The end of a raw value and the beginning of the next pair, and the pair of a key and a value.
+_PAIRS = (
+    (re.compile(r"</arg_value>\s*<arg_key>"), "<arg_key>{}</arg_key><arg_value>{}</arg_value>"),
+    (re.compile(r"</parameter>\s*<parameter="), "<parameter={}>{}</parameter>"),
+    (re.compile(r'</parameter>\s*<parameter name="'), '<parameter name="{}">{}</parameter>'),
+    (
+        re.compile(r'</｜DSML｜parameter>\s*<｜DSML｜parameter name="'),
+        '<｜DSML｜parameter name="{}" string="true">{}</｜DSML｜parameter>',
+    ),
+)
 # What goes on within an object.
 _GOES_ON = (",", ":", '"', "'", "{", "}", "[", "]")
 _KEYS = re.compile(r"""(["'])[^"'\\]*\1\s*:""")
@@ -161,7 +171,30 @@ def _read_any(text: str, tool: Tool, tools: ToolSet, *, stopped: bool) -> ReadAr
             return _read_tags(key, tool, tools)
         if is_torn(key, value):
             return None
-    return found
+    return _read_pairs(found.values, tool, tools) or found
+
+
+def _read_pairs(values: JsonObject, tool: Tool, tools: ToolSet) -> ReadArguments | None:
+    """Return the arguments of an object that lacks required keys, if one of its values holds the pairs of these.
+
+    {"path": "app.log</arg_value><arg_key>content</arg_key>\\n<arg_value>error"}
+    """
+    if values.keys() >= set(tool.required):
+        return None
+    texts = [(key, value) for key, value in values.items() if isinstance(value, str)]
+    torn = [(key, value, pair) for key, value in texts for pattern, pair in _PAIRS if pattern.search(value)]
+    if len(torn) != 1:
+        return None
+    key, value, pair = torn[0]
+    if "\n</" in value:
+        value = f"\n{value}\n"
+    read = _read_tags(pair.format(key, value), tool, tools)
+    if read is None or key not in read.values or read.values.keys() & values.keys() != {key}:
+        return None
+    whole: JsonObject = {}
+    for each, given in values.items():
+        whole |= read.values if each == key else {each: given}
+    return replace(read, values=whole, text=dump(whole)) if whole.keys() >= set(tool.required) else None
 
 
 def _whole_call(values: JsonObject, tool: Tool) -> JsonObject | None:
