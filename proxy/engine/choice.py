@@ -334,7 +334,7 @@ class Choice:
         """Release the text that waits, because something else has come."""
         if not (self._waiting or self._echo):
             return []
-        return [*self._pieces(self.reader.release()), *self._end_echo()]
+        return [*self._end_echo(), *self._pieces(self.reader.release())]
 
     # Content that only repeats a call (F28).
 
@@ -381,7 +381,7 @@ class Choice:
 
     def release(self) -> list[Event]:
         """Release the text that waits; only a finish still does."""
-        events = [*self._take_final(), *self._pieces(self.reader.release()), *self._release_echo()]
+        events = [*self._take_final(), *self._release_echo()]
         return self._with_rest([*events, *self._pieces(self.reader.release())])
 
     def end(self) -> list[Event]:

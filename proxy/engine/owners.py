@@ -214,14 +214,17 @@ class Owners:
         if delta.name or delta.id:
             call = at_index if delta.index is not None else self.newest
             return None if call is None or self._begins_other(call, delta) else call
-        unfinished = [call for call in reversed(self.calls) if not call.finished and call.state is not State.CLOSED]
-        for call in unfinished:
+        new: Call | None = None
+        for call in reversed(self.calls):
+            if call.finished or call.state is State.CLOSED:
+                continue
             index = call.server_index if call.arguments_index is None else call.arguments_index
             if delta.index is not None and delta.index == index:
                 return call
-        for call in unfinished:
-            if call.arguments_index is None or delta.index is None:
-                return call
+            if new is None and (call.arguments_index is None or delta.index is None):
+                new = call
+        if new is not None:
+            return new
         call = at_index or self.newest
         return None if call is not None and call.name_again and delta.begins_object else call
 

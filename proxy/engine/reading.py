@@ -237,9 +237,9 @@ def _read_calls(delta: JsonObject, message: Json) -> Iterator[CallDelta]:
         listed = [{"function": legacy}]
     for entry in _objects(listed, "`tool_calls`", "a tool call"):
         yield read_call(entry)
-    late = message.get("tool_calls") if isinstance(message, dict) else None
-    for entry in _objects(numbered(late), "`tool_calls`", "a tool call"):
-        yield read_call(entry, complete=True)
+    if isinstance(message, dict):
+        for entry in _objects(numbered(message.get("tool_calls")), "`tool_calls`", "a tool call"):
+            yield read_call(entry, complete=True)
 
 
 def numbered(listed: Json) -> Json:

@@ -70,10 +70,10 @@ class WholeMessages:
         """
         changed = [self._with_delta(entry) for entry in entries]
         for entry in changed:
-            delta, choice = entry.get("delta"), choice_number(entry.get("index"))
-            if isinstance(delta, dict) and _answers(delta):
+            delta, choice = as_object(entry.get("delta")), choice_number(entry.get("index"))
+            if _answers(delta):
                 self._answered.add(choice)
-            elif isinstance(delta, dict) and _reasons(delta):
+            elif _reasons(delta):
                 self._reasoned.add(choice)
         if all(map(is_, changed, entries)):
             return chunk, entries
@@ -116,8 +116,8 @@ class WholeMessages:
 
 def _answers(said: JsonObject) -> bool:
     """Return whether a delta has text, a refusal or calls."""
-    return any(said.get(name) for name in ("refusal", *ANSWER_FIELDS))
+    return bool(said.get("refusal")) or any(map(said.get, ANSWER_FIELDS))
 
 
 def _reasons(said: JsonObject) -> bool:
-    return any(said.get(name) for name in REASONING_FIELDS)
+    return any(map(said.get, REASONING_FIELDS))

@@ -258,7 +258,8 @@ class StreamReply:
 
     def _takes(self, body: bytes) -> bool:
         """Take the next bytes of the body if they only continue a call that is held; return whether they do."""
-        return self._lane is not None and self._lane.held is not None and self.pass_by(body) is not None
+        lane = self._lane
+        return lane is not None and lane.held is not None and self.pass_by(body) is not None
 
     def _leave_lane(self) -> bytes:
         """Tell the engine what took the lane; return what leaves of a call that was held, as a rule nothing."""
@@ -285,10 +286,11 @@ class StreamReply:
         """Bytes of the upstream's body to bytes for the client. After each event it is asked whether that is enough for
         now; then the others are `unread`, and b"" goes on with them.
         """
-        if self._is_between_events and self._takes(data):
-            return b""
-        if self._lane is not None and self._lane.held is None:
-            self._leave_lane()
+        if self._lane is not None:
+            if self._is_between_events and self._takes(data):
+                return b""
+            if self._lane.held is None:
+                self._leave_lane()
         if data:
             try:
                 self._events[:0] = reversed(self._decoder.feed(data))
@@ -405,9 +407,9 @@ class StreamReply:
         """One upstream event; the `last` one lacked its blank line, so it may be cut."""
         if self._state is not _READING:
             return event.raw if self._state is _PASSING else b""
-        if self._takes(event.raw):
-            return b""
         if self._lane is not None:
+            if self._takes(event.raw):
+                return b""
             return self._leave_lane() + self._event(event, last=last)
         if event.data is None:
             return self._writer.comment(event.raw)
