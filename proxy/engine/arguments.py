@@ -180,14 +180,9 @@ class Arguments:
         self._at, self._depth, self.where = self._at + 1, 1, Where.FIRST
         return True
 
-    def _first(self) -> bool:
-        return self._next(_FIRST, _FIRST_BEGUN)
-
-    def _behind(self) -> bool:
-        return self._next(_BEHIND, _BEHIND_BEGUN)
-
-    def _next(self, pattern: re.Pattern[bytes], begun: re.Pattern[bytes]) -> bool:
+    def _next(self) -> bool:
         """Read the next key, with which the value before it is over, or the brace that ends the object."""
+        pattern, begun = _NEXT[self.where]
         match = pattern.match(self.data, self._at)
         if match is None:
             waits = begun.fullmatch(self.data, self._at) and len(self.data) - self._at < _MAX_KEY
@@ -291,12 +286,13 @@ class Arguments:
         return False
 
 
+_NEXT = {Where.FIRST: (_FIRST, _FIRST_BEGUN), Where.BEHIND: (_BEHIND, _BEHIND_BEGUN)}
 _STEPS: dict[Where, Callable[[Arguments], bool]] = {
     Where.BRACE: Arguments._brace,
-    Where.FIRST: Arguments._first,
+    Where.FIRST: Arguments._next,
     Where.STRING: Arguments._string,
     Where.VALUE: Arguments._whole_value,
-    Where.BEHIND: Arguments._behind,
+    Where.BEHIND: Arguments._next,
     Where.END: Arguments._ended,
     Where.HELD: Arguments._held,
 }

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from proxy.audit_record import Repair
-from proxy.codec.json_text import JsonObject, canonical, dump, read_json
+from proxy.codec.json_text import canonical, dump
 from proxy.engine.events import Call as ClosedCall
 from proxy.engine.events import CallArguments, CallClosed, CallOpened, Event, Failed, Text
-from proxy.engine.owners import Call, CallLimits, Owners, State
+from proxy.engine.owners import Call, Owners, State
 from proxy.errors import UpstreamBroken
 from proxy.notations.stream import Found, Piece
-from proxy.repair.arguments import is_junk, may_go_on, objects_in
+from proxy.repair.arguments import is_junk, may_go_on, objects_in, strict_object
 from proxy.repair.repairer import Repaired, Repairer
 
 
@@ -40,16 +40,17 @@ class CallRules:
     """What is asked of a choice's calls. `new_id` makes an id from an index, a name and the server's id.
 
     `used` are the ids of the conversation. `one_call`: the client wants no parallel calls (F52). `whole`: the reply is
-    a whole answer, so nothing leaves before it was read.
+    a whole answer, so nothing leaves before it was read. `max_calls` calls may come, and `max_held` bytes of one wait.
     """
 
     choice: int
     repairer: Repairer
     new_id: Callable[[int, str, str], str]
     used: set[str]
-    one_call: bool = False
-    whole: bool = False
-    limits: CallLimits = field(default_factory=CallLimits)
+    one_call: bool
+    whole: bool
+    max_calls: int
+    max_held: int
 
 
 class CallOutput:
@@ -62,7 +63,7 @@ class CallOutput:
     def __init__(self, rules: CallRules) -> None:
         self._rules, self._choice, self._repairer = rules, rules.choice, rules.repairer
         self._tools = rules.repairer.tools
-        self._owners = Owners(self._tools, rules.limits)
+        self._owners = Owners(self._tools, rules.max_calls)
         self._written: list[_Written] = []
         self.count = self.empty = 0
         self.audit: list[Repair] = []
@@ -205,7 +206,7 @@ class CallOutput:
         """
         text = call.text
         texts = objects_in(text.strip())
-        values = [_object(each) for each in texts]
+        values = [strict_object(each) for each in texts]
         if len(texts) > 1 and None not in values:
             tool = call.tool(self._tools)
             if tool is not None and tool.properties and not values[0]:
@@ -319,11 +320,3 @@ class CallOutput:
             return []
         call.fixes += (Repair("junk", text, text, "it stood behind the object, and is content", call.name),)
         return [Text(self._choice, text)]
-
-
-def _object(text: str) -> JsonObject | None:
-    try:
-        value = read_json(text)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from proxy.engine.arguments import Arguments, policy_of
 from proxy.engine.call_output import CallOutput
-from proxy.engine.events import CallArguments, Event
-from proxy.engine.owners import Call, State
+from proxy.engine.events import Event
+from proxy.engine.owners import SHORT, Call, State
 from proxy.engine.reading import CallDelta
 from proxy.errors import UpstreamBroken
 from proxy.repair.arguments import may_go_on
@@ -21,8 +21,6 @@ from proxy.repair.arguments import may_go_on
 _LIVE = 4
 # What passes unread by the lane is less.
 _MUCH = 256 * 1024
-# Empty arguments, or the beginning of a server's that sends them again, are not longer.
-_SHORT = 64
 
 
 class Calls(CallOutput):
@@ -45,7 +43,7 @@ class Calls(CallOutput):
         call = self._owners.newest
         if call is None or call.arguments is None or call.odd or call.state is not State.OPEN:
             return False
-        far = call.size + _MUCH < _LIVE * self._rules.limits.held
+        far = call.size + _MUCH < _LIVE * self._rules.max_held
         return far and call.arguments.flows and self._owners.owner(delta) is call
 
     def feed(self, deltas: Iterable[CallDelta]) -> list[Event]:
@@ -67,7 +65,7 @@ class Calls(CallOutput):
         """Take the next piece of a call."""
         call.note(delta)
         self._owners.note_id(call, delta)
-        if call.fields_size > self._rules.limits.held:
+        if call.fields_size > self._rules.max_held:
             raise self._too_much()
         call.add_fields(delta.fields)
         fragment = delta.fragment
@@ -101,7 +99,7 @@ class Calls(CallOutput):
         {"index": 0, "function": {"arguments": "{"}}
         {"index": 0, "function": {"arguments": "{\\"city\\": \\"A\\"}"}}
         """
-        if call.sent or not 0 < call.size <= _SHORT:
+        if call.sent or not 0 < call.size <= SHORT:
             return False
         begun, text = call.text.strip(), fragment.lstrip()
         if not begun or not text.startswith("{"):
@@ -116,14 +114,14 @@ class Calls(CallOutput):
 
     def _check(self, call: Call) -> None:
         """Raise UpstreamBroken if too much of a call waits, or came (contract C7)."""
-        held = self._rules.limits.held
+        held = self._rules.max_held
         if call.size - call.sent > held:
             raise self._too_much()
         if call.size > _LIVE * held:
             raise UpstreamBroken(f"a tool call has more than {_LIVE} times {held} bytes (max_held)")
 
     def _too_much(self) -> UpstreamBroken:
-        return UpstreamBroken(f"more than {self._rules.limits.held} bytes of a tool call had to wait (max_held)")
+        return UpstreamBroken(f"more than {self._rules.max_held} bytes of a tool call had to wait (max_held)")
 
     def _release(self, call: Call) -> list[Event]:
         """Release what may leave of a call: calls open in the model's order."""
@@ -160,8 +158,3 @@ class Calls(CallOutput):
         if not (missing or name or delta.fields):
             return None
         return CallDelta(call.server_index, call.server_id, name, missing, fields=delta.fields)
-
-    def catch_up(self, delta: CallDelta) -> bool:
-        """Take a piece that has left; return whether it would have left unchanged."""
-        fragments = [event.fragment if isinstance(event, CallArguments) else None for event in self.feed((delta,))]
-        return fragments == [delta.fragment]

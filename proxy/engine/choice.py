@@ -9,7 +9,7 @@ in which it came, as far as all of a chunk is prose.
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import Enum, auto
@@ -90,10 +90,9 @@ class Choice:
         self.audit = calls.audit
         self.finish: str | None = None
         self.broken_call: Text | None = None
-        # The chunk with the finish, whether it says nothing of other choices, and what it says, until that has left: it
-        # waits for the end of the reply.
+        # The chunk with the finish waits for the end of the reply, and so does what it says beside that, if it says
+        # nothing of other choices.
         self._final: Chunk | None = None
-        self._final_alone = False
         self._last: ChoiceDelta | None = None
         # Text that waits, in parts, each with its chunk if that may still leave unchanged; what has left of the first.
         self._waiting: deque[tuple[str, Chunk | None]] = deque()
@@ -128,24 +127,21 @@ class Choice:
         """The reasoning that was separated from the text; empty while it may still be the answer."""
         return "" if self.reader.prompted else "".join(self._thoughts)
 
-    @property
-    def refused(self) -> Counter[str]:
-        """The number of texts that looked like a call and were none, by the reason."""
-        return self.reader.refusals + self.calls.refused
-
     # Chunks.
 
     def take(self, chunk: Chunk, said: ChoiceDelta, *, alone: bool) -> list[Event]:
         """Take what a chunk says of this choice; `alone` if it says nothing of others."""
+        is_text = alone and said.text != "" and not (said.reasoning or said.calls or said.finish)
+        if is_text and self.flow(said.text, reasoning=False):
+            return [chunk.unchanged((Text(self.number, said.text),))]
         events: list[Event] = []
         if said.text or said.reasoning or said.calls or said.finish:
             events += self._take_final()
         if said.finish:
             if self._final is not None:
                 self._unsaid.append(self._final)
-            self.finish, self._final, self._final_alone, self._last = said.finish, chunk, alone, said
-            return self._with_rest(events)
-        is_text = alone and said.text != "" and not (said.reasoning or said.calls)
+            self.finish, self._final, self._last = said.finish, chunk, said
+            return self._with_rest(events if alone else [*events, *self._take_final()])
         new = self._take(said, chunk if is_text else None)
         if not is_text:
             came = self._as_it_came(said) if alone else None
@@ -183,7 +179,7 @@ class Choice:
         elif text and self.calls and not self._echo_over:
             events += self._after_calls(text, chunk)
         elif text:
-            events += self._feed(text, chunk)
+            events += self._feed([(text, chunk)])
         if said.calls:
             self._echo_over = False
             events += self._end_text()
@@ -208,16 +204,22 @@ class Choice:
 
     # Chunks that differ by a text alone.
 
-    def flow(self, text: str, *, reasoning: bool) -> bool:
-        """Take the next text if it leaves unchanged, because nothing waits and nothing begins in it."""
+    def _may_flow(self, reasoning: bool) -> bool:
+        """Return whether a text may leave unchanged, if nothing begins in it: nothing waits that it would overtake."""
         if self.finish is not None or self._unsaid:
             return False
         if reasoning:
-            if not self._has_reasoning or (self._ordered and (self._waiting or self._echo)):
-                return False
+            return self._has_reasoning and not (self._ordered and (self._waiting or self._echo))
+        return not self._waiting and not self.calls and self.mode is Mode.TEXT
+
+    def flow(self, text: str, *, reasoning: bool) -> bool:
+        """Take the next text if it leaves unchanged; return whether it does."""
+        if not self._may_flow(reasoning):
+            return False
+        if reasoning:
             self._watch_reasoning(text)
             return True
-        if self._waiting or self.calls or self.mode is not Mode.TEXT or not self.reader.passes(text):
+        if not self.reader.passes(text):
             return False
         if not text.isspace():
             self.reasoning_reader = None
@@ -225,11 +227,9 @@ class Choice:
 
     def lane(self, *, reasoning: bool) -> re.Pattern[bytes] | None:
         """Return what matches a text that `flow` would take, in a string of JSON; None if it takes none now."""
-        if self.finish is not None or self._unsaid:
+        if not self._may_flow(reasoning):
             return None
-        if reasoning:
-            return None if self._ordered and (self._waiting or self._echo) else ANY_TEXT
-        return None if self._waiting or self.calls or self.mode is not Mode.TEXT else self.reader.lane
+        return ANY_TEXT if reasoning else self.reader.lane
 
     def call_flows(self, delta: CallDelta) -> bool:
         """Return whether pieces like this one, that continue a string without ending it, leave unchanged."""
@@ -241,20 +241,19 @@ class Choice:
         beside = self.calls or self.finish is not None or self.reasoning_reader is not None or self._unsaid
         return 0 if beside or self.mode is not Mode.TEXT else self.reader.room
 
-    def hold(self, texts: Iterable[tuple[str, Chunk]]) -> list[Event]:
+    def hold(self, chunks: Iterable[tuple[str, Chunk]]) -> list[Event]:
         """Take texts that may wait, each with its chunk; return what leaves."""
-        joined = [*texts]
-        self._waiting += joined
-        text = "".join(text for text, _ in joined)
-        self._size += len(text)
-        return self._with_rest(self._pieces(self.reader.feed(text)))
+        return self._with_rest(self._feed(chunks))
 
     # Text.
 
-    def _feed(self, text: str, chunk: Chunk | None = None) -> list[Event]:
-        self._waiting.append((text, chunk))
+    def _feed(self, parts: Iterable[tuple[str, Chunk | None]]) -> list[Event]:
+        """Take text, each part with the chunk that says nothing else; return what leaves."""
+        new = [*parts]
+        self._waiting += new
+        text = "".join(text for text, _ in new)
         self._size += len(text)
-        return self._pieces(self.reader.feed(text))
+        return self._pieces(self.reader.feed(text) if text else ())
 
     def _pieces(self, pieces: Iterable[Piece]) -> list[Event]:
         """Return what leaves because the reader has decided what these parts of the text are."""
@@ -368,14 +367,14 @@ class Choice:
         if text.strip() and text.strip() in self.calls.finished_texts():
             self._note_echo(text)
             self._unsaid += [chunk for _, chunk in self._echo if chunk is not None]
-            self._echo, self._repeated, self._repeated_to = [], (), 0
+            self._echo = []
         return self._release_echo()
 
     def _release_echo(self) -> list[Event]:
         """Take the text that does not repeat a call."""
         parts, self._echo = self._echo, []
         self._repeated, self._repeated_to = (), 0
-        return [event for part in parts for event in self._feed(*part)]
+        return self._feed(parts)
 
     # The end.
 
@@ -399,13 +398,12 @@ class Choice:
                 [self.broken_call] = broken
         finished = self._finished()
         final, content = self._final, [] if last is None else last.content(self.number)
-        if final is None or last is None or last.calls or not self._final_alone or self.finish != finished.reason:
+        if final is None or last is None or last.calls or self.finish != finished.reason:
             return [*self._with_rest(events), *self._say_rest(), finished]
         before = len(events) - len(content)
-        if content and events[before:] != content:
+        if events[before:] != content:
             return [*self._with_rest(events), *self._say_rest(), finished]
-        events = events[:before]
-        return [*self._with_rest(events), *self._say_rest(), final.unchanged((*content, finished))]
+        return [*self._with_rest(events[:before]), *self._say_rest(), final.unchanged((*content, finished))]
 
     def _end_reasoning(self) -> list[Event]:
         """Return the call at the very end of the reasoning (F70), or the answer that seemed to be reasoning.

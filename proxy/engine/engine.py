@@ -44,7 +44,6 @@ from proxy.engine.lane import (
     learn_call,
     unescaped,
 )
-from proxy.engine.owners import CallLimits
 from proxy.engine.reading import USUAL_ENDS, CallDelta, ChoiceDelta, choice_entries, finish_of, read_choice
 from proxy.engine.task import NewIds, Task
 from proxy.engine.whole_messages import WholeMessages, events_of
@@ -60,7 +59,6 @@ from proxy.tools.toolset import ToolSet
 # A server whose chunks are never alike is not worth learning from.
 _MAX_LESSONS = 16
 _DETAILS, _COUNT = "completion_tokens_details", "reasoning_tokens"
-_KINDS: dict[str, type[Text | Reasoning]] = {"content": Text, "reasoning": Reasoning, "reasoning_content": Reasoning}
 
 
 class Engine:
@@ -134,7 +132,10 @@ class Engine:
     @property
     def refusals(self) -> Mapping[str, int]:
         """The number of texts that looked like a call and were none, by the reason."""
-        return sum((choice.refused for choice in self._choices.values()), Counter[str]())
+        counts = Counter[str]()
+        for choice in self._choices.values():
+            counts += choice.reader.refusals + choice.calls.refused
+        return counts
 
     @property
     def empty_calls(self) -> int:
@@ -172,9 +173,6 @@ class Engine:
             # {"error": {"message": "out of memory", "code": 500}}
             body = dump_json({"error": error}) if isinstance(error, dict) else None
             return (*self.release(), Failed(refusal(error, body=body)))
-        plain = self._plain_text(chunk)
-        if plain is not None:
-            return (plain,)
         try:
             entries = choice_entries(chunk.body)
             if not chunk.body.get("choices"):
@@ -198,23 +196,6 @@ class Engine:
             events += choice.take(part, delta, alone=alone and chunk.streamed)
             self._finished[choice.number] = choice.finish is not None
         return tuple(events)
-
-    def _plain_text(self, chunk: Chunk) -> Unchanged | None:
-        """Return the event of a chunk that says nothing but a text in which nothing begins, as nearly all do."""
-        choices = chunk.body.get("choices")
-        entry = choices[0] if isinstance(choices, list) and len(choices) == 1 and chunk.streamed else None
-        if not isinstance(entry, dict) or "message" in entry or "text" in entry:
-            return None
-        delta, index = entry.get("delta"), entry.get("index")
-        if not isinstance(delta, dict) or len(delta) != 1 or type(index) is not int or entry.get("finish_reason"):
-            return None
-        [(key, text)] = delta.items()
-        kind, choice = _KINDS.get(key), self._choices.get(index)
-        if kind is None or choice is None or not isinstance(text, str) or not text:
-            return None
-        if not choice.flow(text, reasoning=kind is Reasoning):
-            return None
-        return chunk.unchanged((kind(index, text),))
 
     def _without_choices(self, chunk: Chunk) -> tuple[Event, ...]:
         """Pass a chunk of usage, or of something unknown, but never before a finish that waits."""
@@ -359,7 +340,8 @@ class Engine:
         if choice is None:
             return ()
         if isinstance(template, CallTemplate):
-            passed = choice.calls.catch_up(replace(template.delta, fragment=unescaped(text)))
+            delta = replace(template.delta, fragment=unescaped(text))
+            passed = choice.calls.feed((delta,)) == [CallArguments(choice.number, template.index, delta.fragment)]
         else:
             passed = choice.flow(unescaped(text), reasoning=template.reasoning)
         if not passed:
@@ -376,14 +358,10 @@ class Engine:
     def _choice(self, number: int, *, whole: bool) -> Choice:
         """Return the choice of this number; `whole` if a new one is of a whole answer."""
         self._finished.setdefault(number, False)
-        choice = self._choices.get(number)
-        if choice is None:
-            if len(self._choices) >= MAX_CHOICES:
-                raise UpstreamBroken(f"the reply has more than {MAX_CHOICES} choices")
-            choice = self._choices[number] = self._new_choice(number, whole=whole)
-        return choice
-
-    def _new_choice(self, number: int, *, whole: bool) -> Choice:
+        if number in self._choices:
+            return self._choices[number]
+        if len(self._choices) >= MAX_CHOICES:
+            raise UpstreamBroken(f"the reply has more than {MAX_CHOICES} choices")
         task = self._task
         used = set(task.ids)
         parsed = task.tools is not None
@@ -394,9 +372,10 @@ class Engine:
             used=used,
             one_call=task.one_call,
             whole=whole,
-            limits=CallLimits(task.max_calls, task.max_held),
+            max_calls=task.max_calls,
+            max_held=task.max_held,
         )
-        return Choice(
+        self._choices[number] = choice = Choice(
             number,
             self._reader(Channel.CONTENT, task.thoughts),
             # Weak evidence never counts where the client asked for JSON (contract C3).
@@ -406,6 +385,7 @@ class Engine:
             ordered=task.ordered,
             thinks=task.begins_in_thought,
         )
+        return choice
 
     def _reader(self, channel: Channel, thoughts: Thoughts | None = None) -> Reader:
         """Return a reader for the text of a choice, or for its reasoning."""

@@ -203,19 +203,13 @@ _DELTA = frozenset(("role", "content", "reasoning", "reasoning_content", "thinki
 
 
 def rest_of(body: JsonObject) -> tuple[JsonObject, JsonObject, JsonObject]:
-    """All that a chunk of one choice says beside its texts and calls: its own fields, its entry's and its delta's."""
-    entry, delta = _first_entry(body)
-    return _without(body, _ENVELOPE), _without(entry, _ENTRY), _without(delta, _DELTA)
-
-
-def _first_entry(body: JsonObject) -> tuple[JsonObject, JsonObject]:
-    """The first of a chunk's choices, and its delta; empty ones for what is no object."""
+    """Return what a chunk of one choice says beside its texts and calls: fields of its own, its entry and its delta."""
     choices = body.get("choices")
     entry = choices[0] if isinstance(choices, list) and choices else None
-    if not isinstance(entry, dict):
-        return {}, {}
-    delta = entry.get("delta")
-    return entry, delta if isinstance(delta, dict) else {}
+    around = entry if isinstance(entry, dict) else {}
+    delta = around.get("delta")
+    inside = delta if isinstance(delta, dict) else {}
+    return _without(body, _ENVELOPE), _without(around, _ENTRY), _without(inside, _DELTA)
 
 
 def _without(fields: JsonObject, known: frozenset[str]) -> JsonObject:
@@ -223,25 +217,13 @@ def _without(fields: JsonObject, known: frozenset[str]) -> JsonObject:
 
 
 def says_more(chunk: Chunk) -> bool:
-    """True if a chunk of one choice says something beside its texts and calls."""
-    if _says_beside(chunk.body, _ENVELOPE):
-        return True
-    entry, delta = _first_entry(chunk.body)
-    return _says_beside(entry, _ENTRY) or _says_beside(delta, _DELTA)
+    """Return whether a chunk of one choice says something beside its texts and calls."""
+    return any(value not in _NOTHING for fields in rest_of(chunk.body) for value in fields.values())
 
 
 def says_more_at_its_top(chunk: Chunk) -> bool:
-    """True if a chunk says something that belongs to no choice: usage, or what nobody knows."""
-    return _says_beside(chunk.body, _ENVELOPE)
-
-
-def _says_beside(fields: JsonObject, known: frozenset[str]) -> bool:
-    """True if something is said under another key than the known ones."""
-    # Asked of each chunk of a printed call: any() would take twice as long.
-    for key, value in fields.items():  # noqa: SIM110
-        if key not in known and value not in _NOTHING:
-            return True
-    return False
+    """Return whether a chunk says something that belongs to no choice: usage, or an unknown field."""
+    return any(value not in _NOTHING for value in rest_of(chunk.body)[0].values())
 
 
 def choice_number(index: Json) -> int:

@@ -27,12 +27,11 @@ from proxy.engine.arguments import Arguments
 from proxy.engine.events import NO_FIELDS, CallFields
 from proxy.engine.reading import CallDelta
 from proxy.errors import UpstreamBroken
-from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.tools.toolset import Tool, ToolSet
 
 _EMPTY = re.compile(r"(?:\s*\{\s*\})*\s*")
-# Empty arguments are not longer.
-_SHORT = 64
+# Empty arguments, or the beginning of those that a server sends again, are not longer.
+SHORT = 64
 # Names that are kept of a server that says one with each delta.
 _MAX_NAMES = 16
 
@@ -54,14 +53,6 @@ _NEXT = {
     State.CLOSED: (),
     State.DROPPED: (),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class CallLimits:
-    """Calls in a reply, and bytes that wait in one of them."""
-
-    calls: int = MAX_CALLS
-    held: int = MAX_HELD
 
 
 @dataclass(slots=True, eq=False)
@@ -122,7 +113,7 @@ class Call:
     @property
     def is_empty(self) -> bool:
         """True if it has no arguments, or empty ones."""
-        return self.size < _SHORT and _EMPTY.fullmatch(self.text) is not None
+        return self.size < SHORT and _EMPTY.fullmatch(self.text) is not None
 
     @property
     def finished(self) -> bool:
@@ -190,8 +181,8 @@ class Call:
 class Owners:
     """The calls of one choice by index and by id, in the order in which they began."""
 
-    def __init__(self, tools: ToolSet, limits: CallLimits) -> None:
-        self._tools, self._limits = tools, limits
+    def __init__(self, tools: ToolSet, max_calls: int) -> None:
+        self._tools, self._max_calls = tools, max_calls
         self.calls: list[Call] = []
         self._by_index: dict[int, Call] = {}
         self._by_id: dict[str, Call] = {}
@@ -262,8 +253,8 @@ class Owners:
 
     def check(self, count: int) -> None:
         """Raise UpstreamBroken if a reply has more calls than it may (contract C7)."""
-        if count > self._limits.calls:
-            raise UpstreamBroken(f"the reply has more than {self._limits.calls} tool calls (max_calls)")
+        if count > self._max_calls:
+            raise UpstreamBroken(f"the reply has more than {self._max_calls} tool calls (max_calls)")
 
     def note_id(self, call: Call, delta: CallDelta) -> None:
         """Note the id of a call: the first one that the server gave."""

@@ -157,7 +157,9 @@ def read_choice(entry: JsonObject) -> ChoiceDelta:
     calls: tuple[CallDelta, ...] = ()
     if listed or "function_call" in delta or message is not None:
         calls = tuple(_read_calls(delta, message))
-    silent = not (content or thought or listed) and _says_nothing(entry, delta)
+    silent = not (content or thought or listed) and all(
+        value in _NOTHING for key, value in (*entry.items(), *delta.items()) if key not in _NEVER_SAY_ANYTHING
+    )
     return ChoiceDelta(text, thought, calls, finish_of(entry), listed == [], silent)
 
 
@@ -182,11 +184,6 @@ def _objects(listed: Json, name: str, each: str) -> Iterator[JsonObject]:
             yield entry
         elif may_hold_text(entry):
             raise UnreadableReply(f"{each} is not an object")
-
-
-def _says_nothing(*objects: JsonObject) -> bool:
-    fields = (field for fields in objects for field in fields.items())
-    return all(value in _NOTHING for key, value in fields if key not in _NEVER_SAY_ANYTHING)
 
 
 def _read_parts(parts: Json, name: str) -> tuple[str, str]:

@@ -118,9 +118,9 @@ def read_arguments(text: str, schema: Schema | None = None, *, stopped: bool = T
     while len(forms) < MAX_ENCODED and (inner := _encoded(text)):
         text = inner
         forms.append(ENCODED)
-    strict = _strict(text)
+    strict = strict_object(text)
     if strict is None and (once := _once(text)) != text:
-        text, strict = once, _strict(once)
+        text, strict = once, strict_object(once)
         forms.append(DOUBLED)
     if strict is not None:
         return ReadArguments(strict, text, tuple(forms))
@@ -239,7 +239,7 @@ def _encoded(text: str) -> str | None:
     return value if isinstance(value, str) and "{" in value else None
 
 
-def _strict(text: str) -> JsonObject | None:
+def strict_object(text: str) -> JsonObject | None:
     """Return the object that a strict JSON text is."""
     try:
         value = read_json(text)
@@ -261,7 +261,7 @@ def _read_object(text: str, schema: Schema) -> ReadArguments:
     forms = [JUNK] if text[:start].strip() or text[end:].strip() else []
     forms += [form for oddity, form in _ODD.items() if oddity in literals.odd]
     written = text[start:end]
-    if _strict(written) is not None:
+    if strict_object(written) is not None:
         return ReadArguments(value, written, tuple(forms), told)
     forms = forms if literals.odd else [*forms, LITERALS]
     return ReadArguments(value, dump(value), tuple(forms), told)
@@ -275,8 +275,8 @@ def _once(text: str) -> str:
     if first.startswith("{") and first == written[middle:].lstrip():
         return first
     first, *others = objects_in(written)
-    values = _strict(first)
-    if others and values is not None and all(same(_strict(each), values) for each in others):
+    values = strict_object(first)
+    if others and values is not None and all(same(strict_object(each), values) for each in others):
         return first
     return text
 
