@@ -56,7 +56,8 @@ class Calls(CallOutput):
             call = self._owners.owner(delta)
             if call is None:
                 events += self.settle_finished()
-                events += self._release_waiting()
+                waiting = [each for each in self._owners if each.state is State.WAITING]
+                events += [event for each in waiting for event in self._release(each)]
                 call = self._owners.begin(delta)
             events += self._take(call, delta)
         return events
@@ -136,9 +137,6 @@ class Calls(CallOutput):
                 return []
         text, call.ready = call.ready, ""
         return [*opened, *self._arguments(call, text)]
-
-    def _release_waiting(self) -> list[Event]:
-        return [event for call in self._owners if call.state is State.WAITING for event in self._release(call)]
 
     def _late(self, delta: CallDelta) -> CallDelta | None:
         """Return what a call lacks that a server says late, as a whole (F25); None if nothing.

@@ -300,8 +300,10 @@ class Engine:
         if text is not None and not self._finished[text.choice]:
             choice = self._choices.get(text.choice)
             template, plain = text, ANY_TEXT if choice is None else choice.lane(reasoning=text.reasoning)
-        if plain is None and call is not None and self._choices[call.choice].call_flows(call.delta):
-            template, plain = call, IN_STRING
+        if plain is None and call is not None:
+            # Where nothing is looked for there is no choice.
+            choice = self._choices.get(call.choice)
+            template, plain = call, IN_STRING if choice is not None and choice.call_flows(call.delta) else None
         if plain is None:
             return None
         if self._lane is None or self._lane.template is not template or self._lane.plain is not plain:

@@ -11,6 +11,7 @@ from proxy.engine.engine import Engine
 from proxy.engine.events import CallArguments, Chunk, Reasoning, Text, Unchanged
 from proxy.engine.lane import ANY_TEXT, IN_STRING, CallTemplate, Lane, Template, lane_of, learn, unescaped
 from proxy.engine.reading import CallDelta
+from proxy.engine.task import Task
 from tests.support.helpers import calls, delta, ends, new_engine, piece, says
 from tests.support.helpers import chunk as spaced
 
@@ -302,3 +303,9 @@ def test_a_call_that_is_complete_leaves_though_it_came_by_the_lane() -> None:
     assert lane is not None
     [_, arguments, *_] = engine.hold(lane, [('"}}</tool_call>', says("x"))])
     assert arguments == CallArguments(0, 0, '{"command": "l"}')
+
+
+def test_pieces_of_a_call_of_which_no_tool_was_offered_have_no_lane() -> None:
+    engine = Engine(Task(tools=None, seed=b"s"))
+    engine.feed(calls(piece(0, "x")))
+    assert engine.lane() is None
