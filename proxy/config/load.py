@@ -31,8 +31,6 @@ RULES_VARIABLE = f"{PREFIX}RULES"
 DRAIN_VARIABLE = f"{PREFIX}DRAIN"
 # The same for live pages, which end first.
 STOP_VARIABLE = f"{PREFIX}STOP"
-# Set by gunicorn's master for its workers: their shared memory.
-MEMORY_VARIABLE = f"{PREFIX}MEMORY"
 # Set by gunicorn's master for its workers: the pseudonym in `Via` that marks requests of their own. Without the prefix,
 # so that a release that does not know it starts under a master that sets it.
 VIA_VARIABLE = "VLLM_TOOL_PROXY_VIA"
@@ -187,7 +185,7 @@ def load(
     """
     flags = {} if flags is None else flags
     env = environment() if env is None else env
-    inner = {MEMORY_VARIABLE, DRAIN_VARIABLE, STOP_VARIABLE}
+    inner = {DRAIN_VARIABLE, STOP_VARIABLE}
     known = {RULES_VARIABLE, KEY_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
     for name in env:
         if name.startswith(PREFIX) and name not in known:

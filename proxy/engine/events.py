@@ -6,14 +6,15 @@ One frozen, slotted dataclass per event, one union `Event`. An event belongs to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from proxy.audit_record import Repair
 from proxy.codec.json_text import Json, JsonObject
-from proxy.engine.call_fields import CallFields
 from proxy.errors import ProxyError
+
+_NOTHING: tuple[Json, ...] = (None, "", [], {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,44 @@ class Call:
     id: str
     name: str
     arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallFields:
+    """What an entry of `tool_calls` says beside index, id, name and arguments, and what the function in it does.
+
+    Gemini ties a call to its reasoning by a signature, and rejects the next request that lacks it:
+
+    {"index": 0, "id": "call_1", "type": "function", "function": {"name": "bash", "arguments": "{}"},
+     "extra_content": {"google": {"thought_signature": "CtwB..."}}}
+    """
+
+    entry: JsonObject
+    function: JsonObject
+
+    @property
+    def says_something(self) -> bool:
+        """Return whether any of them is not empty."""
+        return any(value not in _NOTHING for value in (*self.entry.values(), *self.function.values()))
+
+    def shares_keys(self, other: CallFields) -> bool:
+        """Return whether a field has a value in both."""
+        return bool(self.entry.keys() & other.entry.keys() or self.function.keys() & other.function.keys())
+
+    def joined(self, other: CallFields) -> CallFields:
+        """Return the fields of both; where both have one, that of `other`."""
+        return CallFields({**self.entry, **other.entry}, {**self.function, **other.function})
+
+    def without(self, known: CallFields) -> CallFields:
+        """Return the fields that are not known with the same value."""
+        return CallFields(_new(self.entry, known.entry), _new(self.function, known.function))
+
+
+NO_FIELDS = CallFields({}, {})
+
+
+def _new(fields: JsonObject, known: JsonObject) -> JsonObject:
+    return {key: value for key, value in fields.items() if key not in known or known[key] != value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,23 +200,16 @@ Event: TypeAlias = (
 _ENVELOPE = frozenset(("id", "object", "created", "model", "system_fingerprint", "choices"))
 _ENTRY = frozenset(("index", "delta", "message", "finish_reason"))
 _DELTA = frozenset(("role", "content", "reasoning", "reasoning_content", "thinking", "tool_calls", "function_call"))
-_NOTHING: tuple[Json, ...] = (None, "", [], {})
 
 
 def rest_of(body: JsonObject) -> tuple[JsonObject, JsonObject, JsonObject]:
-    """All that a chunk of one choice says beside its texts and calls: its own fields, its entry's and its delta's."""
-    entry, delta = _first_entry(body)
-    return _without(body, _ENVELOPE), _without(entry, _ENTRY), _without(delta, _DELTA)
-
-
-def _first_entry(body: JsonObject) -> tuple[JsonObject, JsonObject]:
-    """The first of a chunk's choices, and its delta; empty ones for what is no object."""
+    """Return what a chunk of one choice says beside its texts and calls: fields of its own, its entry and its delta."""
     choices = body.get("choices")
     entry = choices[0] if isinstance(choices, list) and choices else None
-    if not isinstance(entry, dict):
-        return {}, {}
-    delta = entry.get("delta")
-    return entry, delta if isinstance(delta, dict) else {}
+    around = entry if isinstance(entry, dict) else {}
+    delta = around.get("delta")
+    inside = delta if isinstance(delta, dict) else {}
+    return _without(body, _ENVELOPE), _without(around, _ENTRY), _without(inside, _DELTA)
 
 
 def _without(fields: JsonObject, known: frozenset[str]) -> JsonObject:
@@ -185,35 +217,13 @@ def _without(fields: JsonObject, known: frozenset[str]) -> JsonObject:
 
 
 def says_more(chunk: Chunk) -> bool:
-    """True if a chunk of one choice says something beside its texts and calls."""
-    if _says_beside(chunk.body, _ENVELOPE):
-        return True
-    entry, delta = _first_entry(chunk.body)
-    return _says_beside(entry, _ENTRY) or _says_beside(delta, _DELTA)
+    """Return whether a chunk of one choice says something beside its texts and calls."""
+    return any(value not in _NOTHING for fields in rest_of(chunk.body) for value in fields.values())
 
 
 def says_more_at_its_top(chunk: Chunk) -> bool:
-    """True if a chunk says something that belongs to no choice: usage, or what nobody knows."""
-    return _says_beside(chunk.body, _ENVELOPE)
-
-
-def _says_beside(fields: JsonObject, known: frozenset[str]) -> bool:
-    """True if something is said under another key than the known ones."""
-    # Asked of each chunk of a printed call: any() would take twice as long.
-    for key, value in fields.items():  # noqa: SIM110
-        if key not in known and value not in _NOTHING:
-            return True
-    return False
-
-
-def with_rest(choice: int, events: Sequence[Event], chunk: Chunk) -> tuple[Event, ...]:
-    """The events of a chunk that cannot leave as it came, so that what else it says leaves once, with the first."""
-    if not says_more(chunk):
-        return tuple(events)
-    for at, event in enumerate(events):
-        if isinstance(event, Text | Reasoning | CallArguments):
-            return (*events[:at], replace(event, source=chunk), *events[at + 1 :])
-    return (*events, Rest(choice, chunk))
+    """Return whether a chunk says something that belongs to no choice: usage, or an unknown field."""
+    return any(value not in _NOTHING for value in rest_of(chunk.body)[0].values())
 
 
 def choice_number(index: Json) -> int:

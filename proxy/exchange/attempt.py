@@ -24,9 +24,8 @@ from proxy.codec.secrets import mask_error
 from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import read_answer, read_whole, says_nothing
 from proxy.dialects.chat.request import ChatRequest
-from proxy.engine.engine import Engine
+from proxy.engine.engine import Engine, with_thought_tokens
 from proxy.engine.events import Call, Text
-from proxy.engine.thought_tokens import with_thought_tokens
 from proxy.errors import ClientGone, InternalError, ProxyError, UpstreamBroken, UpstreamError
 from proxy.exchange.capture import Capture, Recorder, is_stream
 from proxy.exchange.joined_reply import EarlierTry, answer_instead, guided_call, summed
@@ -49,8 +48,6 @@ log = logging.getLogger("proxy")
 FIX = "second_try"
 # The body should end right after `[DONE]`; a server that keeps the connection open is not waited for.
 END_GRACE = 1.0
-# Seconds that prose waits whose event ends with what may become a call.
-PROSE_HOLD_SECONDS = 0.05
 # Seconds for which the events of one stream are read before other streams have their turn.
 SLICE = 0.002
 
@@ -542,20 +539,15 @@ class Attempt:
             yield self._beat()
 
     def _limit_hold(self) -> None:
-        """Let go what has been held for too long (contract C2), and sooner the prose before it."""
+        """Release what has been held for too long (contract C2)."""
         reply, now, bound = self._reply, time.monotonic(), self._exchange.hold_timeout
         if not reply.held:
             self._held_since = NEVER
         elif self._held_since == NEVER:
             self._held_since = now
-            bound = min(bound, PROSE_HOLD_SECONDS)
         elif now >= self._held_since + bound:
             self._unsent += reply.release()
             self._held_since = NEVER
-        elif now >= self._held_since + PROSE_HOLD_SECONDS:
-            self._unsent += reply.flush_prose()
-        else:
-            bound = PROSE_HOLD_SECONDS
         self._exchange.wait.alarm(self._held_since + bound)
 
     def _complete_answer(self, body: bytes) -> bytes:

@@ -13,7 +13,6 @@ from proxy.codec import sse
 from proxy.codec.json_access import as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.dialects.chat.answer import as_chunk
-from proxy.engine.choice_delta import was_cut
 from proxy.engine.engine import Engine
 from proxy.engine.events import (
     Call,
@@ -29,6 +28,7 @@ from proxy.engine.events import (
     Unchanged,
     Usage,
 )
+from proxy.engine.reading import was_cut
 from proxy.errors import UpstreamBroken
 
 

@@ -20,8 +20,7 @@ from proxy.engine.events import (
     Unchanged,
     is_end,
 )
-from proxy.engine.held_lane import HeldLane
-from proxy.engine.lane import Lane
+from proxy.engine.lane import Lane, unescaped
 from proxy.errors import InternalError, ProxyError, UnreadableReply, UpstreamBroken
 from proxy.exchange.joined_reply import EarlierTry, envelope_of, events_instead
 from proxy.exchange.plan import Why
@@ -92,7 +91,7 @@ class StreamReply:
 
     __slots__ = (
         *("failure", "silence", "started", "_content", "_decoder", "_earlier", "_ending", "_engine", "_envelope"),
-        *("_events", "_held_lane", "_keep_back", "_lane", "_listener", "_on_crash", "_passed", "_passed_size"),
+        *("_events", "_keep_back", "_lane", "_listener", "_on_crash", "_passed", "_passed_size", "_room"),
         *("_state", "_teller", "_unsent", "_usage", "_writer"),
     )
 
@@ -113,12 +112,12 @@ class StreamReply:
         self._state = _READING
         # Events that have come and were not read yet, the last first.
         self._events: list[sse.ServerSentEvent] = []
-        # The lane that is open, or that for a held call; and the texts that have left and are not in the engine yet.
+        # The lane that is open, the texts that took it and are not in the engine yet, the bytes of their events, and
+        # the room that is left if the lane is that of a held call.
         self._lane: Lane | None = None
-        self._held_lane: HeldLane | None = None
         self._teller: LaneTeller | None = None
         self._passed: list[bytes] = []
-        self._passed_size = 0
+        self._passed_size = self._room = 0
         # `Chunk.sequence` and `Unchanged.sequence` are its numbers.
         self._unsent = UnsentEvents(changed=not writer.verbatim or earlier is not None)
         # The counts that the server gave for this reply, and what the first of its chunks says of all of them.
@@ -178,8 +177,8 @@ class StreamReply:
     @property
     def _size(self) -> int:
         """The bytes that may be read once more: the engine's, and those that it is not told of yet."""
-        lane = self._held_lane
-        return self._engine.size + (0 if lane is None else lane.text_size)
+        lane = self._lane
+        return self._engine.size + (lane.room - self._room if lane is not None and lane.held is not None else 0)
 
     def takes_long(self, data: bytes) -> bool:
         """True if to receive these bytes may take milliseconds, and cannot be cut between two events."""
@@ -197,11 +196,12 @@ class StreamReply:
         """True if events that say nothing but text may pass now (`pass_by`): nothing waits, and nothing of theirs would
         be changed; or they go on a string of a call in the text, and nothing of theirs can leave.
         """
-        self._leave_lane()
+        if self._lane is None or self._lane.held is None:
+            self._leave_lane()
         if not self._is_between_events or (self._earlier is not None and self._earlier.thought):
             return False
         if self._engine.held:
-            return self._held_lane is not None
+            return self._lane is not None
         if self._unsent.kept or not self.started:
             return False
         lane = self._engine.lane()
@@ -224,54 +224,61 @@ class StreamReply:
 
     def pass_by(self, body: bytes) -> bytes | None:
         """Take the next bytes of the body, if the lane can; return what the client gets: b"" where a call is held."""
-        if self._held_lane is not None:
-            return b"" if self._held_lane.take(body) else None
-        if self._passed_size > MAX_PASSED and not self.open_lane():
+        lane = self._lane
+        if lane is not None and lane.held is None and self._passed_size > MAX_PASSED:
+            lane = self._lane if self.open_lane() else None
+        texts = None if lane is None else lane.texts(body)
+        if lane is None or texts is None:
             return None
-        texts = None if self._lane is None else self._lane.texts(body)
-        if texts is None:
-            return None
+        if lane.held is not None:
+            room = self._room - sum(map(len, texts))
+            if room < 0 or self._passed_size + len(body) > MAX_PASSED:
+                return None
+            self._room = room
+            self._passed += texts
+            self._passed_size += len(body)
+            return b""
         leaving = body if self._teller is None else self._teller.tell(texts)
         if leaving is not None:
             self._passed += texts
             self._passed_size += len(body)
         return leaving
 
-    def _catch_up(self) -> None:
-        """Tell the engine what has left by the lane."""
-        lane, text = self._lane, b"".join(self._passed)
-        self._passed.clear()
-        self._passed_size = 0
-        if lane is not None and text and self._state not in PASSES:
-            if self._content.level is not ContentLevel.ANSWER:
-                self._content.observe(lane.events(text))
-            if self._teller is not None:
-                self._teller.record(lane.events(text))
-            self._written(self._guarded(lambda: self._engine.catch_up(lane, text)))
+    def _takes(self, body: bytes) -> bool:
+        """Take the next bytes of the body if they only continue a call that is held; return whether they do."""
+        lane = self._lane
+        return lane is not None and lane.held is not None and self.pass_by(body) is not None
 
-    def _leave_lane(self) -> None:
-        """Something else is to be done."""
-        if self._passed:
-            self._catch_up()
-        self._lane = self._teller = None
-
-    def _leave_held_lane(self) -> bytes:
-        """Tell the engine what has come while a call is held; nothing leaves, unless the engine fails."""
-        lane, self._held_lane = self._held_lane, None
-        if lane is None or not lane.texts:
+    def _leave_lane(self) -> bytes:
+        """Tell the engine what took the lane; return what leaves of a call that was held, as a rule nothing."""
+        lane, self._lane, texts, self._passed = self._lane, None, self._passed, []
+        teller, self._teller, self._passed_size = self._teller, None, 0
+        if lane is None or not texts or self._state in PASSES:
             return b""
-        chunks = [*lane.chunks(self._unsent.keep)]
-        self._writer.observe_chunk(lane.shape.chunk)
-        return self._written(self._guarded(lambda: self._engine.hold(lane, chunks)))
+        if lane.held is not None:
+            chunks: list[tuple[str, Chunk]] = []
+            for text in texts:
+                # What else the chunk says is nothing: only its bytes are another one's.
+                raw = lane.template.before + text + lane.template.after
+                chunks.append((unescaped(text), Chunk(lane.held.body, raw, self._unsent.keep(raw))))
+            self._writer.observe_chunk(lane.held)
+            return self._written(self._guarded(lambda: self._engine.hold(lane, chunks)))
+        text = b"".join(texts)
+        if self._content.level is not ContentLevel.ANSWER:
+            self._content.observe(lane.events(text))
+        if teller is not None:
+            teller.record(lane.events(text))
+        return self._written(self._guarded(lambda: self._engine.catch_up(lane, text)))
 
     def receive(self, data: bytes, is_enough: Callable[[], bool] = never_enough) -> bytes:
         """Bytes of the upstream's body to bytes for the client. After each event it is asked whether that is enough for
         now; then the others are `unread`, and b"" goes on with them.
         """
         if self._lane is not None:
-            self._leave_lane()
-        if self._held_lane is not None and self._is_between_events and self._held_lane.take(data):
-            return b""
+            if self._is_between_events and self._takes(data):
+                return b""
+            if self._lane.held is None:
+                self._leave_lane()
         if data:
             try:
                 self._events[:0] = reversed(self._decoder.feed(data))
@@ -291,8 +298,7 @@ class StreamReply:
 
     def finish(self) -> bytes:
         """The upstream's body ended properly."""
-        self._leave_lane()
-        written = self._rest() + self._leave_held_lane()
+        written = self._leave_lane() + self._rest()
         if self.failure is not None:
             return written
         if self._state in MAY_END:
@@ -356,15 +362,7 @@ class StreamReply:
 
     def release(self) -> bytes:
         """Let go what is held: it took too long."""
-        self._leave_lane()
-        return self._leave_held_lane() + self._written(self._guarded(self._engine.release))
-
-    def flush_prose(self) -> bytes:
-        """Let the prose go that waits only to leave in the very event that it came in; none does in the held lane."""
-        self._leave_lane()
-        if self._held_lane is not None:
-            return b""
-        return self._written(self._guarded(self._engine.flush_prose))
+        return self._leave_lane() + self._written(self._guarded(self._engine.release))
 
     def heartbeat(self) -> bytes:
         """A sign of life."""
@@ -386,10 +384,10 @@ class StreamReply:
         """One upstream event; the `last` one lacked its blank line, so it may be cut."""
         if self._state is not _READING:
             return event.raw if self._state is _PASSING else b""
-        if self._held_lane is not None:
-            if self._held_lane.take(event.raw):
+        if self._lane is not None:
+            if self._takes(event.raw):
                 return b""
-            return self._leave_held_lane() + self._event(event, last=last)
+            return self._leave_lane() + self._event(event, last=last)
         if event.data is None:
             return self._writer.comment(event.raw)
         if event.data.strip() == DONE:
@@ -420,14 +418,12 @@ class StreamReply:
             chunk = self._earlier.joined_chunk(chunk)
         self._writer.observe_chunk(chunk)
         written = self._written(self._guarded(lambda: self._engine.feed(chunk)))
-        if not written:
-            self._open_held_lane()
+        if not written and self._earlier is None and self._state is _READING:
+            # Events may only continue a call that is held: then nothing of them can leave.
+            lane = self._engine.held_lane()
+            if lane is not None:
+                self._lane, self._room = lane, lane.room
         return written
-
-    def _open_held_lane(self) -> None:
-        """Let events be taken without a look at each, if they can only go on a call that is held."""
-        if self._earlier is None and self._state is _READING:
-            self._held_lane = self._engine.held_lane()
 
     def _look(self, body: JsonObject) -> None:
         """Keep what the end of the reply, and one that follows it, have to know."""

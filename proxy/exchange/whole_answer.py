@@ -9,10 +9,9 @@ from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject
 from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import as_chunk
-from proxy.engine.engine import Engine
+from proxy.engine.engine import Engine, says_usage
 from proxy.engine.events import Chunk, Event, Failed, Usage
 from proxy.engine.task import Task
-from proxy.engine.thought_tokens import says_usage
 from proxy.notations.thoughts import Thoughts
 
 

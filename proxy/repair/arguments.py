@@ -42,6 +42,16 @@ _ONLY_TAGS = re.compile(rf"(?:\s*(?:{_TAGS}))+\s*")
 _BLANKS = re.compile(r"\s*")
 # A key with a bracket in front is none: `"{path": 1}`.
 _MEMBER = re.compile(r'\s*"(?!\s*[{\[])(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
+# The end of a raw value and the beginning of the next pair, and the pair of a key and a value.
+_PAIRS = (
+    (re.compile(r"</arg_value>\s*<arg_key>"), "<arg_key>{}</arg_key><arg_value>{}</arg_value>"),
+    (re.compile(r"</parameter>\s*<parameter="), "<parameter={}>{}</parameter>"),
+    (re.compile(r'</parameter>\s*<parameter name="'), '<parameter name="{}">{}</parameter>'),
+    (
+        re.compile(r'</｜DSML｜parameter>\s*<｜DSML｜parameter name="'),
+        '<｜DSML｜parameter name="{}" string="true">{}</｜DSML｜parameter>',
+    ),
+)
 # What goes on within an object.
 _GOES_ON = (",", ":", '"', "'", "{", "}", "[", "]")
 _KEYS = re.compile(r"""(["'])[^"'\\]*\1\s*:""")
@@ -108,9 +118,9 @@ def read_arguments(text: str, schema: Schema | None = None, *, stopped: bool = T
     while len(forms) < MAX_ENCODED and (inner := _encoded(text)):
         text = inner
         forms.append(ENCODED)
-    strict = _strict(text)
+    strict = strict_object(text)
     if strict is None and (once := _once(text)) != text:
-        text, strict = once, _strict(once)
+        text, strict = once, strict_object(once)
         forms.append(DOUBLED)
     if strict is not None:
         return ReadArguments(strict, text, tuple(forms))
@@ -161,7 +171,30 @@ def _read_any(text: str, tool: Tool, tools: ToolSet, *, stopped: bool) -> ReadAr
             return _read_tags(key, tool, tools)
         if is_torn(key, value):
             return None
-    return found
+    return _read_pairs(found.values, tool, tools) or found
+
+
+def _read_pairs(values: JsonObject, tool: Tool, tools: ToolSet) -> ReadArguments | None:
+    """Return the arguments of an object that lacks required keys, if one of its values holds the pairs of these.
+
+    {"path": "app.log</arg_value><arg_key>content</arg_key>\\n<arg_value>error"}
+    """
+    if values.keys() >= set(tool.required):
+        return None
+    texts = [(key, value) for key, value in values.items() if isinstance(value, str)]
+    torn = [(key, value, pair) for key, value in texts for pattern, pair in _PAIRS if pattern.search(value)]
+    if len(torn) != 1:
+        return None
+    key, value, pair = torn[0]
+    if "\n</" in value:
+        value = f"\n{value}\n"
+    read = _read_tags(pair.format(key, value), tool, tools)
+    if read is None or key not in read.values or read.values.keys() & values.keys() != {key}:
+        return None
+    whole: JsonObject = {}
+    for each, given in values.items():
+        whole |= read.values if each == key else {each: given}
+    return replace(read, values=whole, text=dump(whole)) if whole.keys() >= set(tool.required) else None
 
 
 def _whole_call(values: JsonObject, tool: Tool) -> JsonObject | None:
@@ -206,7 +239,7 @@ def _encoded(text: str) -> str | None:
     return value if isinstance(value, str) and "{" in value else None
 
 
-def _strict(text: str) -> JsonObject | None:
+def strict_object(text: str) -> JsonObject | None:
     """Return the object that a strict JSON text is."""
     try:
         value = read_json(text)
@@ -228,7 +261,7 @@ def _read_object(text: str, schema: Schema) -> ReadArguments:
     forms = [JUNK] if text[:start].strip() or text[end:].strip() else []
     forms += [form for oddity, form in _ODD.items() if oddity in literals.odd]
     written = text[start:end]
-    if _strict(written) is not None:
+    if strict_object(written) is not None:
         return ReadArguments(value, written, tuple(forms), told)
     forms = forms if literals.odd else [*forms, LITERALS]
     return ReadArguments(value, dump(value), tuple(forms), told)
@@ -242,8 +275,8 @@ def _once(text: str) -> str:
     if first.startswith("{") and first == written[middle:].lstrip():
         return first
     first, *others = objects_in(written)
-    values = _strict(first)
-    if others and values is not None and all(same(_strict(each), values) for each in others):
+    values = strict_object(first)
+    if others and values is not None and all(same(strict_object(each), values) for each in others):
         return first
     return text
 

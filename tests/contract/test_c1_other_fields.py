@@ -77,7 +77,7 @@ def reply(chunks: list[dict[str, Any]], *, ordered: bool = False, flush: bool = 
     for body in chunks:
         sent += stream.receive(event_bytes(body))
         if flush:
-            sent += stream.flush_prose()
+            sent += stream.release()
     sent += stream.receive(DONE) + stream.finish()
     assert stream.failure is None
     return read(sent)

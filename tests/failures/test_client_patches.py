@@ -11,7 +11,7 @@ import pytest
 
 from proxy.engine.events import Chunk
 from tests.support.client_view import Got, entry, streamed, whole
-from tests.support.helpers import calls, chunk, delta, ends, event_bytes, function, offered, piece, says
+from tests.support.helpers import calls, chunk, delta, ends, function, offered, piece, says
 
 PATH = {"path": {"type": "string"}, "limit": {"type": "integer"}}
 OPENCLAW = offered(
@@ -27,12 +27,6 @@ FIELDS = ("arguments", "parsed_arguments", "args", "input")
 def got_of(*chunks: Chunk) -> Got:
     """What OpenClaw has of these chunks and a finish."""
     return streamed(*chunks, ends("tool_calls"), tools=OPENCLAW)
-
-
-def event(kind: str, **said: str) -> Chunk:
-    """An event of the Responses API on a chat stream."""
-    body: Any = {"type": f"response.function_call_arguments.{kind}", "output_index": 0, **said}
-    return Chunk(body, event_bytes(body))
 
 
 def message(*entries: dict[str, Any], finish: str | None = "tool_calls") -> Chunk:
@@ -62,20 +56,6 @@ def test_arguments_are_found_under_each_name(field: str, inside: bool) -> None:
     assert (as_object.values, as_object.ids) == ([("read", json.loads(SKILL))], ("a",))
     answered = whole({"content": None, "tool_calls": [{**said(SKILL, name="read"), "id": "a"}]}, tools=OPENCLAW)
     assert is_read(answered)
-
-
-def test_arguments_come_as_events_of_another_api() -> None:
-    """Deltas are added, what is done is the whole; by id, and without one to the call that is under way."""
-    opened = calls(piece(0, "", "read", "a"))
-    parts = [event("delta", item_id="a", delta=part) for part in (SKILL[:4], SKILL[4:])]
-    done = event("done", item_id="a", arguments=SKILL)
-    for late in ([done], parts, [*parts, done], [parts[0], done], [event("done", call_id="a", arguments=SKILL)]):
-        got = got_of(opened, *late)
-        assert is_read(got) and got.fixes == ("form",)
-    assert is_read(got_of(opened, event("delta", delta=SKILL[:4]), event("delta", delta=SKILL[4:])))
-    two = got_of(opened, calls(piece(1, "", "exec", "b")), event("done", item_id="b", arguments=CURL), done)
-    assert sorted(two.calls) == [("exec", CURL), ("read", SKILL)]
-    assert two.empty == 0
 
 
 def test_a_changing_id_opens_no_new_block() -> None:
@@ -133,8 +113,6 @@ def test_the_session_of_the_report_has_no_empty_call() -> None:
     for opened in (piece(0, "{}", "read", "a"), piece(0, {}, "read", "a"), piece(0, None, "read", "a")):
         for late in (
             [calls({**piece(0, None, id="b"), "input": SKILL})],
-            [event("delta", delta=SKILL)],
-            [event("done", item_id="fc_1", arguments=SKILL)],
             [message(entry("read", SKILL, "fc_1"), finish=None)],
         ):
             got = got_of(says("I look."), calls(opened), chunk(delta()), *late)

@@ -10,7 +10,7 @@ import pytest
 from proxy.engine.events import Chunk
 from proxy.repair.policy import Policy, ToolRule
 from tests.support.client_view import LS, PWD, argued, entry, kept, mended, stays, streamed, whole
-from tests.support.helpers import calls, chunk, ends, event_bytes, function, offered, piece, says
+from tests.support.helpers import calls, chunk, ends, function, offered, piece, says
 
 FILES = offered(
     function("read", {"filePath": {"type": "string"}, "offset": {"type": "integer"}}, "filePath"),
@@ -21,12 +21,6 @@ FILES = offered(
 def late(**message: Any) -> Chunk:
     """A last chunk that says all of the message once more, or at last."""
     return chunk({"index": 0, "delta": {}, "message": message, "finish_reason": "tool_calls"})
-
-
-def event(kind: str, **said: str) -> Chunk:
-    """An event of the Responses API on a chat stream."""
-    body: Any = {"type": f"response.function_call_arguments.{kind}", **said}
-    return Chunk(body, event_bytes(body))
 
 
 def test_f19_the_opening_brace_is_missing() -> None:
@@ -126,8 +120,6 @@ def test_f25_empty_arguments_come_again_and_again() -> None:
             streamed(calls(piece(0, first, "bash", "a")), late(tool_calls=[entry("bash", LS)]))
             for first in ("", None, "{}", LS[:6])
         ),
-        streamed(calls(piece(0, "", "bash", "a")), event("done", call_id="a", arguments=LS), ends()),
-        streamed(calls(piece(0, "{}", "bash", "a")), event("done", item_id="x", arguments=LS), ends()),
         streamed(calls(_under("input", {"command": "ls"})), ends()),
     ]
     for got in hydrated:

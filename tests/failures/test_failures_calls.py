@@ -131,12 +131,15 @@ def test_f47_the_pieces_of_two_calls_come_in_turns() -> None:
 
 
 def test_f51_two_calls_of_one_name_are_two() -> None:
-    """Even with the same arguments, and whatever else is the same."""
+    """Even with the same arguments; of one id only if they differ (F27)."""
+    for index in (0, 1):
+        twin, other = (reply(piece(0, LS, "bash", "a"), piece(index, text, "bash", "a")) for text in (LS, PWD))
+        assert (twin.calls, twin.ids) == ([("bash", LS)], ("a",))
+        assert (other.calls, len(set(other.ids))) == ([("bash", LS), ("bash", PWD)], 2)
     for same in (LS, PWD):
         pairs: list[list[Delta]] = [
             [piece(0, LS, "bash", "a"), piece(1, same, "bash", "b")],
             [piece(0, LS, "bash", "a"), piece(0, same, "bash", "b")],
-            [piece(0, LS, "bash", "a"), piece(1, same, "bash", "a")],
             [piece(0, LS, "bash"), piece(1, same, "bash")],
             [piece(0, LS, "bash"), piece(0, same, "bash")],
             [piece(None, LS, "bash", "a"), piece(None, same, "bash", "b")],

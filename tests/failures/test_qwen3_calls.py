@@ -211,7 +211,8 @@ def test_defect_8_no_bytes_are_added_and_no_line_is_too_long(inside: Inside) -> 
     long = json.dumps({"filePath": "a", "content": "x" * 100_000})
     events = [ROLE.raw, says("y" * 100_000).raw, says("so ").raw, says("so ").raw]
     events += [calls(piece(0, long, "write", "a")).raw, ends("tool_calls").raw, DONE]
-    assert asked(inside, stream(*events), rules="") == b"".join(events)
+    given = asked(inside, stream(*events), rules="")
+    assert given.startswith(b"".join(events[:4])) and received(given) == received(b"".join(events))
     twice = [calls(piece(number, '{"query": "x"}', "websearch", f"c{number}")) for number in range(2)]
     assert streamed(inside, *twice, ends("tool_calls")).ids == ["c0", "c1"]
 

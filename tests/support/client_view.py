@@ -131,9 +131,9 @@ def bytes_of(*chunks: Chunk, **task: Any) -> bytes:
 
 
 def is_untouched(*chunks: Chunk, **task: Any) -> bool:
-    """True if a stream of these chunks leaves as the very bytes that came, and no repair is noted."""
+    """Return whether a client reads of a stream of these chunks what came, and no repair is noted."""
     sent, engine = _sent([wire([ROLE, *chunks])], **task)
-    return sent == wire([ROLE, *chunks]) and engine.audit == ()
+    return received(sent) == received(wire([ROLE, *chunks])) and engine.audit == ()
 
 
 def whole(message: dict[str, Any], finish: str | None = "stop", **task: Any) -> Got:

@@ -23,6 +23,7 @@ from proxy.engine.events import (
     Failed,
     Finished,
     Reasoning,
+    Rest,
     Text,
     Unchanged,
     Usage,
@@ -261,6 +262,8 @@ def _note(seen: ChoiceView, event: Event) -> None:
             assert seen.tool_calls[event.index] == CallView(event.call.id, event.call.name, event.call.arguments)
         case Finished():
             seen.finish = event.reason
+        case Rest():
+            pass
         case _:
             raise AssertionError(event)
 

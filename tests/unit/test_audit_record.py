@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from proxy.audit_record import KINDS
-from proxy.engine.choice_records import _DROPPED
+from proxy.engine.choice import DROPPED
 from proxy.exchange.attempt import FIX
 from proxy.healing.heal import HEALINGS, REPEATS, RULE_SAMPLING, RULE_TOOLS, record_id
 from proxy.repair.arguments import FORMS
@@ -18,7 +18,7 @@ from tests.test_house import MODULES
 # Ids that are said by an expression, and what that may be; None: it is of another table, or the name of a rule.
 SAID = {
     "fix": ("rule_tools", "rule_sampling"),
-    "piece.row": (*_DROPPED,),
+    "piece.row": (*DROPPED,),
     "FIX": (FIX,),
     "RULE_TOOLS": (RULE_TOOLS,),
     "RULE_SAMPLING": (RULE_SAMPLING,),

@@ -22,11 +22,10 @@ from proxy.dialects.chat.writer import (
     new_writer,
     with_calls_as_text,
 )
-from proxy.engine.call_delta import delta_of
-from proxy.engine.call_fields import NO_FIELDS, CallFields, other_fields
-from proxy.engine.choice_delta import choice_entries, read_choice, with_text
 from proxy.engine.events import (
+    NO_FIELDS,
     CallArguments,
+    CallFields,
     CallOpened,
     Chunk,
     Event,
@@ -36,6 +35,8 @@ from proxy.engine.events import (
     Text,
     Unchanged,
 )
+from proxy.engine.reading import choice_entries, other_fields, read_choice
+from proxy.engine.whole_messages import delta_of, with_text
 from proxy.errors import UpstreamBroken, refusal
 
 # The fields of a message that say something.

@@ -13,8 +13,8 @@ from proxy.codec import sse
 from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump, dump_json, load_chunk, load_json
 from proxy.config.rules import ReasoningField, StripFields
-from proxy.engine.call_fields import NO_FIELDS
 from proxy.engine.events import (
+    NO_FIELDS,
     Call,
     CallArguments,
     CallClosed,

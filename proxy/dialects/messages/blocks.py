@@ -19,7 +19,6 @@ from proxy.dialects.first_choice import first_choice
 from proxy.dialects.messages.signature import FIELDS, Signature
 from proxy.dialects.messages.tool_ids import client_id
 from proxy.dialects.surrogates import CharacterJoiner, SurrogateFilter
-from proxy.engine.choice_delta import GAVE_UP, was_cut
 from proxy.engine.events import (
     CallArguments,
     CallClosed,
@@ -33,6 +32,7 @@ from proxy.engine.events import (
     Usage,
     choice_number,
 )
+from proxy.engine.reading import GAVE_UP, was_cut
 from proxy.errors import LimitExceeded, UpstreamBroken
 
 # Calls that may wait behind one that is not whole; the engine limits them too, but not where it repairs nothing.

@@ -15,8 +15,7 @@ from proxy.dialects.block_start import TextKind
 from proxy.dialects.messages.blocks import Blocks, ReplyOptions
 from proxy.dialects.surrogates import may_hold_halves
 from proxy.engine.events import CallArguments, Chunk, Event, Reasoning
-from proxy.engine.fast_path import CallTemplate
-from proxy.engine.lane import Lane
+from proxy.engine.lane import CallTemplate, Lane
 from proxy.errors import ProxyError, UpstreamRefused
 from proxy.upstream.context_overflow import read_overflow
 

@@ -17,7 +17,6 @@ from proxy.dialects.first_choice import first_choice
 from proxy.dialects.responses.errors import failure
 from proxy.dialects.responses.open_items import PREFIXES, CallItem, TextItem, part_of
 from proxy.dialects.responses.tools import Kind, OfferedTools
-from proxy.engine.choice_delta import GAVE_UP, was_cut
 from proxy.engine.events import (
     CallArguments,
     CallClosed,
@@ -30,6 +29,7 @@ from proxy.engine.events import (
     Unchanged,
     Usage,
 )
+from proxy.engine.reading import GAVE_UP, was_cut
 from proxy.errors import ContextFull, NotKept, ProxyError, UpstreamBroken
 
 # So near to its end a context is full: servers keep some tokens back.

@@ -15,8 +15,7 @@ from proxy.dialects.responses.open_items import CallItem, TextItem
 from proxy.dialects.responses.output import Output, ReplyOptions, call_delta_event, delta_event
 from proxy.dialects.surrogates import may_hold_halves
 from proxy.engine.events import CallArguments, Chunk, Event, Reasoning, Text
-from proxy.engine.fast_path import CallTemplate
-from proxy.engine.lane import Lane
+from proxy.engine.lane import CallTemplate, Lane
 from proxy.errors import ProxyError
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
-from proxy.engine.call_delta import CallDelta
-from proxy.engine.events import CallArguments, Reasoning, Text
-from proxy.engine.fast_path import CallTemplate, Template, learn
-from proxy.engine.lane import ANY_TEXT, IN_STRING, Lane, lane_of, unescaped
-from tests.support.helpers import says
+from proxy.engine.engine import Engine
+from proxy.engine.events import CallArguments, Chunk, Reasoning, Text, Unchanged
+from proxy.engine.lane import ANY_TEXT, IN_STRING, CallTemplate, Lane, Template, lane_of, learn, unescaped
+from proxy.engine.reading import CallDelta
+from proxy.engine.task import Task
+from tests.support.helpers import calls, delta, ends, new_engine, piece, says
+from tests.support.helpers import chunk as spaced
 
 BEFORE = b'data: {"choices":[{"index":0,"delta":{"content":"'
 AFTER = b'"}}]}\n\n'
@@ -155,3 +158,154 @@ def test_the_texts_joined_are_one_event_of_the_engine() -> None:
     assert thought is not None and thought.events(b"hm") == (Reasoning(0, "hm"),)
     call = lane_of(CallTemplate(BEFORE, AFTER, 1, 2, CallDelta()), IN_STRING)
     assert call is not None and call.events(rb"\\n") == (CallArguments(1, 2, "\\n"),)
+
+
+def chunk(text: str, *, blanks: bool = False, key: str = "content", **extra: object) -> Chunk:
+    body: dict[str, Any] = {"id": "a", "choices": [{"index": 0, "delta": {key: text}, "finish_reason": None}], **extra}
+    written = json.dumps(body, ensure_ascii=False, separators=(", ", ": ") if blanks else (",", ":"))
+    return Chunk(body, b"data: " + written.encode() + b"\n\n")
+
+
+def learnt(text: str = "one", *, blanks: bool = False) -> Template:
+    template = learn(chunk(text, blanks=blanks), 0, text, reasoning=False)
+    assert template is not None
+    return template
+
+
+@pytest.mark.parametrize("blanks", [False, True])
+@pytest.mark.parametrize("text", ["two", " ", " zwölf 🙂", "a, b: {c}"])
+def test_an_event_of_the_same_shape_gives_its_text(text: str, blanks: bool) -> None:
+    assert learnt(blanks=blanks).text(chunk(text, blanks=blanks).raw) == text.encode()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        chunk('with "quotes"'),
+        chunk("a\nline"),
+        chunk("two", blanks=True),
+        chunk("two", usage=None),
+        chunk("two", key="reasoning"),
+        chunk(""),
+        Chunk({}, b"data: [DONE]\n\n"),
+        Chunk({}, b""),
+    ],
+)
+def test_an_event_of_another_shape_gives_none(other: Chunk) -> None:
+    assert learnt().text(other.raw) is None
+
+
+def counting_chunk(text: str, tokens: int, **more: object) -> Chunk:
+    """An event of a server that counts on with each of them (`continuous_usage_stats`)."""
+    return chunk(text, usage={"prompt_tokens": 103, "total_tokens": 103 + tokens, "completion_tokens": tokens, **more})
+
+
+def test_the_numbers_of_a_usage_may_differ() -> None:
+    first = counting_chunk("one", 1)
+    template = learn(first, 0, "one", reasoning=False)
+    assert template is not None
+    assert template.text(counting_chunk("two", 12345).raw) == b"two"
+    for other in (
+        counting_chunk('"usage":{"prompt_tokens":1', 2),
+        counting_chunk("two", 2, more=1),
+        counting_chunk("two", -2),
+        chunk("two", usage={"prompt_tokens": 103}),
+        chunk("two"),
+        chunk("two", usage=None),
+        Chunk({}, first.raw.replace(b"}\n\n", b",1}\n\n")),
+        Chunk({}, b'data: {"usage":{"prompt_tokens":103,"total_tokens":104,"completion_tokens":1}}\n\n'),
+    ):
+        assert template.text(other.raw) is None
+
+
+def test_an_event_shorter_than_its_own_frame_gives_none() -> None:
+    """Before and after may overlap in the bytes."""
+    template = Template(b'data: {"a":"', b'"a":"', 0, False)
+    assert template.text(b'data: {"a":"') is None
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (chunk('a "b"'), 'a "b"'),
+        (chunk("a\\b"), "a\\b"),
+        (Chunk({}, b'data: {"content":"a","content":"a"}\n\n'), "a"),
+        (Chunk({}, b'data: {"x":"a"}\n\n'), "a"),
+        (Chunk({}, b'data: {"content":null}\n\n'), ""),
+        (Chunk({}, b'data: {"content":"\\u0061"}\n\n'), "a"),
+    ],
+)
+def test_what_does_not_tell_where_its_text_stands_teaches_nothing(given: Chunk, text: str) -> None:
+    assert learn(given, 0, text, reasoning=False) is None
+
+
+def test_the_engine_lets_events_of_a_known_shape_pass_unparsed_and_stops_where_a_call_may_begin() -> None:
+    """Contract C1, C2: the same events as by parsing."""
+    engine = new_engine()
+    first, second, opener = chunk("a "), chunk("b "), chunk("<tool_")
+    assert engine.fast_path(first.raw) is None
+    engine.feed(first)
+    assert engine.fast_path(second.raw) == Unchanged(second.raw, (Text(0, "b "),))
+    assert engine.fast_path(opener.raw) is None
+    assert engine.feed(opener) == ()
+    assert engine.fast_path(second.raw) is None
+
+
+# The lane of a call that is held.
+def begun(*texts: str, **task: Any) -> Engine:
+    engine = new_engine(**task)
+    for text in ('<tool_call>{"name": "bash", "arguments": {"command": "', *texts):
+        assert not engine.feed(says(text))
+    return engine
+
+
+def test_the_lane_is_open_while_a_call_is_held() -> None:
+    engine, one = begun("l"), says("s")
+    lane = engine.held_lane()
+    assert lane is not None and lane.held == says("l") and lane.texts(one.raw) == [b"s"]
+    assert engine.hold(lane, [("s", one)]) == ()
+    assert lane.texts(says("</").raw) is None
+    assert engine.held_lane() is not None
+    [_, arguments, *_] = engine.feed(says('"}}</tool_call>'))
+    assert arguments == CallArguments(0, 0, '{"command": "ls"}')
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        spaced(delta(content="one", reasoning="so")),
+        spaced(delta(content="one", refusal="no")),
+        spaced(delta(content="one"), usage={"completion_tokens": 1}),
+        spaced(delta(content="one"), x_extra=1),
+        spaced({**delta(content="one"), "logprobs": {"content": [{"token": "one"}]}}),
+        spaced(delta(content="one"), delta(1)),
+        calls(piece(0, "{}")),
+        says("\\"),
+        says("x", choice=1),
+        ends(),
+    ],
+)
+def test_what_says_more_than_a_text_or_has_no_plain_one_teaches_nothing(more: Chunk) -> None:
+    engine = begun("l")
+    engine.feed(more)
+    assert engine.held_lane() is None
+
+
+def test_it_has_no_more_room_than_the_call() -> None:
+    """C7."""
+    lane = begun("l", max_held=200).held_lane()
+    assert lane is not None and lane.room < 200
+
+
+def test_a_call_that_is_complete_leaves_though_it_came_by_the_lane() -> None:
+    engine = begun("l")
+    lane = engine.held_lane()
+    assert lane is not None
+    [_, arguments, *_] = engine.hold(lane, [('"}}</tool_call>', says("x"))])
+    assert arguments == CallArguments(0, 0, '{"command": "l"}')
+
+
+def test_pieces_of_a_call_of_which_no_tool_was_offered_have_no_lane() -> None:
+    engine = Engine(Task(tools=None, seed=b"s"))
+    engine.feed(calls(piece(0, "x")))
+    assert engine.lane() is None

@@ -88,25 +88,41 @@ def test_a_thought_leaves_as_reasoning(family: Family, begun: bool, tools: bool)
         assert said(cut, thoughts(family, begun=begun), tools=tools)[:4] == (THOUGHT, ANSWER, [], "stop")
 
 
+CALLED = [("bash", {"command": "ls"})]
+IN_A_LINE_OF_CODE = ["```py\nre.search('%s(.*)', x)\n```\nSo.", "See `a%sb` there.", "- `<a> %s </b>`"]
+# What is reasoned, what follows its end, and the text and the calls of that. `%s` is the end, only named there.
+REASONED: list[tuple[str, str, str, list[Any]]] = [
+    ("I look.", f"\n\n{CALL}", "", CALLED),
+    # F71; a call that is read to its end, or beyond what ends the reasoning, is none.
+    *((called, "Done.", "Done.", []) for called in (f"I could {CALL} or not.", CALL, CALL.replace("bash", "nope"))),
+    *((called, "Done.", "Done.", []) for called in (CALL[:-14], CALL[:-18], f"`{CALL}`", f'"{CALL}"')),
+    # Code that is never closed.
+    ("Run `ls and see.", f"\n\n{CALL}", "", CALLED),
+    ("So:\n```python\nx = 1", f"\n\n{CALL}", "", CALLED),
+    ("```sh\nls\n``", "\n\nDone.", "Done.", []),
+    ("```sh\nls\n```\nIt's ``` then.", f"\n\n{CALL}", "", CALLED),
+    *((f"I run {shown}", f"{shown} it is.", f"{shown} it is.", []) for shown in ("`ls`", '"ls"', "'ls'")),
+    *((shown, "Done.", "Done.", []) for shown in ("`%s` is its end.", 'He said "%s" to it.', "Say '%s'.")),
+    *((shown, "Done.", "Done.", []) for shown in ("```py\nx.split('%s')[0]\n```\nSo.", "``` `%s` ```")),
+    *((shown, "Done.", "Done.", []) for shown in IN_A_LINE_OF_CODE),
+]
+
+
 @pytest.mark.slow
 @each_case("family", families())
-def test_a_call_behind_a_thought_is_called(family: Family) -> None:
+@pytest.mark.parametrize("row", REASONED, ids=range(len(REASONED)))
+def test_reasoning_ends_where_it_is_closed(family: Family, row: tuple[str, str, str, list[Any]]) -> None:
+    """Whatever is called, quoted or written as code in it."""
+    thought, (inside, behind, text, called) = family.markers[0], row
+    closer = thought.closers[0]
+    if inside in IN_A_LINE_OF_CODE and not closer.startswith("</"):
+        return
+    inside = inside.replace("%s", closer)
     for begun in (False, True):
-        text = marked(family, CALL, opened=not begun)
-        for cut in all_cuts(text, FEW):
+        whole_text = f"{'' if begun else thought.opener}{inside}{closer}{behind}"
+        for cut in all_cuts(whole_text, FEW):
             found = said(cut, thoughts(family, begun=begun))
-            assert found[:4] == (THOUGHT, "", [("bash", {"command": "ls"})], "tool_calls")
-
-
-@pytest.mark.slow
-@each_case("family", families())
-def test_a_call_in_a_thought_is_none(family: Family) -> None:
-    """F71."""
-    thought = family.markers[0]
-    for begun in (False, True):
-        text = f"{'' if begun else thought.opener}I could {CALL} or not.{thought.closers[0]}Done."
-        for cut in all_cuts(text, FEW):
-            assert said(cut, thoughts(family, begun=begun))[:4] == (f"I could {CALL} or not.", "Done.", [], "stop")
+            assert found[:4] == (inside, text, called, "tool_calls" if called else "stop"), cut
 
 
 @pytest.mark.slow
@@ -141,14 +157,6 @@ def test_a_reply_that_ends_in_a_thought_it_never_opened_is_the_answer(family: Fa
     for cut in all_cuts(text, FEW):
         assert said(cut, given, tools=tools) == (THOUGHT, THOUGHT, [], "stop", ["unclosed_thought"])
         assert said(cut, given, "length", tools=tools) == (THOUGHT, "", [], "length", [])
-
-
-@pytest.mark.slow
-@each_case("family", families())
-def test_a_prompt_that_opens_the_thought_and_a_model_that_does_so_again(family: Family) -> None:
-    text = marked(family, ANSWER, opened=True)
-    for cut in all_cuts(text, FEW):
-        assert said(cut, thoughts(family, begun=True))[:4] == (THOUGHT, ANSWER, [], "stop")
 
 
 @pytest.mark.slow
@@ -351,38 +359,6 @@ def test_a_whole_answer_of_nothing_but_marks_says_nothing(text: str, tools: bool
     assert made["choices"][0]["message"] == {"role": "assistant", "content": None}
 
 
-@pytest.mark.slow
-@each_case("family", families())
-def test_a_thought_ends_where_it_is_closed_whatever_is_called_in_it(family: Family) -> None:
-    """A call that is read to its end, or beyond what ends the thought, is none; the thought has ended all the same."""
-    thought = family.markers[0]
-    closer = thought.closers[0]
-    whose = (CALL, CALL.replace("bash", "nope"), CALL[:-14], CALL[:-18], f"`{CALL}`", f'"{CALL}')
-    for turn, called in enumerate(whose, start=len(family.name)):
-        begun = turn % 2 == 0
-        text = f"{'' if begun else thought.opener}{called}{closer}Done."
-        for cut in all_cuts(text, FEW):
-            found = said(cut, thoughts(family, begun=begun))
-            assert found[:4] == (called, "Done.", [], "stop"), (called, cut)
-
-
-OPEN_CODE = ["Run `ls and see.\n", "So:\n```python\nx = 1\n", "```sh\nls\n``\n", "```sh\nls\n```\nIt's ``` then.\n"]
-
-
-@pytest.mark.slow
-@each_case("family", families())
-@pytest.mark.parametrize("code", OPEN_CODE)
-def test_a_thought_ends_behind_code_that_is_never_closed(family: Family, code: str) -> None:
-    """Else the answer, and its call, would be a part of it; and what is behind it stands in no code any more."""
-    thought = family.markers[0]
-    for answer, want in (("Done.", ("Done.", [])), (CALL, ("", [("bash", {"command": "ls"})]))):
-        for begun in (False, True):
-            text = f"{'' if begun else thought.opener}{code}{thought.closers[0]}\n\n{answer}"
-            for cut in all_cuts(text, FEW):
-                found = said(cut, thoughts(family, begun=begun))
-                assert (found[0], found[1:3]) == (code.rstrip(), want), cut
-
-
 @each_case("family", families())
 def test_a_token_ends_a_thought_wherever_it_stands(family: Family) -> None:
     """Behind most of them the answer begins at once."""
@@ -392,32 +368,6 @@ def test_a_token_ends_a_thought_wherever_it_stands(family: Family) -> None:
     text = f"{thought.opener}Run `ls and see.{thought.closers[0]}Done."
     for cut in all_cuts(text, FEW):
         assert said(cut, thoughts(family))[:2] == ("Run `ls and see.", "Done.")
-
-
-@each_case("family", families())
-@pytest.mark.parametrize("mark", ["`", '"', "'"])
-def test_a_thought_ends_between_two_quotations(family: Family, mark: str) -> None:
-    thought = family.markers[0]
-    shown = f"{mark}ls{mark}"
-    for cut in all_cuts(f"{thought.opener}I run {shown}{thought.closers[0]}{shown} it is.", FEW):
-        assert said(cut, thoughts(family))[:2] == (f"I run {shown}", f"{shown} it is.")
-
-
-NAMED = ["`%s` is its end.", 'He said "%s" to it.', "Say '%s'.", "```py\nx.split('%s')[0]\n```\nSo.", "``` `%s` ```"]
-IN_A_LINE_OF_CODE = ["```py\nre.search('%s(.*)', x)\n```\nSo.", "See `a%sb` there.", "- `<a> %s </b>`"]
-
-
-@pytest.mark.slow
-@each_case("family", families())
-def test_what_would_end_a_thought_is_only_named(family: Family) -> None:
-    thought = family.markers[0]
-    closer = thought.closers[0]
-    for shown in (*NAMED, *IN_A_LINE_OF_CODE * closer.startswith("</")):
-        for begun in (False, True):
-            inside = shown % closer
-            text = f"{'' if begun else thought.opener}{inside}{closer}Done."
-            for cut in all_cuts(text, FEW):
-                assert said(cut, thoughts(family, begun=begun)) == (inside, "Done.", [], "stop", []), cut
 
 
 def test_thousands_of_thoughts_and_of_blanks_are_read() -> None:

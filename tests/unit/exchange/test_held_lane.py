@@ -16,8 +16,7 @@ from proxy.dialects.messages.blocks import ReplyOptions as MessagesOptions
 from proxy.dialects.messages.writer import MessagesWriter
 from proxy.dialects.responses.writer import ResponsesWriter
 from proxy.engine.engine import Engine
-from proxy.engine.held_lane import MAX_TAKEN
-from proxy.exchange.reply_stream import LONG, StreamReply
+from proxy.exchange.reply_stream import LONG, MAX_PASSED, StreamReply
 from tests.support.by_lane import ByLane, batches
 from tests.support.helpers import call_json, chunk, delta, ends, event_bytes, new_engine, says
 from tests.support.responses_view import options as responses_options
@@ -139,10 +138,10 @@ def test_printed_calls_are_the_same_by_the_lane(part: int, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", ["release", "flush_prose", "heartbeat"])
+@pytest.mark.parametrize("step", ["release", "heartbeat"])
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_done_in_the_middle_finds_all_that_has_come(name: str, step: str) -> None:
-    """The hold's time is over, the prose before it leaves, or a sign of life goes to the client."""
+    """The hold's time is over, or a sign of life goes to the client."""
     held = sum(
         check(a_stream(random.Random(seed)), name, lambda one: bytes(getattr(one, step)())) for seed in range(60)
     )
@@ -277,7 +276,7 @@ def test_the_engine_is_told_before_too_much_has_come() -> None:
     assert one.open_lane()
     while one.pass_by(event) == b"":
         taken += len(event)
-    assert MAX_TAKEN - len(event) < taken <= MAX_TAKEN
+    assert MAX_PASSED - len(event) < taken <= MAX_PASSED
     assert one.receive(event) == b""
     assert one._engine.size > 50 * (taken // len(event))
     assert one.open_lane() and one.pass_by(event) == b""

@@ -63,7 +63,7 @@ def sent(data: bytes | list[bytes], one: StreamReply | None = None) -> bytes:
     return given + one.finish()
 
 
-@pytest.mark.parametrize("chunks", [TEXT, [*TEXT, USAGE], [ROLE, says("a <"), says(" b"), ends("length")]])
+@pytest.mark.parametrize("chunks", [TEXT, [*TEXT, USAGE], [ROLE, says("so"), says("<"), says(" b"), ends("length")]])
 def test_a_clean_reply_leaves_byte_for_byte_at_every_cut(chunks: list[Chunk]) -> None:
     """C1."""
     data = wire(chunks)
@@ -284,6 +284,8 @@ CRASHED: dict[str, list[Chunk]] = {
         USAGE,
     ],
 }
+# Where something has left in another shape: prose before what is held, or a call.
+CUT = {"held again while it is let go": 2, "a call": 4}
 PLACES = [(name, at) for name, chunks in CRASHED.items() for at in range(len(chunks))]
 
 
@@ -299,11 +301,11 @@ def test_if_the_engine_raises_the_upstream_s_own_bytes_go_on(name: str, at: int)
     if one.failure is None:
         assert given == wire(chunks)
     else:
-        assert name == "a call" and at > 3
+        assert name in CUT and at >= CUT[name]
         assert isinstance(one.failure, InternalError)
 
 
-@pytest.mark.parametrize("name", [name for name in CRASHED if name != "a call"])
+@pytest.mark.parametrize("name", [name for name in CRASHED if name not in CUT])
 def test_if_the_engine_raises_at_the_end_the_upstream_s_own_end_goes_on(name: str) -> None:
     """C6: the finish that waited, and the usage behind it."""
     engine, crashes = new_engine(), Crashes()

@@ -1,4 +1,4 @@
-"""The deltas of a chunk that has a whole message, and the events of a chunk that is not parsed."""
+"""Whole messages and completion texts in a stream, as deltas; and the events of a chunk that is not parsed."""
 
 from __future__ import annotations
 
@@ -8,21 +8,43 @@ from operator import is_
 from proxy.codec import sse
 from proxy.codec.json_access import as_object, may_hold_text
 from proxy.codec.json_text import Json, JsonObject, dump_json
-from proxy.engine.call_delta import call_events, delta_of
-from proxy.engine.choice_delta import REASONING_FIELDS, answers, choice_entries, read_choice, reasons, with_text
 from proxy.engine.events import Chunk, ContentEvent, Finished, Usage, choice_number
+from proxy.engine.reading import ANSWER_FIELDS, REASONING_FIELDS, choice_entries, numbered, read_choice
 from proxy.errors import UnreadableReply
 
 
 def events_of(chunk: Chunk) -> tuple[ContentEvent, ...]:
-    """What a chunk says: its texts, its pieces of calls, its finish and its counts."""
+    """Return what a chunk says: its texts, its pieces of calls, its finish and its counts."""
     events: list[ContentEvent] = []
-    for number, entry in enumerate(choice_entries(chunk.body)):
-        events += _choice_events(entry, chunk, first=number == 0)
+    for place, entry in enumerate(choice_entries(chunk.body)):
+        delta, number = read_choice(entry), choice_number(entry.get("index"))
+        events += delta.content(number)
+        for call in delta.calls:
+            events += call.events(number)
+        if delta.finish:
+            events.append(Finished(number, delta.finish, chunk.part(entry, first=place == 0)))
     usage = chunk.body.get("usage")
     if isinstance(usage, dict):
         events.append(Usage(usage))
     return tuple(events)
+
+
+def delta_of(message: JsonObject) -> JsonObject:
+    """Return a whole message as one delta; its calls are numbered by position."""
+    return {**message, "tool_calls": numbered(message["tool_calls"])} if message.get("tool_calls") else {**message}
+
+
+def with_text(said: JsonObject, entry: JsonObject) -> JsonObject:
+    """Return the delta or message of an entry with the entry's `text` as its content, if it has none.
+
+    The text is in `text` in the legacy completions API. Together sends it in both places.
+
+    {"index": 0, "text": "Let me look.", "finish_reason": null}
+    """
+    text = entry.get("text")
+    if not may_hold_text(text) or said.get("content") or text in [said.get(name) for name in REASONING_FIELDS]:
+        return said
+    return {**said, "content": text}
 
 
 @dataclass(slots=True)
@@ -41,10 +63,6 @@ class WholeMessages:
     # The content of the messages that were taken as deltas.
     _taken: dict[int, Json] = field(default_factory=dict)
 
-    def answered(self, choice: int) -> None:
-        """Note that a choice has a call that is not in its deltas."""
-        self._answered.add(choice)
-
     def with_deltas(self, chunk: Chunk, entries: list[JsonObject]) -> tuple[Chunk, list[JsonObject]]:
         """Return the chunk and its entries, rewritten if the text of an entry is not in its delta.
 
@@ -52,7 +70,11 @@ class WholeMessages:
         """
         changed = [self._with_delta(entry) for entry in entries]
         for entry in changed:
-            self._note(entry)
+            delta, choice = as_object(entry.get("delta")), choice_number(entry.get("index"))
+            if _answers(delta):
+                self._answered.add(choice)
+            elif _reasons(delta):
+                self._reasoned.add(choice)
         if all(map(is_, changed, entries)):
             return chunk, entries
         body: JsonObject = {**chunk.body, "object": "chat.completion.chunk", "choices": [*changed]}
@@ -81,32 +103,21 @@ class WholeMessages:
         content = message.get("content")
         if choice in self._taken and content and content != self._taken[choice]:
             raise UnreadableReply("a second `message` with other content")
-        if choice in self._answered or answers(delta):
+        if choice in self._answered or _answers(delta):
             return {}
-        if choice in self._reasoned or reasons(delta):
+        if choice in self._reasoned or _reasons(delta):
             message = {name: value for name, value in message.items() if name not in REASONING_FIELDS}
-        if isinstance(entry.get("delta"), dict) and not answers(message) and not reasons(message):
+        if isinstance(entry.get("delta"), dict) and not _answers(message) and not _reasons(message):
             return {}
         if content:
             self._taken[choice] = content
         return message
 
-    def _note(self, entry: JsonObject) -> None:
-        delta = entry.get("delta")
-        if isinstance(delta, dict):
-            if answers(delta):
-                self._answered.add(choice_number(entry.get("index")))
-            elif reasons(delta):
-                self._reasoned.add(choice_number(entry.get("index")))
+
+def _answers(said: JsonObject) -> bool:
+    """Return whether a delta has text, a refusal or calls."""
+    return bool(said.get("refusal")) or any(map(said.get, ANSWER_FIELDS))
 
 
-def _choice_events(entry: JsonObject, chunk: Chunk, *, first: bool) -> list[ContentEvent]:
-    """What one entry of a chunk's `choices` says."""
-    delta = read_choice(entry)
-    number = choice_number(entry.get("index"))
-    events: list[ContentEvent] = [*delta.content(number)]
-    for call in delta.calls:
-        events += call_events(number, call)
-    if delta.finish:
-        events.append(Finished(number, delta.finish, chunk.part(entry, first=first)))
-    return events
+def _reasons(said: JsonObject) -> bool:
+    return any(map(said.get, REASONING_FIELDS))

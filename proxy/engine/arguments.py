@@ -1,0 +1,354 @@
+"""How much of a call's arguments may leave while they are still being written (contracts C2 and C4).
+
+    BRACE ── { ──> FIRST ── "key": ──> STRING or VALUE ──> BEHIND ── , "key": ──> STRING or VALUE
+                                                              └──── } ──> END
+    each of them ──> HELD, at the first byte that no object with the tool's keys has there, or that a repair may change
+
+The content of a STRING leaves as it arrives. Everything else leaves when the next key has arrived, since a quotation
+mark may be the string's own that lacks its backslash: `{"code": "print("}")"}` reads as a whole object up to its first
+brace. The last value leaves with the end of the call, which the repairer reads as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from proxy.codec.json_text import Json, JsonObject, dump, load_json, read_json
+from proxy.repair.repairer import Repairer
+from proxy.repair.rule_actions import apply_rule, renames, touched
+from proxy.repair.schema_fixes import FIXES, apply_fixes
+from proxy.tools.schema import Schema
+from proxy.tools.validator import children, same, violations
+
+_B = rb"[ \t\r\n]*+"
+_KEY = rb'"(?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])*+"'
+_BLANKS = re.compile(_B)
+_FIRST = re.compile(_B + rb"(?:\}|(" + _KEY + rb")" + _B + rb":" + _B + rb"(?=[^ \t\r\n]))")
+_BEHIND = re.compile(_B + rb"(?:\}|," + _B + rb"(" + _KEY + rb")" + _B + rb":" + _B + rb"(?=[^ \t\r\n]))")
+_KEY_BEGUN = rb'(?:"(?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])*+(?:\\|"' + _B + rb"(?::" + _B + rb")?)?)?"
+_FIRST_BEGUN = re.compile(_B + _KEY_BEGUN)
+_BEHIND_BEGUN = re.compile(_B + rb"(?:," + _B + _KEY_BEGUN + rb")?")
+# A key, and the blanks around it.
+_MAX_KEY = 256
+# The inside of a string with its whole escapes (RFC 8259, section 7), and one in which any character is escaped.
+_INSIDE = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u%b)*+' % (rb"[0-9a-fA-F]" * 4))
+_ESCAPE_BEGUN = re.compile(rb"\\(?:u[0-9a-fA-F]{0,3})?")
+_ANY_INSIDE = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_MARK = re.compile(rb'["\[\]{},]')
+# What no name contains.
+_NO_NAME = re.compile(r"[^\w.-]")
+# The end of a raw value, or its beginning: behind it, a server's parser may have left the next pair in the value.
+_VALUE_END = re.compile("(</(?:arg_value|parameter|｜DSML｜parameter)>)|<[^<>\"\\\\ ]{0,24}\\Z".encode())
+_BLANKS_BEFORE = re.compile(rb"(?<!\\)(?:\\[nrt]| )*+\Z")
+_MOST_BLANKS = 64
+
+
+class Where(Enum):
+    """What is expected next."""
+
+    BRACE = auto()
+    FIRST = auto()
+    STRING = auto()
+    VALUE = auto()
+    BEHIND = auto()
+    END = auto()
+    HELD = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What may leave of a call: what no repair can change.
+
+    `parts` is what the schema says of the arguments, `required` the keys that it requires. A rule may change the values
+    of `rule_keys`, and `keeps` returns whether none changes this value. `hold`: nothing leaves before the end.
+    """
+
+    parts: tuple[Schema, ...] = ()
+    required: frozenset[str] = frozenset()
+    rule_keys: frozenset[str] = frozenset()
+    keeps: Callable[[str, Json], bool] = lambda key, value: True
+    hold: bool = False
+
+    def knows(self, key: str) -> bool:
+        """Return whether the tool has this parameter, or declares none."""
+        return any(key in part.properties for part in self.parts) or not any(part.properties for part in self.parts)
+
+
+def policy_of(repairer: Repairer, written: str, *, hold: bool) -> Policy:
+    """Return the policy of a call of this name."""
+    tool = repairer.tools.resolve(written)
+    name = tool.name if tool else written
+    rules = repairer.rules(name)
+
+    def keeps(key: str, value: Json) -> bool:
+        own = (rule for rule in rules if rule.parameter[:1] == (key,))
+        return all(apply_rule(rule, name, {key: value}, repairer.tools)[1].get(key) is value for rule in own)
+
+    hold = hold or renames((*rules, *repairer.fallback_rules(name)))
+    if tool is None:
+        # The rest of the name may be the arguments: `bash{"command": "ls"}`.
+        return Policy(hold=hold or (_NO_NAME.search(written) is not None and repairer.tools.begun(written) is not None))
+    return Policy(tool.compiled.all_parts(), frozenset(tool.required), touched(rules), keeps, hold)
+
+
+class Arguments:
+    """Fragments in any cut; each `feed` returns what may leave now.
+
+    `closed` is where the object ends, -1 before that. `sent` bytes may have left.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.data = bytearray()
+        self.where = Where.HELD if policy.hold else Where.BRACE
+        self.closed = -1
+        self.sent = 0
+        # What may leave; how far the text was read, in how many brackets, and whether in a string.
+        self._safe = self._at = self._depth = 0
+        self._in_string = False
+        # What seemed to be the object is not JSON.
+        self._endless = False
+        # Members that are over, and the open one: its key, where its value begins and ends, and what the schema says.
+        self._members: JsonObject = {}
+        self._key, self._start, self._value_end = "", 0, 0
+        self._value: Json = None
+        self._schemas: tuple[Schema, ...] = ()
+        # A required key is missing, so that the open string may hold the markup of its pair.
+        self._may_hold_pair = False
+
+    @property
+    def text(self) -> str:
+        """All fragments joined."""
+        return self.data.decode("utf-8", "surrogatepass")
+
+    @property
+    def flows(self) -> bool:
+        """True if what comes next continues a string that leaves as it arrives, and nothing waits before it."""
+        return self.where is Where.STRING and self.sent == len(self.data) and not self._may_hold_pair
+
+    def feed(self, fragment: str) -> str:
+        """Take the next fragment; return what may leave now."""
+        self.data += fragment.encode("utf-8", "surrogatepass")
+        while _STEPS[self.where](self):
+            pass
+        new = self.data[self.sent : self._safe]
+        self.sent = self._safe
+        return new.decode("utf-8", "surrogatepass")
+
+    def tail(self, values: JsonObject) -> str | None:
+        """Return what must follow what has left, so that all of it says these values; None if nothing can.
+
+        After `{"command": "l` this is `s", "timeout": 10}` for `{"command": "ls", "timeout": 10}`.
+        """
+        if not all(key in values and same(values[key], member) for key, member in self._members.items()):
+            return None
+        keys, text = set(self._members), "" if self.sent else "{"
+        if self._key and self._key not in keys and self.sent > self._start:
+            begun = self.data[self._start : self.sent].decode("utf-8", "surrogatepass")
+            rest = _continued(begun, values.get(self._key))
+            if rest is None:
+                return None
+            text += f'{rest}"'
+            keys.add(self._key)
+        missing = ", ".join(f"{dump(key)}: {dump(value)}" for key, value in values.items() if key not in keys)
+        return f"{text}{', ' if keys and missing else ''}{missing}}}"
+
+    # One step each; it returns whether another one may follow with the text that is there.
+
+    def _hold(self) -> bool:
+        self.where = Where.HELD
+        return True
+
+    def _held(self) -> bool:
+        """Look for the end of the object only. What is not JSON up to there has none."""
+        if self.closed < 0 and not self._endless and self._to_mark(floor=0):
+            try:
+                read_json(bytes(self.data[: self.closed]))
+            except ValueError:
+                self._endless, self.closed = True, -1
+        return False
+
+    def _brace(self) -> bool:
+        self._at = _end_of(_BLANKS, self.data, self._at)
+        if self._at == len(self.data):
+            return False
+        if self.data[self._at] != ord("{"):
+            return self._hold()
+        self._at, self._depth, self.where = self._at + 1, 1, Where.FIRST
+        return True
+
+    def _next(self) -> bool:
+        """Read the next key, with which the value before it is over, or the brace that ends the object."""
+        pattern, begun = _NEXT[self.where]
+        match = pattern.match(self.data, self._at)
+        if match is None:
+            waits = begun.fullmatch(self.data, self._at) and len(self.data) - self._at < _MAX_KEY
+            return False if waits else self._hold()
+        if match[1] is None:
+            self._at = self.closed = match.end()
+            self._depth, self.where = 0, Where.END
+            return True
+        key, at = _loaded(match[1]), match.end()
+        del match  # it would keep the buffer from growing
+        if not isinstance(key, str) or not self._policy.knows(key) or key in self._members or key == self._key:
+            return self._hold()
+        if self.where is Where.BEHIND:
+            self._members[self._key], self._safe = self._value, self._value_end
+        self._key, self._start, self._at = key, at, at
+        self._schemas = children(key, self._policy.parts)
+        flows = self.data[at] == ord('"') and key not in self._policy.rule_keys and all(map(_stays_text, self._schemas))
+        if flows:
+            self._at, self._in_string = at + 1, True
+            self._may_hold_pair = not self._policy.required <= {*self._members, key}
+        self.where = Where.STRING if flows else Where.VALUE
+        return True
+
+    def _string(self) -> bool:
+        """Release a string as it arrives, but for escapes that are not whole."""
+        data = self.data
+        if len(data) == self._start + 1:
+            return False
+        if data[self._start + 1] == ord('"') and _needs_repair("", self._schemas):
+            return self._hold()
+        begun = self._at
+        self._at = _end_of(_INSIDE, data, begun)
+        self._safe = self._at
+        if self._may_hold_pair:
+            # {"path": "app.log</arg_value><arg_key>content</arg_key>\\n<arg_value>error"}
+            found = _VALUE_END.search(data, max(begun - _MOST_BLANKS, self._start + 1), self._at)
+            end = self._at if found is None else found.start()
+            blanks = _BLANKS_BEFORE.search(data, max(self._start + 1, end - _MOST_BLANKS), end)
+            self._safe = max(self.sent, blanks.start() if blanks else end)
+            if found is not None and found[1]:
+                del found, blanks  # they would keep the buffer from growing
+                return self._hold()
+            del found, blanks
+        if self._at == len(data) or _ESCAPE_BEGUN.fullmatch(data, self._at):
+            return False
+        if data[self._at] != ord('"'):
+            return self._hold()
+        self._at += 1
+        self._in_string = False
+        self._value, self._value_end = _loaded(data[self._start : self._at]), self._at
+        self.where = Where.BEHIND
+        return True
+
+    def _whole_value(self) -> bool:
+        if not self._to_mark(floor=1):
+            return False
+        written = self.data[self._start : self._at].rstrip()
+        try:
+            value = read_json(bytes(written))
+        except ValueError:
+            return self._hold()
+        changed = self._key in self._policy.rule_keys and not self._policy.keeps(self._key, value)
+        if changed or _needs_repair(value, self._schemas):
+            return self._hold()
+        self._value, self._value_end, self.where = value, self._start + len(written), Where.BEHIND
+        return True
+
+    def _ended(self) -> bool:
+        return self._hold() if self.data[self._at :].strip() else False
+
+    def _to_mark(self, *, floor: int) -> bool:
+        """Go on to the comma or bracket at which a value is over, or (`floor` 0) to the end of the object."""
+        data = self.data
+        while self._at < len(data):
+            if self._in_string:
+                self._at = _end_of(_ANY_INSIDE, data, self._at)
+                if self._at == len(data) or data[self._at] != ord('"'):
+                    return False
+                self._in_string = False
+                self._at += 1
+                continue
+            match = _MARK.search(data, self._at)
+            if match is None:
+                self._at = len(data)
+                return False
+            mark, at = match[0], match.start()
+            del match  # it would keep the buffer from growing
+            if self._depth == floor == 1 and mark in (b",", b"}", b"]"):
+                self._at = at
+                return True
+            self._at = at + 1
+            if mark == b'"':
+                self._in_string = True
+            elif mark in (b"{", b"["):
+                self._depth += 1
+            elif mark != b"," and self._depth:
+                self._depth -= 1
+                if not self._depth:
+                    self.closed = self._at
+                    return True
+        return False
+
+
+_NEXT = {Where.FIRST: (_FIRST, _FIRST_BEGUN), Where.BEHIND: (_BEHIND, _BEHIND_BEGUN)}
+_STEPS: dict[Where, Callable[[Arguments], bool]] = {
+    Where.BRACE: Arguments._brace,
+    Where.FIRST: Arguments._next,
+    Where.STRING: Arguments._string,
+    Where.VALUE: Arguments._whole_value,
+    Where.BEHIND: Arguments._next,
+    Where.END: Arguments._ended,
+    Where.HELD: Arguments._held,
+}
+
+
+def _end_of(pattern: re.Pattern[bytes], data: bytearray, at: int) -> int:
+    """Return where a pattern that always matches ends."""
+    match = pattern.match(data, at)
+    assert match is not None
+    return match.end()
+
+
+def _loaded(data: bytes | bytearray) -> Json:
+    try:
+        return read_json(bytes(data))
+    except ValueError:
+        return None
+
+
+def _needs_repair(value: Json, schemas: tuple[Schema, ...]) -> bool:
+    """Return whether a schema refuses the value, or knows a key in it by another name."""
+    nested = isinstance(value, dict | list)
+    return any(violations(value, schema) or (nested and apply_fixes(value, schema, FIXES)[1]) for schema in schemas)
+
+
+def _stays_text(schema: Schema) -> bool:
+    """Return whether no fix can change a string here, whatever it says, unless it is empty."""
+    # One of a forbidden length matters only if it could become something else.
+    return _takes_all(schema, {}, limited=schema.types != frozenset(("string",)))
+
+
+def _takes_all(schema: Schema, known: dict[Schema, bool], *, limited: bool) -> bool:
+    """Return whether every string fits; `limited` if its length counts.
+
+    `known` are the answers so far: references may lead to one schema in many ways, and in a circle.
+    """
+    if schema not in known:
+        known[schema] = False
+        known[schema] = (
+            not schema.never
+            and schema.values is None
+            and "string" in schema.own_types
+            and not (limited and schema.limits)
+            and all(_takes_all(part, known, limited=limited) for part in schema.parts)
+            and all(any(_takes_all(choice, known, limited=limited) for choice in group) for group in schema.groups)
+        )
+    return known[schema]
+
+
+def _continued(sent: str, value: Json) -> str | None:
+    """Return what must follow the beginning of a JSON string so that it says this value: `s` behind `"l` for `ls`."""
+    begun = load_json(f'{sent}"')
+    if not isinstance(begun, str) or not isinstance(value, str):
+        return None
+    # Surrogates in pairs of escapes may have left one by one.
+    start, whole = begun.encode("utf-16-le", "surrogatepass"), value.encode("utf-16-le", "surrogatepass")
+    if not whole.startswith(start):
+        return None
+    return dump(whole[len(start) :].decode("utf-16-le", "surrogatepass"))[1:-1]

@@ -1,0 +1,322 @@
+"""What the client gets of a call: opened, filled, closed, or given back as text (contracts C4, C5, C9).
+
+                    open                       settle
+    WAITING ────────────────────> OPEN ─────────────────────> CLOSED
+       └─────────── drop ──────────> DROPPED
+
+A call is settled when something else comes and its object is whole, or at the end of the reply: then the repairer reads
+it as a whole, and what the client lacks of it leaves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from proxy.audit_record import Repair
+from proxy.codec.json_text import canonical, dump
+from proxy.engine.events import Call as ClosedCall
+from proxy.engine.events import CallArguments, CallClosed, CallOpened, Event, Failed, Text
+from proxy.engine.owners import Call, Owners, State
+from proxy.errors import UpstreamBroken
+from proxy.notations.stream import Found, Piece
+from proxy.repair.arguments import is_junk, may_go_on, objects_in, strict_object
+from proxy.repair.repairer import Repaired, Repairer
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A call that the client has: its name, canonical arguments and index, and whether it was found in the text."""
+
+    name: str
+    arguments: str
+    index: int
+    in_text: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRules:
+    """What is asked of a choice's calls. `new_id` makes an id from an index, a name and the server's id.
+
+    `used` are the ids of the conversation. `one_call`: the client wants no parallel calls (F52). `whole`: the reply is
+    a whole answer, so nothing leaves before it was read. `max_calls` calls may come, and `max_held` bytes of one wait.
+    """
+
+    choice: int
+    repairer: Repairer
+    new_id: Callable[[int, str, str], str]
+    used: set[str]
+    one_call: bool
+    whole: bool
+    max_calls: int
+    max_held: int
+
+
+class CallOutput:
+    """The calls of one choice, structured ones and those found in its text, as the client gets them.
+
+    `count` is the number of calls that were opened, `empty` of those without the arguments that they need, `refused`
+    the number of what was no call, by the reason. `audit` are the repairs of the choice.
+    """
+
+    def __init__(self, rules: CallRules) -> None:
+        self._rules, self._choice, self._repairer = rules, rules.choice, rules.repairer
+        self._tools = rules.repairer.tools
+        self._owners = Owners(self._tools, rules.max_calls)
+        self._written: list[_Written] = []
+        self.count = self.empty = 0
+        self.audit: list[Repair] = []
+        self.refused: Counter[str] = Counter()
+
+    # Opening and closing.
+
+    def _open(self, call: Call, written: str, name: str) -> list[Event]:
+        """Open a call; drop it if the client wants no further one."""
+        if self._rules.one_call and self.count:
+            call.move(State.DROPPED)
+            self.audit.append(Repair("one_call", name, "", "the client wants one call at a time", name))
+            return []
+        call.move(State.OPEN)
+        call.index, call.name, call.id = self.count, name, call.server_id
+        self.count += 1
+        if name != written:
+            # `functions.bash:0`, `Bash` (F36)
+            why = "the only offered tool that this name can mean"
+            call.fixes += (Repair("name", written, name, why, name),)
+        if not call.id or call.id in self._rules.used:
+            # None in any delta (F43); or the same for each call of the reply, or one of an earlier turn (F48).
+            call.id = self._rules.new_id(call.index, name, call.server_id)
+            call.fixes += (Repair("id", call.server_id, call.id, "the server gave none, or another call's", name),)
+        self._rules.used.add(call.id)
+        return [CallOpened(self._choice, call.index, call.id, name)]
+
+    def _close(self, call: Call, arguments: str, *, in_text: bool = False) -> CallClosed:
+        call.move(State.CLOSED)
+        tool = self._tools.resolve(call.name)
+        if arguments.strip() in ("{}", "") and tool is not None and tool.required:
+            self.empty += 1  # F25
+        if call.odd:
+            why = "the server said it in another way than clients understand"
+            call.fixes += (Repair("form", "", "", why, call.name),)
+        self.audit += call.fixes
+        self._written.append(_Written(call.name, canonical(arguments), call.index, in_text))
+        return CallClosed(self._choice, call.index, ClosedCall(call.id, call.name, arguments), call.fixes)
+
+    def _arguments(self, call: Call, text: str, index: int | None = None) -> list[Event]:
+        """Return the next of the arguments of a call, with the other fields that wait."""
+        fields, call.fields, call.fields_size = call.fields, [], 0
+        if not text and not any(each.says_something for each in fields):
+            return []
+        index = call.index if index is None else index
+        first = CallArguments(self._choice, index, text, fields=fields[0] if fields else None)
+        return [first, *(CallArguments(self._choice, index, "", fields=each) for each in fields[1:])]
+
+    def _same(self, name: str, arguments: str, *, in_text: bool) -> _Written | None:
+        wanted = canonical(arguments)
+        of_name = (each for each in self._written if each.name == name and each.in_text is in_text)
+        return next((each for each in of_name if each.arguments == wanted), None)
+
+    # Calls in text.
+
+    def found(self, piece: Piece, where: str) -> list[Event]:
+        """Open, fill and close the calls that were found in a text."""
+        why = f"the model wrote the call {where} ({piece.row})"
+        return [event for call in piece.calls or () for event in self._found_one(call, why)]
+
+    def _found_one(self, found: Found, why: str) -> list[Event]:
+        name, arguments = found.name, dump(found.arguments)
+        fixes: tuple[Repair, ...] = ()
+        repaired = self._repairer.repair(name, arguments, stopped=True)
+        if repaired is not None:
+            name, arguments, fixes = repaired.name, repaired.arguments, repaired.fixes
+        if self._same(name, arguments, in_text=False) is not None or self._is_structured(name, arguments):
+            self.audit.append(Repair("echo", arguments, "", "the content only repeats a call"))
+            return []
+        # The model's own id stays: Kimi knows its calls by it (F8).
+        call = Call(server_id=found.id)
+        opened = self._open(call, name, name)
+        if not opened:
+            return []
+        call.fixes = (Repair("text_call", found.written, name, why, name), *fixes)
+        return [*opened, *self._arguments(call, arguments), self._close(call, arguments, in_text=True)]
+
+    def _is_structured(self, name: str, arguments: str) -> bool:
+        """Return whether a structured call that is whole but not closed says the same."""
+        for call in self._owners:
+            if call.finished and not call.is_over and self._offered(call) == name:
+                repaired = self._repairer.repair(name, call.text, stopped=True)
+                if repaired is not None and canonical(repaired.arguments) == canonical(arguments):
+                    return True
+        return False
+
+    def _offered(self, call: Call) -> str:
+        """Return the name of the offered tool that a call means, else the name as the server wrote it."""
+        tool = call.tool(self._tools)
+        return tool.name if tool else call.written_name(self._tools)
+
+    # The end of a call.
+
+    def settle_finished(self) -> list[Event]:
+        """Settle the calls that are whole, because something else has come."""
+        events: list[Event] = []
+        for call in self._owners:
+            if call.is_over:
+                continue
+            tool = call.tool(self._tools)
+            awaits = call.is_empty and tool is not None and bool(tool.required)
+            if not call.finished or awaits or not call.names or call.twin is not None or self._rules.whole:
+                break
+            events += self._settle(call, stopped=True)
+        return events
+
+    def settle_all(self, *, stopped: bool) -> list[Event]:
+        """Settle all calls at the end of the reply; a `Failed` is the last event if one cannot be finished.
+
+        `stopped`: the model ended by itself and was not cut off.
+        """
+        events: list[Event] = []
+        for call in self._owners:
+            if not call.is_over:
+                events += self._settle(call, stopped=stopped)
+            if events and isinstance(events[-1], Failed):
+                break
+        self._owners.calls.clear()
+        return events
+
+    def _settle(self, call: Call, *, stopped: bool) -> list[Event]:
+        twin = call.twin
+        if twin is not None and canonical(call.text.strip()) == canonical(twin.text.strip()):
+            # vLLM flushes the last delta of a stream twice (F27).
+            self.audit.append(Repair("doubled", call.text, "", "the same object was sent twice", twin.name))
+            call.move(State.DROPPED)
+            call.fields = [each.without(twin.known_fields) for each in call.fields]
+            return self._arguments(call, "", twin.index) if twin.index >= 0 else []
+        events: list[Event] = []
+        texts, behind = self._objects(call)
+        for at, text in enumerate(texts):
+            part = Call(odd=True) if at else call
+            events += self._settle_part(part, text, behind if at == len(texts) - 1 else "", stopped=stopped)
+        return events
+
+    def _objects(self, call: Call) -> tuple[list[str], str]:
+        """Return the texts of the objects that came as a call's arguments (F41), and what follows them.
+
+        What follows an object is a part of it if it may be (contract C9): then there is one text with all of it.
+        """
+        text = call.text
+        texts = objects_in(text.strip())
+        values = [strict_object(each) for each in texts]
+        if len(texts) > 1 and None not in values:
+            tool = call.tool(self._tools)
+            if tool is not None and tool.properties and not values[0]:
+                # The true arguments follow empty ones (F25).
+                empty = next((at for at, value in enumerate(values) if value), len(values) - 1)
+                texts, values, call.odd = texts[empty:], values[empty:], True
+            kept = [each for at, each in enumerate(texts) if not at or values[at] != values[0]]
+            if len(kept) < len(texts):
+                why = "the same object was sent twice"
+                self.audit.append(Repair("doubled", text, kept[0], why, call.written_name(self._tools)))
+            self._owners.check(len(self._owners.calls) + len(kept) - 1)
+            return kept, ""
+        if not call.finished:
+            return [text], ""
+        assert call.arguments is not None
+        whole, behind = (
+            part.decode("utf-8", "surrogatepass")
+            for part in (call.arguments.data[: call.arguments.closed], call.arguments.data[call.arguments.closed :])
+        )
+        if not behind.strip() or may_go_on(whole, behind):
+            return [text], ""
+        return [whole], behind
+
+    def _settle_part(self, call: Call, text: str, behind: str, *, stopped: bool) -> list[Event]:
+        """Settle a call with these arguments."""
+        name = call.written_name(self._tools)
+        repaired = None
+        if name or text.strip():
+            repaired = self._repairer.repair(name, text, stopped=stopped or call.finished)
+        if call.state is State.OPEN:
+            return self._settle_open(call, text, behind, repaired, stopped=stopped)
+        if repaired is not None:
+            return self._settle_whole(call, repaired, behind)
+        live = self._rules.whole or (call.arguments is not None and call.twin is None)
+        if not stopped and name and text.lstrip().startswith("{") and live:
+            # Cut by `length`, a call is left as cut (C4).
+            opened = self._open(call, name, name)
+            if not opened:
+                return []
+            return [*opened, *self._arguments(call, text), self._close(call, text)]
+        return self._give_back(call, name, text + behind)
+
+    def _settle_whole(self, call: Call, repaired: Repaired, behind: str) -> list[Event]:
+        """Open, fill and close a call of which nothing left; drop it if the client has it from the text (F28).
+
+        {"content": "<tool_call>{\\"name\\": \\"bash\\", \\"arguments\\": {\\"command\\": \\"ls\\"}}</tool_call>"}
+        {"tool_calls": [{"index": 0, "function": {"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}}]}
+        """
+        same = self._same(repaired.name, repaired.arguments, in_text=True)
+        if same is not None:
+            self._written.remove(same)
+            call.move(State.DROPPED)
+            why = "the call was in the content already"
+            self.audit.append(Repair("echo", repaired.arguments, "", why, repaired.name))
+            return self._arguments(call, "", same.index)
+        by_rule = any(fix.id.startswith("rule:") for fix in repaired.fixes)
+        written = "" if by_rule else call.written_name(self._tools)
+        opened = self._open(call, written or repaired.name, repaired.name)
+        if not opened:
+            return []
+        call.fixes += repaired.fixes
+        said = self._arguments(call, repaired.arguments)
+        return [*opened, *said, *self._behind(call, behind), self._close(call, repaired.arguments)]
+
+    def _settle_open(
+        self, call: Call, text: str, behind: str, repaired: Repaired | None, *, stopped: bool
+    ) -> list[Event]:
+        """Finish a call of which a part has left; fail if what is missing cannot be told."""
+        arguments = call.arguments
+        assert arguments is not None, "a call opens with its arguments"
+        sent = arguments.data[: arguments.sent].decode("utf-8", "surrogatepass")
+        rest: str | None = None
+        if not stopped and not call.finished:
+            # Cut by `length`: what is missing is not known.
+            rest = text[len(sent) :]
+        elif repaired is not None and repaired.name == call.name:
+            whole = repaired.arguments
+            rest = whole[len(sent) :] if whole.startswith(sent) else arguments.tail(repaired.values)
+            call.fixes += repaired.fixes
+        if rest is None:
+            return self._failed()
+        return [*self._arguments(call, rest), *self._behind(call, behind), self._close(call, sent + rest)]
+
+    def _failed(self) -> list[Event]:
+        """Fail: the client has a part of a call that was not meant, and it cannot be taken back."""
+        self.refused["half_call"] += 1
+        broken = "a tool call that had begun cannot be finished: its arguments cannot be read or completed"
+        return [Failed(UpstreamBroken(broken))]
+
+    def _give_back(self, call: Call, name: str, text: str) -> list[Event]:
+        """Return the text of what is no call: nothing that the model wrote is lost."""
+        call.move(State.DROPPED)
+        why = "its arguments cannot be read" if name else "it has no name, and its arguments do not tell it"
+        self.refused["unreadable_arguments" if name else "no_name"] += 1
+        if not name + text:
+            return []
+        self.audit.append(Repair("no_call", name + text, name + text, why, name))
+        tool = self._tools.resolve(name) if name else None
+        return [Text(self._choice, name + text, broken="" if tool is None else tool.name)]
+
+    def _behind(self, call: Call, text: str) -> list[Event]:
+        """Return what followed a call's object: junk is dropped (F31), everything else is content.
+
+        {"index": 0, "function": {"arguments": "{\\"command\\": \\"ls\\"}</tool_call>"}}
+        {"index": 0, "function": {"arguments": "{\\"command\\": \\"ls\\"} lists the files"}}
+        """
+        if not text.strip():
+            return []
+        if is_junk(text):
+            call.fixes += (Repair("junk", text, "", "it stood behind the object", call.name),)
+            return []
+        call.fixes += (Repair("junk", text, text, "it stood behind the object, and is content", call.name),)
+        return [Text(self._choice, text)]

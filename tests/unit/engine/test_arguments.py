@@ -1,0 +1,416 @@
+"""How much of a call's arguments leaves while they are written (contracts C1, C2, C4)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.codec.json_text import JsonObject
+from proxy.engine.arguments import Arguments, Policy, Where, policy_of
+from proxy.limits import MAX_DEPTH
+from proxy.repair import policy as rules
+from proxy.repair.repairer import Repairer
+from proxy.tools.toolset import Tool, ToolSet
+from proxy.tools.validator import same
+from tests.support.helpers import all_cuts, function, offered
+from tests.support.work import over_soon
+
+
+def tool(name: str = "typed") -> Tool:
+    found = offered().resolve(name)
+    assert found is not None
+    return found
+
+
+def policy(which: Tool | None, **given: Any) -> Policy:
+    """What may leave of a call of this tool."""
+    parts = which.compiled.all_parts() if which else ()
+    return Policy(parts, frozenset(which.required) if which else frozenset(), **given)
+
+
+def fed(cut: list[str], which: Tool | None, **given: Any) -> tuple[str, Arguments]:
+    """What left; at every step it is a prefix of the text."""
+    arguments = Arguments(policy(which, **given))
+    left = ""
+    for part in cut:
+        left += arguments.feed(part)
+        assert arguments.text.startswith(left)
+        assert arguments.sent == len(left.encode("utf-8", "surrogatepass"))
+    assert arguments.text == "".join(cut)
+    return left, arguments
+
+
+VALID = [
+    "{}",
+    " {\n} ",
+    '{"label": "a"}',
+    '{"label":"","count":0}',
+    '{ "label" : "a b" , "count" : 10 }',
+    '{"count": -1, "ratio": 1.5e3, "flag": true, "maybe": null}',
+    '{"items": ["a", "}", "]", "\\""], "options": {"a": {"b": [1, {}]}}}',
+    '{"either": "10", "free": "x", "label": "naïve 🙂 ｜"}',
+    '{"label": "\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\\ud83d\\ude42\\ud83d"}',
+    json.dumps({"label": "x" * 500, "items": ["y" * 500]}),
+    json.dumps({"free": {"a": 1}, "either": 5}, indent=2),
+]
+
+
+@pytest.mark.parametrize("text", VALID, ids=lambda text: text[:30])
+def test_of_a_valid_object_all_but_its_last_value_leaves_at_every_cut(text: str) -> None:
+    """C1, C2: the last value and the brace leave with the end of the call."""
+    values = json.loads(text)
+    for cut in all_cuts(text, 50 if len(text) > 400 else 200):
+        left, arguments = fed(cut, tool())
+        assert arguments.where is Where.END and text[: arguments.closed].strip() == text.strip()
+        assert json.loads(left + str(arguments.tail(values))) == values
+
+
+def test_a_string_streams_on_while_it_arrives() -> None:
+    """C2: each character of a string that the schema allows leaves with the fragment that brings it."""
+    arguments = Arguments(policy(tool()))
+    text = '{"label": "hello", "either": "10", "free": "x"}'
+    left = ""
+    for at, each in enumerate(text):
+        left += arguments.feed(each)
+        if each.isalnum() and text[:at].count('"') % 4 == 3:
+            assert left == text[: at + 1]
+    assert left == text.removesuffix('"}')
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('{"count": 1', ""),
+        ('{"count": "1', ""),
+        ('{"flag": tru', ""),
+        ('{"flag": true', ""),
+        ('{"items": ["a", "b"', ""),
+        ('{"options": {"a": "b"', ""),
+        ('{"free": {"a": 1', ""),
+        ('{"label": 1', ""),
+        ('{"count": 1,', ""),
+        ('{"count": 1, "label": ', ""),
+        ('{"count": 1, "label": "', '{"count": 1'),
+        ('{"count": 1, "label": "a', '{"count": 1, "label": "a'),
+        ('{"items": ["a"]', ""),
+        ('{"items": ["a"],', ""),
+        ('{"items": ["a"], "count": 1', '{"items": ["a"]'),
+        ('{"lab', ""),
+        ('{"label"', ""),
+        ('{"label": "', ""),
+        ('{"label": "a', '{"label": "a'),
+        ('{"label": "\\', '{"label": "'),
+        ('{"label": "a\\', '{"label": "a'),
+        ('{"label": "a\\u00e', '{"label": "a'),
+        ('{"label": "a\\u00e9', '{"label": "a\\u00e9'),
+        ('{"label": "a"', '{"label": "a'),
+        ('{"label": "a" ', '{"label": "a'),
+        ('{"label": "a",', '{"label": "a'),
+        ('{"label": "a", "count"', '{"label": "a'),
+        ('{"label": "a", "count": 1', '{"label": "a"'),
+        ('{"label": "a"}', '{"label": "a'),
+        ('{"label": "a"} ', '{"label": "a'),
+        ("{", ""),
+        ("  ", ""),
+        ("", ""),
+    ],
+)
+def test_what_a_fix_may_still_change_waits(text: str, left: str) -> None:
+    """C2: every value but a string waits until it is complete, and the comma and the key before it wait with it.
+
+    So does the mark of a string until its first character: an empty one may be forbidden and dropped (F35).
+    """
+    for cut in all_cuts(text):
+        got, arguments = fed(cut, tool())
+        assert (got.rstrip(), arguments.where is Where.HELD) == (left.rstrip(), False)
+
+
+# What no repair can read.
+UNREADABLE = (
+    *("array", "wrong closer", "no value", "leading zero", "too deep", "missing colon", "closed wrongly inside"),
+    *("doubled key", "doubled key by an escape", "NaN"),
+)
+BROKEN: dict[str, tuple[str, str]] = {
+    "single quote": ("{'label': 'a'}", ""),
+    "missing brace": ('"label": "a"}', ""),
+    "array": ('["a"]', ""),
+    "string": ('"{\\"label\\": 1}"', ""),
+    "unknown key": ('{"label": "a", "lable": "b"}', '{"label": "a'),
+    "doubled key": ('{"label": "a", "label": "b"}', '{"label": "a'),
+    "doubled key by an escape": ('{"label": "a", "l\\u0061bel": "b"}', '{"label": "a'),
+    "raw newline in a string": ('{"label": "a\nb"}', '{"label": "a'),
+    "raw tab in a string": ('{"label": "a\tb"}', '{"label": "a'),
+    "raw newline in a key": ('{"la\nbel": "a"}', ""),
+    "raw newline in a nested string": ('{"items": ["a\nb"]}', ""),
+    "bad escape": ('{"label": "a\\x41"}', '{"label": "a'),
+    "bad unicode escape": ('{"label": "a\\u00g0"}', '{"label": "a'),
+    "bad escape in a key": ('{"l\\xabel": "a"}', ""),
+    "bad escape in a nested string": ('{"items": ["\\x"]}', ""),
+    "trailing comma": ('{"label": "a",}', '{"label": "a'),
+    "missing comma": ('{"label": "a" "count": 1}', '{"label": "a'),
+    "missing colon": ('{"label" "a"}', ""),
+    "python literal": ('{"flag": True}', ""),
+    "NaN": ('{"ratio": NaN}', ""),
+    "leading zero": ('{"count": 01}', ""),
+    "no value": ('{"count": }', ""),
+    "wrong closer": ('{"label": "a"]', '{"label": "a'),
+    "closed wrongly inside": ('{"items": [1}, "count": 1}', ""),
+    "key without quotes": ('{label: "a"}', ""),
+    "smart quotes": ('{“label”: "a"}', ""),
+    "too deep": ('{"items": ' + "[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1) + "}", ""),
+    "string for an object": ('{"options": "a"}', ""),
+    "string for an integer": ('{"label": "a", "count": "10"}', '{"label": "a"'),
+    "integer for a string": ('{"label": 1}', ""),
+    "wrong item": ('{"items": ["a", 1]}', ""),
+    "null for a number": ('{"count": null}', ""),
+    "too long a key": ('{"' + "k" * 300 + '": 1}', ""),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_from_the_first_byte_that_is_wrong_nothing_more_leaves(name: str) -> None:
+    """C4: at every cut the same has left, and it begins what the repair makes of the whole."""
+    text, left = BROKEN[name]
+    found = Repairer(ToolSet([tool()]), rules.Policy()).repair("typed", text, stopped=True)
+    assert (found is None) is (name in UNREADABLE)
+    for cut in all_cuts(text, 30 if len(text) > 100 else 200):
+        got, arguments = fed(cut, tool())
+        assert arguments.where is Where.HELD and got.rstrip() == left.rstrip()
+        assert arguments.feed('"label": "z') == ""
+        if found is not None:
+            assert json.loads(got + str(arguments.tail(found.values))) == found.values
+
+
+@pytest.mark.parametrize(
+    ("text", "closed"),
+    [
+        ('{"label": "a"}', 14),
+        ('{"label": "a"} \n', 14),
+        ('{"label": "}{"}{"label": "b"}', 15),
+        ('{"label": "a"}</tool_call>', 14),
+        ('{"nope": {"a": [1]}} and more', 20),
+        ('{"count": 01}', -1),
+        ("{'label': '}'}", -1),
+        ('{"label": "a"', -1),
+        ("", -1),
+    ],
+)
+def test_the_end_of_an_object_is_known_if_it_is_json(text: str, closed: int) -> None:
+    for cut in all_cuts(text):
+        assert fed(cut, tool())[1].closed == closed
+        assert fed(cut, tool(), hold=True)[1].closed == closed
+
+
+def test_nothing_leaves_where_all_is_held() -> None:
+    left, arguments = fed(['{"label": "a"}'], tool(), hold=True)
+    assert (left, arguments.where, arguments.tail({"label": "a"})) == ("", Where.HELD, '{"label": "a"}')
+
+
+def test_the_value_that_a_rule_may_change_waits_and_goes_if_it_does_not() -> None:
+    given: dict[str, Any] = {"rule_keys": frozenset(("label",)), "keeps": lambda key, value: value != "bad"}
+    for text, left in (
+        ('{"label": "goo', ""),
+        ('{"label": "good", "free": "x', '{"label": "good", "free": "x'),
+        ('{"free": "x", "label": "bad", "free": "y"}', '{"free": "x"'),
+    ):
+        assert {fed(cut, tool(), **given)[0] for cut in all_cuts(text)} == {left}
+
+
+CHOOSY = function(
+    "choosy",
+    {
+        "mode": {"enum": ["on", "off"]},
+        "kind": {"type": "string", "enum": ["Big", "small"]},
+        "one": {"const": "1"},
+        "note": {"type": "string", "minLength": 1},
+        "both": {"type": ["string", "integer"], "maxLength": 2},
+        "deep": {"allOf": [{"type": "string"}, {"enum": ["x"]}]},
+        "either": {"anyOf": [{"enum": ["a"]}, {"type": "string"}]},
+        "number": {"type": "integer"},
+        "word": {"$ref": "#/$defs/word"},
+        "never": False,
+    },
+    **{"$defs": {"word": {"type": "string"}}},
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "goes_on"),
+    [
+        ("mode", False),
+        ("kind", False),
+        ("one", False),
+        ("both", False),
+        ("deep", False),
+        ("number", False),
+        ("never", False),
+        ("note", True),
+        ("either", True),
+        ("word", True),
+    ],
+)
+def test_a_string_goes_on_only_where_no_fix_can_change_it_any_more(key: str, goes_on: bool) -> None:
+    (which,) = offered(CHOOSY)
+    assert fed([f'{{"{key}": "o'], which)[0] == (f'{{"{key}": "o' if goes_on else "")
+
+
+def test_a_schema_that_leads_to_one_place_in_many_ways_is_asked_once() -> None:
+    """C7: each level refers to the next one twenty times."""
+    levels: JsonObject = {"d0": {"type": "string", "enum": ["x"]}}
+    for at in range(20):
+        levels[f"d{at + 1}"] = {"anyOf": [{"$ref": f"#/$defs/d{at}"}] * 20}
+    (which,) = offered(function("x", {"a": {"$ref": "#/$defs/d20"}}, **{"$defs": levels}))
+    with over_soon():
+        assert fed(['{"a": "o'], which)[0] == ""
+
+
+def test_an_empty_string_that_is_forbidden_does_not_leave() -> None:
+    """F35: it may be dropped."""
+    (which,) = offered(CHOOSY)
+    for cut in all_cuts('{"word": "x", "note": ""}'):
+        left, arguments = fed(cut, which)
+        assert (left, arguments.where) == ('{"word": "x"', Where.HELD)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('{"path": "a.log</arg_value><arg_key>content', '{"path": "a.log'),
+        ('{"path": "a.log\\n</parameter>\\n<parameter=content>', '{"path": "a.log'),
+        ('{"path": "a.log \\n</par', '{"path": "a.log'),
+        ('{"path": "a < b', '{"path": "a < b'),
+        ('{"path": "a\\n\\n", "content": "b</arg_value>', '{"path": "a\\n\\n", "content": "b</arg_value>'),
+        ('{"path": "</b>', '{"path": "</b>'),
+    ],
+)
+def test_a_string_waits_where_the_next_pair_may_be_in_it(text: str, left: str) -> None:
+    """Only while a required key is missing."""
+    for cut in all_cuts(text):
+        assert fed(cut, tool("write_file"))[0] == left
+
+
+@pytest.mark.parametrize(
+    ("sent", "values", "tail"),
+    [
+        ("", {"label": "a"}, '{"label": "a"}'),
+        ("{", {}, "{}"),
+        ('{"label": "a", "coun', {"label": "a", "count": 1}, '", "count": 1}'),
+        ('{"label": "a", "count": 1', {"label": "a", "count": 1}, ', "count": 1}'),
+        ('{"label": "a', {"label": "ab"}, 'b"}'),
+        ('{"label": "a\\ud83d', {"label": "a🙂"}, '\\ude42"}'),
+        ('{"label": "a\\', {"label": "a\n"}, '\\n"}'),
+        ('{"label": "a"', {"label": "a", "items": ["x"]}, '", "items": ["x"]}'),
+        ('{"label": "a "b"', {"label": 'a "b"'}, '\\"b\\""}'),
+        ('{"label": "a"}', {"label": "a"}, '"}'),
+        ('{"count": 1}', {"count": 1}, '{"count": 1}'),
+        ('{"ratio": 1', {"ratio": 1.5}, '{"ratio": 1.5}'),
+    ],
+)
+def test_what_is_repaired_goes_on_where_the_sending_stopped(sent: str, values: JsonObject, tail: str) -> None:
+    """C4: what was sent stays a prefix of the final arguments."""
+    left, arguments = fed([sent], tool())
+    assert arguments.tail(values) == tail
+    assert json.loads(left + tail) == values
+
+
+@pytest.mark.parametrize(
+    ("sent", "values"),
+    [
+        ('{"label": "a', {"label": "b"}),
+        ('{"label": "a', {"label": 1}),
+        ('{"label": "ab', {"label": "a"}),
+        ('{"label": "a', {}),
+        ('{"label": "a"', {"label": "b"}),
+        ('{"label": "a", ', {"count": 1}),
+        ('{"count": 1, "label": "', {"count": True}),
+        ('{"label": "a"}', {}),
+    ],
+)
+def test_what_was_sent_cannot_be_taken_back(sent: str, values: JsonObject) -> None:
+    """C4, half calls: then the reply ends in an error."""
+    assert fed([sent], tool())[1].tail(values) is None
+
+
+def test_without_a_tool_every_key_is_taken_and_every_string_goes_on() -> None:
+    """F40: a call to a tool that was not offered is left to the client. So it is without properties."""
+    (which,) = offered(function("x", {}))
+    for each in (None, which):
+        assert fed(list('{"x": {"y": 1}, "z": "abc'), each)[0] == '{"x": {"y": 1}, "z": "abc'
+
+
+def test_half_a_surrogate_pair_at_the_end_of_a_fragment_is_no_harm() -> None:
+    assert fed(['{"label": "\ud83d', '\ude42"}'], tool())[0] == '{"label": "\ud83d\ude42'
+
+
+_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "count": st.integers(),
+    "ratio": st.floats(allow_nan=False, allow_infinity=False),
+    "flag": st.booleans(),
+    "items": st.lists(st.text(), max_size=4),
+    "options": st.dictionaries(
+        st.text(),
+        st.recursive(st.none() | st.text(), lambda inner: st.lists(inner, max_size=3), max_leaves=5),
+        max_size=3,
+    ),
+    "label": st.text(),
+    "free": st.text() | st.lists(st.integers()),
+}
+
+
+@pytest.mark.slow
+@settings(max_examples=150, derandomize=True)
+@given(
+    st.fixed_dictionaries({}, optional=_VALUES),
+    st.booleans(),
+    st.sampled_from([None, 2]),
+    st.lists(st.integers(0, 200), max_size=8),
+)
+def test_what_leaves_of_any_valid_arguments_can_be_finished(
+    values: dict[str, Any], escaped: bool, indent: int | None, places: list[int]
+) -> None:
+    text = json.dumps(values, ensure_ascii=escaped, indent=indent)
+    at = sorted({min(place, len(text)) for place in places})
+    cuts = [text], list(text), [text[start:end] for start, end in zip([0, *at], [*at, len(text)], strict=True)]
+    lefts = {fed(cut, tool())[0] for cut in cuts}
+    assert len(lefts) == 1
+    arguments = fed([text], tool())[1]
+    assert arguments.where is Where.END and text.startswith(lefts.pop())
+    assert same(json.loads(text[: arguments.sent] + str(arguments.tail(values))), values) if text.isascii() else True
+
+
+INNER = ("x = {", "}; y", 'print("}")', '{"a": "b"}', '"}"', 'a", b', 'say "hi", she said', '"}\n', '"} ')
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_c4_what_was_sent_begins_the_string_whose_marks_have_no_backslash(inner: str) -> None:
+    """A mark that could end the string waits, with what follows it, until the end of the call tells."""
+    values: JsonObject = {"count": 1, "label": f'x "{inner}" y'}
+    text = json.dumps(values).replace('\\"', '"')
+    found = Repairer(ToolSet([tool()]), rules.Policy()).repair("typed", text, stopped=True)
+    assert found is not None and found.values == values
+    for cut in all_cuts(text):
+        left, arguments = fed(cut, tool())
+        assert left == '{"count": 1, "label": "x '
+        assert json.loads(left + str(arguments.tail(values))) == values
+
+
+@pytest.mark.parametrize(
+    ("name", "begun", "left"),
+    [
+        ("bash", '{"command": "l', '{"command": "l'),
+        ("functions.bash:0", '{"command": "l', '{"command": "l'),
+        ("bash", '{"nope": "l', ""),
+        ("unknown", '{"nope": "l', '{"nope": "l'),
+        ('bash{"command": "', '{"command": "l', ""),
+        ("bash<arg_key>command", '{"command": "l', ""),
+    ],
+)
+def test_the_policy_of_a_call_is_its_tool_s(name: str, begun: str, left: str) -> None:
+    """A name that goes on behind a tool's may hold the arguments."""
+    made = policy_of(Repairer(offered(), rules.Policy()), name, hold=False)
+    assert Arguments(made).feed(begun) == left
+    assert Arguments(policy_of(Repairer(offered(), rules.Policy()), name, hold=True)).feed(begun) == ""
