@@ -81,15 +81,17 @@ class LogQueue(QueueHandler):
 class QueuedLogger(Logger):
     """gunicorn's logger, which writes through a queue if standard error may block."""
 
+    _queue: LogQueue | None = None
+
     def setup(self, cfg: Any) -> None:
         """Set up the log. gunicorn calls this again at each reload."""
         super().setup(cfg)
         for handler in self.error_log.handlers if may_block(2) else ():
             if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr:
-                queued = LogQueue()
-                queued.setFormatter(handler.formatter)
-                queued._gunicorn = True  # type: ignore[attr-defined]  # so that gunicorn replaces it
-                self.error_log.handlers[self.error_log.handlers.index(handler)] = queued
+                self._queue = self._queue or LogQueue()
+                self._queue.setFormatter(handler.formatter)
+                self._queue._gunicorn = True  # type: ignore[attr-defined]  # so that gunicorn replaces it
+                self.error_log.handlers[self.error_log.handlers.index(handler)] = self._queue
 
 
 def may_block(descriptor: int) -> bool:

@@ -168,7 +168,8 @@ class UpstreamCall:
         parts: list[bytes] = []
         try:
             self._http.receive_data(data)
-            while not self._is_ended and (event := self._http.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
+            while not self._is_ended:
+                event = self._http.next_event()
                 if isinstance(event, h11.Data):
                     parts.append(event.data)
                 elif isinstance(event, h11.Response):
@@ -177,6 +178,8 @@ class UpstreamCall:
                         self._headers.setdefault(name.decode(), []).append(value.decode("latin-1"))
                 elif isinstance(event, h11.EndOfMessage):
                     self._is_ended = True
+                elif not isinstance(event, h11.InformationalResponse):
+                    break
         except h11.RemoteProtocolError as error:
             if self.status:
                 words = f"'s chunked encoding is broken: {error}" if data else "'s answer broke off"
