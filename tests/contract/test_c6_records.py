@@ -155,7 +155,9 @@ def test_what_a_server_sent_leaves_as_it_came_or_has_a_record(name: str) -> None
     one = reply(engine)
     given = sent(data, one)
     if one.failure is None:
-        assert (received(given) == received(data)) is (ids(engine) == [])
+        # llama-cpp-python says the name with each piece, which no strict client reads.
+        strict = "named-stream" not in name
+        assert (strict and received(given) == received(data)) is (ids(engine) == [])
 
 
 def check_crash(data: bytes, new: Callable[[], Engine], rng: random.Random) -> bool:
