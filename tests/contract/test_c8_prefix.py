@@ -23,8 +23,8 @@ from proxy.codec.json_text import dump_request
 from proxy.config.load import load
 from proxy.dialects.chat.request import read_chat
 from proxy.dialects.messages.request import translate as translate_messages
-from proxy.dialects.model_options import ModelOptions
 from proxy.dialects.responses.request import translate as translate_responses
+from proxy.dialects.translation import ModelOptions
 from proxy.exchange.plan import Plan, upstream_request
 from proxy.healing.heal import IDS, HealPlan
 from tests.contract.test_c1_valid_calls import ROWS

@@ -16,8 +16,7 @@ from proxy.codec.json_access import as_object, as_text, is_object_text, objects_
 from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.block_start import BlockStart, TextKind
 from proxy.dialects.first_choice import first_choice
-from proxy.dialects.messages.signature import FIELDS, Signature
-from proxy.dialects.messages.tool_ids import client_id
+from proxy.dialects.messages.ids import FIELDS, Signature, client_id
 from proxy.dialects.surrogates import CharacterJoiner, SurrogateFilter
 from proxy.engine.choice_delta import GAVE_UP, was_cut
 from proxy.engine.events import (
