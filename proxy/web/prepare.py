@@ -20,8 +20,8 @@ from proxy.dialects.messages.request import translate
 from proxy.dialects.messages.writer import MessagesDialect
 from proxy.dialects.responses import output
 from proxy.dialects.responses import request as responses
-from proxy.dialects.responses.echo import echo
 from proxy.dialects.responses.kept import Resumed, resume
+from proxy.dialects.responses.output import echo
 from proxy.dialects.responses.writer import ResponsesDialect
 from proxy.dialects.translation import ModelOptions
 from proxy.errors import BadRequest

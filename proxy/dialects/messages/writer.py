@@ -11,9 +11,8 @@ from typing import ClassVar
 
 from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_strict, load_json
-from proxy.dialects.block_start import TextKind
 from proxy.dialects.messages.blocks import Blocks, ReplyOptions
-from proxy.dialects.surrogates import may_hold_halves
+from proxy.dialects.reply_parts import TextKind, TranslatedWriter, may_hold_halves
 from proxy.engine.events import CallArguments, Chunk, Event, Reasoning
 from proxy.engine.fast_path import CallTemplate
 from proxy.engine.lane import Lane
@@ -60,10 +59,8 @@ class MessagesDialect:
         return dump_strict(_continued(assemble([*stream_events, *blocks.end()]), self.options.prefill))
 
 
-class MessagesWriter:
-    """Internal events to the events of a Messages stream (dialects.Writer)."""
-
-    verbatim = False
+class MessagesWriter(TranslatedWriter):
+    """Internal events to the bytes of a Messages stream."""
 
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
@@ -72,78 +69,57 @@ class MessagesWriter:
         """Keep the newest token counts, and the reply's id."""
         self._blocks.observe_body(chunk.body)
 
-    def passes(self, around: bytes) -> bool:
-        """Nothing leaves as it came."""
-        return False
-
     def teller(self, lane: Lane) -> BlockTeller | None:
-        """The writer of a lane's texts, while they go on the block that is open."""
-        template = lane.template
+        """Return the writer of a lane's texts, while they continue the open block."""
+        template, blocks = lane.template, self._blocks
         if template.choice != 0:
             return None
-        blocks = self._blocks
         if isinstance(template, CallTemplate):
-            return CallTeller(blocks.arguments_delta(_MARK), blocks) if blocks.call_goes_on(template.index) else None
-        kind: TextKind = "thinking" if template.reasoning else "text"
-        return BlockTeller(blocks.delta_of(kind, _MARK), blocks) if blocks.goes_on(kind) else None
-
-    def comment(self, raw: bytes) -> bytes:
-        """Comments do not pass: this dialect has none."""
-        return b""
-
-    def begin(self, choices: int) -> bytes:
-        """Nothing: the message starts with what it says."""
-        return b""
+            is_open, event = blocks.continues_call(template.index), blocks.arguments_delta(_MARK)
+        else:
+            kind: TextKind = "thinking" if template.reasoning else "text"
+            is_open, event = blocks.continues(kind), blocks.delta_of(kind, _MARK)
+        return BlockTeller(event, blocks, is_call=isinstance(template, CallTemplate)) if is_open else None
 
     def write(self, event: Event) -> bytes:
-        """One event of the engine as events of the stream."""
+        """Return one event of the engine as events of the stream."""
         return b"".join(map(encode, self._blocks.take(event)))
 
     def end(self) -> bytes:
-        """The end of a message that was finished; UpstreamBroken if it cannot be one."""
+        """Return the end of a finished message. Raises UpstreamBroken if it cannot be finished."""
         return b"".join(map(encode, self._blocks.end()))
 
     def error(self, error: ProxyError) -> bytes:
-        """The end of the open block, then the error; no `message_stop` follows, which would mean success."""
+        """Return the end of the open block and the error; no `message_stop` follows, which would mean success."""
         return b"".join(map(encode, [*self._blocks.fail(), error_object(error)]))
 
     def heartbeat(self) -> bytes:
-        """A ping, which clients take for a sign of life (F75)."""
+        """Return a ping, which clients count as a sign of life (F75)."""
         return _PING
 
 
 class BlockTeller:
-    """Texts of a lane as the deltas of the block that is open, which differ by their text alone; `event` is one."""
+    """Texts of a lane as deltas of the open block, which differ only in their text; `event` is one of them."""
 
-    def __init__(self, event: JsonObject, blocks: Blocks) -> None:
+    def __init__(self, event: JsonObject, blocks: Blocks, *, is_call: bool) -> None:
         self._blocks = blocks
-        before, text, after = encode(event).partition(_MARK.encode())
-        assert text
-        self._before, self._joint, self._after = before, after + before, after
+        self._is_call = is_call
+        self._before, _, self._after = encode(event).partition(_MARK.encode())
 
     def tell(self, texts: Sequence[bytes]) -> bytes | None:
-        """These texts, as they stand in strings of JSON, as events."""
-        return self._before + self._joint.join(texts) + self._after
+        """Return these texts, as they are in strings of JSON, as events.
+
+        None if an escape in arguments may be half a character.
+        """
+        if self._is_call and may_hold_halves(texts):
+            return None
+        return self._before + (self._after + self._before).join(texts) + self._after
 
     def record(self, events: Iterable[Event]) -> None:
-        """Sign what these texts say, if it is a thought."""
+        """Keep what these texts say."""
         for event in events:
-            if isinstance(event, Reasoning):
-                self._blocks.sign(event.text)
-
-
-class CallTeller(BlockTeller):
-    """Fragments of a lane as the deltas of the call whose block is open."""
-
-    def tell(self, texts: Sequence[bytes]) -> bytes | None:
-        """These fragments as events; None where an escape in them may be half a character."""
-        return None if may_hold_halves(texts) else super().tell(texts)
-
-    def record(self, events: Iterable[Event]) -> None:
-        """Keep these arguments: at the end they must be whole."""
-        for event in events:
-            if isinstance(event, CallArguments):
-                self._blocks.keep_arguments(event.fragment)
+            if isinstance(event, CallArguments | Reasoning):
+                self._blocks.keep(event)
 
 
 def encode(event: JsonObject) -> bytes:

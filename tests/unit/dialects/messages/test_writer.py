@@ -17,14 +17,12 @@ from proxy.dialects.messages.blocks import Blocks, ReplyOptions
 from proxy.dialects.messages.writer import (
     MessagesDialect,
     MessagesWriter,
-    assemble,
-    encode,
     error_body,
     error_object,
     error_status,
 )
 from proxy.engine.engine import Engine
-from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Failed, Finished, Reasoning, Text
+from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Finished, Reasoning, Text
 from proxy.engine.task import Task
 from proxy.errors import (
     BadRequest,
@@ -74,19 +72,9 @@ def fail(error: Exception) -> None:
 # The writer.
 
 
-def test_what_opens_a_stream_says_nothing_yet_and_comments_do_not_pass() -> None:
-    assert (writer().begin(1), writer().comment(b": hello\n\n"), writer().verbatim) == (b"", b"", False)
-
-
 def test_a_heartbeat_is_a_ping() -> None:
     """F75: clients count it as a sign of life."""
     assert writer().heartbeat() == PING
-
-
-def test_an_event_is_two_lines_and_ascii_stays_readable() -> None:
-    assert encode({"type": "ping", "said": "é\n\u2028"}) == (
-        'event: ping\ndata: {"type":"ping","said":"é\\n\u2028"}\n\n'.encode()
-    )
 
 
 def test_a_stream_is_these_very_bytes() -> None:
@@ -110,23 +98,6 @@ def test_a_stream_is_these_very_bytes() -> None:
     )
 
 
-@pytest.mark.parametrize(("given_", "made"), [(None, "msg_id1"), (7, "msg_id1"), ("", "msg_id1"), ("é-x_1", "msg_x1")])
-def test_a_message_has_an_id_whatever_the_server_calls_it(given_: Any, made: str) -> None:
-    now = writer()
-    now.observe_chunk(Chunk({"id": given_}, b""))
-    assert check_stream(now.write(Text(0, "a")) + now.end())["id"] == made
-
-
-def test_an_error_ends_the_block_and_nothing_means_success() -> None:
-    made = writer()
-    data = made.write(Text(0, "a")) + made.error(UpstreamBroken("it broke off"))
-    assert data.endswith(
-        b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n'
-        b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"it broke off"}}\n\n'
-    )
-    assert b"message_stop" not in data and b"message_delta" not in data
-
-
 # Whole messages.
 
 
@@ -135,39 +106,6 @@ def whole(*events: Event, answer: dict[str, Any] | None = None) -> dict[str, Any
 
 
 OPENED = CallOpened(0, 0, "call_1", "write_file")
-
-
-def test_a_whole_message_holds_what_was_said_and_the_counts() -> None:
-    made = whole(Reasoning(0, "hm"), Text(0, "a"), OPENED, CallArguments(0, 0, '{"a": 1}'))
-    assert said(made) == [("thinking", "hm"), ("text", "a"), ("tool_use", {"a": 1})]
-    assert (made["id"], made["model"], made["stop_reason"]) == ("msg_1", "claude-x", "tool_use")
-    assert (made["usage"]["input_tokens"], made["usage"]["output_tokens"]) == (10, 7)
-
-
-def test_a_call_without_arguments_is_an_empty_object() -> None:
-    assert said(whole(OPENED)) == [("tool_use", {})]
-
-
-@pytest.mark.parametrize("half", ['{"path": "a', '{"path": "a"', "["])
-def test_a_call_that_was_cut_is_no_call(half: str) -> None:
-    """C4: a block must hold a whole object, and a half one is never completed."""
-    made = whole(Text(0, "So:"), OPENED, CallArguments(0, 0, half), Finished(0, "length", None))
-    assert said(made) == [("text", "So:"), ("text", f"write_file{half}")] and made["stop_reason"] == "max_tokens"
-
-
-def test_a_failure_in_a_whole_answer_is_raised() -> None:
-    with pytest.raises(UpstreamBroken, match="no"):
-        DIALECT.complete_answer(b"", completion("a"), [Failed(UpstreamBroken("no"))])
-
-
-@pytest.mark.parametrize("reason", ["abort", "error", "timeout"])
-def test_a_whole_answer_that_the_server_gave_up_is_an_error(reason: str) -> None:
-    with pytest.raises(UpstreamBroken, match=reason):
-        DIALECT.complete_answer(b"", completion("a"), [Text(0, "a"), Finished(0, reason, None)])
-
-
-def test_of_events_only_those_of_a_message_are_put_together() -> None:
-    assert assemble([]) == {} and assemble([{"type": "ping"}, {"type": "odd"}]) == {}
 
 
 PIECES = st.lists(
@@ -376,14 +314,6 @@ def test_a_call_that_was_not_finished_never_looks_whole(size: int, ending: list[
         with pytest.raises(json.JSONDecodeError):
             json.loads(partial_json(data))
     assert got.get("stop_reason") == ("max_tokens" if ending[-1:] == [DONE] and ERROR not in ending else None)
-
-
-def test_a_half_call_behind_another_ends_in_the_error() -> None:
-    """C4, F47: nothing of what was made before it is lost, so that each block has its start and its end."""
-    events = [opened(0, "c0", "f"), arguments(0, "{"), opened(1, "c1", "f"), arguments(1, '{"a'), arguments(0, "}")]
-    made = through(stream_reply(None), [ROLE, *events, finish("tool_calls"), DONE])
-    assert check_stream(made)["error"]["type"] == "api_error"
-    assert partial_json(made) in ("{}", '{}{"a')
 
 
 # What a server may send between the calls, and what may end a reply.
