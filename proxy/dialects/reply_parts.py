@@ -93,7 +93,7 @@ class Reply:
         return {}
 
     def _keep_counts(self, counts: Mapping[str, Json]) -> None:
-        if any(token_counts(counts)):
+        if counts and any(token_counts(counts)):
             self._counts = counts
 
     def finish_reason(self) -> str:

@@ -58,7 +58,7 @@ class ModelOptions:
 class Lost:
     """The fields of a request that cannot be carried: one audit record per kind of field."""
 
-    def __init__(self, *, drops: bool, owner: str) -> None:
+    def __init__(self, *, drops: bool = True, owner: str = "") -> None:
         self._drops = drops
         self._owner = owner
         self._counts: dict[str, int] = {}
@@ -131,6 +131,14 @@ def _unread(raw: Any, found: Any, where: str) -> Iterator[str]:
 def bad(where: str, words: str) -> BadRequest:
     """Return the error for a place in the request."""
     return BadRequest(f"{where}: {words}" if where else words, where)
+
+
+def kind_of(value: Json, where: str) -> str:
+    """Return the type of an object. Raises BadRequest if it has none."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or not kind:
+        raise bad(f"{where}.type", "Field required" if kind is None else "must be a string that is not empty")
+    return kind
 
 
 def shown(value: Json) -> str:

@@ -29,6 +29,7 @@ from proxy.dialects.translation import (
     bad,
     conversation,
     inner_json,
+    kind_of,
     let_call,
     shown,
 )
@@ -311,9 +312,8 @@ class _Translator:
         if isinstance(content, str):
             content = [{"type": "text", "text": content}]
         for at, block in enumerate(content):
-            kind, here = block.get("type"), f"{where}.{at}"
-            if not isinstance(kind, str) or not kind:
-                raise bad(f"{here}.type", "must be a string" if kind else "Field required")
+            here = f"{where}.{at}"
+            kind = kind_of(block, here)
             if kind == "fallback":
                 self.lost.add(f"{here} of type fallback", "it is not part of the prompt")
             elif kind in SERVER_BLOCKS:
@@ -466,8 +466,8 @@ class _Translator:
         tools: list[Json] = []
         gone: set[str] = set()
         for at, value in enumerate(self.request.tools or ()):
-            kind, here = value.get("type"), f"tools.{at}"
-            if kind in (None, "custom"):
+            here = f"tools.{at}"
+            if value.get("type") in (None, "custom"):
                 tool = self.lost.read(value, Tool, here)
                 function: JsonObject = {"name": tool.name}
                 if tool.description is not None:
@@ -478,8 +478,7 @@ class _Translator:
                 functions[tool.name] = function
                 tools.append({"type": "function", "function": function})
                 continue
-            if not isinstance(kind, str) or not kind:
-                raise bad(f"{here}.type", "must be a string that is not empty")
+            kind = kind_of(value, here)
             name = value.get("name")
             gone.add(name if isinstance(name, str) and name else kind)
             self.lost.server_only(here, f"the tool {shown(name or kind)} of type {shown(kind)}", shown(kind))

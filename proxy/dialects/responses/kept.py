@@ -7,16 +7,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
+
+from msgspec import Struct
 
 from proxy.codec.json_access import as_list, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.responses.request import item_kind
-from proxy.dialects.translation import bad, shown
+from proxy.dialects.translation import Lost, shown
 from proxy.errors import NotFound, ResponseNotFound
 
 # What a client does that refers to something that is not here.
 ADVICE = "send the whole conversation; responses are kept on one host only"
+
+
+class State(Struct):
+    """The fields of a request that may refer to kept responses."""
+
+    input: str | list[Any]
+    store: bool | None = None
+    previous_response_id: str | None = None
 
 
 class Kept(Protocol):
@@ -44,14 +54,8 @@ class Resumed:
 
 def resume(body: JsonObject, kept: Kept) -> Resumed:
     """Return the request with everything that it refers to. Raises NotFound for what is not kept."""
-    find = cache(kept.response)
-    previous, store, given = body.get("previous_response_id"), body.get("store"), body.get("input")
-    if not isinstance(previous, str | None):
-        raise bad("previous_response_id", "must be a string")
-    if not isinstance(store, bool | None):
-        raise bad("store", "must be true or false")
-    if not isinstance(given, str | list):
-        raise bad("input", "Field required" if given is None else "must be a string or a list of items")
+    state = Lost().read(body, State)
+    find, previous, given = cache(kept.response), state.previous_response_id, state.input
     items: list[Json] = []
     if previous:
         response = find(previous)
@@ -75,7 +79,7 @@ def resume(body: JsonObject, kept: Kept) -> Resumed:
             raise NotFound(f"{where}: the item {shown(id_)} is not kept here: {ADVICE}", where)
         items.append(found)
     # As in the API, where `store` is true by default.
-    keep = store is not False
+    keep = state.store is not False
     stateless = {name: value for name, value in body.items() if name not in ("store", "previous_response_id")}
     echo: JsonObject = {"store": keep, "previous_response_id": previous or None}
     return Resumed({**stateless, "input": items}, items, echo, keep)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from proxy.codec.json_access import as_object, is_object_text
 from proxy.codec.json_text import Json, JsonObject, load_json, read_json
@@ -84,11 +85,15 @@ class ReplyOptions:
     progress: Progress = field(default_factory=Progress)
 
 
+# The words for a text in the names of events.
+_WORDS = {"text": "output_text", "thinking": "reasoning_text", "refusal": "refusal"}
+
+
 @dataclass(slots=True)
 class TextItem:
-    """The open item of text or reasoning."""
+    """The open item of text or reasoning, or of a refusal that a server has in a field of its own."""
 
-    kind: TextKind
+    kind: TextKind | Literal["refusal"]
     index: int
     id: str
     deltas: list[str] = field(default_factory=list)
@@ -96,15 +101,22 @@ class TextItem:
 
     def part(self, text: str) -> JsonObject:
         """Return its only part, with this text."""
-        if self.kind == "thinking":
-            return {"type": "reasoning_text", "text": text}
-        return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        if self.kind == "text":
+            return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        return {"type": _WORDS[self.kind], "refusal" if self.kind == "refusal" else "text": text}
+
+    def event(self, name: str, field: str, text: str) -> JsonObject:
+        """Return an event with text in this field: `delta` or `done`."""
+        kind = f"response.{_WORDS[self.kind]}.{name}"
+        event: JsonObject = {"type": kind, "item_id": self.id, "output_index": self.index, "content_index": 0}
+        event[field] = text
+        if self.kind == "text":
+            event["logprobs"] = []
+        return event
 
     def delta(self, text: str) -> JsonObject:
         """Return the event that continues the item."""
-        kind = "response.reasoning_text.delta" if self.kind == "thinking" else "response.output_text.delta"
-        event: JsonObject = {"type": kind, "item_id": self.id, "output_index": self.index, "content_index": 0}
-        return {**event, "delta": text} if self.kind == "thinking" else {**event, "delta": text, "logprobs": []}
+        return self.event("delta", "delta", text)
 
     def item(self, status: str, content: list[Json]) -> JsonObject:
         """Return the item with this content."""
@@ -142,8 +154,7 @@ class CallItem:
 
     def delta(self, text: str) -> JsonObject:
         """Return the event that continues the arguments of a function."""
-        kind = "response.function_call_arguments.delta"
-        return {"type": kind, "item_id": self.id, "output_index": self.index, "delta": text}
+        return _of_item("response.function_call_arguments.delta", self, delta=text)
 
     def item(self, status: str) -> JsonObject:
         """Return the item with what it has of its arguments or its input."""
@@ -201,7 +212,9 @@ class Output(Reply):
                 events += self._arguments(call, "{}")
             if call.is_whole or (call.is_plain and not cut):
                 events += self._end_call(index)
-        events += [*self._end_text("incomplete" if cut else "completed"), *self._refused()]
+        events += self._end_text("incomplete" if cut else "completed")
+        if words := "".join(self._refusal):
+            events += [*self._open_text("refusal", words), *self._end_text("completed")]
         response = self._response("incomplete" if cut else "completed", usage(self._counts))
         if cut:
             why = "content_filter" if reason == "content_filter" else "max_output_tokens"
@@ -266,14 +279,15 @@ class Output(Reply):
         if not text:
             return []
         before = [*self._begin(), *self._end_text("completed"), *self._end_newest()]
-        opened = self._text = self._new_text(kind)
-        added = self._added(opened.index, opened.item("in_progress", []))
-        part = _of_item("response.content_part.added", opened, content_index=0, part=opened.part(""))
-        return [*before, added, part, *self._delta(opened, opened.characters.feed(text))]
+        return [*before, *self._open_text(kind, text)]
 
-    def _new_text(self, kind: TextKind) -> TextItem:
+    def _open_text(self, kind: TextKind | Literal["refusal"], text: str) -> list[JsonObject]:
         index = self._new_item()
-        return TextItem(kind, index, f"{'rs' if kind == 'thinking' else 'msg'}_{self._options.id}_{index}")
+        prefix = "rs" if kind == "thinking" else "msg"
+        opened = self._text = TextItem(kind, index, f"{prefix}_{self._options.id}_{index}")
+        added = self._added(index, opened.item("in_progress", []))
+        part = _of_item("response.content_part.added", opened, content_index=0, part=opened.part(""))
+        return [added, part, *self._delta(opened, opened.characters.feed(text))]
 
     def _delta(self, item: TextItem, text: str) -> list[JsonObject]:
         if not text:
@@ -287,30 +301,10 @@ class Output(Reply):
         if item is None:
             return []
         rest = self._delta(item, item.characters.finish())
-        part = item.part("".join(item.deltas))
-        fields: JsonObject = {"content_index": 0, "text": part["text"]}
-        if item.kind == "text":
-            fields["logprobs"] = []
-        kind = "reasoning_text" if item.kind == "thinking" else "output_text"
-        done = _of_item(f"response.{kind}.done", item, **fields)
+        part = item.part(text := "".join(item.deltas))
+        done = item.event("done", "refusal" if item.kind == "refusal" else "text", text)
         part_done = _of_item("response.content_part.done", item, content_index=0, part=part)
         return [*rest, done, part_done, self._done(item.index, item.item(status, [part]))]
-
-    def _refused(self) -> list[JsonObject]:
-        """Return the item of a refusal, where a server has an own field for its words."""
-        words = "".join(self._refusal)
-        if not words:
-            return []
-        item = self._new_text("text")
-        part: JsonObject = {"type": "refusal", "refusal": words}
-        return [
-            self._added(item.index, item.item("in_progress", [])),
-            _of_item("response.content_part.added", item, content_index=0, part={**part, "refusal": ""}),
-            _of_item("response.refusal.delta", item, content_index=0, delta=words),
-            _of_item("response.refusal.done", item, content_index=0, refusal=words),
-            _of_item("response.content_part.done", item, content_index=0, part=part),
-            self._done(item.index, item.item("completed", [part])),
-        ]
 
     # Calls.
 

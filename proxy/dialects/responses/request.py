@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from proxy.audit_record import Repair
 from proxy.codec.json_text import Json, JsonObject, dump_inner, load_json
 from proxy.dialects.chat_turns import AssistantTurn, UserTurn, is_text, joined, remind, text_part, turn_of
-from proxy.dialects.responses.tools import INPUT, SEARCH, Choice, OfferedTools, tool_names
+from proxy.dialects.responses.tools import INPUT, SEARCH, OfferedTools, tool_names
 from proxy.dialects.translation import (
     OWN_WORDS,
     Lost,
@@ -28,6 +28,7 @@ from proxy.dialects.translation import (
     bad,
     conversation,
     inner_json,
+    kind_of,
     let_call,
     shown,
 )
@@ -216,16 +217,15 @@ class ReasoningConfig(Struct):
     effort: Literal["", "none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
 
 
-class Format(Struct):
-    type: Name
-    name: Name | None = None
-    schema: Object | None = None
+class JsonSchema(Struct):
+    name: Name
+    schema: Object
     strict: bool | None = None
     description: str | None = None
 
 
 class TextConfig(Struct):
-    format: Format | None = None
+    format: Object | None = None
     verbosity: Literal["", "low", "medium", "high"] | None = None
 
 
@@ -239,7 +239,7 @@ class Request(Struct):
     top_p: Number | None = None
     user: str | None = None
     tools: list[Object] | None = None
-    tool_choice: Literal["auto", "none", "required"] | Choice | None = None
+    tool_choice: Literal["auto", "none", "required"] | Object | None = None
     parallel_tool_calls: bool | None = None
     reasoning: ReasoningConfig | None = None
     text: TextConfig | None = None
@@ -284,12 +284,9 @@ def item_kind(item: Json, where: str) -> str:
     """Return the type of an item; a message may have none, and so may a reference."""
     if not isinstance(item, dict):
         raise bad(where, "must be an object")
-    kind = item.get("type")
-    if kind is None:
-        kind = "message" if item.get("role") is not None else "item_reference" if item.get("id") is not None else None
-    if not isinstance(kind, str) or not kind:
-        raise bad(f"{where}.type", "Field required" if kind is None else "must be a string that is not empty")
-    return kind
+    if item.get("type") is None and (item.get("role") or item.get("id")) is not None:
+        return "item_reference" if item.get("role") is None else "message"
+    return kind_of(item, where)
 
 
 class OpenCalls:
@@ -515,8 +512,9 @@ class _Translator:
             return [text_part(content)] if content else []
         parts: list[JsonObject] = []
         for at, value in enumerate(content):
-            here, kind = f"{where}.{at}", value.get("type")
-            if not isinstance(kind, str) or kind not in _PARTS:
+            here = f"{where}.{at}"
+            kind = kind_of(value, here)
+            if kind not in _PARTS:
                 raise bad(f"{here}.type", f"{shown(kind)} is not allowed here; use {', '.join(_PARTS)}")
             match self.lost.read(value, _PARTS[kind], here):
                 case Text(text=text) | Refusal(refusal=text):
@@ -568,21 +566,18 @@ class _Translator:
         """Return the form of the answer, and its verbosity."""
         text = self.request.text or TextConfig()
         fields: JsonObject = {"verbosity": text.verbosity} if text.verbosity else {}
-        form = text.format
-        if form is None or form.type == "text":
-            return fields
-        if form.type == "json_object":
-            return {**fields, "response_format": {"type": "json_object"}}
-        if form.type != "json_schema":
-            raise bad("text.format.type", f"{shown(form.type)} is not supported; use json_schema, json_object or text")
-        if form.name is None or form.schema is None:
-            raise bad(f"text.format.{'schema' if form.name else 'name'}", "Field required")
-        schema: JsonObject = {"name": form.name, "schema": form.schema}
-        if form.strict is not None:
-            schema["strict"] = form.strict
-        if form.description is not None:
-            schema["description"] = form.description
-        return {**fields, "response_format": {"type": "json_schema", "json_schema": schema}}
+        kind = "text" if text.format is None else kind_of(text.format, "text.format")
+        if kind == "json_object":
+            fields["response_format"] = {"type": kind}
+        elif kind == "json_schema":
+            form = self.lost.read(text.format, JsonSchema, "text.format")
+            optional = {"strict": form.strict, "description": form.description}
+            given: JsonObject = {name: value for name, value in optional.items() if value is not None}
+            schema: JsonObject = {"name": form.name, "schema": form.schema, **given}
+            fields["response_format"] = {"type": kind, kind: schema}
+        elif kind != "text":
+            raise bad("text.format.type", f"{shown(kind)} is not supported; use json_schema, json_object or text")
+        return fields
 
 
 def _object_text(text: str) -> str:

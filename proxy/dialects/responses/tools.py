@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from proxy.codec.json_access import as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject
-from proxy.dialects.translation import Lost, Name, Object, bad, shown
+from proxy.dialects.translation import Lost, Name, Object, bad, kind_of, shown
 
 # The longest name of a function in OpenAI's API and its imitations.
 _LONGEST = 64
@@ -54,28 +54,43 @@ class Called:
 
 
 class Grammar(Struct):
-    type: str | None = None
-    syntax: str | None = None
-    definition: str | None = None
+    syntax: Name
+    definition: Name
 
 
-class Tool(Struct):
-    type: str
-    name: Name | None = None
+class Function(Struct):
+    name: Name
     description: str | None = None
     parameters: Object | None = None
     strict: bool | None = None
-    format: Grammar | None = None
-    tools: list[Object] | None = None
-    execution: str | None = None
 
 
-class Choice(Struct):
-    type: Name
-    name: Name | None = None
+class Custom(Struct):
+    name: Name
+    description: str | None = None
+    format: Object | None = None
+
+
+class Search(Struct):
+    execution: str
+    description: str | None = None
+    parameters: Object | None = None
+
+
+class Namespace(Struct):
+    name: Name
+    tools: list[Object]
+    description: str | None = None
+
+
+class NamedTool(Struct):
+    name: Name
     namespace: str | None = None
-    mode: Literal["auto", "required"] | None = None
-    tools: list[Choice] | None = None
+
+
+class AllowedTools(Struct):
+    mode: Literal["auto", "required"]
+    tools: list[Object]
 
 
 @dataclass(slots=True)
@@ -111,105 +126,106 @@ class OfferedTools:
             for at, value in enumerate(listed):
                 self._offer(value, f"{where}.{at}", lost)
 
-    def _offer(self, value: Object, where: str, lost: Lost, namespace: Tool | None = None) -> None:
-        kind = value.get("type")
-        if not isinstance(kind, str) or not kind:
-            raise bad(f"{where}.type", "Field required" if kind is None else "must be a string that is not empty")
-        if namespace is not None and kind not in ("function", "custom"):
+    def _offer(self, value: Object, where: str, lost: Lost, space: Namespace | None = None) -> None:
+        kind = kind_of(value, where)
+        function: JsonObject
+        if kind == "custom":
+            custom = lost.read(value, Custom, where)
+            form = custom.format or {}
+            grammar = lost.read(form, Grammar, f"{where}.format") if form.get("type") == "grammar" else None
+            name, function = custom.name, _custom(custom.description, grammar)
+        elif kind == "function":
+            plain = lost.read(value, Function, where)
+            name, function = plain.name, _function(plain)
+            if plain.strict is not None:
+                function["strict"] = plain.strict
+        elif space is not None:
             raise bad(f"{where}.type", f"{shown(kind)} is not allowed in a namespace")
-        if kind in _CLIENT_TOOLS:
+        elif kind == "namespace":
+            space = lost.read(value, Namespace, where)
+            for at, inner in enumerate(space.tools):
+                self._offer(inner, f"{where}.tools.{at}", lost, space)
+            return
+        elif kind == SEARCH and value.get("execution") == "client":
+            name, function = SEARCH, _function(lost.read(value, Search, where))
+        elif kind in _CLIENT_TOOLS:
             words = "offer a function or a custom tool for it"
             raise bad(where, f"only OpenAI's models know the schema of {shown(kind)}; {words}")
-        is_search = kind == SEARCH and value.get("execution") == "client"
-        if kind not in ("function", "custom", "namespace") and not is_search:
+        else:
             lost.server_only(where, f"the tool of type {shown(kind)}", shown(kind))
             self.gone.add(kind)
             return
-        tool = lost.read(value, Tool, where)
-        if kind == "namespace":
-            if tool.name is None or tool.tools is None:
-                raise bad(f"{where}.{'tools' if tool.name else 'name'}", "Field required")
-            for at, inner in enumerate(tool.tools):
-                self._offer(inner, f"{where}.tools.{at}", lost, tool)
-            return
-        name = SEARCH if is_search else tool.name
-        if name is None:
-            raise bad(f"{where}.name", "Field required")
-        function = _custom(tool, where) if kind == "custom" else _function(tool)
-        if namespace is not None and namespace.description:
-            about = f"{namespace.name}: {namespace.description}"
-            function = {**function, "description": f"{as_text(function.get('description'))}\n\n{about}".strip()}
-        space = "" if namespace is None else namespace.name or ""
-        server_name = self._names.get((space, name), "")
-        if not server_name:
-            server_name = joined_name(space, name)
-            if server_name in self._names.values():
-                server_name = _distinct(space, name, server_name)
-            self._names[(space, name)] = server_name
+        if space is not None and space.description:
+            about = f"{as_text(function.get('description'))}\n\n{space.name}: {space.description}"
+            function = {**function, "description": about.strip()}
+        called = Called(Kind(kind), name, "" if space is None else space.name)
+        key = (called.namespace, name)
+        server_name = self._names.get(key) or joined_name(*key)
+        if key not in self._names and server_name in self._names.values():
+            server_name = _distinct(*key, server_name)
+        self._names[key] = server_name
         if server_name in self.by_name:
             lost.add(f"{where} offered twice", "the first of that name counts")
             return
-        self.by_name[server_name] = Called(Kind(kind), name, space)
+        self.by_name[server_name] = called
         self.functions.append({"type": "function", "function": {"name": server_name, **function}})
 
-    def choice_fields(self, choice: str | Choice | None, parallel: bool | None, lost: Lost) -> JsonObject:
+    def choice_fields(self, choice: str | Object | None, parallel: bool | None, lost: Lost) -> JsonObject:
         """Return `tools`, `tool_choice` and `parallel_tool_calls`. Raises BadRequest for a choice that is not offered.
 
         No chat server knows a choice among some tools: only the allowed ones are offered then.
         """
-        kind = choice.type if isinstance(choice, Choice) else ""
+        where, kind = "tool_choice", ""
+        if isinstance(choice, dict):
+            kind = kind_of(choice, where)
         if kind not in ("", "allowed_tools"):
             is_own = kind in ("function", "custom", SEARCH)
             # Without any tools in the request the choice is dropped with them.
             is_moot = not self.functions and not self.gone and (is_own or kind in _CLIENT_TOOLS | _HOSTED_TOOLS)
             if not is_moot and not (is_own and self.functions):
-                raise bad("tool_choice", f"no tool of type {shown(kind)} is offered to the model; choose another one")
+                raise bad(where, f"no tool of type {shown(kind)} is offered to the model; choose another one")
         if not self.functions:
-            for name, value in (("tool_choice", choice), ("parallel_tool_calls", parallel)):
+            for name, value in ((where, choice), ("parallel_tool_calls", parallel)):
                 if value is not None:
                     lost.add(name, "there are no tools to choose from")
             return {}
         fields: JsonObject = {"tools": self.functions}
-        if not isinstance(choice, Choice):
-            fields |= {} if choice is None else {"tool_choice": choice}
-        elif kind != "allowed_tools":
-            [name] = self._named(choice, "tool_choice", lost)
-            fields["tool_choice"] = {"type": "function", "function": {"name": name}}
-        else:
-            if choice.mode is None or choice.tools is None:
-                raise bad(f"tool_choice.{'tools' if choice.mode else 'mode'}", "Field required")
-            allowed = {
+        if kind == "allowed_tools":
+            allowed = lost.read(choice, AllowedTools, where)
+            names = {
                 name
-                for at, each in enumerate(choice.tools)
-                for name in self._named(each, f"tool_choice.tools.{at}", lost)
+                for at, each in enumerate(allowed.tools)
+                for name in self._named(each, f"{where}.tools.{at}", lost)
             }
-            fields["tools"] = tools = [
-                tool for tool in self.functions if as_object(as_object(tool).get("function")).get("name") in allowed
-            ]
-            fields["tool_choice"] = choice.mode
+            tools = [each for each in self.functions if as_object(as_object(each)["function"])["name"] in names]
             if not tools:
                 raise bad("tool_choice.tools", "none of them is offered to the model")
+            fields = {"tools": tools, where: allowed.mode}
+        elif isinstance(choice, dict):
+            [named] = self._named(choice, where, lost)
+            fields[where] = {"type": "function", "function": {"name": named}}
+        elif choice is not None:
+            fields[where] = choice
         if parallel is not None:
             fields["parallel_tool_calls"] = parallel
         return fields
 
-    def _named(self, choice: Choice, where: str, lost: Lost) -> list[str]:
+    def _named(self, choice: Object, where: str, lost: Lost) -> list[str]:
         """Return the server's names of the tools that a choice names; none for one that was dropped."""
-        if choice.type in self.gone:
-            lost.add(f"{where} of type {shown(choice.type)}", "the tool is not offered to the model")
+        kind = kind_of(choice, where)
+        if kind in self.gone:
+            lost.add(f"{where} of type {shown(kind)}", "the tool is not offered to the model")
             return []
-        name = SEARCH if choice.type == SEARCH else choice.name
-        if name is None:
-            raise bad(f"{where}.name", "Field required")
-        if choice.type == "namespace":
-            return [server_name for server_name, called in self.by_name.items() if called.namespace == name]
-        server_name = self.name_of(name, choice.namespace)
-        alike = [key for key, called in self.by_name.items() if called.name == name]
-        if server_name not in self.by_name and len(alike) == 1 and not choice.namespace:
-            return alike
-        if server_name not in self.by_name:
-            raise bad(f"{where}.name", f"{shown(name)} is not one of the tools; name one of them")
-        return [server_name]
+        tool = NamedTool(SEARCH) if kind == SEARCH else lost.read(choice, NamedTool, where)
+        if kind == "namespace":
+            return [server_name for server_name, called in self.by_name.items() if called.namespace == tool.name]
+        server_name = self.name_of(tool.name, tool.namespace)
+        if server_name in self.by_name:
+            return [server_name]
+        alike = [key for key, called in self.by_name.items() if called.name == tool.name]
+        if len(alike) != 1 or tool.namespace:
+            raise bad(f"{where}.name", f"{shown(tool.name)} is not one of the tools; name one of them")
+        return alike
 
 
 def joined_name(namespace: str, name: str) -> str:
@@ -226,22 +242,17 @@ def _distinct(namespace: str, name: str, plain: str) -> str:
     return f"{plain[: _LONGEST - len(digest) - 1]}_{digest}"
 
 
-def _function(tool: Tool) -> JsonObject:
+def _function(tool: Function | Search) -> JsonObject:
     function: JsonObject = {} if tool.description is None else {"description": tool.description}
     function["parameters"] = {"type": "object", "properties": {}} if tool.parameters is None else tool.parameters
-    if tool.strict is not None and tool.type == "function":
-        function["strict"] = tool.strict
     return function
 
 
-def _custom(tool: Tool, where: str) -> JsonObject:
+def _custom(description: str | None, grammar: Grammar | None) -> JsonObject:
     """Return a tool with free text as a function with one string. Its grammar goes into the description."""
-    parts = [tool.description, f"Write the whole text as the string `{INPUT}`."]
-    form = tool.format
-    if form is not None and form.type == "grammar":
-        if not form.syntax or not form.definition:
-            raise bad(f"{where}.format.{'definition' if form.syntax else 'syntax'}", "Field required")
-        parts.append(f"The text must match this grammar ({form.syntax}):\n{form.definition}")
+    parts = [description, f"Write the whole text as the string `{INPUT}`."]
+    if grammar is not None:
+        parts.append(f"The text must match this grammar ({grammar.syntax}):\n{grammar.definition}")
     schema: JsonObject = {"type": "object", "properties": {INPUT: {"type": "string"}}, "required": [INPUT]}
     return {"description": "\n\n".join(filter(None, parts)), "parameters": {**schema, "additionalProperties": False}}
 

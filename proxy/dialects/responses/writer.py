@@ -107,7 +107,8 @@ class ResponsesWriter(TranslatedWriter):
         """Return events with their names and numbers, without gaps."""
         written: list[bytes] = []
         for event in events:
-            event["sequence_number"] = self.take_numbers(1)  # each event is made for this stream, and sent once
+            event["sequence_number"] = self._sequence  # each event is made for this stream, and sent once
+            self._sequence += 1
             written.append(b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), dump_strict(event)))
         return b"".join(written)
 
