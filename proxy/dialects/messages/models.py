@@ -1,7 +1,7 @@
-"""`GET /v1/models` and `GET /v1/models/{id}` as Anthropic's API has them (F95: Claude Code refuses what is not there).
+"""`GET /v1/models` and `GET /v1/models/{id}` in Anthropic's shape (F95: Claude Code requires all fields).
 
-Source: the API reference, and `ModelInfo`, `SyncPage` and `ModelListParams` of the `anthropic` SDK 2.12. What the model
-server does not say is null. One model has a field of our own beside that, `efforts`, for `setup`.
+What the model server does not say is null. One model has a field of our own, `efforts`, for `setup`.
+Source: the API reference, and `ModelInfo`, `SyncPage` and `ModelListParams` of the `anthropic` SDK 2.12.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _SHOWN = 100
 def models_page(
     cards: Sequence[ModelCard], *, limit: int | str = DEFAULT_LIMIT, before_id: str = "", after_id: str = ""
 ) -> JsonObject:
-    """One page of the models: at most `limit` right behind `after_id`, or right before `before_id`, or from the first.
+    """Return a page of at most `limit` models after `after_id`, before `before_id`, or from the start.
 
-    The three are the query's, "" where it has none. `has_more` tells of more in the direction in which is paged.
-    Raises BadRequest for a limit that is not 1 to 1000, for both ids at once, and for an id that is not in the list.
+    `has_more` counts in the direction of the paging. Raises BadRequest for a limit that is not 1 to 1000, for both ids,
+    and for an unknown id.
     """
     size = _size(limit)
-    # A name that stood twice would lead a client that pages round and round.
+    # A name that occurs twice would lead a client in circles.
     unique = list({card.id: card for card in cards}.values())
     if before_id and after_id:
-        raise BadRequest("before_id: it cannot stand beside after_id; send one of them")
+        raise BadRequest("before_id: cannot be combined with after_id; send one of them")
     if before_id:
         end = _place(unique, before_id, "before_id")
         start = max(end - size, 0)
@@ -40,9 +40,7 @@ def models_page(
 
 
 def model_info(card: ModelCard, id: str = "", efforts: Sequence[str] | None = None) -> JsonObject:
-    """One model. `id` is the name by which the client asked, if that is not the card's own; `efforts` are the words by
-    which the model can be told how much to think, None where that is not said.
-    """
+    """Return one model. `id`: the client's name, if it is not the card's. `efforts`: the words that set its effort."""
     info: JsonObject = {
         "type": "model",
         "id": id or card.id,
@@ -81,5 +79,5 @@ def _page(cards: Sequence[ModelCard], *, more: bool) -> JsonObject:
 
 
 def _time(seconds: int) -> str:
-    """RFC 3339; 1970 where the server does not say, as the API has it for a date that is not known."""
+    """Return RFC 3339; 1970 for an unknown date, as in the API."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

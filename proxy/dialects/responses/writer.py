@@ -1,4 +1,4 @@
-"""Responses, to the client: the stream of events, and whole responses.
+"""Responses to the client: streams and whole responses.
 
 Source: OpenAI's API reference, "Create a model response", "Streaming events".
 """
@@ -28,15 +28,15 @@ class ResponsesDialect:
 
     @property
     def keeps(self) -> bool:
-        """True if the response is to be kept."""
+        """Whether the response is stored."""
         return self.options.keep is not None
 
     def writer(self, *, expand: bool) -> ResponsesWriter:
-        """A writer for one stream; `expand` makes no difference, for everything is said anew."""
+        """Return a writer for one stream; `expand` makes no difference, because everything is written anew."""
         return ResponsesWriter(self.options)
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
-        """A whole answer as a response; raises the error of a `Failed` event."""
+        """Return a whole answer as a response. Raises the error of a `Failed` event."""
         output = Output(self.options)
         output.observe_body(answer)
         for event in events:
