@@ -35,6 +35,10 @@ _UNKNOWN = "unknown field"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _MISSING = re.compile("Object missing required field `(.*)`")
 _LONGEST = 120
+# The types of JSON in errors.
+_KINDS = {"str": "a string", "int": "a whole number", "float": "a fraction", "int | float": "a number"}
+_KINDS |= {"bool": "true or false", "array": "a list", "object": "an object"}
+_KINDS |= {"str | array": "a string or a list", "str | object": "a string or an object"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +104,10 @@ class Lost:
                 words = "Field required"
             elif words.startswith("Invalid"):  # Invalid enum value 'ghost'
                 words = f"{words[words.index(chr(39)) :]} is not supported here"
+            words = re.sub("`(.+?)`", lambda match: _KINDS.get(match[1], match[1]), words)
             raise bad(where.lstrip("."), words if len(words) < _LONGEST else f"{words[:_LONGEST]}...") from None
+        except RecursionError:
+            raise bad(where, "is nested too deeply") from None
         for name in _unread(value, found, where):
             is_unknown = ignored is not None and "." not in name and name not in ignored
             self.add(name, _UNKNOWN if is_unknown else NO_FIELD)

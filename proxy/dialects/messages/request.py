@@ -233,7 +233,7 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
 
 def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
     """Return only what makes the prompt, for `count_tokens`; `max_tokens` is not required."""
-    whole = _Translator(body, options).translated({})
+    whole = _Translator({**body, "max_tokens": None}, options).translated({})
     return Translation({key: whole.body[key] for key in _COUNTED if key in whole.body}, whole.dropped)
 
 
@@ -247,7 +247,7 @@ class _Translator:
         request, options, lost = self.request, self.options, self.lost
         for name in ("container", "mcp_servers"):
             if getattr(request, name):
-                lost.server_only(name, name)
+                lost.server_only(name, "this field")
         if request.thread:
             raise NoThreads("thread: this server keeps no conversations; send all messages each time")
         messages, prefill = self.conversation()

@@ -106,6 +106,8 @@ def test_arguments_that_are_nested_too_deeply_are_refused() -> None:
     block = {"type": "tool_use", "id": "a", "name": "b", "input": deep}
     body: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "assistant", "content": [block]}]}
     assert refused(lambda: messages.translate(body, options())).endswith("input: is nested too deeply")
+    odd: dict[str, Any] = {"model": "m", "input": "hi", "\ud800": deep}
+    assert refused(lambda: responses.translate(odd, options())) == "is nested too deeply"
 
 
 def test_what_needs_the_owners_servers_is_refused_with_the_remedy() -> None:
@@ -113,3 +115,9 @@ def test_what_needs_the_owners_servers_is_refused_with_the_remedy() -> None:
     body: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": said, "mcp_servers": [{}]}
     words = refused(lambda: messages.translate(body, options()))
     assert words.startswith("mcp_servers: ") and "server_tools: drop" in words
+
+
+def test_counting_ignores_limits_and_compaction() -> None:
+    body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    found = messages.translate_count({**body, "max_tokens": 0, "compaction": {"type": "x"}}, options())
+    assert found.body == messages.translate_count(body, options()).body
