@@ -17,12 +17,12 @@ from typing import Literal, TypeAlias
 
 from proxy.codec.json_access import as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject
-from proxy.dialects.base import LaneTeller
 from proxy.engine.choice_delta import GAVE_UP
 from proxy.engine.events import (
     CallArguments,
     CallClosed,
     CallOpened,
+    Chunk,
     Event,
     Failed,
     Finished,
@@ -32,7 +32,6 @@ from proxy.engine.events import (
     Usage,
     choice_number,
 )
-from proxy.engine.lane import Lane
 from proxy.errors import UpstreamBroken
 
 TextKind: TypeAlias = Literal["text", "thinking"]
@@ -59,6 +58,10 @@ class Reply:
 
     def write(self, event: Content) -> list[JsonObject]:
         """Return the dialect's events for what the model says."""
+        raise NotImplementedError
+
+    def end(self) -> list[JsonObject]:
+        """Return the end of a finished reply. Raises a ProxyError if it is not a success."""
         raise NotImplementedError
 
     def take(self, event: Event) -> list[JsonObject]:
@@ -131,6 +134,25 @@ class TranslatedWriter:
 
     verbatim = False
 
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+
+    def encode(self, events: Iterable[JsonObject]) -> bytes:
+        """Return the bytes of the dialect's events."""
+        raise NotImplementedError
+
+    def observe_chunk(self, chunk: Chunk) -> None:
+        """Keep the newest token counts, and what else the reply needs of a chunk."""
+        self._reply.observe_body(chunk.body)
+
+    def write(self, event: Event) -> bytes:
+        """Return one event of the engine as events of the stream."""
+        return self.encode(self._reply.take(event))
+
+    def end(self) -> bytes:
+        """Return the end of a finished reply. Raises a ProxyError if it is not a success."""
+        return self.encode(self._reply.end())
+
     def passes(self, around: bytes) -> bool:
         """Nothing leaves as it came."""
         return False
@@ -142,10 +164,6 @@ class TranslatedWriter:
     def begin(self, choices: int) -> bytes:
         """Nothing: the reply starts with its content."""
         return b""
-
-    def teller(self, lane: Lane) -> LaneTeller | None:
-        """Return the writer of a lane's texts."""
-        raise NotImplementedError
 
 
 def token_counts(counts: Mapping[str, Json]) -> tuple[int, int, int, int]:

@@ -12,7 +12,7 @@ from typing import ClassVar
 from proxy.codec.json_text import Json, JsonObject, dump_strict, load_json
 from proxy.dialects.messages.blocks import Blocks, ReplyOptions
 from proxy.dialects.reply_parts import TextKind, TranslatedWriter, may_hold_halves
-from proxy.engine.events import CallArguments, Chunk, Event, Reasoning
+from proxy.engine.events import CallArguments, Event, Reasoning
 from proxy.engine.fast_path import CallTemplate
 from proxy.engine.lane import Lane
 from proxy.errors import ProxyError, UpstreamRefused
@@ -62,11 +62,12 @@ class MessagesWriter(TranslatedWriter):
     """Internal events to the bytes of a Messages stream."""
 
     def __init__(self, blocks: Blocks) -> None:
+        super().__init__(blocks)
         self._blocks = blocks
 
-    def observe_chunk(self, chunk: Chunk) -> None:
-        """Keep the newest token counts, and the reply's id."""
-        self._blocks.observe_body(chunk.body)
+    def encode(self, events: Iterable[JsonObject]) -> bytes:
+        """Return events with their names."""
+        return b"".join(map(encode, events))
 
     def teller(self, lane: Lane) -> BlockTeller | None:
         """Return the writer of a lane's texts, while they continue the open block."""
@@ -80,17 +81,9 @@ class MessagesWriter(TranslatedWriter):
             is_open, event = blocks.continues(kind), blocks.delta_of(kind, _MARK)
         return BlockTeller(event, blocks, is_call=isinstance(template, CallTemplate)) if is_open else None
 
-    def write(self, event: Event) -> bytes:
-        """Return one event of the engine as events of the stream."""
-        return b"".join(map(encode, self._blocks.take(event)))
-
-    def end(self) -> bytes:
-        """Return the end of a finished message. Raises UpstreamBroken if it cannot be finished."""
-        return b"".join(map(encode, self._blocks.end()))
-
     def error(self, error: ProxyError) -> bytes:
         """Return the end of the open block and the error; no `message_stop` follows, which would mean success."""
-        return b"".join(map(encode, [*self._blocks.fail(), error_object(error)]))
+        return self.encode([*self._blocks.fail(), error_object(error)])
 
     def heartbeat(self) -> bytes:
         """Return a ping, which clients count as a sign of life (F75)."""

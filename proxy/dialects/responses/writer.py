@@ -13,7 +13,7 @@ from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_strict
 from proxy.dialects.reply_parts import TranslatedWriter, may_hold_halves
 from proxy.dialects.responses.output import CallItem, Output, ReplyOptions, TextItem
-from proxy.engine.events import CallArguments, Chunk, Event, Reasoning, Text
+from proxy.engine.events import CallArguments, Event, Reasoning, Text
 from proxy.engine.fast_path import CallTemplate
 from proxy.engine.lane import Lane
 from proxy.errors import ProxyError
@@ -48,13 +48,11 @@ class ResponsesWriter(TranslatedWriter):
     """Internal events to the bytes of a Responses stream."""
 
     def __init__(self, options: ReplyOptions) -> None:
+        self._output = Output(options)
+        super().__init__(self._output)
         self._progress = options.progress
         self._sequence = 0
-        self._output = Output(options)
-
-    def observe_chunk(self, chunk: Chunk) -> None:
-        """Keep the newest token counts."""
-        self._output.observe_body(chunk.body)
+        self._has_spoken = False
 
     def teller(self, lane: Lane) -> ItemTeller | None:
         """Return the writer of a lane's texts, while they continue the open item."""
@@ -68,34 +66,17 @@ class ResponsesWriter(TranslatedWriter):
             item = self._output.open_text(reasoning=template.reasoning)
         return None if item is None else ItemTeller(item, self)
 
-    def write(self, event: Event) -> bytes:
-        """Return one event of the engine as events of the stream."""
-        self._continue_numbers()
-        return self._encode(self._output.take(event))
-
-    def end(self) -> bytes:
-        """Return the end of a finished response. Raises a ProxyError if it cannot be finished."""
-        self._continue_numbers()
-        return self._encode(self._output.end())
-
     def error(self, error: ProxyError) -> bytes:
         """Return `response.failed`, and nothing after it: Codex ignores an `error` event."""
-        self._continue_numbers()
-        return self._encode(self._output.fail(error))
+        return self.encode(self._output.fail(error))
 
     def heartbeat(self) -> bytes:
         """Return `response.created`, then `response.in_progress` repeatedly: comments reset no client's timer."""
-        self._continue_numbers()
-        data = self._encode([self._output.heartbeat()])
-        if not self._output.spoke:
+        data = self.encode([self._output.heartbeat()])
+        if not self._has_spoken:
             self._progress.begun = True
             self._progress.sequence = self._sequence
         return data
-
-    def _continue_numbers(self) -> None:
-        """Continue the numbers of the heartbeats until the reply begins: another try may have sent more."""
-        if not self._output.spoke:
-            self._sequence = self._progress.sequence
 
     def take_numbers(self, count: int) -> int:
         """Return the first of the next `count` sequence numbers."""
@@ -103,8 +84,14 @@ class ResponsesWriter(TranslatedWriter):
         self._sequence += count
         return first
 
-    def _encode(self, events: Iterable[JsonObject]) -> bytes:
-        """Return events with their names and numbers, without gaps."""
+    def encode(self, events: Iterable[JsonObject]) -> bytes:
+        """Return events with their names and numbers, without gaps.
+
+        The numbers continue those of the heartbeats until the reply begins: another try may have sent more.
+        """
+        if not self._has_spoken:
+            self._sequence = self._progress.sequence
+            self._has_spoken = self._output.spoke
         written: list[bytes] = []
         for event in events:
             event["sequence_number"] = self._sequence  # each event is made for this stream, and sent once
