@@ -23,7 +23,7 @@ HEADER = "X-Tool-Proxy-Count"
 IMAGE_TOKENS = 1600
 MESSAGE_TOKENS = 4
 # The fields of a chat request that make the prompt.
-_PROMPT = ("model", "messages", "tools", "chat_template_kwargs", "continue_final_message")
+_PROMPT = ("model", "messages", "tools", "chat_template_kwargs", "continue_final_message", "add_generation_prompt")
 _MEDIA = frozenset(("image_url", "file", "input_audio", "video_url"))
 _TEXTS = ("reasoning", "reasoning_content")
 
@@ -34,7 +34,9 @@ def count(upstream_post: Post, chat_body: JsonObject, client_body: JsonObject | 
     `chat_body` is the translated request, `client_body` a Messages client's own. A method works if it answers 200 with
     a number. Errors of `upstream_post` (no connection, 401, 403) are raised.
     """
-    number = _counted(upstream_post, TOKENIZE, _for_tokenize(chat_body), "count")
+    # vLLM's TokenizeChatRequest. A prefill keeps its `add_generation_prompt: false`, which vLLM requires.
+    prompt: JsonObject = {"add_generation_prompt": True, **{key: chat_body[key] for key in _PROMPT if key in chat_body}}
+    number = _counted(upstream_post, TOKENIZE, prompt, "count")
     if number:
         return number, "tokenize"
     if client_body is None:
@@ -47,12 +49,6 @@ def count(upstream_post: Post, chat_body: JsonObject, client_body: JsonObject | 
     if number:
         return number, "count_tokens"
     return estimate(chat_body), "estimate"
-
-
-def _for_tokenize(chat_body: JsonObject) -> JsonObject:
-    """Return vLLM's TokenizeChatRequest. A prefill keeps its `add_generation_prompt: false`, which vLLM requires."""
-    prompt: JsonObject = {key: chat_body[key] for key in _PROMPT if key in chat_body}
-    return {**prompt, "add_generation_prompt": chat_body.get("add_generation_prompt", True)}
 
 
 def _counted(upstream_post: Post, path: str, body: JsonObject, field: str) -> int:

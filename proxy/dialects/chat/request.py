@@ -57,6 +57,7 @@ def read_chat(raw: bytes, body: JsonObject, known: KnownFields = _NOTHING_KNOWN)
     if tools:
         body["tools"] = tools.listed
     offered = choice != "none" and bool(tools)
+    form = as_object(body.get("response_format")).get("type")
     return ChatRequest(
         raw=raw,
         body=body,
@@ -66,7 +67,7 @@ def read_chat(raw: bytes, body: JsonObject, known: KnownFields = _NOTHING_KNOWN)
         tools=tools if offered else None,
         forced=choice == "required" or isinstance(choice, dict),
         forced_tool=_forced_tool(choice, tools.names),
-        json_reply=_wants_json(body) if known.json_reply is None else known.json_reply,
+        json_reply=form in ("json_object", "json_schema") if known.json_reply is None else known.json_reply,
         sources=copy_sources(body.get("messages")) if known.sources is None else known.sources,
         made=made_calls(body.get("messages")) if known.made is None else known.made,
         ids=call_ids(body.get("messages")) if known.ids is None else known.ids,
@@ -82,11 +83,6 @@ def _forced_tool(choice: Json, names: tuple[str, ...]) -> str:
     if choice == "required" and len(names) == 1:
         return names[0]
     return ""
-
-
-def _wants_json(body: JsonObject) -> bool:
-    """Return whether the client asked for JSON."""
-    return as_object(body.get("response_format")).get("type") in ("json_object", "json_schema")
 
 
 def is_true(value: Json) -> bool:

@@ -26,7 +26,10 @@ def models_page(
     `has_more` counts in the direction of the paging. Raises BadRequest for a limit that is not 1 to 1000, for both ids,
     and for an unknown id.
     """
-    size = _size(limit)
+    text = str(limit) or str(DEFAULT_LIMIT)
+    size = int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else 0
+    if not 1 <= size <= _MAX_LIMIT:
+        raise BadRequest(f"limit: it must be a whole number from 1 to {_MAX_LIMIT}")
     # A name that occurs twice would lead a client in circles.
     unique = list({card.id: card for card in cards}.values())
     if before_id and after_id:
@@ -45,7 +48,8 @@ def model_info(card: ModelCard, id: str = "", efforts: Sequence[str] | None = No
         "type": "model",
         "id": id or card.id,
         "display_name": card.alias_of or card.id,
-        "created_at": _time(card.created),
+        # RFC 3339; 1970 for an unknown date, as in the API.
+        "created_at": datetime.fromtimestamp(card.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "lifecycle": "active",
         "line": None,
         "capabilities": None,
@@ -55,14 +59,6 @@ def model_info(card: ModelCard, id: str = "", efforts: Sequence[str] | None = No
         "retires_at": None,
     }
     return info if efforts is None else {**info, "efforts": [*efforts]}
-
-
-def _size(limit: int | str) -> int:
-    text = str(limit) or str(DEFAULT_LIMIT)
-    size = int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else 0
-    if not 1 <= size <= _MAX_LIMIT:
-        raise BadRequest(f"limit: it must be a whole number from 1 to {_MAX_LIMIT}")
-    return size
 
 
 def _place(cards: Sequence[ModelCard], id: str, what: str) -> int:
@@ -76,8 +72,3 @@ def _page(cards: Sequence[ModelCard], *, more: bool) -> JsonObject:
     data: list[Json] = [model_info(card) for card in cards]
     first, last = (cards[0].id, cards[-1].id) if cards else (None, None)
     return {"data": data, "has_more": more, "first_id": first, "last_id": last}
-
-
-def _time(seconds: int) -> str:
-    """Return RFC 3339; 1970 for an unknown date, as in the API."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
