@@ -121,3 +121,19 @@ def test_counting_ignores_limits_and_compaction() -> None:
     body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
     found = messages.translate_count({**body, "max_tokens": 0, "compaction": {"type": "x"}}, options())
     assert found.body == messages.translate_count(body, options()).body
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fields", "words"),
+    [
+        ("messages", {"max_tokens": 0}, "max_tokens: Expected a whole number >= 1"),
+        ("messages", {"temperature": "hot"}, "temperature: Expected a number, got a string"),
+        ("messages", {"thinking": {"type": "x"}}, "thinking.type: 'x' is not supported here; use enabled, adaptive,"),
+        ("responses", {"input": None}, "input: Field required"),
+        ("responses", {"input": [{"role": "tool"}]}, "input.0.role: 'tool' is not supported here; use user,"),
+        ("responses", {"input": [{"type": "ghost"}]}, "input.0.type: 'ghost' is not an item that this server knows"),
+    ],
+)
+def test_an_error_names_the_place_and_what_is_allowed(dialect: str, fields: dict[str, Any], words: str) -> None:
+    body: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], **fields}
+    assert refused(lambda: DIALECTS[dialect].translate(body, options())).startswith(words)
