@@ -1,7 +1,7 @@
 """Access to parsed JSON of unknown shape: a value of another type than the one asked for counts as empty.
 
 `{"usage": null}`, `{"usage": []}` and `{}` are the same to a reader that wants an object. Where another type is an
-error, the reader checks it itself: of requests `dialects/validation.py`, of replies `engine/reading.py`.
+error, the reader checks it itself: of requests `dialects/translation.py`, of replies `engine/reading.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The dialects that clients speak. Each turns its request into the internal one, and internal events into its wire.
+"""The interface of the dialects. Each translates its requests to chat requests, and internal events to its own.
 
-`Dialect` is the seam: the reply (`exchange/reply_stream.py`) knows nothing of a dialect but this.
+`exchange/reply_stream.py` knows nothing else of a dialect.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from proxy.errors import ProxyError
 
 
 class LaneTeller(Protocol):
-    """Writes the texts of a lane in a dialect that says everything anew: they go on what is being said."""
+    """Writes the texts of a lane in a dialect that writes all events anew: they continue an open block or item."""
 
     def tell(self, texts: Sequence[bytes]) -> bytes | None:
-        """Texts, as they stand in strings of JSON, as events of the dialect; None if they cannot leave so."""
+        """Return texts, as they are in strings of JSON, as events of the dialect; None if they cannot be sent so."""
 
     def record(self, events: Iterable[Event]) -> None:
         """Keep what these texts, joined, say."""
@@ -29,49 +29,49 @@ class Writer(Protocol):
 
     @property
     def verbatim(self) -> bool:
-        """True if what the upstream wrote can leave as it came."""
+        """Whether upstream events may be sent unchanged."""
 
     def observe_chunk(self, chunk: Chunk) -> None:
-        """An upstream chunk came; what is written next carries its id, model and time."""
+        """Take an upstream chunk: the next events have its id, model and time."""
 
     def begin(self, choices: int) -> bytes:
-        """The bytes that open a stream of so many choices that is made from a whole answer."""
+        """Return the start of a stream of this many choices that is made from a whole answer."""
 
     def write(self, event: Event) -> bytes:
-        """One event of the engine, in this dialect; empty if it says nothing there."""
+        """Return one event of the engine in this dialect; empty if it has none for it."""
 
     def passes(self, around: bytes) -> bool:
-        """True if events that say a text, or a fragment of a call, leave as they came; `around` is all else of them."""
+        """Return whether events with text or arguments are sent unchanged; `around` is all else in them."""
 
     def teller(self, lane: Lane) -> LaneTeller | None:
-        """The writer of a lane's texts, if events that do not leave as they came still differ by their text alone."""
+        """Return the writer of a lane's texts, if events that are written anew differ only in their text."""
 
     def comment(self, raw: bytes) -> bytes:
-        """An upstream event without data (a comment), as it leaves."""
+        """Return an upstream comment as it is sent."""
 
     def end(self) -> bytes:
-        """The bytes behind the last event of a reply that was finished. Raises a ProxyError if it is no success."""
+        """Return the end of a finished reply. Raises a ProxyError if it is not a success."""
 
     def error(self, error: ProxyError) -> bytes:
-        """The bytes that end a stream which cannot be finished; nothing follows them."""
+        """Return the end of a stream that cannot be finished; nothing follows."""
 
     def heartbeat(self) -> bytes:
-        """A sign of life that changes nothing for the client."""
+        """Return a sign of life that changes nothing for the client."""
 
 
 class Dialect(Protocol):
-    """The way of one request's reply to its client."""
+    """The dialect of one request's client."""
 
     @property
     def verbatim(self) -> bool:
-        """True if what the upstream wrote can leave as it came."""
+        """Whether upstream events may be sent unchanged."""
 
     @property
     def keeps(self) -> bool:
-        """True if a reply is kept in a file at its end, which may block."""
+        """Whether the reply is stored in a file at its end, which may block."""
 
     def writer(self, *, expand: bool) -> Writer:
-        """A writer for one stream. `expand`: what passes is no chunk of a stream, so it is said anew."""
+        """Return a writer for one stream. `expand`: unchanged events are not chunks, so they are written anew."""
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
-        """A whole answer (its bytes, and parsed) as the engine's events say it; raises the error of a `Failed`."""
+        """Return a whole answer (its bytes, and parsed) with the engine's events; raise the error of a `Failed`."""

@@ -1,4 +1,4 @@
-"""The key of a conversation: a digest of how it begins, the same in each of its requests."""
+"""The key of a conversation: a digest of its start, the same in all its requests."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import JsonObject
 from proxy.dialects.chat.request import content_text
 
-# A line of Claude Code's that is another one at each turn.
+# A line of Claude Code's that changes with each turn.
 _CHANGING = "x-anthropic-billing-header:"
 
 
 def conversation_key(model: str, body: JsonObject) -> bytes:
-    """A digest that all requests of one conversation share: of the model, the first system message and the
-    first user message, in a Chat Completions request as in the other dialects. Empty if there is no such text.
+    """Return a digest of the model, the first system message and the first user message, in any dialect.
 
-    The key that a Responses client names for its conversation stands for the rest.
+    A Responses client's own key replaces the messages. Empty if there is neither text nor key.
     """
     named = body.get("prompt_cache_key")
     if "input" in body and isinstance(named, str) and named:
@@ -34,7 +33,7 @@ def _digest(*texts: str) -> bytes:
 
 
 def _beginning(body: JsonObject) -> tuple[str, str]:
-    """The first system message and the first user message; "" for what is not there."""
+    """Return the first system message and the first user message; "" for a missing one."""
     system = content_text(body.get("system")) or content_text(body.get("instructions"))
     input_value = body.get("input")
     if isinstance(input_value, str):

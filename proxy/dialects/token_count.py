@@ -1,8 +1,8 @@
 """The tokens of a request, for `POST /v1/messages/count_tokens` and `/v1/responses/input_tokens` (F95: clients compact
 by this number).
 
-Three ways, the first that works: the model server's `/tokenize` with the translated request (vLLM), its own
-`/v1/messages/count_tokens` with a Messages client's (llama-server, newer vLLM), an estimate. Sans-IO: the caller asks.
+The first method that works counts: the server's `/tokenize` with the translated request (vLLM), its own
+`/v1/messages/count_tokens` with a Messages client's (llama-server, newer vLLM), an estimate. The caller does the I/O.
 """
 
 from __future__ import annotations
@@ -15,32 +15,33 @@ from proxy.codec.json_text import JsonObject, dump_json, dump_request, load_upst
 from proxy.upstream.paths import MESSAGES_COUNT_TOKENS, TOKENIZE
 
 CountMethod = Literal["tokenize", "count_tokens", "estimate"]
-# What asks the model server: path and body in, status and body out.
+# Sends a request upstream: path and body in, status and body out.
 Post: TypeAlias = Callable[[str, bytes], tuple[int, bytes]]
 
-# The header of the answer that says which way the number came.
+# The header that names the method.
 HEADER = "X-Tool-Proxy-Count"
 IMAGE_TOKENS = 1600
 MESSAGE_TOKENS = 4
-# Of a chat request, what the prompt is made of.
-_PROMPT = ("model", "messages", "tools", "chat_template_kwargs", "continue_final_message")
+# The fields of a chat request that make the prompt.
+_PROMPT = ("model", "messages", "tools", "chat_template_kwargs", "continue_final_message", "add_generation_prompt")
 _MEDIA = frozenset(("image_url", "file", "input_audio", "video_url"))
 _TEXTS = ("reasoning", "reasoning_content")
 
 
 def count(upstream_post: Post, chat_body: JsonObject, client_body: JsonObject | None = None) -> tuple[int, CountMethod]:
-    """The number of input tokens, and the way it came, for the header `X-Tool-Proxy-Count`.
+    """Return the number of input tokens and the method.
 
-    `chat_body` is the request translated to chat completions, `client_body` a Messages client's own. A way counts only
-    if it answers 200 with a number; any other answer leads to the next. What `upstream_post` raises (no connection,
-    401, 403) passes through.
+    `chat_body` is the translated request, `client_body` a Messages client's own. A method works if it answers 200 with
+    a number. Errors of `upstream_post` (no connection, 401, 403) are raised.
     """
-    number = _counted(upstream_post, TOKENIZE, _for_tokenize(chat_body), "count")
+    # vLLM's TokenizeChatRequest. A prefill keeps its `add_generation_prompt: false`, which vLLM requires.
+    prompt: JsonObject = {"add_generation_prompt": True, **{key: chat_body[key] for key in _PROMPT if key in chat_body}}
+    number = _counted(upstream_post, TOKENIZE, prompt, "count")
     if number:
         return number, "tokenize"
     if client_body is None:
         return estimate(chat_body), "estimate"
-    # A server of several models must know which; all else is as the client wrote it.
+    # A server with several models needs the name; the rest is the client's.
     named = dict(client_body)
     if "model" in chat_body:
         named["model"] = chat_body["model"]
@@ -50,16 +51,8 @@ def count(upstream_post: Post, chat_body: JsonObject, client_body: JsonObject | 
     return estimate(chat_body), "estimate"
 
 
-def _for_tokenize(chat_body: JsonObject) -> JsonObject:
-    """vLLM's TokenizeChatRequest. A prefill's `add_generation_prompt: false` stays: beside the other it is refused."""
-    prompt: JsonObject = {key: chat_body[key] for key in _PROMPT if key in chat_body}
-    return {**prompt, "add_generation_prompt": chat_body.get("add_generation_prompt", True)}
-
-
 def _counted(upstream_post: Post, path: str, body: JsonObject, field: str) -> int:
-    """The number in `field` of the server's answer, or 0. llama-server's /tokenize answers `{"tokens": []}`, which has
-    none.
-    """
+    """Return the number in `field` of the server's answer, or 0: llama-server's /tokenize answers `{"tokens": []}`."""
     status, data = upstream_post(path, dump_request(body))
     if status != 200:
         return 0
@@ -73,10 +66,10 @@ def _counted(upstream_post: Post, path: str, body: JsonObject, field: str) -> in
 
 
 def estimate(chat_body: JsonObject) -> int:
-    """A number from the chat request alone.
+    """Estimate the tokens of a chat request.
 
-    The bytes of all texts (content, reasoning, names and arguments of calls) and of the tools as compact JSON, in
-    UTF-8, divided by 3.5 and rounded up; 1,600 for each image or file, whatever its size; 4 for each message.
+    The UTF-8 bytes of all texts (content, reasoning, names and arguments of calls) and of the tools as compact JSON,
+    divided by 3.5 and rounded up; 1,600 for each image or file; 4 for each message.
     """
     messages = objects_in(chat_body.get("messages"))
     size = 0
@@ -90,7 +83,7 @@ def estimate(chat_body: JsonObject) -> int:
 
 
 def _texts(message: JsonObject) -> Iterator[str]:
-    """All that a message says in words."""
+    """Return the texts of a message."""
     content = message.get("content")
     texts = [content, *(part.get("text") for part in objects_in(content))]
     for call in objects_in(message.get("tool_calls")):

@@ -19,12 +19,12 @@ from proxy.dialects.chat.writer import ChatOptions
 from proxy.dialects.messages.blocks import ReplyOptions
 from proxy.dialects.messages.request import translate
 from proxy.dialects.messages.writer import MessagesDialect
-from proxy.dialects.model_options import ModelOptions
 from proxy.dialects.responses import output
 from proxy.dialects.responses import request as responses
-from proxy.dialects.responses.echo import echo
 from proxy.dialects.responses.kept import Resumed, resume
+from proxy.dialects.responses.output import echo
 from proxy.dialects.responses.writer import ResponsesDialect
+from proxy.dialects.translation import ModelOptions
 from proxy.errors import BadRequest
 from proxy.exchange.routing import choose_server, conversation_of
 from proxy.healing.families import Family

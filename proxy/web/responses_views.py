@@ -5,9 +5,8 @@ from __future__ import annotations
 from flask import Response, request
 
 from proxy.codec.json_text import JsonObject, dump_json
-from proxy.dialects.responses.fields import NO_COMPACTION
 from proxy.dialects.responses.kept import ADVICE
-from proxy.dialects.responses.request import NO_RESPONSES, translate_count
+from proxy.dialects.responses.request import NO_COMPACTION, NO_RESPONSES, translate_count
 from proxy.dialects.token_count import HEADER, count
 from proxy.errors import BadRequest, NotFound
 from proxy.web.completions import answered
@@ -60,7 +59,7 @@ def one_response(name: str) -> Response:
 
 def compact() -> Response:
     """Refuse `POST /v1/responses/compact`."""
-    raise BadRequest(NO_COMPACTION.removeprefix("refused: "))
+    raise BadRequest(NO_COMPACTION)
 
 
 def cancel(name: str) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.codec.json_text import JsonObject
 from proxy.config.rules import Parse, Profile, Rules
-from proxy.dialects.model_options import OWN_WORDS
+from proxy.dialects.translation import OWN_WORDS
 from proxy.healing.families import Family
 from proxy.healing.reasoning import SHOWN_BY_REPLY, ThinkingRequest, ThinkingRules, think
 from proxy.healing.switches import effort_words

@@ -19,7 +19,7 @@ from proxy.config.rules import parse_rules
 from proxy.config.summary import summary
 from proxy.dialects.chat.request import read_chat
 from proxy.dialects.messages.request import translate, translate_count
-from proxy.dialects.model_options import ModelOptions
+from proxy.dialects.translation import ModelOptions
 from proxy.errors import BadRequest, LimitExceeded, RulesError
 from proxy.exchange.plan import Plan, proxy_parses, upstream_request
 from proxy.notations import tables

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from proxy.codec.json_text import JsonObject, dump_request
 from proxy.dialects.chat.request import read_chat
 from proxy.dialects.conversation_key import conversation_key
-from proxy.dialects.model_options import ModelOptions
-from proxy.dialects.responses.echo import echo
+from proxy.dialects.responses.output import echo
 from proxy.dialects.responses.request import Translation, translate, translate_count
+from proxy.dialects.translation import ModelOptions
 from proxy.errors import BadRequest
 from proxy.web.request_body import parse_body
 from tests.contract.test_c5_fuzz import MOST, OPTIONS, QUICK, mutated

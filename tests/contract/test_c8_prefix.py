@@ -22,8 +22,8 @@ import pytest
 from proxy.codec.json_text import dump_request
 from proxy.dialects.chat.request import read_chat
 from proxy.dialects.messages.request import translate as translate_messages
-from proxy.dialects.model_options import ModelOptions
 from proxy.dialects.responses.request import translate as translate_responses
+from proxy.dialects.translation import ModelOptions
 from proxy.exchange.plan import Plan, upstream_request
 from proxy.healing.families import FAMILIES
 from proxy.healing.heal import IDS, HealPlan

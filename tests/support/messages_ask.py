@@ -10,11 +10,8 @@ from tests.support.translations import MODEL, checked, lost, messages_of, option
 # What tests take from here beside its own.
 __all__ = ["MODEL", "lost", "messages_of"]
 Block = dict[str, Any]
-PIXEL = "iVBORw0KGgo="
-PICTURE: Block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
-PICTURE_PART: Block = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
+PICTURE: Block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
 TOOL: Block = {"name": "run", "input_schema": {"type": "object", "properties": {"x": {"type": "integer"}}}}
-FUNCTION: Block = {"type": "function", "function": {"name": "run", "parameters": TOOL["input_schema"]}}
 
 
 def ask(*messages: Any, **fields: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from proxy.dialects.responses.request import translate
-from tests.support.translations import MODEL, checked, content, lost, messages_of, options, refused
+from tests.support.translations import MODEL, checked, content, lost, messages_of, options
 
 # What tests take from here beside its own.
 __all__ = ["MODEL", "lost"]
@@ -58,8 +58,3 @@ def sent(body: dict[str, Any], **said: Any) -> Any:
 def messages(*items: Any, **said: Any) -> list[Any]:
     """The chat messages for these items."""
     return messages_of(sent(ask(*items), **said))
-
-
-def refusal(body: dict[str, Any], **said: Any) -> str:
-    """What the client is told about a request that cannot be used."""
-    return refused(lambda: sent(body, **said))

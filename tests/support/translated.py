@@ -16,7 +16,7 @@ from proxy.dialects.base import Dialect
 from proxy.dialects.messages.blocks import ReplyOptions
 from proxy.dialects.messages.writer import MessagesDialect
 from proxy.dialects.responses import output
-from proxy.dialects.responses.echo import echo
+from proxy.dialects.responses.output import echo
 from proxy.dialects.responses.writer import ResponsesDialect
 from proxy.engine.engine import Engine
 from proxy.exchange.reply_stream import StreamReply

@@ -10,7 +10,7 @@ import pytest
 from proxy.audit_record import Repair
 from proxy.codec.json_text import JsonObject, dump_request
 from proxy.dialects.chat.request import read_chat
-from proxy.dialects.model_options import ModelOptions
+from proxy.dialects.translation import ModelOptions
 from proxy.errors import BadRequest
 
 MODEL = "served/model"

@@ -1,12 +1,13 @@
-"""Chat Completions in one piece: a whole answer takes the way of a stream of one chunk, and comes back together.
+"""Whole answers of Chat Completions: an answer is processed as a stream of one chunk, and put together again.
 
-There is no second code path that repairs: the message becomes a chunk, the engine says what it holds, and only what
-it says differently is changed in the body.
+So there is no second code path that repairs. The message becomes a chunk, and only what the engine's events say
+differently is changed in the body.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -52,14 +53,14 @@ class ChatDialect:
     keeps: ClassVar[bool] = False
 
     def writer(self, *, expand: bool) -> ChatWriter:
-        """A writer for one stream; `expand`: what passes is no chunk of a stream, so it is said anew."""
+        """Return a writer for one stream; `expand`: unchanged events are not chunks, so they are written."""
         return new_writer(self.options, expand=expand)
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
-        """A whole answer as the events say it, the very bytes of `body` if that is the same."""
+        """Return the answer that the events make: the bytes of `body` if nothing differs."""
         options = self.options
         reply_events = tuple(events)
-        # Where nothing is looked for the answer passes; else the engine says what it holds, which may be nothing.
+        # Without tools the engine may pass the answer unchanged; else its events hold all content, maybe none.
         parsed = options.parsed or not any(isinstance(event, Unchanged) for event in reply_events)
         if options.calls_as_text:
             reply_events = tuple(part for event in reply_events for part in with_calls_as_text(event))
@@ -68,7 +69,7 @@ class ChatDialect:
 
 @dataclass(slots=True)
 class _ChoiceContent:
-    """The engine's events of one choice, put together."""
+    """What the engine's events say in one choice."""
 
     text: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
@@ -77,7 +78,7 @@ class _ChoiceContent:
 
 
 def read_whole(body: bytes) -> JsonObject:
-    """Parse the body of a whole answer. Raise the error that it reports, and UpstreamBroken if it is not an answer."""
+    """Parse the body of a whole answer. Raises the error that it reports, and UpstreamBroken for other bodies."""
     return read_answer(body)[0]
 
 
@@ -100,38 +101,32 @@ def read_answer(body: bytes) -> tuple[JsonObject, bytes]:
         raise refusal(answer["error"])
     if not isinstance(answer.get("choices"), list):
         raise UpstreamBroken("the model server's answer has no choices")
-    changed = _with_messages(answer)
-    if changed != answer:
-        answer, body = changed, dump_json(changed)
+    choices = [*map(_with_message, as_list(answer["choices"]))]
+    if choices != answer["choices"]:
+        answer = {**answer, "object": "chat.completion", "choices": choices}
+        body = dump_json(answer)
     if not all(isinstance(entry.get("message"), dict) for entry in choice_entries(answer)):
         raise UpstreamBroken("the model server's answer has a choice without a message")
     return answer, body
 
 
-def _with_messages(answer: JsonObject) -> JsonObject:
-    """Return an answer whose texts are all in the messages of its choices."""
-    given = as_list(answer["choices"])
-    choices: list[Json] = [
-        _with_message(entry) if isinstance(entry, dict) and "text" in entry else entry for entry in given
-    ]
-    return answer if choices == given else {**answer, "object": "chat.completion", "choices": choices}
-
-
-def _with_message(entry: JsonObject) -> JsonObject:
-    message = entry.get("message")
-    if isinstance(message, dict):
-        said = with_text(message, entry)
-    elif message is None and entry["text"] is not None:
-        said = with_text({"role": "assistant", "content": ""}, entry)
-    else:
+def _with_message(entry: Json) -> Json:
+    """Return a choice with its text in its message."""
+    if not isinstance(entry, dict) or "text" not in entry:
         return entry
-    if said == message:
+    message = entry.get("message")
+    if message is None and entry["text"] is not None:
+        message = {"role": "assistant", "content": ""}
+    if not isinstance(message, dict):
+        return entry
+    said = with_text(message, entry)
+    if said == entry.get("message"):
         return entry
     return {**{name: value for name, value in entry.items() if name != "text"}, "message": said}
 
 
 def says_nothing(answer: JsonObject) -> bool:
-    """True for an answer that used tokens and holds neither text nor call: a parser may have swallowed one."""
+    """Return whether an answer used tokens and has neither text nor call: a parser may have swallowed one."""
     tokens = as_object(answer.get("usage")).get("completion_tokens")
     if not isinstance(tokens, int) or tokens <= 1:
         return False
@@ -140,9 +135,9 @@ def says_nothing(answer: JsonObject) -> bool:
 
 
 def as_chunk(answer: JsonObject) -> Chunk:
-    """The answer as the one chunk that says all of it; it has no bytes of its own.
+    """Return the answer as one chunk, without bytes.
 
-    The choices are counted by their place: what a server wrote as `index` stays in the answer.
+    Choices are counted by their place; the server's `index` stays in the answer.
     """
     choices: list[Json] = []
     for number, entry in enumerate(entries(answer)):
@@ -161,24 +156,43 @@ def rebuild(
     parsed: bool,
     reasoning: ReasoningField = "as_is",
 ) -> bytes:
-    """The answer as the engine says it and as the client wants it; the very bytes that came if that is the same.
+    """Return the answer with what the events change, as the client expects it; the bytes of `body` if nothing differs.
 
     Raises the error of a `Failed` event.
     """
-    contents: dict[int, _ChoiceContent] = {}
-    for event in _flat(events):
-        _note(contents, event)
+    contents: defaultdict[int, _ChoiceContent] = defaultdict(_ChoiceContent)
+    for event in events:
+        for inner in event.events if isinstance(event, Unchanged) else (event,):
+            _note(contents, inner)
     result = dict(answer)
     if parsed:
-        result["choices"] = [_entry(entry, contents, number) for number, entry in enumerate(entries(answer))]
+        result["choices"] = [_entry(entry, contents[number]) for number, entry in enumerate(entries(answer))]
     result = clean_body(result, clean, drop_empty_calls=parsed or bool(clean), reasoning=reasoning)
-    if result == answer:
-        return body
-    return dump_json(result)
+    return body if result == answer else dump_json(result)
 
 
-def _entry(entry: JsonObject, contents: dict[int, _ChoiceContent], number: int) -> JsonObject:
-    now = contents.get(number, _ChoiceContent())
+def _note(contents: defaultdict[int, _ChoiceContent], event: Event) -> None:
+    match event:
+        case Failed():
+            raise event.error
+        case Text():
+            contents[event.choice].text.append(event.text)
+        case Reasoning():
+            contents[event.choice].thoughts.append(event.text)
+        case Finished():
+            contents[event.choice].finish = event.reason
+        case CallOpened():
+            contents[event.choice].calls.append(_call(event.id, event.name, "", NO_FIELDS))
+        case CallArguments():
+            calls, fields = contents[event.choice].calls, event.fields or NO_FIELDS
+            function = as_object(calls[event.index]["function"])
+            arguments = f"{function['arguments']}{event.fragment}"
+            function = {**function, "arguments": arguments, **fields.function}
+            calls[event.index] = {**calls[event.index], "function": function, **fields.entry}
+
+
+def _entry(entry: JsonObject, now: _ChoiceContent) -> JsonObject:
+    """Return a choice with what the events say differently."""
     message = entry.get("message")
     if not isinstance(message, dict):
         return entry
@@ -189,7 +203,13 @@ def _entry(entry: JsonObject, contents: dict[int, _ChoiceContent], number: int) 
         changed["content"] = text if text.strip() else None
     if thoughts not in ("", read_choice({"delta": changed}).reasoning):
         changed[APART] = thoughts
-    if now.calls != _calls_of_server(message.get("tool_calls")):
+    given: list[JsonObject] = []
+    for call in objects_in(message.get("tool_calls")):
+        function = call.get("function")
+        if isinstance(function, dict):
+            fields = other_fields(call, function) or NO_FIELDS
+            given.append(_call(call.get("id"), function.get("name"), function.get("arguments"), fields))
+    if now.calls != given:
         changed.pop("tool_calls", None)
         if now.calls:
             changed["tool_calls"] = [*now.calls]
@@ -198,52 +218,7 @@ def _entry(entry: JsonObject, contents: dict[int, _ChoiceContent], number: int) 
     return {**entry, "message": changed, "finish_reason": now.finish}
 
 
-def _calls_of_server(calls: Json) -> list[JsonObject]:
-    """The server's own calls in the words in which `_note` says them, to see whether something changed."""
-    rebuilt_calls: list[JsonObject] = []
-    for call in objects_in(calls):
-        function = call.get("function")
-        if isinstance(function, dict):
-            rebuilt = _call(call.get("id"), function.get("name"), function.get("arguments"))
-            rebuilt_calls.append(_with_fields(rebuilt, other_fields(call, function)))
-    return rebuilt_calls
-
-
-def _call(id_: Json, name: Json, arguments: Json) -> JsonObject:
-    return {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
-
-
-def _with_fields(call: JsonObject, fields: CallFields | None) -> JsonObject:
-    """A call with what else the server says of it."""
-    fields = fields or NO_FIELDS
-    return {**call, "function": {**as_object(call["function"]), **fields.function}, **fields.entry}
-
-
-def _note(contents: dict[int, _ChoiceContent], event: Event) -> None:
-    match event:
-        case Failed():
-            raise event.error
-        case Text():
-            contents.setdefault(event.choice, _ChoiceContent()).text.append(event.text)
-        case Reasoning():
-            contents.setdefault(event.choice, _ChoiceContent()).thoughts.append(event.text)
-        case Finished():
-            contents.setdefault(event.choice, _ChoiceContent()).finish = event.reason
-        case CallOpened():
-            contents.setdefault(event.choice, _ChoiceContent()).calls.append(_call(event.id, event.name, ""))
-        case CallArguments():
-            calls = contents[event.choice].calls
-            function = calls[event.index]["function"]
-            assert isinstance(function, dict)
-            function["arguments"] = f"{function['arguments']}{event.fragment}"
-            calls[event.index] = _with_fields(calls[event.index], event.fields)
-        case _:
-            pass
-
-
-def _flat(events: Iterable[Event]) -> Iterator[Event]:
-    for event in events:
-        if isinstance(event, Unchanged):
-            yield from event.events
-        else:
-            yield event
+def _call(id_: Json, name: Json, arguments: Json, fields: CallFields) -> JsonObject:
+    """Return a call with what else the server says of it."""
+    function: JsonObject = {"name": name, "arguments": arguments, **fields.function}
+    return {"id": id_, "type": "function", "function": function, **fields.entry}

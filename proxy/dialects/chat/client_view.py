@@ -1,7 +1,7 @@
-"""A client's view of a reply: texts, calls and the end, from the bytes that it got.
+"""A client's view of a reply: texts, calls and the finish reason, from its bytes.
 
-It is as tolerant as a lenient client, so that `parse --capture` can print every reply, however odd.
-The tests judge with it what clients get; what a strict client would not take they assert themselves.
+It is as tolerant as a lenient client, so `parse --capture` can print every reply. The tests read replies with it, too;
+what a strict client rejects they check themselves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from proxy.dialects.chat.writer import DONE, entries
 
 @dataclass(slots=True)
 class CallView:
-    """A call, as far as it came."""
+    """A call, as far as it was sent."""
 
     id: str = ""
     name: str = ""
@@ -25,7 +25,7 @@ class CallView:
 
 @dataclass(slots=True)
 class ChoiceView:
-    """A client's view of one choice; `tool_calls` by the index that they were sent with."""
+    """A client's view of one choice; `tool_calls` by their index."""
 
     text: str = ""
     reasoning: str = ""
@@ -34,7 +34,7 @@ class ChoiceView:
 
     @property
     def ids(self) -> list[str]:
-        """The calls' ids, in the order in which they began, as all of the following."""
+        """The calls' ids, in the order in which the calls began."""
         return [call.id for call in self.tool_calls.values()]
 
     @property
@@ -44,7 +44,7 @@ class ChoiceView:
 
     @property
     def arguments(self) -> list[str]:
-        """The calls' arguments, as they were written."""
+        """The calls' arguments, unparsed."""
         return [call.arguments for call in self.tool_calls.values()]
 
     @property
@@ -70,14 +70,14 @@ class ChoiceView:
 
 @dataclass(slots=True)
 class ReplyView:
-    """A client's view of an answer; `error` is the message of the error that it got, or empty."""
+    """A client's view of an answer; `error` is the message of its error, or empty."""
 
     choices: dict[int, ChoiceView] = field(default_factory=dict)
     error: str = ""
 
 
 def view_reply(data: bytes, *, streamed: bool) -> ReplyView:
-    """An answer's bytes, a stream's or a whole answer's, to a client's view of it."""
+    """Return a client's view of a stream's bytes or a whole answer's."""
     seen = ReplyView()
     if not streamed:
         _note(seen, data, "message")
@@ -90,7 +90,7 @@ def view_reply(data: bytes, *, streamed: bool) -> ReplyView:
 
 
 def _note(seen: ReplyView, data: bytes, place: str) -> None:
-    """Add what one chunk or one answer says; what is no JSON object says nothing."""
+    """Add one chunk or one answer; other data is ignored."""
     try:
         body = as_object(load_upstream(data)[0])
     except ValueError:
@@ -106,7 +106,7 @@ def _note(seen: ReplyView, data: bytes, place: str) -> None:
 
 
 def _index(entry: JsonObject, number: int) -> int:
-    """The index that the server wrote, else the entry's place."""
+    """Return the server's index, else the entry's place."""
     index = entry.get("index")
     if isinstance(index, int):
         return index
@@ -114,7 +114,7 @@ def _index(entry: JsonObject, number: int) -> int:
 
 
 def _text(value: Json) -> str:
-    """A text as it is; what should have been one, as JSON."""
+    """Return a string unchanged, and another value as JSON."""
     if value is None:
         return ""
     if isinstance(value, str):

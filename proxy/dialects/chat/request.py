@@ -1,4 +1,4 @@
-"""A chat-completions request, read once: what the proxy needs to know of it."""
+"""Chat requests, read once: what the proxy needs to know of them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from proxy.codec.json_access import as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject
 from proxy.tools.toolset import ToolSet, read_tools
 
-# One for all: an empty set of its own would be as large as one of four.
+# Shared: an empty set is as large as one of four.
 NO_IDS: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A chat-completions request as the client sent it, and what the proxy needs to know of it.
+    """A chat request as the client sent it, and what the proxy needs to know of it.
 
-    `tools` is None where the reply must never be parsed (F86): none offered, or `tool_choice: "none"`.
-    `forced`: the client named a tool or said `required`; then the server's guided decoding makes the call.
-    `forced_tool` is the one that it must be, if there is only one.
-    `one_call`: the client wants no calls in parallel (F52). `sources` are the texts from which the model may copy calls
-    (C3), and `made` the calls that it made, as names and arguments.
+    `tools`: None if the reply must never be parsed (F86): none are offered, or `tool_choice` is `none`.
+    `forced`: the client named a tool or said `required`, so the server's guided decoding makes the call.
+    `forced_tool`: the only tool that can be called then. `one_call`: the client wants no parallel calls (F52).
+    `sources`: the texts from which the model may copy calls (C3). `made`: the names and arguments of earlier calls.
     """
 
     raw: bytes
@@ -40,7 +39,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class KnownFields:
-    """Fields of a chat request that whoever made it knows, so that they are not looked for in it; None: read there."""
+    """Fields of a chat request that its translation knows; None: they are read from it."""
 
     sources: tuple[str, ...] | None = None
     made: tuple[tuple[str, Json], ...] | None = None
@@ -52,14 +51,13 @@ _NOTHING_KNOWN = KnownFields()
 
 
 def read_chat(raw: bytes, body: JsonObject, known: KnownFields = _NOTHING_KNOWN) -> ChatRequest:
-    """Read what matters of a request body. Its tools become the very ones of an earlier request that offered the same:
-    of a stream that waits they would be the larger part.
-    """
+    """Read a request body. Equal tools are shared between requests: they are the larger part of a waiting stream."""
     choice = body.get("tool_choice")
     tools = read_tools(body.get("tools"))
     if tools:
         body["tools"] = tools.listed
     offered = choice != "none" and bool(tools)
+    form = as_object(body.get("response_format")).get("type")
     return ChatRequest(
         raw=raw,
         body=body,
@@ -69,7 +67,7 @@ def read_chat(raw: bytes, body: JsonObject, known: KnownFields = _NOTHING_KNOWN)
         tools=tools if offered else None,
         forced=choice == "required" or isinstance(choice, dict),
         forced_tool=_forced_tool(choice, tools.names),
-        json_reply=_wants_json(body) if known.json_reply is None else known.json_reply,
+        json_reply=form in ("json_object", "json_schema") if known.json_reply is None else known.json_reply,
         sources=copy_sources(body.get("messages")) if known.sources is None else known.sources,
         made=made_calls(body.get("messages")) if known.made is None else known.made,
         ids=call_ids(body.get("messages")) if known.ids is None else known.ids,
@@ -78,7 +76,7 @@ def read_chat(raw: bytes, body: JsonObject, known: KnownFields = _NOTHING_KNOWN)
 
 
 def _forced_tool(choice: Json, names: tuple[str, ...]) -> str:
-    """The one offered tool that the model is made to call; "" where it has a choice."""
+    """Return the offered tool that the model must call; "" if it has a choice."""
     named = as_text(as_object(as_object(choice).get("function")).get("name"))
     if named in names:
         return named
@@ -87,13 +85,8 @@ def _forced_tool(choice: Json, names: tuple[str, ...]) -> str:
     return ""
 
 
-def _wants_json(body: JsonObject) -> bool:
-    """True if the client asked for JSON."""
-    return as_object(body.get("response_format")).get("type") in ("json_object", "json_schema")
-
-
 def is_true(value: Json) -> bool:
-    """True for a value that the servers' validation takes for true (pydantic's lax mode)."""
+    """Return whether the servers accept a value as true (pydantic's lax mode)."""
     if isinstance(value, str):
         return value.lower() in ("true", "t", "yes", "y", "on", "1")
     return value == 1  # true is one, too
@@ -115,14 +108,14 @@ def made_calls(messages: Json) -> tuple[tuple[str, Json], ...]:
 
 
 def call_ids(messages: Json) -> frozenset[str]:
-    """The ids of the calls in the history."""
+    """Return the ids of the calls in the history."""
     calls = (call for message in objects_in(messages) for call in objects_in(message.get("tool_calls")))
     ids = (call.get("id") for call in calls)
     return frozenset(call_id for call_id in ids if isinstance(call_id, str)) or NO_IDS
 
 
 def content_text(content: Json) -> str:
-    """The text of a message's content: a string, or a list of parts."""
+    """Return the text of a message's content: a string, or a list of parts."""
     if isinstance(content, str):
         return content
     texts = (part.get("text") for part in objects_in(content))
@@ -130,5 +123,5 @@ def content_text(content: Json) -> str:
 
 
 def count_tool_results(messages: Json) -> int:
-    """The tool results in the whole history, counted as the OpenClaw proxy counted them: by role or by call id."""
+    """Return the number of tool results in the history, by role or call id."""
     return sum(message.get("role") == "tool" or bool(message.get("tool_call_id")) for message in objects_in(messages))

@@ -1,21 +1,19 @@
-"""Chat Completions, to the client: the stream of chunks, and whole answers.
+"""Chat Completions to the client: chunks, and the fields of chunks and answers. Unchanged events are sent verbatim.
 
-Source: the OpenAI API reference, "Chat Completions: streaming events". What the engine let pass leaves as it came.
+Source: the OpenAI API reference, "Chat Completions: streaming events".
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from proxy.codec import sse
 from proxy.codec.json_access import as_object, objects_in
-from proxy.codec.json_text import Json, JsonObject, dump, dump_json, load_chunk, load_json
+from proxy.codec.json_text import JsonObject, dump, dump_json, load_chunk, load_json
 from proxy.config.rules import ReasoningField, StripFields
 from proxy.engine.events import (
     NO_FIELDS,
-    Call,
     CallArguments,
     CallClosed,
     CallOpened,
@@ -36,20 +34,20 @@ from proxy.errors import ProxyError, UpstreamRefused
 
 DONE = b"[DONE]"
 _EMPTY_CALLS = re.compile(rb'"tool_calls"\s*:\s*\[\s*\]')
-# Reasoning goes by two names (F73).
+# Reasoning has two names (F73).
 _REASONING = ("reasoning", "reasoning_content")
-# The name of thoughts that the server left in the text.
+# The name of reasoning that the server left in the text.
 APART = "reasoning_content"
 _HOLDS_REASONING = re.compile(rb'"reasoning(?:_content)?"\s*:\s*"')
 
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """The options of one client's replies.
+    """What a client expects of its replies.
 
     `usage`: it asked for the usage chunk (F61). `clean`: fields that it does not expect. `heartbeat_chunk`: it needs
-    chunks instead of comments as signs of life (F76). `parsed`: the request offers tools. `reasoning`: under which
-    name it gets the reasoning (F73). `calls_as_text`: it reads calls in the text alone.
+    chunks instead of comments as signs of life (F76). `parsed`: the request offers tools. `reasoning`: the name of
+    reasoning (F73). `calls_as_text`: it reads calls only in the text.
     """
 
     model: str
@@ -64,7 +62,7 @@ class ChatOptions:
 class ChatWriter:
     """Internal events to chat-completion chunks (dialects.Writer).
 
-    `expand`: what passes is no chunk of a stream, so it is said anew.
+    `expand`: unchanged events are not chunks of a stream, so they are written anew.
     """
 
     verbatim = True
@@ -79,69 +77,67 @@ class ChatWriter:
         self._opened: CallOpened | None = None
         # The first chunk of a reply carries the role, whoever wrote it.
         self._spoke = False
-        # The role of each choice as long as only the server has said it; the choices whose client knows it; and those
-        # whose role left before the chunk that said it. `{"role": "assistant", "content": "<tool"}` is held, and the
-        # reasoning that comes then overtakes it.
+        # The roles that only the server has said, by choice; the choices whose role was sent; and those whose role was
+        # sent before the chunk that said it: `{"role": "assistant", "content": "<tool"}` is held, and reasoning
+        # overtakes it.
         self._due: dict[int, str] = {}
         self._has_role: tuple[int, ...] = ()
         self._moved: tuple[int, ...] = ()
 
     def observe_chunk(self, chunk: Chunk) -> None:
-        """Keep the envelope of the newest chunk, and the role of each choice, for the chunks that are written here."""
+        """Keep the envelope of the newest chunk, the role of each choice and the name of reasoning."""
         self._last = chunk.body
-        for choice, delta in _deltas(chunk.body):
+        for entry in entries(chunk.body):
+            choice, delta = choice_number(entry.get("index")), as_object(entry.get("delta") or entry.get("message"))
             for name in _REASONING:
                 if delta.get(name):
                     self._reasoning = name
             role = delta.get("role")
-            if isinstance(role, str) and choice not in self._has_role:
+            if isinstance(role, str) and choice not in self._has_role and "delta" in entry:
                 self._due[choice] = role
 
     def passes(self, around: bytes) -> bool:
-        """True if nothing of them is said anew (`_passed`)."""
+        """Return whether such events are sent verbatim (`_passed`)."""
         options = self._options
-        if self._expand or self._due or self._moved:
+        if self._expand or self._due or self._moved or options.clean:
             return False
-        if options.clean:
-            return False
-        if options.parsed and _EMPTY_CALLS.search(around):
-            return False
-        return not self._renames_reasoning(around)
+        has_empty_calls = options.parsed and _EMPTY_CALLS.search(around)
+        return not has_empty_calls and not self._renames_reasoning(around)
 
     def teller(self, lane: Lane) -> None:
-        """Nothing: what cannot leave as it came is not of one shape."""
+        """Nothing: changed events do not have one shape."""
 
     def comment(self, raw: bytes) -> bytes:
-        """Comments pass."""
+        """Forward comments."""
         return raw
 
     def begin(self, choices: int) -> bytes:
-        """The role of each choice."""
+        """Return the role of each choice."""
         return b"".join(self._chunk(choice, {"role": "assistant", "content": ""}) for choice in range(choices))
 
     def end(self) -> bytes:
-        """The end marker of the dialect."""
+        """Return the end marker."""
         return sse.encode(DONE)
 
     def error(self, error: ProxyError) -> bytes:
-        """An error event, which the SDKs raise; no `[DONE]` follows it, which would mean success."""
+        """Return an error event, which the SDKs raise; no `[DONE]` follows, which would mean success."""
         return sse.encode(error_body(error))
 
     def heartbeat(self) -> bytes:
-        """A comment, or for clients whose own timer sees only chunks an empty one (F64, F76)."""
-        if not self._options.heartbeat_chunk:
-            return sse.comment("ping")
-        return self._chunk(0, {})
+        """Return a comment, or an empty chunk for clients whose timer counts only chunks (F64, F76)."""
+        return self._chunk(0, {}) if self._options.heartbeat_chunk else sse.comment("ping")
 
     def write(self, event: Event) -> bytes:
-        """One event as chunks. A call opens in one chunk with the first of its arguments, which always follow."""
+        """Return one event as chunks. A call opens in one chunk with its first arguments, which always follow."""
         match event:
             case Unchanged():
                 return self._passed(event)
             case Text():
                 return self._chunk(event.choice, {"content": event.text}, source=event.source)
             case Reasoning():
-                return self._write_reasoning(event)
+                names = reasoning_names(self._options.reasoning) or (self._reasoning,)
+                delta: JsonObject = {name: event.text for name in names if name not in self._options.clean.message}
+                return self._chunk(event.choice, delta, source=event.source) if delta or event.source else b""
             case CallOpened():
                 self._opened = event
                 return b""
@@ -150,7 +146,10 @@ class ChatWriter:
             case Finished():
                 return self._finish(event)
             case Usage():
-                return self._usage(event.usage)
+                if not self._options.usage:
+                    return b""
+                kept = {key: value for key, value in event.usage.items() if key not in self._options.clean.usage}
+                return sse.encode(dump_json({**self._envelope(), "choices": [], "usage": kept}))
             case Rest():
                 return self._chunk(event.choice, {}, source=event.source)
             case CallClosed():
@@ -163,8 +162,8 @@ class ChatWriter:
         self._spoke = True
         if self._expand:
             return b"".join(self.write(inner) for inner in event.events)
-        if not options.usage and _is_usage(event):
-            return b""
+        if not options.usage and event.events and all(isinstance(inner, Usage) for inner in event.events):
+            return b""  # a chunk that has only the token counts
         raw = event.raw
         if self._due or (self._moved and b'"role"' in raw):
             raw = self._with_roles(raw)
@@ -174,58 +173,41 @@ class ChatWriter:
         return raw
 
     def _renames_reasoning(self, raw: bytes) -> bool:
-        """True if the event may hold reasoning under a name that the client does not read."""
+        """Return whether the event may have reasoning under a name that the client does not read."""
         return self._options.reasoning != "as_is" and _HOLDS_REASONING.search(raw) is not None
 
     def _with_roles(self, raw: bytes) -> bytes:
-        """An event with the role of each choice where the client needs it: in the first chunk, and once."""
+        """Return an event with the role of each choice where the client needs it: in its first chunk, and once."""
         body = _read_event(raw)
         changed = False
-        for choice, delta in _deltas(body):
+        for entry in entries(body):
+            choice, delta = choice_number(entry.get("index")), entry.get("delta")
+            if not isinstance(delta, dict):
+                continue
             if "role" not in delta:
                 named = self._with_role(choice, delta)
-                if len(named) > len(delta):
-                    changed = True
+                changed = changed or len(named) > len(delta)
                 delta.update(named)
             elif choice in self._moved:
                 del delta["role"]
                 self._moved = tuple(moved for moved in self._moved if moved != choice)
                 changed = True
             else:
-                self._knows_role(choice)
+                self._send_role(choice)
                 self._due.pop(choice, None)
-        if not changed:
-            return raw
-        return sse.encode(dump_json(body))
+        return sse.encode(dump_json(body)) if changed else raw
 
     def _with_role(self, choice: int, delta: JsonObject) -> JsonObject:
-        """A delta that says something, with the role of its choice if that is due."""
+        """Return a delta with content, with the role of its choice if that is due."""
         if not delta or choice not in self._due:
             return delta
-        self._knows_role(choice)
+        self._send_role(choice)
         self._moved = (*self._moved, choice)
         return {"role": self._due.pop(choice), **delta}
 
-    def _knows_role(self, choice: int) -> None:
-        """The client knows the role of this choice."""
+    def _send_role(self, choice: int) -> None:
         if choice not in self._has_role:
             self._has_role = (*self._has_role, choice)
-
-    def _write_reasoning(self, event: Reasoning) -> bytes:
-        names = reasoning_names(self._options.reasoning) or (self._reasoning_key(),)
-        delta: JsonObject = {name: event.text for name in names if name not in self._options.clean.message}
-        if not delta and event.source is None:
-            return b""
-        return self._chunk(event.choice, delta, source=event.source)
-
-    def _reasoning_key(self) -> str:
-        """The name that the server uses."""
-        for entry in entries(self._last):
-            delta = as_object(entry.get("delta") or entry.get("message"))
-            for name in _REASONING:
-                if delta.get(name):
-                    self._reasoning = name
-        return self._reasoning
 
     def _envelope(self) -> JsonObject:
         last = self._last
@@ -242,24 +224,18 @@ class ChatWriter:
     def _chunk(
         self, choice: int, delta: JsonObject, finish: str | None = None, source: Chunk | None = None
     ) -> bytes:
-        """A chunk of ours, with what else the server's `source` says that it is written for."""
+        """Return a chunk of ours, with the other fields of the server's chunk that it replaces (`source`)."""
         if delta and not self._spoke:
             self._due.setdefault(choice, "assistant")
         delta = self._with_role(choice, delta)
         if delta:
             self._spoke = True
-        top, around, inside = self._rest(source)
+        top, around, inside = ({}, {}, {}) if source is None else rest_of(source.body)
         entry: JsonObject = {"index": choice, "delta": {**delta, **inside}, "logprobs": None, "finish_reason": finish}
         body: JsonObject = {**self._envelope(), "choices": [{**entry, **around}], **top}
         if source is not None:
             body = clean_body(body, self._options.clean)
         return sse.encode(dump_json(body))
-
-    def _rest(self, source: Chunk | None) -> tuple[JsonObject, JsonObject, JsonObject]:
-        """The other fields of a server's chunk: at its top, in its choice, in its delta."""
-        if source is None:
-            return {}, {}, {}
-        return rest_of(source.body)
 
     def _arguments(self, event: CallArguments) -> bytes:
         opened, self._opened = self._opened, None
@@ -274,7 +250,7 @@ class ChatWriter:
         return self._chunk(event.choice, {"tool_calls": [entry]}, source=event.source)
 
     def _finish(self, event: Finished) -> bytes:
-        """The upstream's own finish chunk with the true reason and an empty delta, else one of ours."""
+        """Return the upstream's own finish chunk with the correct reason and an empty delta, else one of ours."""
         source = event.source
         if source is None or self._expand:
             return self._chunk(event.choice, {}, event.reason, source)
@@ -284,43 +260,30 @@ class ChatWriter:
         entry = own[-1]  # nothing follows the finish, not even a second one
         _, _, inside = rest_of({"choices": [entry]})
         kept = {key: value for key, value in entry.items() if key != "message"}
-        body: JsonObject = {
-            **source.body,
-            "choices": [{**kept, "delta": inside, "finish_reason": event.reason}],
-        }
+        body: JsonObject = {**source.body, "choices": [{**kept, "delta": inside, "finish_reason": event.reason}]}
         return sse.encode(dump_json(clean_body(body, self._options.clean)))
-
-    def _usage(self, usage: Mapping[str, Json]) -> bytes:
-        if not self._options.usage:
-            return b""
-        kept = {key: value for key, value in usage.items() if key not in self._options.clean.usage}
-        return sse.encode(dump_json({**self._envelope(), "choices": [], "usage": kept}))
 
 
 class TextCallsWriter(ChatWriter):
-    """For a client that reads calls in the text alone."""
+    """The writer for a client that reads calls only in the text."""
 
     def passes(self, around: bytes) -> bool:
-        """No: a call is text once it is whole."""
+        """Nothing is sent verbatim: calls become text."""
         return False
 
     def write(self, event: Event) -> bytes:
-        """One event as chunks, a call as text."""
-        as_text_events = with_calls_as_text(event)
-        if as_text_events == (event,):
-            return super().write(event)
-        return b"".join(map(self.write, as_text_events))
+        """Return one event as chunks, a call as text."""
+        return b"".join(super(TextCallsWriter, self).write(each) for each in with_calls_as_text(event))
 
 
 def new_writer(options: ChatOptions, *, expand: bool = False) -> ChatWriter:
-    """The writer of one reply for a client that wants this."""
-    if options.calls_as_text:
-        return TextCallsWriter(options, expand=expand)
-    return ChatWriter(options, expand=expand)
+    """Return the writer of one reply."""
+    kind = TextCallsWriter if options.calls_as_text else ChatWriter
+    return kind(options, expand=expand)
 
 
 def with_calls_as_text(event: Event) -> tuple[Event, ...]:
-    """An event for a client that reads calls in the text alone: each is text once it is whole, and the model stopped.
+    """Return an event with calls as text, once they are complete; then the finish is `stop`.
 
         <tool_call>
         {"name": "read", "arguments": {"path": "a.py"}}
@@ -330,7 +293,13 @@ def with_calls_as_text(event: Event) -> tuple[Event, ...]:
         case CallOpened() | CallArguments():
             return ()
         case CallClosed():
-            return (Text(event.choice, _call_as_text(event.call)),)
+            name, arguments = dump(event.call.name), event.call.arguments
+            text = f'\n<tool_call>\n{{"name": {name}, "arguments": {arguments}'
+            try:
+                load_json(arguments)
+            except ValueError:
+                return (Text(event.choice, text),)  # it was cut off, and must not look complete (contract C4)
+            return (Text(event.choice, f"{text}}}\n</tool_call>"),)
         case Finished(reason="tool_calls"):
             return (replace(event, reason="stop"),)
         case Unchanged() if any(with_calls_as_text(part) != (part,) for part in event.events):
@@ -338,17 +307,8 @@ def with_calls_as_text(event: Event) -> tuple[Event, ...]:
     return (event,)
 
 
-def _call_as_text(call: Call) -> str:
-    text = f'\n<tool_call>\n{{"name": {dump(call.name)}, "arguments": {call.arguments}'
-    try:
-        load_json(call.arguments)
-    except ValueError:
-        return text  # it was cut off, and must not look whole (contract C4)
-    return f"{text}}}\n</tool_call>"
-
-
 def error_body(error: ProxyError) -> bytes:
-    """The OpenAI error object; an upstream's own body stays as it came."""
+    """Return the OpenAI error object; an upstream's own body is unchanged."""
     if isinstance(error, UpstreamRefused) and error.body is not None:
         return error.body
     fields = {"message": error.message, "type": error.kind, "param": None, "code": error.status}
@@ -356,19 +316,15 @@ def error_body(error: ProxyError) -> bytes:
 
 
 def reasoning_names(reasoning: ReasoningField) -> tuple[str, ...]:
-    """The names under which the client gets the reasoning; none if it gets what the server wrote."""
-    if reasoning == "as_is":
-        return ()
-    if reasoning == "both":
-        return _REASONING
-    return (reasoning,)
+    """Return the names of reasoning for the client; none if it gets the server's."""
+    return () if reasoning == "as_is" else _REASONING if reasoning == "both" else (reasoning,)
 
 
 def clean_body(
     body: JsonObject, clean: StripFields, *, drop_empty_calls: bool = False, reasoning: ReasoningField = "as_is"
 ) -> JsonObject:
-    """A chunk or an answer without the fields that the client does not expect and without empty call lists (F64), its
-    reasoning under the name that the client reads (F73).
+    """Return a chunk or an answer without the fields that the client does not expect and without empty call lists
+    (F64), with reasoning under the name that the client reads (F73).
     """
     result = {key: value for key, value in body.items() if key not in clean.top}
     usage = result.get("usage")
@@ -383,23 +339,14 @@ def clean_body(
 def cleaned_event(
     raw: bytes, clean: StripFields, *, drop_empty_calls: bool, reasoning: ReasoningField = "as_is"
 ) -> bytes:
-    """An event cleaned; as it came if nothing had to go."""
+    """Return an event as `clean_body` does; unchanged if there is nothing to clean."""
     body = _read_event(raw)
-    if not body:
-        return raw
     cleaned = clean_body(body, clean, drop_empty_calls=drop_empty_calls or bool(clean), reasoning=reasoning)
-    if cleaned == body:
-        return raw
-    return sse.encode(dump_json(cleaned))
-
-
-def _is_usage(event: Unchanged) -> bool:
-    """True for a chunk that says nothing but the token counts."""
-    return bool(event.events) and all(isinstance(inner, Usage) for inner in event.events)
+    return raw if cleaned == body else sse.encode(dump_json(cleaned))
 
 
 def _read_event(raw: bytes) -> JsonObject:
-    """The chunk that an event carries; empty if it is none."""
+    """Return the chunk of an event; empty if it is not one."""
     decoder = sse.Decoder(len(raw) + 2)
     events = decoder.feed(raw) or decoder.finish()
     if not events:
@@ -408,14 +355,6 @@ def _read_event(raw: bytes) -> JsonObject:
         return as_object(load_chunk(events[0].data or b"null")[0])
     except ValueError:
         return {}
-
-
-def _deltas(body: JsonObject) -> Iterator[tuple[int, JsonObject]]:
-    """The deltas of a chunk, each with the number of its choice."""
-    for entry in entries(body):
-        delta = entry.get("delta")
-        if isinstance(delta, dict):
-            yield choice_number(entry.get("index")), delta
 
 
 def _clean_entry(entry: JsonObject, clean: StripFields, drop_empty_calls: bool, names: tuple[str, ...]) -> JsonObject:
@@ -433,7 +372,7 @@ def _clean_entry(entry: JsonObject, clean: StripFields, drop_empty_calls: bool, 
 
 
 def _renamed(content: JsonObject, names: tuple[str, ...]) -> JsonObject:
-    """The same with its reasoning, if it holds any, under these names, in the place where it stood."""
+    """Return a delta or message with its reasoning under these names, in the same place."""
     thoughts = (content.get(name) for name in _REASONING)
     texts = [text for text in thoughts if isinstance(text, str) and text]
     if not texts:
@@ -448,5 +387,5 @@ def _renamed(content: JsonObject, names: tuple[str, ...]) -> JsonObject:
 
 
 def entries(body: JsonObject) -> list[JsonObject]:
-    """The objects in the `choices` of a chunk or an answer."""
+    """Return the objects in the `choices` of a chunk or an answer."""
     return objects_in(body.get("choices"))

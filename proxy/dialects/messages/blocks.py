@@ -1,8 +1,9 @@
-"""Internal events to the events of a Messages stream: blocks in order, one open at a time (F53, F93).
+"""The events of a Messages stream: blocks in order, one open at a time (F53, F93).
 
-Source: the Anthropic API reference, "Streaming messages". A block of text or of thinking opens with its first character
-that is no blank, so that none is empty. A call whose arguments are not whole yet keeps its block open, and what comes
-meanwhile waits behind it.
+A block of text or reasoning opens with its first character that is not blank, so none is empty. A call keeps its block
+open until its arguments are complete; what comes meanwhile waits behind it.
+
+Source: the Anthropic API reference, "Streaming messages".
 """
 
 from __future__ import annotations
@@ -10,48 +11,31 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
-from proxy.codec.json_access import as_object, as_text, is_object_text, objects_in
+from proxy.codec.json_access import as_text, is_object_text, objects_in
 from proxy.codec.json_text import Json, JsonObject
-from proxy.dialects.block_start import BlockStart, TextKind
-from proxy.dialects.first_choice import first_choice
-from proxy.dialects.messages.signature import FIELDS, Signature
-from proxy.dialects.messages.tool_ids import client_id
-from proxy.dialects.surrogates import CharacterJoiner, SurrogateFilter
-from proxy.engine.events import (
-    CallArguments,
-    CallClosed,
-    CallOpened,
-    Event,
-    Failed,
-    Finished,
-    Reasoning,
-    Text,
-    Unchanged,
-    Usage,
-    choice_number,
-)
-from proxy.engine.reading import GAVE_UP, was_cut
+from proxy.dialects.messages.ids import FIELDS, Signature, client_id
+from proxy.dialects.reply_parts import CharacterJoiner, Content, Reply, SurrogateFilter, TextKind, token_counts
+from proxy.engine.events import CallArguments, CallClosed, CallOpened, Reasoning, Text, choice_number
+from proxy.engine.reading import was_cut
 from proxy.errors import LimitExceeded, UpstreamBroken
 
-# Calls that may wait behind one that is not whole; the engine limits them too, but not where it repairs nothing.
+# Calls that may wait behind one that is not complete. The engine limits them too, but only where it repairs.
 _MAX_WAITING = 1024
-# A call is looked at again when there is so much more of it.
+# A large call is parsed again when it has grown by this factor, so the work is linear (C7).
 _GROWTH = 1.5
 _SMALL = 4096
-# Where servers say which stop sequence ended the reply: vLLM, SGLang.
+# The fields in which vLLM and SGLang say which stop sequence ended the reply.
 _MATCHED = ("stop_reason", "matched_stop")
-
-# What the model says, in the order in which it says it.
-_ContentEvent: TypeAlias = Text | Reasoning | CallOpened | CallArguments | CallClosed
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyOptions:
-    """The parts of a reply that come of its request: the name of the model that the client asked for, the stop
-    sequences, an id for a message to which the server gives none, and the beginning that the client gave to the answer,
-    if the server repeats that. `leave_open`: an error is not to end the open block (`Blocks.fail`).
+    """What a reply takes from its request.
+
+    `model`: the client's name for the model. `stops`: its stop sequences. `id`: for a message to which the server gives
+    none. `prefill`: the client's start of the answer, if the server repeats it. `leave_open`: an error does not end the
+    open block (`Blocks.fail`).
     """
 
     model: str
@@ -63,7 +47,7 @@ class ReplyOptions:
 
 @dataclass(slots=True)
 class _OpenCall:
-    """The call whose block is open: its arguments so far, and whether they were found to be whole, or not, as such."""
+    """The call whose block is open, and whether its arguments were last found to be complete."""
 
     index: int
     parts: list[str] = field(default_factory=list)
@@ -78,13 +62,8 @@ class _OpenCall:
         self.judged = None
 
     @property
-    def is_blank(self) -> bool:
-        """True if it has no arguments so far."""
-        return not self.size
-
-    @property
     def is_complete(self) -> bool:
-        """True if the arguments are a whole object, as far as it is known: they are not read anew each time."""
+        """Whether the arguments are an object, as far as is known."""
         if self.judged is None and self.size >= self.again:
             self.judged = is_object_text("".join(self.parts))
             if not self.judged and self.size > _SMALL:
@@ -92,174 +71,140 @@ class _OpenCall:
         return bool(self.judged)
 
 
-class Blocks:
-    """The stream of one reply."""
+class Blocks(Reply):
+    """The events of one reply."""
 
     def __init__(self, options: ReplyOptions) -> None:
+        super().__init__()
         self._options = options
-        self._begun = False
+        self._has_started = False
         self._open: TextKind | None = None
         self._next = 0
-        self._start_of_text = BlockStart()
         self._characters = CharacterJoiner()
         self._signature = Signature()
-        # The field in which the server says its thoughts.
+        # The field in which the server says its reasoning.
         self._field = ""
         self._call: _OpenCall | None = None
-        self._behind: deque[Event] = deque()
-        self._waits = 0
-        self._calls = 0
+        self._behind: deque[Content] = deque()
+        self._waiting = 0
+        self._has_calls = False
         self._ids: set[str] = set()
-        self._finished: Finished | None = None
-        self._counts: Mapping[str, Json] = {}
-        self._refusal: list[str] = []
-        self._name = ""
+        self._id = ""
 
-    def observe_body(self, body: JsonObject) -> None:
-        """Keep the token counts of a chunk, or of a whole answer, what it refuses, and the id of the first one."""
-        self._keep_counts(as_object(body.get("usage")))
-        choice = first_choice(body)
-        words = as_text(choice.get("refusal"))
-        if words:
-            self._refusal.append(words)
-        self._field = _reasoning_field(choice) or self._field
-        if not self._name:
-            self._name = _letters(as_text(body.get("id")).removeprefix("chatcmpl-"))
-
-    def _keep_counts(self, counts: Mapping[str, Json]) -> None:
-        """Keep the newest token counts that say anything."""
-        if any(usage(counts).values()):
-            self._counts = counts
-
-    def take(self, event: Event) -> list[JsonObject]:
-        """One event of the engine to events of the stream."""
-        match event:
-            case Unchanged():
-                return [written for inner in event.events for written in self.take(inner)]
-            case Usage():
-                self._keep_counts(event.usage)
-            case Finished() if event.choice == 0:
-                self._finished = event
-            case Failed():
-                raise event.error
-            case Text() | Reasoning() | CallOpened() | CallArguments() | CallClosed() if event.choice == 0:
-                return self._write_content(event)
-            case _:
-                pass  # further choices cannot be asked for in this dialect
-        return []
+    def observe_body(self, body: JsonObject) -> JsonObject:
+        """Keep the token counts and the refusal, the id of the first body, and the field of its reasoning."""
+        choice = super().observe_body(body)
+        self._field = next((name for name in FIELDS if name and as_text(choice.get(name))), self._field)
+        if not self._id:
+            self._id = _letters(as_text(body.get("id")).removeprefix("chatcmpl-"))
+        return choice
 
     def end(self) -> list[JsonObject]:
-        """The end of a reply that was finished.
+        """Return the end of a finished reply.
 
-        Raises UpstreamBroken if the server gave the generation up, and if a call is no object although the model
-        stopped by itself: where nothing is repaired it may be none, and half a call must not look whole (C4).
+        Raises UpstreamBroken if a call is incomplete although the model stopped by itself: half a call must not look
+        complete (C4).
         """
-        reason = "stop"
-        if self._finished is not None:
-            reason = self._finished.reason
-        if reason in GAVE_UP:
-            raise UpstreamBroken(f"the model server gave up the generation (finish reason {reason})")
-        stopped_by_itself = not was_cut(reason)
-        if stopped_by_itself and not all(map(is_object_text, filter(str.strip, self._waiting()))):
+        reason = self.finish_reason()
+        by_itself = not was_cut(reason)
+        if by_itself and not all(map(is_object_text, filter(str.strip, self._unfinished()))):
             raise UpstreamBroken("a tool call cannot be finished: its arguments are no JSON object")
         events: list[JsonObject] = []
         while self._call is not None:
-            if stopped_by_itself and self._call.is_blank:
+            if by_itself and not self._call.size:
                 events.append(self.arguments_delta("{}"))
             events += self._end_call()
         events += [*self._text("text", "".join(self._refusal)), *self._stopped(), *self._started()]
-        stop, sequence = self._stop(reason)
-        delta: JsonObject = {"stop_reason": stop, "stop_sequence": sequence}
+        matched = None if self._finished is None or self._finished.source is None else self._matched_stop()
+        if reason == "content_filter" or (by_itself and self._refusal):
+            stop = "refusal"
+        elif not by_itself:
+            stop = "max_tokens"
+        else:
+            stop = "tool_use" if self._has_calls else "end_turn" if matched is None else "stop_sequence"
+        delta: JsonObject = {"stop_reason": stop, "stop_sequence": matched if stop == "stop_sequence" else None}
         last: JsonObject = {"type": "message_delta", "delta": delta, "usage": usage(self._counts)}
         return [*events, last, {"type": "message_stop"}]
 
-    def fail(self) -> list[JsonObject]:
-        """The events before the error that ends the stream: the end of the block.
+    def _matched_stop(self) -> str | None:
+        """Return the client's stop sequence that ended the reply, where the server reports it."""
+        assert self._finished is not None and self._finished.source is not None
+        for entry in objects_in(self._finished.source.body.get("choices")):
+            if choice_number(entry.get("index")) == 0:
+                for matched in map(entry.get, _MATCHED):
+                    if isinstance(matched, str) and matched in self._options.stops:
+                        return matched
+        return None
 
-        Claude Code takes each block that ends for good, whatever follows: half a call goes into its history, and after
-        half a text it gives up. While the block is open it throws the message away, and asks again by itself.
+    def fail(self) -> list[JsonObject]:
+        """Return the events before the error that ends the stream: the end of the open block.
+
+        Claude Code keeps every block that ends: half a call goes into its history, and after half a text it gives up.
+        While the block is open it discards the message and retries.
         """
         return [] if self._options.leave_open else self._stopped()
 
-    def _write_content(self, event: _ContentEvent) -> list[JsonObject]:
-        """The model's content as events, in the order of the blocks: behind a call that is not whole, other things
-        wait.
-        """
+    # Content.
+
+    def write(self, event: Content) -> list[JsonObject]:
+        """Return the events for what the model says. Other content waits behind an incomplete call."""
         call = self._call
         if call is None:
             return self._write_between_calls(event)
         if isinstance(event, CallArguments | CallOpened | CallClosed) and event.index == call.index:
-            return self._of_call(call, event)
+            if isinstance(event, CallClosed):
+                return self._end_call()
+            # A server that opens a call again only repeats itself (F39, F45).
+            return [] if isinstance(event, CallOpened) else self._arguments(call, call.escapes.feed(event.fragment))
         if call.is_complete:
-            return [*self._end_call(), *self._write_content(event)]
-        self._waits += isinstance(event, CallOpened)
-        if self._waits > _MAX_WAITING:
+            return [*self._end_call(), *self.write(event)]
+        self._waiting += isinstance(event, CallOpened)
+        if self._waiting > _MAX_WAITING:
             raise LimitExceeded("max_calls", _MAX_WAITING)
         self._behind.append(event)
         return []
 
-    def _write_between_calls(self, event: _ContentEvent) -> list[JsonObject]:
+    def _write_between_calls(self, event: Content) -> list[JsonObject]:
         match event:
             case Text():
                 return self._text("text", event.text)
             case Reasoning():
                 return self._text("thinking", event.text)
-            case CallOpened():
-                return self._opened(event)
             case CallArguments() if event.fragment.strip():
                 return self._text("text", event.fragment)  # no call is open to which it could belong
-            case _:
-                return []
-
-    def _of_call(self, call: _OpenCall, event: CallArguments | CallOpened | CallClosed) -> list[JsonObject]:
-        """The events of the open call. A server that opens it again only repeats itself (F39, F45)."""
-        if isinstance(event, CallClosed):
-            return self._end_call()
-        if isinstance(event, CallOpened) or not event.fragment:
-            return []
-        return self._arguments(call, call.escapes.feed(event.fragment))
+            case CallOpened():
+                before = [*self._stopped(), *self._started()]
+                self.forget_blanks()
+                self._has_calls = True
+                self._call = _OpenCall(event.index)
+                id_ = event.id
+                if not id_ or id_ in self._ids:  # an unrepaired reply may have no id, or the same one twice
+                    id_ = f"{self._name}_{self._next}"
+                self._ids.add(event.id)
+                block: JsonObject = {"type": "tool_use", "id": client_id(id_), "name": event.name, "input": {}}
+                return [*before, self._start(block)]
+        return []
 
     def _arguments(self, call: _OpenCall, text: str) -> list[JsonObject]:
-        if not text:
-            return []
-        # The SDKs read with each delta what there is of the arguments, and raise where that is blank: a server may say
-        # `" "`, and then `{"path": "a"}`.
-        if call.is_blank and text.isspace():
+        # The SDKs parse the arguments with each delta, and raise while they are blank: a server may say `" "` first.
+        if not text or (not call.size and text.isspace()):
             return []
         call.add(text)
         return [self.arguments_delta(text)]
 
-    def _opened(self, event: CallOpened) -> list[JsonObject]:
-        before = [*self._stopped(), *self._started()]
-        self._start_of_text.forget()
-        self._calls += 1
-        self._call = _OpenCall(event.index)
-        id_ = event.id
-        if not id_ or id_ in self._ids:  # where nothing is repaired a server may give no id, or the same one again
-            id_ = f"{self._id}_{self._next}"
-        id_ = client_id(id_)
-        self._ids.add(event.id)
-        return [*before, self._start({"type": "tool_use", "id": id_, "name": event.name, "input": {}})]
-
     def _end_call(self) -> list[JsonObject]:
-        """The open call is whole, or will not be: its block ends, and what waited behind it follows."""
-        events: list[JsonObject] = []
-        if self._call is not None:
-            events = self._arguments(self._call, self._call.escapes.finish())
+        """Return the end of the open call's block, and what waited behind it."""
+        events = [] if self._call is None else self._arguments(self._call, self._call.escapes.finish())
         self._call = None
         events.append(self._stop_block())
-        waiting, self._behind, self._waits = self._behind, deque(), 0
-        while waiting:
-            event = waiting.popleft()
-            assert isinstance(event, Text | Reasoning | CallOpened | CallArguments | CallClosed)
-            events += self._write_content(event)
+        waiting, self._behind, self._waiting = self._behind, deque(), 0
+        for event in waiting:
+            events += self.write(event)
         return events
 
-    def _waiting(self) -> list[str]:
-        """The arguments of the open call and of those behind it."""
-        texts: dict[int, list[str]] = {}
-        if self._call is not None:
-            texts[self._call.index] = [*self._call.parts]
+    def _unfinished(self) -> list[str]:
+        """Return the arguments of the open call and of those behind it."""
+        texts = {} if self._call is None else {self._call.index: [*self._call.parts]}
         for event in self._behind:
             if isinstance(event, CallOpened):
                 texts.setdefault(event.index, [])
@@ -269,59 +214,54 @@ class Blocks:
 
     def _text(self, kind: TextKind, text: str) -> list[JsonObject]:
         if self._open == kind:
-            return self._text_deltas(kind, self._characters.feed(text))
-        text = self._start_of_text.take(kind, text)
+            return self._text_delta(kind, self._characters.feed(text))
+        text = self.first_text(kind, text)
         if not text:
             return []
         before = [*self._stopped(), *self._started()]
         self._open = kind
-        if kind == "text":
-            start = self._start({"type": "text", "text": ""})
-        else:
+        block: JsonObject = {"type": "text", "text": ""}
+        if kind == "thinking":
             self._signature = Signature()
-            start = self._start({"type": "thinking", "thinking": "", "signature": ""})
-        return [*before, start, *self._text_deltas(kind, self._characters.feed(text))]
+            block = {"type": "thinking", "thinking": "", "signature": ""}
+        return [*before, self._start(block), *self._text_delta(kind, self._characters.feed(text))]
 
-    def goes_on(self, kind: TextKind) -> bool:
-        """Return whether the next text of this kind continues the open block, and nothing else."""
+    def _text_delta(self, kind: TextKind, text: str) -> list[JsonObject]:
+        if kind == "thinking":
+            self._signature.add(text)
+        return [self.delta_of(kind, text)] if text else []
+
+    # What a lane asks (writer.py).
+
+    def continues(self, kind: TextKind) -> bool:
+        """Return whether the next text of this kind continues the open block, and does nothing else."""
         return self._call is None and self._open == kind and not self._characters.half
 
-    def call_goes_on(self, index: int) -> bool:
-        """True if the next arguments of this call leave at once, as they are."""
+    def continues_call(self, index: int) -> bool:
+        """Return whether the next arguments of this call are sent immediately and unchanged."""
         call = self._call
-        if call is None or call.index != index:
-            return False
-        return call.escapes.empty and not call.is_blank
+        return call is not None and call.index == index and call.escapes.empty and call.size > 0
 
-    def keep_arguments(self, text: str) -> None:
-        """The next arguments of the open call, which have left."""
-        assert self._call is not None
-        self._call.add(text)
+    def keep(self, event: Content) -> None:
+        """Keep what a lane has sent: arguments must be complete at the end, and reasoning is signed."""
+        if isinstance(event, CallArguments) and self._call is not None:
+            self._call.add(event.fragment)
+        elif isinstance(event, Reasoning):
+            self._signature.add(event.text)
 
     def arguments_delta(self, text: str) -> JsonObject:
-        """The event by which arguments go on the open call."""
+        """Return the event that continues the open call."""
         return self._delta({"type": "input_json_delta", "partial_json": text})
 
     def delta_of(self, kind: TextKind, text: str) -> JsonObject:
-        """The event by which a text goes on the open block."""
-        if kind == "text":
-            return self._delta({"type": "text_delta", "text": text})
-        return self._delta({"type": "thinking_delta", "thinking": text})
+        """Return the event that continues the open block."""
+        return self._delta({"type": f"{kind}_delta", kind: text})
 
-    def sign(self, text: str) -> None:
-        """The next text of a thought."""
-        self._signature.add(text)
-
-    def _text_deltas(self, kind: TextKind, text: str) -> list[JsonObject]:
-        if not text:
-            return []
-        if kind == "thinking":
-            self.sign(text)
-        return [self.delta_of(kind, text)]
+    # Blocks.
 
     @property
-    def _id(self) -> str:
-        return self._name or _letters(self._options.id)
+    def _name(self) -> str:
+        return self._id or _letters(self._options.id)
 
     def _start(self, block: JsonObject) -> JsonObject:
         self._next += 1
@@ -334,25 +274,22 @@ class Blocks:
         return {"type": "content_block_stop", "index": self._next - 1}
 
     def _stopped(self) -> list[JsonObject]:
-        """The end of the block that is open, if one is; thinking is signed."""
-        was_open, self._open = self._open, None
-        if was_open is None and self._call is None:
-            return []
-        if was_open is None:
-            return [self._stop_block()]
-        rest = self._text_deltas(was_open, self._characters.finish())
-        if was_open == "text":
-            return [*rest, self._stop_block()]
-        signature = self._signature.sign(self._field)
-        return [*rest, self._delta({"type": "signature_delta", "signature": signature}), self._stop_block()]
+        """Return the end of the open block, if there is one; reasoning is signed."""
+        kind, self._open = self._open, None
+        if kind is None:
+            return [] if self._call is None else [self._stop_block()]
+        rest = self._text_delta(kind, self._characters.finish())
+        if kind == "thinking":
+            rest.append(self._delta({"type": "signature_delta", "signature": self._signature.sign(self._field)}))
+        return [*rest, self._stop_block()]
 
     def _started(self) -> list[JsonObject]:
-        """The start of the message, once."""
-        if self._begun:
+        """Return the start of the message, once."""
+        if self._has_started:
             return []
-        self._begun = True
+        self._has_started = True
         message: JsonObject = {
-            "id": f"msg_{self._id}",
+            "id": f"msg_{self._name}",
             "type": "message",
             "role": "assistant",
             "model": self._options.model,
@@ -363,65 +300,19 @@ class Blocks:
         }
         return [{"type": "message_start", "message": message}]
 
-    def _stop(self, reason: str) -> tuple[str, str | None]:
-        if reason == "content_filter":
-            return "refusal", None
-        if was_cut(reason):
-            # `length`, Mistral's `model_length`, vLLM's `repetition`: the model did not stop by itself.
-            return "max_tokens", None
-        if self._refusal:
-            return "refusal", None
-        if self._calls:
-            return "tool_use", None
-        matched = self._matched()
-        if matched is None:
-            return "end_turn", None
-        return "stop_sequence", matched
-
-    def _matched(self) -> str | None:
-        """The client's stop sequence that ended the reply, where the server says which."""
-        if self._finished is None or self._finished.source is None:
-            return None
-        for entry in objects_in(self._finished.source.body.get("choices")):
-            if choice_number(entry.get("index")) == 0:
-                for name in _MATCHED:
-                    matched = entry.get(name)
-                    if isinstance(matched, str) and matched in self._options.stops:
-                        return matched
-        return None
-
-
-def _reasoning_field(delta: JsonObject) -> str:
-    """The field in which a delta, or a message, says a thought, "" if it says none."""
-    return next((name for name in FIELDS if name and as_text(delta.get(name))), "")
-
 
 def _letters(text: str) -> str:
-    """The letters of a server's id that may stand in one of this dialect."""
+    """Return the letters of a server's id that an id of this dialect may have."""
     return "".join(letter for letter in text if letter.isascii() and letter.isalnum())[:64]
 
 
 def usage(counts: Mapping[str, Json]) -> JsonObject:
-    """The server's token counts in the words of the Messages API; cached tokens are not counted twice (F62).
-
-    Where the server says nothing they are zero.
-    """
-    cached = _count(as_object(counts.get("prompt_tokens_details")), "cached_tokens")
+    """Return the server's token counts in the words of this API; cached tokens are not counted twice (F62)."""
+    prompt, cached, written, thought = token_counts(counts)
     usage: JsonObject = {
-        "input_tokens": max(0, _count(counts, "prompt_tokens") - cached),
+        "input_tokens": max(0, prompt - cached),
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": cached,
-        "output_tokens": _count(counts, "completion_tokens"),
+        "output_tokens": written,
     }
-    thought = _count(as_object(counts.get("completion_tokens_details")), "reasoning_tokens")
-    if thought:
-        usage["output_tokens_details"] = {"thinking_tokens": thought}
-    return usage
-
-
-def _count(counts: Mapping[str, Json], name: str) -> int:
-    count = counts.get(name)
-    if type(count) is not int:
-        return 0
-    return max(0, count)
-
+    return {**usage, "output_tokens_details": {"thinking_tokens": thought}} if thought else usage

@@ -1,7 +1,7 @@
-"""`GET /v1/models` and `GET /v1/models/{id}` as Anthropic's API has them (F95: Claude Code refuses what is not there).
+"""`GET /v1/models` and `GET /v1/models/{id}` in Anthropic's shape (F95: Claude Code requires all fields).
 
-Source: the API reference, and `ModelInfo`, `SyncPage` and `ModelListParams` of the `anthropic` SDK 2.12. What the model
-server does not say is null. One model has a field of our own beside that, `efforts`, for `setup`.
+What the model server does not say is null. One model has a field of our own, `efforts`, for `setup`.
+Source: the API reference, and `ModelInfo`, `SyncPage` and `ModelListParams` of the `anthropic` SDK 2.12.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ _SHOWN = 100
 def models_page(
     cards: Sequence[ModelCard], *, limit: int | str = DEFAULT_LIMIT, before_id: str = "", after_id: str = ""
 ) -> JsonObject:
-    """One page of the models: at most `limit` right behind `after_id`, or right before `before_id`, or from the first.
+    """Return a page of at most `limit` models after `after_id`, before `before_id`, or from the start.
 
-    The three are the query's, "" where it has none. `has_more` tells of more in the direction in which is paged.
-    Raises BadRequest for a limit that is not 1 to 1000, for both ids at once, and for an id that is not in the list.
+    `has_more` counts in the direction of the paging. Raises BadRequest for a limit that is not 1 to 1000, for both ids,
+    and for an unknown id.
     """
-    size = _size(limit)
-    # A name that stood twice would lead a client that pages round and round.
+    text = str(limit) or str(DEFAULT_LIMIT)
+    size = int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else 0
+    if not 1 <= size <= _MAX_LIMIT:
+        raise BadRequest(f"limit: it must be a whole number from 1 to {_MAX_LIMIT}")
+    # A name that occurs twice would lead a client in circles.
     unique = list({card.id: card for card in cards}.values())
     if before_id and after_id:
-        raise BadRequest("before_id: it cannot stand beside after_id; send one of them")
+        raise BadRequest("before_id: cannot be combined with after_id; send one of them")
     if before_id:
         end = _place(unique, before_id, "before_id")
         start = max(end - size, 0)
@@ -40,14 +43,13 @@ def models_page(
 
 
 def model_info(card: ModelCard, id: str = "", efforts: Sequence[str] | None = None) -> JsonObject:
-    """One model. `id` is the name by which the client asked, if that is not the card's own; `efforts` are the words by
-    which the model can be told how much to think, None where that is not said.
-    """
+    """Return one model. `id`: the client's name, if it is not the card's. `efforts`: the words that set its effort."""
     info: JsonObject = {
         "type": "model",
         "id": id or card.id,
         "display_name": card.alias_of or card.id,
-        "created_at": _time(card.created),
+        # RFC 3339; 1970 for an unknown date, as in the API.
+        "created_at": datetime.fromtimestamp(card.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "lifecycle": "active",
         "line": None,
         "capabilities": None,
@@ -57,14 +59,6 @@ def model_info(card: ModelCard, id: str = "", efforts: Sequence[str] | None = No
         "retires_at": None,
     }
     return info if efforts is None else {**info, "efforts": [*efforts]}
-
-
-def _size(limit: int | str) -> int:
-    text = str(limit) or str(DEFAULT_LIMIT)
-    size = int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else 0
-    if not 1 <= size <= _MAX_LIMIT:
-        raise BadRequest(f"limit: it must be a whole number from 1 to {_MAX_LIMIT}")
-    return size
 
 
 def _place(cards: Sequence[ModelCard], id: str, what: str) -> int:
@@ -78,8 +72,3 @@ def _page(cards: Sequence[ModelCard], *, more: bool) -> JsonObject:
     data: list[Json] = [model_info(card) for card in cards]
     first, last = (cards[0].id, cards[-1].id) if cards else (None, None)
     return {"data": data, "has_more": more, "first_id": first, "last_id": last}
-
-
-def _time(seconds: int) -> str:
-    """RFC 3339; 1970 where the server does not say, as the API has it for a date that is not known."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,45 +1,216 @@
-"""Messages requests (Anthropic) to chat completions, field by field.
+"""Messages requests (Anthropic) as chat completions.
 
-Nothing is lost in silence: a field that cannot be carried goes with an audit record, and one without which the request
-would mean something else is refused. docs/messages.md has a row for each.
+A field that cannot be carried is dropped with an audit record. One that changes the meaning of the request is refused.
 
 Source: the Anthropic API reference, "Create a Message", "Count tokens in a Message"; OpenAI's, "Chat Completions".
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
 
 from proxy.audit_record import Repair
-from proxy.codec.json_text import JsonObject
-from proxy.dialects.messages.tools import tool_fields
-from proxy.dialects.messages.turns import Conversation, conversation
-from proxy.dialects.model_options import OWN_WORDS, ModelOptions
-from proxy.dialects.validation import (
-    BODY,
-    CACHE,
-    DroppedFields,
-    FieldPath,
-    flag,
-    listing,
-    mapping,
-    nonempty_string,
-    number,
-    optional,
+from proxy.codec.json_text import Json, JsonObject
+from proxy.dialects.chat_turns import AssistantTurn, UserTurn, is_text, joined, remind, text_part, turn_of
+from proxy.dialects.messages.ids import server_id, signed_field
+from proxy.dialects.translation import (
+    OWN_WORDS,
+    Lost,
+    ModelOptions,
+    Name,
+    Number,
+    Object,
+    bad,
+    conversation,
+    inner_json,
+    kind_of,
+    let_call,
     shown,
-    whole_number,
 )
 from proxy.errors import NoThreads
+
+# Known fields of the body that are dropped; an unknown one is logged as well.
+_IGNORED = frozenset(
+    (
+        "cache_control", "context_management", "diagnostics", "fallbacks", "fallback_credit_token", "billing_policy",
+        "inference_geo", "service_tier", "speed", "betas", "user_profile_id", "workspace_id",
+    )
+)
+# Blocks that only Anthropic's servers write or read.
+SERVER_BLOCKS = frozenset(
+    (
+        "server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "advisor_tool_result",
+        "code_execution_tool_result", "bash_code_execution_tool_result", "text_editor_code_execution_tool_result",
+        "tool_search_tool_result", "mcp_tool_use", "mcp_tool_result", "mcp_tool_listing", "container_upload",
+        "compaction", "tool_addition", "tool_removal", "browser_state",
+    )
+)
+# Claude Code's line of accounting, which changes with each request and would void the prefix cache (F95).
+_BILLING = re.compile(r"x-anthropic-billing-header:[^\n]*\n*")
+# The start of a text that reports a failure itself.
+_FAILED = re.compile(r"\s*(?:error(?:[:\s]|\Z)|<tool_use_error>)", re.IGNORECASE)
+_CHOICES: JsonObject = {"auto": "auto", "any": "required", "none": "none"}
+_EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
+# The fields of a chat request that make the prompt.
+_COUNTED = ("model", "tools", "chat_template_kwargs", "continue_final_message", "add_generation_prompt", "messages")
+
+
+class Text(Struct):
+    text: str
+
+
+class Base64(Struct, tag_field="type", tag="base64"):
+    media_type: Name
+    data: Name
+
+
+class Url(Struct, tag_field="type", tag="url"):
+    url: Name
+
+
+class PlainText(Struct, tag_field="type", tag="text"):
+    data: Name
+    media_type: str | None = None
+
+
+class Inner(Struct, tag_field="type", tag="content"):
+    content: str | list[Object]
+
+
+class File(Struct, tag_field="type", tag="file"):
+    file_id: str | None = None
+
+
+class Image(Struct):
+    source: Base64 | Url | File
+
+
+class Document(Struct):
+    source: Base64 | PlainText | Inner | Url | File
+    title: str | None = None
+    context: str | None = None
+
+
+class SearchResult(Struct):
+    title: str
+    source: str
+    content: list[Object]
+
+
+class ToolReference(Struct):
+    tool_name: Name
+
+
+class ToolResult(Struct):
+    tool_use_id: Name
+    content: str | list[Object] | None = None
+    is_error: bool | None = None
+
+
+class ToolUse(Struct):
+    id: Name
+    name: Name
+    input: Object | None = None
+
+
+class Thinking(Struct):
+    thinking: str
+    signature: Any = None
+
+
+class RedactedThinking(Struct):
+    data: Any = None
+
+
+_BLOCKS: dict[str, type[Struct]] = {
+    "text": Text,
+    "image": Image,
+    "document": Document,
+    "search_result": SearchResult,
+    "tool_reference": ToolReference,
+    "tool_result": ToolResult,
+    "tool_use": ToolUse,
+    "thinking": Thinking,
+    "redacted_thinking": RedactedThinking,
+}
+# The blocks that may be in a content.
+_IN_USER = ("text", "image", "document", "search_result", "tool_result")
+_IN_RESULT = ("text", "image", "document", "search_result", "tool_reference")
+_IN_ANSWER = ("text", "thinking", "redacted_thinking", "tool_use")
+
+
+class Message(Struct):
+    role: Literal["user", "assistant", "system"]
+    content: str | list[Object] | None = None
+    clear_at: Any = None
+
+
+class Tool(Struct):
+    name: Name
+    input_schema: Object
+    description: str | None = None
+    strict: bool | None = None
+
+
+class ToolChoice(Struct):
+    type: Literal["auto", "any", "tool", "none"]
+    name: Name | None = None
+    disable_parallel_tool_use: bool | None = None
+
+
+class ThinkingConfig(Struct):
+    type: Literal["enabled", "adaptive", "between_tools", "disabled"]
+    budget_tokens: int | None = None
+
+
+class Format(Struct):
+    type: Literal["json_schema"]
+    schema: Object
+
+
+class OutputConfig(Struct):
+    format: Format | None = None
+    effort: str | None = None
+
+
+class Metadata(Struct):
+    user_id: str | None = None
+
+
+class Request(Struct):
+    model: Name
+    messages: Annotated[list[Message], Meta(min_length=1)]
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    system: str | list[Object] | None = None
+    tools: list[Object] | None = None
+    tool_choice: ToolChoice | None = None
+    stop_sequences: list[str] | None = None
+    temperature: Number | None = None
+    top_p: Number | None = None
+    top_k: int | None = None
+    metadata: Metadata | None = None
+    stream: bool | None = None
+    thinking: ThinkingConfig | None = None
+    output_config: OutputConfig | None = None
+    output_format: Format | None = None
+    container: Any = None
+    mcp_servers: Any = None
+    thread: Any = None
+    compaction: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """The chat-completions request. `messages` is the body's last key, so that turn n+1 starts with turn n (C8).
+    """The chat request. `messages` is the body's last key, so that turn n+1 starts with turn n (C8).
 
-    `dropped`: one audit record for each kind of field that could not be carried. `prefill`: the text that the client
-    wrote as the beginning of the answer; llama.cpp repeats it in whole answers (not in streams), where a Messages
-    client does not expect it. `json_reply`: the client asked for JSON; it did so also where the server is not told
-    (C3). `stop_sequences` are those that it named.
+    `dropped`: one audit record per kind of dropped field. `prefill`: the client's start of the answer, which
+    llama.cpp repeats in whole answers. `json_reply`: the client asked for JSON, even where the server is not told (C3).
     """
 
     body: JsonObject
@@ -49,276 +220,306 @@ class Translation:
     stop_sequences: frozenset[str] = frozenset()
 
 
-# The fields of the body: "" for those that are read below, else the reason why they go.
-_HERE = "there is one model server, which is your own"
-_HEADER = "it is a header's name, no field of the body"
-_FIELDS = {
-    **dict.fromkeys(("model", "max_tokens", "messages", "system", "tools", "tool_choice", "stop_sequences"), ""),
-    **dict.fromkeys(("temperature", "top_p", "top_k", "metadata", "stream", "thinking", "output_config"), ""),
-    **dict.fromkeys(("output_format", "container", "mcp_servers", "thread"), ""),
-    "compaction": "nothing is summarised here",
-    "cache_control": CACHE,
-    "context_management": "a chat server edits no context; the client gets an error when it is full",
-    "diagnostics": "a chat server says nothing about its prefix cache",
-    "fallbacks": _HERE,
-    "fallback_credit_token": "nothing is billed here",
-    "billing_policy": "nothing is billed here",
-    "inference_geo": _HERE,
-    "service_tier": _HERE,
-    "speed": _HERE,
-    **dict.fromkeys(("betas", "user_profile_id", "workspace_id"), _HEADER),
-}
-# Servers that can continue a message of the assistant's.
-_CONTINUE = frozenset(("vllm", "sglang"))
-# Of the chat request, what the prompt is made of.
-_COUNTED = (
-    *("model", "tools", "chat_template_kwargs"),
-    *("continue_final_message", "add_generation_prompt", "messages"),
-)
-# reasoning_effort by output_config.effort, and by thinking.budget_tokens (up to so many).
-_EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
-_BUDGETS = ((4096, "low"), (16384, "medium"))
-_THINKING = {"enabled": True, "adaptive": True, "between_tools": True, "disabled": False}
-_BY_EFFORT = ("reasoning_effort", OWN_WORDS)
-_NO_TEMPLATE_SWITCH = ("", "none", "reasoning_effort")
-# Any name of a switch becomes the family's own.
-_ANY_SWITCH = "enable_thinking"
-_NO_SWITCH = "the rules name no switch for the model's thinking"
-_NO_EFFORT = "the rules do not say that the model takes a reasoning_effort"
-_NO_BUDGET = "the model's switch takes no budget"
-_THINKING_WITH_BUDGET = {"type": "", "budget_tokens": ""}
-_THINKING_WITHOUT_BUDGET = {"type": "", "budget_tokens": _NO_BUDGET}
-
-
 def translate(body: JsonObject, options: ModelOptions) -> Translation:
-    """The chat-completions request for a Messages request; BadRequest, with the place, if it is none or not carried."""
-    limit = whole_number(body, "max_tokens", BODY)
-    if limit < 1:
-        # The API takes 0, and only fills its cache then; chat completions cannot ask for that, and vLLM refuses 0.
-        raise BODY.field("max_tokens").bad("must be greater than or equal to 1")
-    if body.get("compaction"):
-        raise BODY.field("compaction").bad("this server summarises no conversations; let the client do it")
-    return _translated(body, options, {"max_tokens": limit})
+    """Return the chat request for a Messages request. Raises BadRequest, with the place."""
+    translator = _Translator(body, options)
+    limit = translator.request.max_tokens
+    if limit is None:
+        raise bad("max_tokens", "Field required")
+    if translator.request.compaction:
+        raise bad("compaction", "this server does not summarize conversations; let the client do it")
+    return translator.translated({"max_tokens": limit})
 
 
 def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
-    """The same for `count_tokens`: only what the prompt is made of, with the marks of a beginning that the answer is to
-    continue; needs no `max_tokens`.
-    """
-    whole = _translated(body, options, {})
+    """Return only what makes the prompt, for `count_tokens`; `max_tokens` is not required."""
+    whole = _Translator({**body, "max_tokens": None}, options).translated({})
     return Translation({key: whole.body[key] for key in _COUNTED if key in whole.body}, whole.dropped)
 
 
-def _translated(body: JsonObject, options: ModelOptions, first: JsonObject) -> Translation:
-    losses = DroppedFields(options.server_tools)
-    nonempty_string(body, "model", BODY)
-    losses.leave(body, _FIELDS, BODY)
-    _refusals(body, losses)
-    talk = conversation(body, losses, options.reasoning_history)
-    translated: JsonObject = {
-        "model": options.model,
-        **first,
-        **_sampling(body, losses),
-        **_stream(body, options.server_kind),
-        **_output(body, options, losses),
-        **tool_fields(body, losses),
-    }
-    _let_call(body, translated, options.server_kind, losses)
-    translated |= _prefill(talk, body, options, losses)
-    translated["messages"] = [*talk.messages]
-    return Translation(translated, losses.records(), talk.prefill, _wants_json(body), _stop_sequences(body))
+class _Translator:
+    def __init__(self, body: JsonObject, options: ModelOptions) -> None:
+        self.options = options
+        self.lost = Lost(drops=options.server_tools == "drop", owner="Anthropic")
+        self.request = self.lost.read(body, Request, ignored=_IGNORED)
 
+    def translated(self, first: JsonObject) -> Translation:
+        request, options, lost = self.request, self.options, self.lost
+        for name in ("container", "mcp_servers"):
+            if getattr(request, name):
+                lost.server_only(name, "this field")
+        if request.thread:
+            raise NoThreads("thread: this server keeps no conversations; send all messages each time")
+        messages, prefill = self.conversation()
+        body: JsonObject = {"model": options.model, **first}
+        sampling = {name: getattr(request, name) for name in ("temperature", "top_p", "top_k")}
+        body |= {name: value for name, value in sampling.items() if value is not None}
+        if request.stop_sequences:
+            body["stop"] = [*request.stop_sequences]
+        if request.metadata and request.metadata.user_id:
+            body["user"] = request.metadata.user_id
+        if request.stream is not None:
+            body["stream"] = request.stream
+        if request.stream:
+            usage: JsonObject = {"include_usage": True}
+            if options.server_kind == "vllm":  # it counts from the start of the stream
+                usage["continuous_usage_stats"] = True
+            body["stream_options"] = usage
+        body |= self.thinking()
+        form = (request.output_config and request.output_config.format) or request.output_format
+        if form:
+            if form is not request.output_format and request.output_format:
+                lost.add("output_format", "output_config.format replaces it")
+            schema: JsonObject = {"name": "output", "schema": form.schema, "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        body |= self.tools()
+        let_call(body, options, lost, "output_format" if form is request.output_format else "output_config.format")
+        body |= self.continued(prefill)
+        body["messages"] = messages
+        return Translation(body, lost.records(), prefill, form is not None, frozenset(request.stop_sequences or ()))
 
-def _refusals(body: JsonObject, losses: DroppedFields) -> None:
-    """Fields without which the answer would be another one."""
-    if body.get("container"):
-        losses.server_only(BODY.field("container"), "a container")
-    if body.get("mcp_servers"):
-        losses.server_only(BODY.field("mcp_servers"), "calling MCP servers")
-    if body.get("thread"):
-        raise NoThreads("thread: this server keeps no conversations; send all messages each time")
+    # The conversation.
 
+    def conversation(self) -> tuple[list[Json], str]:
+        """Return the chat messages and the start of the answer. Messages of one side are one turn."""
+        messages = self.request.messages
+        system = self.system(self.request.system, "system")
+        roles = [message.role for message in messages]
+        at_top = 0
+        if not system and roles[0] == "system" and "user" in takewhile(lambda role: role != "assistant", roles):
+            # The server has read nothing before it, so it can be the system message.
+            at_top, system = 1, self.reminder(messages[0], 0, over=True)
+        turns: list[UserTurn | AssistantTurn] = []
+        last_user = max((at for at, role in enumerate(roles) if role == "user"), default=-1)
+        for at, message in enumerate(messages[at_top:], at_top):
+            turn = turn_of(message.role, turns)
+            if isinstance(turn, AssistantTurn):
+                self.answer(turn, message, f"messages.{at}.content")
+            elif message.role == "user":
+                self.say(turn, message, f"messages.{at}.content")
+            else:
+                remind(turn, self.reminder(message, at, over=at < last_user))
+        if all(turn.empty for turn in turns):
+            raise bad("messages", "they have no content")
+        last = turns[-1]
+        prefill = last.prefill if isinstance(last, AssistantTurn) else ""
+        return conversation([system], turns, self.options.reasoning_history), prefill
 
-def _sampling(body: JsonObject, losses: DroppedFields) -> JsonObject:
-    fields: JsonObject = {}
-    for name in ("temperature", "top_p"):
-        if body.get(name) is not None:
-            fields[name] = number(body, name, BODY)
-    if body.get("top_k") is not None:
-        fields["top_k"] = whole_number(body, "top_k", BODY)
-    path = BODY.field("stop_sequences")
-    stops = listing(body, "stop_sequences", BODY, needed=False)
-    for index, stop in enumerate(stops):
-        if not isinstance(stop, str):
-            raise path.at(index).bad("must be a string")
-    if stops:
-        fields["stop"] = stops
-    return fields | _user(body, losses)
+    def blocks(self, content: Any, where: str, takes: tuple[str, ...]) -> Iterator[tuple[Any, str]]:
+        """Return the blocks of a content and their places, without those that are no content for a model."""
+        if content is None:
+            raise bad(where, "Field required")
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        for at, block in enumerate(content):
+            here = f"{where}.{at}"
+            kind = kind_of(block, here)
+            if kind == "fallback":
+                self.lost.add(f"{here} of type fallback", "it is not part of the prompt")
+            elif kind in SERVER_BLOCKS:
+                self.lost.server_only(here, f"a block of type {kind}", kind)
+            elif kind in takes:
+                yield self.lost.read(block, _BLOCKS[kind], here), here
+            else:
+                raise bad(f"{here}.type", f"{shown(kind)} is not allowed here; use {', '.join(takes)}")
 
+    def system(self, content: Any, where: str) -> str:
+        """Return instructions as one text, without Claude Code's line of accounting."""
+        texts: list[str] = []
+        for block, _ in self.blocks(content or "", where, ("text",)):
+            if _BILLING.match(block.text):
+                self.lost.add("x-anthropic-billing-header", "it changes each time, and would void the prefix cache")
+            texts.append(_BILLING.sub("", block.text, count=1) if _BILLING.match(block.text) else block.text)
+        return "\n\n".join(filter(None, texts))
 
-def _stop_sequences(body: JsonObject) -> frozenset[str]:
-    """The stop sequences that the client names."""
-    stops = body.get("stop_sequences")
-    if not isinstance(stops, list):
-        return frozenset()
-    return frozenset(stop for stop in stops if isinstance(stop, str))
+    def reminder(self, message: Message, at: int, *, over: bool) -> str:
+        """Return the text of a system message; "" if it was for one turn, and that is over."""
+        if over and message.clear_at == "next_user_message":
+            return ""
+        return self.system(message.content, f"messages.{at}.content")
 
+    def say(self, turn: UserTurn, message: Message, where: str) -> None:
+        """Add a user's message to its turn: results, text, pictures and documents."""
+        for block, here in self.blocks(message.content, where, _IN_USER):
+            if isinstance(block, ToolResult):
+                self.result(turn, block, here)
+            else:
+                turn.parts += self.parts(block, here)
 
-def _wants_json(body: JsonObject) -> bool:
-    """True if the client asked for JSON, in either of the API's two fields."""
-    if body.get("output_format"):
-        return True
-    config = body.get("output_config")
-    return isinstance(config, dict) and bool(config.get("format"))
+    def result(self, turn: UserTurn, block: ToolResult, where: str) -> None:
+        """Add a result as a tool message. Pictures and files follow in the user's message (F94)."""
+        inner = self.blocks([] if block.content is None else block.content, f"{where}.content", _IN_RESULT)
+        parts = [part for each, here in inner for part in self.parts(each, here)]
+        text = joined(parts)
+        if block.is_error and not _FAILED.match(text):  # a tool message has no other place for it
+            text = f"Error: {text}" if text else "Error"
+        call = server_id(block.tool_use_id)
+        turn.results.append({"role": "tool", "tool_call_id": call, "content": text})
+        if others := [part for part in parts if not is_text(part)]:
+            turn.shown += [text_part(f"From the result of the call {call}:"), *others]
 
+    def parts(self, block: Any, where: str) -> list[JsonObject]:
+        """Return a block as content parts."""
+        match block:
+            case Text(text=text):
+                return [text_part(text)] if text else []
+            case ToolReference(tool_name=name):
+                return [text_part(f"The tool {name} is available.")]
+            case SearchResult():
+                texts = [inner.text for inner, _ in self.blocks(block.content, f"{where}.content", ("text",))]
+                return [text_part("\n\n".join((f"{block.title}\n{block.source}", *texts)))]
+            case Image(source=Url(url=url)):
+                if not url.lower().startswith(("http://", "https://")):
+                    words = "must begin with http:// or https://; send other pictures as base64"
+                    raise bad(f"{where}.source.url", words)
+                return [{"type": "image_url", "image_url": {"url": url}}]
+            case Image(source=Base64() as source):
+                return [{"type": "image_url", "image_url": {"url": _data_url(source, where, "image/")}}]
+            case Document(source=PlainText() | Inner() | Base64()):
+                return self.document(block, where)
+            case Document(source=Url()):
+                raise bad(f"{where}.source", "no chat server reads a document from a URL; send the PDF as base64")
+        raise bad(f"{where}.source", "this server keeps no files (there is no Files API); send the data as base64")
 
-def _user(body: JsonObject, losses: DroppedFields) -> JsonObject:
-    path = BODY.field("metadata")
-    fields = mapping(body, "metadata", BODY, needed=False)
-    losses.leave(fields, {"user_id": ""}, path)
-    user = optional(fields, "user_id", path)
-    if not user:
-        return {}
-    return {"user": user}
+    def document(self, block: Document, where: str) -> list[JsonObject]:
+        """Return a document's title and context as text, then its content."""
+        head = [f"{name}: {text}" for name, text in (("Title", block.title), ("Context", block.context)) if text]
+        parts = [text_part("\n".join(head))] if head else []
+        match block.source:
+            case PlainText(data=data):
+                parts.append(text_part(data))
+            case Inner(content=content):
+                for inner, here in self.blocks(content, f"{where}.source.content", ("text", "image")):
+                    parts += self.parts(inner, here)
+            case Base64() as source:
+                data = _data_url(source, where, "application/pdf")
+                parts.append({"type": "file", "file": {"filename": block.title or "document.pdf", "file_data": data}})
+        return parts
 
+    def answer(self, turn: AssistantTurn, message: Message, where: str) -> None:
+        """Add an assistant's message to its turn: text, calls (F79, F80), and reasoning where it is sent back."""
+        turn.last = ""
+        for block, here in self.blocks(message.content, where, _IN_ANSWER):
+            match block:
+                case Text(text=text):
+                    turn.say(text)
+                case ToolUse():
+                    arguments = inner_json(block.input or {}, f"{here}.input")
+                    function: JsonObject = {"name": block.name, "arguments": arguments}
+                    turn.calls.append({"id": server_id(block.id), "type": "function", "function": function})
+                case Thinking():
+                    self.reasoning(turn, block, here)
+                case _:
+                    self.lost.add(f"{here} of type redacted_thinking", "only Anthropic's own servers can read it")
+            turn.last = "text" if isinstance(block, Text) else "other"
 
-def _stream(body: JsonObject, server: str) -> JsonObject:
-    """`stream`, and with it the counts of tokens, which only vLLM can give from the beginning on."""
-    if body.get("stream") is None:
-        return {}
-    if not flag(body, "stream", BODY):
-        return {"stream": False}
-    usage: JsonObject = {"include_usage": True}
-    if server == "vllm":
-        usage["continuous_usage_stats"] = True
-    return {"stream": True, "stream_options": usage}
+    def reasoning(self, turn: AssistantTurn, block: Thinking, where: str) -> None:
+        signed = signed_field(block.signature, block.thinking)
+        if self.options.reasoning_history == "drop" or not (self.options.reasoning_history or signed):
+            self.lost.add(f"{where} of type thinking", "the rules name no field for it")
+        elif block.thinking:
+            turn.thoughts.append(block.thinking)
+            turn.thought_field = turn.thought_field or signed
 
+    # The other fields.
 
-def _output(body: JsonObject, options: ModelOptions, losses: DroppedFields) -> JsonObject:
-    """`output_config` and `thinking`: the form of the answer, and how much thinking goes before it."""
-    path = BODY.field("output_config")
-    config = mapping(body, "output_config", BODY, needed=False)
-    config_fields = {"format": "", "effort": "", "task_budget": "a chat server keeps no budget across requests"}
-    losses.leave(config, config_fields, path)
-    fields = _thinking(body, _effort(config, path, options.thinking, losses), options.thinking, losses)
-    if config.get("format") is not None:
-        if body.get("output_format") is not None:
-            losses.lost("output_format", "output_config.format stands in its place")
-        return fields | _format(config, "format", path, losses)
-    if body.get("output_format") is None:
+    def thinking(self) -> JsonObject:
+        """Return what switches the model's reasoning, as the rules name it.
+
+        `{"type": "enabled", "budget_tokens": 4096}` is `{"chat_template_kwargs": {"enable_thinking": true}}` or
+        `{"reasoning_effort": "low"}`.
+        """
+        thinking, switch, lost = self.request.thinking, self.options.thinking, self.lost
+        takes_effort = switch in ("reasoning_effort", OWN_WORDS)
+        effort = (self.request.output_config and self.request.output_config.effort) or ""
+        if effort and not (takes_effort and effort in _EFFORTS):
+            lost.add("output_config.effort", "the model does not take this effort")
+            effort = ""
+        if effort and switch == "reasoning_effort":
+            effort = _EFFORTS[effort]
+        if thinking is not None and switch in ("", "none"):
+            lost.add("thinking", "the rules name no switch for the model's reasoning")
+        if thinking is None or switch in ("", "none"):
+            return {"reasoning_effort": effort} if effort else {}
+        on, budget = thinking.type != "disabled", thinking.budget_tokens
+        if budget is not None:
+            if takes_effort and thinking.type == "enabled" and not effort:
+                effort = "low" if budget <= 4096 else "medium" if budget <= 16384 else "high"
+            else:
+                lost.add("thinking.budget_tokens", "the model's switch takes no budget")
+        if effort and not on:
+            lost.add("output_config.effort", "thinking is disabled")
+        if switch == "reasoning_effort":
+            effort = effort if on else "low"
+            return {"reasoning_effort": effort} if effort else {}
+        fields: JsonObject = {"chat_template_kwargs": {self.switch_name: on}}
+        return fields | ({"reasoning_effort": effort} if on and effort else {})
+
+    @property
+    def switch_name(self) -> str:
+        """The switch in `chat_template_kwargs`; any name becomes the family's own."""
+        return "enable_thinking" if self.options.thinking == OWN_WORDS else self.options.thinking
+
+    def tools(self) -> JsonObject:
+        """Return `tools`, `tool_choice` and `parallel_tool_calls`."""
+        functions: dict[str, JsonObject] = {}
+        tools: list[Json] = []
+        gone: set[str] = set()
+        for at, value in enumerate(self.request.tools or ()):
+            here = f"tools.{at}"
+            if value.get("type") in (None, "custom"):
+                tool = self.lost.read(value, Tool, here)
+                function: JsonObject = {"name": tool.name}
+                if tool.description is not None:
+                    function["description"] = tool.description
+                function["parameters"] = tool.input_schema
+                if tool.strict is not None:
+                    function["strict"] = tool.strict
+                functions[tool.name] = function
+                tools.append({"type": "function", "function": function})
+                continue
+            kind = kind_of(value, here)
+            name = value.get("name")
+            gone.add(name if isinstance(name, str) and name else kind)
+            self.lost.server_only(here, f"the tool {shown(name or kind)} of type {shown(kind)}", shown(kind))
+        fields: JsonObject = {"tools": tools} if tools else {}
+        choice = self.request.tool_choice
+        if choice is None:
+            return fields
+        wanted = _CHOICES.get(choice.type)
+        if choice.type == "tool":
+            if choice.name is None:
+                raise bad("tool_choice.name", "Field required")
+            if choice.name not in functions:
+                why = "is dropped by `server_tools: drop`" if choice.name in gone else "is not one of the tools"
+                raise bad("tool_choice.name", f"{shown(choice.name)} {why}; name another one")
+            wanted = {"type": "function", "function": {"name": choice.name}}
+        if not tools:
+            if choice.type == "any" and not gone:
+                raise bad("tool_choice", "any needs tools; offer some, or leave it out")
+            self.lost.add("tool_choice", "there are no tools to choose from")
+            return {}
+        fields["tool_choice"] = wanted
+        if choice.disable_parallel_tool_use:
+            fields["parallel_tool_calls"] = False
         return fields
-    return fields | _format(body, "output_format", BODY, losses)
+
+    def continued(self, prefill: str) -> JsonObject:
+        """Return what makes the server continue the last message; servers that cannot take it for an earlier answer.
+
+        llama.cpp always continues it, but refuses to while reasoning is on.
+        """
+        kind, switch = self.options.server_kind, self.options.thinking
+        if prefill and kind in ("vllm", "sglang"):
+            return {"continue_final_message": True, "add_generation_prompt": False}
+        if not prefill or kind != "llamacpp" or switch in ("", "none", "reasoning_effort"):
+            return {}
+        if self.request.thinking and self.request.thinking.type != "disabled":
+            self.lost.add("thinking", "llama.cpp continues no answer while reasoning is on")
+        return {"chat_template_kwargs": {self.switch_name: False}}
 
 
-def _effort(config: JsonObject, path: FieldPath, switch: str, losses: DroppedFields) -> str:
-    """The chat server's word for the effort, "" if there is none."""
-    effort = optional(config, "effort", path)
-    if not effort:
-        return ""
-    if effort not in _EFFORTS:
-        losses.lost("output_config.effort", "no model server knows this effort")
-        return ""
-    if switch == OWN_WORDS:
-        return effort
-    if switch != "reasoning_effort":
-        losses.lost("output_config.effort", _NO_EFFORT)
-        return ""
-    return _EFFORTS[effort]
-
-
-def _thinking(body: JsonObject, effort: str, switch: str, losses: DroppedFields) -> JsonObject:
-    """The switch of the model's thinking, as the rules name it; `effort` is the chat server's word for it.
-
-    `{"type": "enabled", "budget_tokens": 4096}` is `{"chat_template_kwargs": {"enable_thinking": true}}` or
-    `{"reasoning_effort": "low"}`.
-    """
-    path = BODY.field("thinking")
-    thinking = mapping(body, "thinking", BODY, needed=False)
-    if body.get("thinking") is None:
-        return _reasoning_effort(effort)
-    kind = nonempty_string(thinking, "type", path)
-    if kind not in _THINKING:
-        raise path.field("type").bad(f"{shown(kind)} is none of {', '.join(_THINKING)}")
-    budget = None
-    if thinking.get("budget_tokens") is not None:
-        budget = whole_number(thinking, "budget_tokens", path)
-    if switch in ("", "none"):
-        losses.lost("thinking", _NO_SWITCH)
-        return {}
-    by_effort = switch in _BY_EFFORT
-    by_budget = by_effort and kind == "enabled" and not effort
-    losses.leave(thinking, _THINKING_WITH_BUDGET if by_budget else _THINKING_WITHOUT_BUDGET, path)
-    if by_budget:
-        effort = _effort_of_budget(budget)
-    if kind == "disabled" and effort:
-        losses.lost("output_config.effort", "thinking is disabled")
-    return _switch_fields(switch, effort, on=_THINKING[kind])
-
-
-def _switch_fields(switch: str, effort: str, *, on: bool) -> JsonObject:
-    """Thinking on or off, and the effort where the switch takes one."""
-    if switch == "reasoning_effort":
-        return _reasoning_effort(effort if on else "low")
-    fields: JsonObject = {"chat_template_kwargs": {_switch_name(switch): on}}
-    if on and switch == OWN_WORDS:
-        fields |= _reasoning_effort(effort)
-    return fields
-
-
-def _switch_name(switch: str) -> str:
-    return _ANY_SWITCH if switch == OWN_WORDS else switch
-
-
-def _reasoning_effort(effort: str) -> JsonObject:
-    if not effort:
-        return {}
-    return {"reasoning_effort": effort}
-
-
-def _effort_of_budget(tokens: int | None) -> str:
-    """The effort for so many tokens of thinking; "" if the client does not say how many."""
-    if tokens is None:
-        return ""
-    return next((level for limit, level in _BUDGETS if tokens <= limit), "high")
-
-
-def _format(fields: JsonObject, name: str, path: FieldPath, losses: DroppedFields) -> JsonObject:
-    """A schema that the answer must keep to."""
-    form, here = mapping(fields, name, path), path.field(name)
-    kind = nonempty_string(form, "type", here)
-    if kind != "json_schema":
-        raise here.field("type").bad(f"{shown(kind)} is not json_schema")
-    losses.leave(form, {"type": "", "schema": ""}, here)
-    json_schema: JsonObject = {"name": "output", "schema": mapping(form, "schema", here), "strict": True}
-    return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
-
-
-def _let_call(body: JsonObject, fields: JsonObject, server: str, losses: DroppedFields) -> None:
-    """vLLM keeps the whole reply to the schema of `response_format`, so that no tool is ever called beside one. In the
-    API both work; the tools matter more.
-    """
-    if server != "vllm" or "tools" not in fields or fields.get("tool_choice") == "none":
-        return
-    if fields.pop("response_format", None) is not None:
-        config = mapping(body, "output_config", BODY, needed=False)
-        name = "output_config.format"
-        if config.get("format") is None:
-            name = "output_format"
-        losses.lost(name, "vLLM calls no tool while the answer has to keep to a schema")
-
-
-def _prefill(talk: Conversation, body: JsonObject, options: ModelOptions, losses: DroppedFields) -> JsonObject:
-    """The answer begins with the last message, where the server can do it; others take it for an earlier answer.
-
-    llama.cpp does it by itself, and refuses it while thinking is on.
-    """
-    if not talk.prefill:
-        return {}
-    if options.server_kind in _CONTINUE:
-        return {"continue_final_message": True, "add_generation_prompt": False}
-    if options.server_kind != "llamacpp" or options.thinking in _NO_TEMPLATE_SWITCH:
-        return {}
-    thinking = mapping(body, "thinking", BODY, needed=False)
-    if _THINKING.get(str(thinking.get("type"))):
-        losses.lost("thinking", "llama.cpp continues no answer while thinking is on")
-    return {"chat_template_kwargs": {_switch_name(options.thinking): False}}
+def _data_url(source: Base64, where: str, expected: str) -> str:
+    if not source.media_type.startswith(expected):
+        raise bad(f"{where}.source.media_type", f"{shown(source.media_type)} is not {expected}")
+    return f"data:{source.media_type};base64,{source.data}"

@@ -1,4 +1,4 @@
-"""Messages, to the client: the stream of events, whole messages, and errors.
+"""Messages to the client: streams, whole messages and errors.
 
 Source: the Anthropic API reference, "Create a Message", "Streaming messages", "Errors".
 """
@@ -9,18 +9,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_strict, load_json
-from proxy.dialects.block_start import TextKind
 from proxy.dialects.messages.blocks import Blocks, ReplyOptions
-from proxy.dialects.surrogates import may_hold_halves
-from proxy.engine.events import CallArguments, Chunk, Event, Reasoning
+from proxy.dialects.reply_parts import TextKind, TranslatedWriter, may_hold_halves
+from proxy.engine.events import CallArguments, Event, Reasoning
 from proxy.engine.lane import CallTemplate, Lane
 from proxy.errors import ProxyError, UpstreamRefused
 from proxy.upstream.context_overflow import read_overflow
 
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
-# Stands for a text where its place in an event is looked for.
+# Marks the place of a text in an event.
 _MARK = "@"
 _KINDS = {
     400: "invalid_request_error",
@@ -33,9 +31,9 @@ _KINDS = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-# The statuses that this API has, and those of a front before it; a server that has no room says so by 503, this API by
-# 529. What is neither is a bad request, or a server that failed.
-_STATUSES = frozenset((*_KINDS, 405, 408, 500, 502, 508))
+# The statuses of this API, and those of a front before it. Others become 400 or 500. A server without room answers 503,
+# this API 529.
+_STATUSES = frozenset((*_KINDS, 405, 500, 502, 508))
 _NO_ROOM, _OVERLOADED = 503, 529
 
 
@@ -48,187 +46,132 @@ class MessagesDialect:
     keeps: ClassVar[bool] = False
 
     def writer(self, *, expand: bool) -> MessagesWriter:
-        """A writer for one stream; `expand` makes no difference, for everything is said anew."""
+        """Return a writer for one stream; `expand` makes no difference, because everything is written anew."""
         return MessagesWriter(Blocks(self.options))
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
-        """A whole answer as a message; raises the error of a `Failed` event."""
+        """Return a whole answer as a message. Raises the error of a `Failed` event."""
         blocks = Blocks(self.options)
         blocks.observe_body(answer)
-        stream_events = [written for event in events for written in blocks.take(event)]
-        return dump_strict(_continued(assemble([*stream_events, *blocks.end()]), self.options.prefill))
+        written = [each for event in events for each in blocks.take(event)]
+        return dump_strict(assemble([*written, *blocks.end()], self.options.prefill))
 
 
-class MessagesWriter:
-    """Internal events to the events of a Messages stream (dialects.Writer)."""
-
-    verbatim = False
+class MessagesWriter(TranslatedWriter):
+    """Internal events to the bytes of a Messages stream."""
 
     def __init__(self, blocks: Blocks) -> None:
+        super().__init__(blocks)
         self._blocks = blocks
 
-    def observe_chunk(self, chunk: Chunk) -> None:
-        """Keep the newest token counts, and the reply's id."""
-        self._blocks.observe_body(chunk.body)
-
-    def passes(self, around: bytes) -> bool:
-        """Nothing leaves as it came."""
-        return False
+    def encode(self, events: Iterable[JsonObject]) -> bytes:
+        """Return events with their names."""
+        return b"".join(map(encode, events))
 
     def teller(self, lane: Lane) -> BlockTeller | None:
-        """The writer of a lane's texts, while they go on the block that is open."""
-        template = lane.template
+        """Return the writer of a lane's texts, while they continue the open block."""
+        template, blocks = lane.template, self._blocks
         if template.choice != 0:
             return None
-        blocks = self._blocks
         if isinstance(template, CallTemplate):
-            return CallTeller(blocks.arguments_delta(_MARK), blocks) if blocks.call_goes_on(template.index) else None
-        kind: TextKind = "thinking" if template.reasoning else "text"
-        return BlockTeller(blocks.delta_of(kind, _MARK), blocks) if blocks.goes_on(kind) else None
-
-    def comment(self, raw: bytes) -> bytes:
-        """Comments do not pass: this dialect has none."""
-        return b""
-
-    def begin(self, choices: int) -> bytes:
-        """Nothing: the message starts with what it says."""
-        return b""
-
-    def write(self, event: Event) -> bytes:
-        """One event of the engine as events of the stream."""
-        return b"".join(map(encode, self._blocks.take(event)))
-
-    def end(self) -> bytes:
-        """The end of a message that was finished; UpstreamBroken if it cannot be one."""
-        return b"".join(map(encode, self._blocks.end()))
+            is_open, event = blocks.continues_call(template.index), blocks.arguments_delta(_MARK)
+        else:
+            kind: TextKind = "thinking" if template.reasoning else "text"
+            is_open, event = blocks.continues(kind), blocks.delta_of(kind, _MARK)
+        return BlockTeller(event, blocks, is_call=isinstance(template, CallTemplate)) if is_open else None
 
     def error(self, error: ProxyError) -> bytes:
-        """The end of the open block, then the error; no `message_stop` follows, which would mean success."""
-        return b"".join(map(encode, [*self._blocks.fail(), error_object(error)]))
+        """Return the end of the open block and the error; no `message_stop` follows, which would mean success."""
+        return self.encode([*self._blocks.fail(), error_object(error)])
 
     def heartbeat(self) -> bytes:
-        """A ping, which clients take for a sign of life (F75)."""
+        """Return a ping, which clients count as a sign of life (F75)."""
         return _PING
 
 
 class BlockTeller:
-    """Texts of a lane as the deltas of the block that is open, which differ by their text alone; `event` is one."""
+    """Texts of a lane as deltas of the open block, which differ only in their text; `event` is one of them."""
 
-    def __init__(self, event: JsonObject, blocks: Blocks) -> None:
+    def __init__(self, event: JsonObject, blocks: Blocks, *, is_call: bool) -> None:
         self._blocks = blocks
-        before, text, after = encode(event).partition(_MARK.encode())
-        assert text
-        self._before, self._joint, self._after = before, after + before, after
+        self._is_call = is_call
+        self._before, _, self._after = encode(event).partition(_MARK.encode())
 
     def tell(self, texts: Sequence[bytes]) -> bytes | None:
-        """These texts, as they stand in strings of JSON, as events."""
-        return self._before + self._joint.join(texts) + self._after
+        """Return these texts, as they are in strings of JSON, as events.
+
+        None if an escape in arguments may be half a character.
+        """
+        if self._is_call and may_hold_halves(texts):
+            return None
+        return self._before + (self._after + self._before).join(texts) + self._after
 
     def record(self, events: Iterable[Event]) -> None:
-        """Sign what these texts say, if it is a thought."""
+        """Keep what these texts say."""
         for event in events:
-            if isinstance(event, Reasoning):
-                self._blocks.sign(event.text)
-
-
-class CallTeller(BlockTeller):
-    """Fragments of a lane as the deltas of the call whose block is open."""
-
-    def tell(self, texts: Sequence[bytes]) -> bytes | None:
-        """These fragments as events; None where an escape in them may be half a character."""
-        return None if may_hold_halves(texts) else super().tell(texts)
-
-    def record(self, events: Iterable[Event]) -> None:
-        """Keep these arguments: at the end they must be whole."""
-        for event in events:
-            if isinstance(event, CallArguments):
-                self._blocks.keep_arguments(event.fragment)
+            if isinstance(event, CallArguments | Reasoning):
+                self._blocks.keep(event)
 
 
 def encode(event: JsonObject) -> bytes:
-    """An event with its name, without which the SDKs pass it over."""
+    """Return an event with its name, without which the SDKs ignore it."""
     return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), dump_strict(event))
 
 
-def assemble(events: Iterable[JsonObject]) -> JsonObject:
-    """The message that a stream of events builds.
+def assemble(events: Iterable[JsonObject], prefill: str = "") -> JsonObject:
+    """Return the message of a stream of events, without the start of the answer that the server repeats (`prefill`).
 
-    A call of which the arguments were cut (`max_tokens`) is no block that a client could take; it is text (C4).
+    A call with incomplete arguments (`max_tokens`) cannot be a block; it is text (C4).
     """
     message: JsonObject = {}
-    content: list[Json] = []
+    content: list[JsonObject] = []
     pieces: list[str] = []
     for event in events:
         match event:
-            case {"type": "message_start", "message": dict(start)}:
-                message = {**start, "content": content}
-            case {"type": "content_block_start", "content_block": dict(block)}:
+            case {"message": dict(start)}:
+                message = start
+            case {"content_block": dict(block)}:
                 content.append({**block})
                 pieces = []
-            case {"type": "content_block_delta", "delta": {"type": "signature_delta", "signature": str(signature)}}:
-                _last(content)["signature"] = signature
-            case {"type": "content_block_delta", "delta": {"type": _, **fields}}:
-                pieces += [text for text in fields.values() if isinstance(text, str)]
+            case {"type": "content_block_delta", "delta": {"signature": signature}}:
+                content[-1]["signature"] = signature
+            case {"type": "content_block_delta", "delta": dict(delta)}:
+                pieces += [str(text) for name, text in delta.items() if name != "type"]
             case {"type": "content_block_stop"}:
-                content[-1] = _finished(_last(content), "".join(pieces))
+                block, text = content[-1], "".join(pieces)
+                if block["type"] != "tool_use":
+                    block[str(block["type"])] = text
+                elif isinstance(arguments := _parsed(text), dict):
+                    block["input"] = arguments
+                else:
+                    content[-1] = {"type": "text", "text": f"{block['name']}{text}"}
             case {"type": "message_delta", "delta": dict(delta), "usage": usage}:
-                message |= {**delta, "usage": usage}
-            case _:
-                pass
-    return message
+                message = {**message, **delta, "usage": usage}
+    first = next((block for block in content if block["type"] == "text"), {})
+    if prefill and str(first.get("text", "")).startswith(prefill):
+        first["text"] = str(first["text"]).removeprefix(prefill)
+        content = [block for block in content if block.get("text") != ""]
+    return {**message, "content": [*content]} if message else {}
 
 
-def _continued(message: JsonObject, prefill: str) -> JsonObject:
-    """A message without the beginning that the client gave: a server that repeats it does so in its first text."""
-    if not prefill:
-        return message
-    blocks = objects_in(message.get("content"))
-    at = next((number for number, block in enumerate(blocks) if block.get("type") == "text"), None)
-    if at is None:
-        return message
-    text = str(blocks[at]["text"])
-    if not text.startswith(prefill):
-        return message
-    blocks[at] = {**blocks[at], "text": text.removeprefix(prefill)}
-    return {**message, "content": [block for block in blocks if block.get("text") != ""]}
-
-
-def _last(content: list[Json]) -> JsonObject:
-    block = content[-1]
-    assert isinstance(block, dict)
-    return block
-
-
-def _finished(block: JsonObject, text: str) -> JsonObject:
-    """A block with all that was said in it."""
-    if block["type"] != "tool_use":
-        return {**block, str(block["type"]): text}
+def _parsed(text: str) -> Json:
     try:
-        arguments = load_json(text)
+        return load_json(text)
     except ValueError:
-        arguments = None
-    if isinstance(arguments, dict):
-        return {**block, "input": arguments}
-    return {"type": "text", "text": f"{block['name']}{text}"}
+        return None
 
 
 def error_status(error: ProxyError) -> int:
-    """The HTTP status of an error in this dialect."""
+    """Return the HTTP status of an error in this dialect."""
     if error.status == _NO_ROOM:
         return _OVERLOADED
-    if error.status in _STATUSES:
-        return error.status
-    if error.status < 500:
-        return 400
-    return 500
+    return error.status if error.status in _STATUSES else 400 if error.status < 500 else 500
 
 
 def error_object(error: ProxyError) -> JsonObject:
-    """The error object of this dialect."""
+    """Return the error object of this dialect."""
     status = error_status(error)
-    other = "api_error"
-    if status < 500:
-        other = "invalid_request_error"
+    other = "invalid_request_error" if status < 500 else "api_error"
     body: JsonObject = {"type": _KINDS.get(status, other), "message": _words(error)}
     if error.code:
         body["details"] = {"error_code": error.code}
@@ -236,15 +179,13 @@ def error_object(error: ProxyError) -> JsonObject:
 
 
 def error_body(error: ProxyError) -> bytes:
-    """The body of an answer that is an error."""
+    """Return the body of an error."""
     return dump_strict(error_object(error))
 
 
 def _words(error: ProxyError) -> str:
-    """A context that is too small is told in the words by which clients know to compact (F95)."""
-    if not isinstance(error, UpstreamRefused):
-        return error.message
-    overflow = read_overflow(error.message, error.body)
+    """Return the message. A full context has the words by which clients know to compact (F95)."""
+    overflow = read_overflow(error.message, error.body) if isinstance(error, UpstreamRefused) else None
     if overflow is None or overflow.prompt is None:
         return error.message
     if overflow.prompt >= overflow.limit:
@@ -256,4 +197,3 @@ def _words(error: ProxyError) -> str:
         f"{overflow.prompt} + {overflow.requested} > {overflow.limit}, "
         "decrease input length or `max_tokens` and try again"
     )
-

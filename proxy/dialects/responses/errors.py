@@ -1,6 +1,6 @@
-"""Errors as Responses clients know them: by their code.
+"""The errors of the Responses API and their codes.
 
-Codex asks again after `server_error`, waits after `rate_limit_exceeded` and `server_is_overloaded`, compacts after
+Codex retries after `server_error`, waits after `rate_limit_exceeded` and `server_is_overloaded`, compacts after
 `context_length_exceeded`, and shows the others.
 """
 
@@ -16,7 +16,7 @@ _BY_STATUS = {429: "rate_limit_exceeded", 503: "server_is_overloaded", 529: "ser
 _REFUSED = (400, 422)
 _SERVER_ERROR = "server_error"
 _INVALID = "invalid_prompt"
-# What a chat template refuses is a failure of the server's own to llama-server, and to Codex worth another try:
+# llama-server reports a template's refusal as its own failure, which Codex would retry:
 #   HTTP/1.1 500 … {"error": {"code": 500, "message": "… Jinja Exception: Conversation roles must alternate …"}}
 _TEMPLATE = re.compile(r"\bjinja|chat[ _-]?template|raise_exception", re.IGNORECASE)
 _LONGEST = 4096
@@ -24,7 +24,7 @@ _SECONDS = re.compile(r"[0-9]{1,9}")
 
 
 def error_code(error: ProxyError) -> str:
-    """The code of an error before the 200; "" where this API has none."""
+    """Return the code of an error before the 200; "" if this API has none."""
     if error.code:
         return error.code
     if isinstance(error, UpstreamRefused):
@@ -40,30 +40,26 @@ def error_code(error: ProxyError) -> str:
 
 
 def error_status(error: ProxyError) -> int:
-    """The HTTP status of an error in this dialect: what cannot be used as it is shall not be sent once more."""
+    """Return the HTTP status of an error: a request that can never succeed must not be retried."""
     if error.status >= 500 and error_code(error) in (_INVALID, CONTEXT_FULL):
         return 400
     return error.status
 
 
 def failure(error: ProxyError) -> JsonObject:
-    """The error of a response that failed; it always has a code."""
-    code = error_code(error)
-    if not code:
-        code = _SERVER_ERROR
-    return {"code": code, "message": _words(error)}
+    """Return the error of a failed response, which always has a code."""
+    return {"code": error_code(error) or _SERVER_ERROR, "message": _words(error)}
 
 
 def error_body(error: ProxyError) -> bytes:
-    """The body of an answer that is an error."""
-    body: JsonObject = {"message": _words(error), "type": error.kind, "param": None, "code": error_code(error) or None}
-    if isinstance(error, BadRequest) and error.param:
-        body["param"] = error.param
-    return dump_strict({"error": body})
+    """Return the body of an error."""
+    place = error.param if isinstance(error, BadRequest) else ""
+    words: JsonObject = {"message": _words(error), "type": error.kind}
+    return dump_strict({"error": {**words, "param": place or None, "code": error_code(error) or None}})
 
 
 def _words(error: ProxyError) -> str:
-    """Codex reads from the words how long it is to wait."""
+    """Return the message. Codex reads from it how long to wait."""
     if error.status != 429 or not isinstance(error, UpstreamRefused):
         return error.message
     waits = [value for name, value in error.headers if name.lower() == "retry-after" and _SECONDS.fullmatch(value)]

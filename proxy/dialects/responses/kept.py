@@ -5,21 +5,28 @@ They become requests that hold the whole conversation; the rest of the translati
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
-from proxy.codec.json_access import as_list, objects_in
+from msgspec import Struct
+
+from proxy.codec.json_access import as_list, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject
-from proxy.dialects.responses.items import input_items, kind_of
-from proxy.dialects.validation import BODY, flag, nonempty_string, optional, shown
+from proxy.dialects.responses.request import item_kind
+from proxy.dialects.translation import Lost, shown
 from proxy.errors import NotFound, ResponseNotFound
 
 # What a client does that refers to something that is not here.
 ADVICE = "send the whole conversation; responses are kept on one host only"
-# The fields that need a store.
-_STATE = ("store", "previous_response_id")
+
+
+class State(Struct):
+    """The fields of a request that may refer to kept responses."""
+
+    input: str | list[Any]
+    store: bool | None = None
+    previous_response_id: str | None = None
 
 
 class Kept(Protocol):
@@ -47,8 +54,8 @@ class Resumed:
 
 def resume(body: JsonObject, kept: Kept) -> Resumed:
     """Return the request with everything that it refers to. Raises NotFound for what is not kept."""
-    find = cache(kept.response)
-    previous = optional(body, "previous_response_id", BODY)
+    state = Lost().read(body, State)
+    find, previous, given = cache(kept.response), state.previous_response_id, state.input
     items: list[Json] = []
     if previous:
         response = find(previous)
@@ -56,27 +63,23 @@ def resume(body: JsonObject, kept: Kept) -> Resumed:
             words = f"previous_response_id: {shown(previous)} is not kept here: {ADVICE}"
             raise ResponseNotFound(words, "previous_response_id")
         items = [*kept.input_of(previous), *as_list(response.get("output"))]
-    items += _own_items(body, find)
-    # As in the API, where `store` is true by default.
-    keep = body.get("store") is None or flag(body, "store", BODY)
-    echo: JsonObject = {"store": keep, "previous_response_id": previous or None}
-    stateless = {name: value for name, value in body.items() if name not in _STATE}
-    return Resumed({**stateless, "input": items}, items, echo, keep)
-
-
-def _own_items(body: JsonObject, find: Callable[[str], JsonObject | None]) -> list[Json]:
-    """Return the request's own items with each reference replaced by its item."""
-    items: list[Json] = []
-    for item, path in input_items(body):
-        if kind_of(item, path) != "item_reference":
+    if isinstance(given, str):
+        given = [{"type": "message", "role": "user", "content": given}]
+    for at, item in enumerate(given):
+        where = f"input.{at}"
+        if item_kind(item, where) != "item_reference":
             items.append(item)
             continue
-        id_ = nonempty_string(item, "id", path)
+        id_ = as_text(item.get("id")) if isinstance(item, dict) else ""
         # An item's id begins with its kind and the id of its response: `msg_ID_0`.
         _, _, rest = id_.partition("_")
         response = find(f"resp_{rest.partition('_')[0]}") or {}
         found = next((one for one in objects_in(response.get("output")) if one.get("id") == id_), None)
         if found is None:
-            raise NotFound(f"{path.where}: the item {shown(id_)} is not kept here: {ADVICE}", path.where)
+            raise NotFound(f"{where}: the item {shown(id_)} is not kept here: {ADVICE}", where)
         items.append(found)
-    return items
+    # As in the API, where `store` is true by default.
+    keep = state.store is not False
+    stateless = {name: value for name, value in body.items() if name not in ("store", "previous_response_id")}
+    echo: JsonObject = {"store": keep, "previous_response_id": previous or None}
+    return Resumed({**stateless, "input": items}, items, echo, keep)

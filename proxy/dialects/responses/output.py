@@ -1,45 +1,64 @@
-"""Internal events to the events of a Responses stream: items with their parts, then the response that holds them all.
+"""The events of a Responses stream: items with their parts, then the response that holds them all.
 
-Source: OpenAI's API reference, "Streaming events". An item of text or reasoning opens with its first character that is
-no blank, so that none is empty. Calls may be open beside each other, each with its own `output_index`; whatever opens
-next, an item whose arguments are whole is done, for Codex runs it then. Half a call is never done (C4).
+An item of text or reasoning opens with its first character that is not blank, so none is empty. Several calls may be
+open, each with its own `output_index`. When another item opens, the newest call is done if its arguments are complete,
+because Codex runs it then. Half a call is never done (C4).
+
+Source: OpenAI's API reference, "Streaming events", "Create a model response": `output`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
-from proxy.codec.json_access import as_object, as_text
-from proxy.codec.json_text import Json, JsonObject
-from proxy.dialects.block_start import BlockStart, TextKind
-from proxy.dialects.first_choice import first_choice
+from proxy.codec.json_access import as_object, is_object_text
+from proxy.codec.json_text import Json, JsonObject, load_json, read_json
+from proxy.dialects.reply_parts import CharacterJoiner, Content, Reply, SurrogateFilter, TextKind, token_counts
 from proxy.dialects.responses.errors import failure
-from proxy.dialects.responses.open_items import PREFIXES, CallItem, TextItem, part_of
-from proxy.dialects.responses.tools import Kind, OfferedTools
-from proxy.engine.events import (
-    CallArguments,
-    CallClosed,
-    CallOpened,
-    Event,
-    Failed,
-    Finished,
-    Reasoning,
-    Text,
-    Unchanged,
-    Usage,
-)
-from proxy.engine.reading import GAVE_UP, was_cut
+from proxy.dialects.responses.tools import INPUT, Called, Kind, OfferedTools
+from proxy.engine.events import CallClosed, CallOpened, Reasoning, Text
+from proxy.engine.reading import was_cut
 from proxy.errors import ContextFull, NotKept, ProxyError, UpstreamBroken
 
-# So near to its end a context is full: servers keep some tokens back.
+# Servers keep some tokens back: this close to its end, a context is full.
 _MARGIN = 8
+_PREFIXES = {Kind.FUNCTION: "fc", Kind.CUSTOM: "ctc", Kind.SEARCH: "tsc"}
+# Fields of the response that repeat the request's, with their defaults. Strict clients require all (Open Responses).
+_ECHOED: JsonObject = {
+    "model": "",
+    "instructions": None,
+    "tools": [],
+    "tool_choice": "auto",
+    "parallel_tool_calls": True,
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "prompt_cache_key": None,
+    "safety_identifier": None,
+    "user": None,
+}
+# Fields of the response that never depend on the request.
+_FIXED: JsonObject = {
+    "previous_response_id": None,
+    "store": False,
+    "background": False,
+    "truncation": "disabled",
+    "service_tier": "default",
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "top_logprobs": 0,
+}
 
 
 @dataclass(slots=True)
 class Progress:
-    """The progress by heartbeats before the reply: whether it began, and the number of events. Each try of a
-    request goes on from there, also one whose end was kept back while another one failed.
+    """The heartbeats before the reply: whether there was one, and the number of their events.
+
+    Each try of a request continues them, even one whose end was held back while another one failed.
     """
 
     begun: bool = False
@@ -48,12 +67,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ReplyOptions:
-    """The parts of a reply that come of its request.
+    """What a reply takes from its request.
 
-    `id` tells the response and its items from others: letters and digits. `echo` are the fields of the response that
-    repeat the request's. `limit` is the client's `max_output_tokens`, `context` the tokens of the model's context,
-    each None if it is not known. `now` gives the time in seconds. `keep` stores the complete response before it is
-    sent; it may raise NotKept.
+    `id`: letters and digits for the ids of the response and its items. `echo`: the fields that repeat the request's.
+    `limit`: the client's `max_output_tokens`, and `context`: the tokens of the model's context, None if unknown.
+    `now` returns the time in seconds. `keep` stores the complete response before it is sent; it may raise NotKept.
     """
 
     id: str
@@ -67,306 +85,313 @@ class ReplyOptions:
     progress: Progress = field(default_factory=Progress)
 
 
-class Output:
-    """The stream of one reply; its events have no sequence numbers yet."""
+# The words for a text in the names of events.
+_WORDS = {"text": "output_text", "thinking": "reasoning_text", "refusal": "refusal"}
+
+
+@dataclass(slots=True)
+class TextItem:
+    """The open item of text or reasoning, or of a refusal that a server has in a field of its own."""
+
+    kind: TextKind | Literal["refusal"]
+    index: int
+    id: str
+    deltas: list[str] = field(default_factory=list)
+    characters: CharacterJoiner = field(default_factory=CharacterJoiner)
+
+    def part(self, text: str) -> JsonObject:
+        """Return its only part, with this text."""
+        if self.kind == "text":
+            return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        return {"type": _WORDS[self.kind], "refusal" if self.kind == "refusal" else "text": text}
+
+    def event(self, name: str, field: str, text: str) -> JsonObject:
+        """Return an event with text in this field: `delta` or `done`."""
+        kind = f"response.{_WORDS[self.kind]}.{name}"
+        event: JsonObject = {"type": kind, "item_id": self.id, "output_index": self.index, "content_index": 0}
+        event[field] = text
+        if self.kind == "text":
+            event["logprobs"] = []
+        return event
+
+    def delta(self, text: str) -> JsonObject:
+        """Return the event that continues the item."""
+        return self.event("delta", "delta", text)
+
+    def item(self, status: str, content: list[Json]) -> JsonObject:
+        """Return the item with this content."""
+        if self.kind == "thinking":
+            item: JsonObject = {"id": self.id, "type": "reasoning", "summary": [], "content": content}
+            return {**item, "encrypted_content": None, "status": status}
+        return {"id": self.id, "type": "message", "status": status, "role": "assistant", "content": content}
+
+
+@dataclass(slots=True)
+class CallItem:
+    """The open item of a call."""
+
+    index: int
+    id: str
+    call_id: str
+    called: Called
+    deltas: list[str] = field(default_factory=list)
+    escapes: SurrogateFilter = field(default_factory=SurrogateFilter)
+
+    @property
+    def arguments(self) -> str:
+        """The arguments so far."""
+        return "".join(self.deltas)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the arguments are an object."""
+        return is_object_text(self.arguments)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the input of a custom tool, and not JSON: only the reply's end says if it is complete."""
+        return self.called.kind is Kind.CUSTOM and not self.arguments.lstrip().startswith("{")
+
+    def delta(self, text: str) -> JsonObject:
+        """Return the event that continues the arguments of a function."""
+        return _of_item("response.function_call_arguments.delta", self, delta=text)
+
+    def item(self, status: str) -> JsonObject:
+        """Return the item with what it has of its arguments or its input."""
+        kind = self.called.kind
+        started = status == "started"
+        item: JsonObject = {"id": self.id, "type": f"{kind.value}_call", "status": "in_progress" if started else status}
+        item["call_id"] = self.call_id
+        if kind is Kind.SEARCH:
+            return {**item, "execution": "client", "arguments": _object_or_text(self.arguments) if not started else {}}
+        item["name"] = self.called.name
+        if self.called.namespace:
+            item["namespace"] = self.called.namespace
+        if kind is Kind.CUSTOM:
+            return {**item, "type": "custom_tool_call", "input": self.input}
+        return {**item, "arguments": self.arguments}
+
+    @property
+    def input(self) -> str:
+        """The input of a custom tool; empty while its arguments are half an object."""
+        return plain_input(self.arguments) if self.is_whole or self.is_plain else ""
+
+
+class Output(Reply):
+    """The events of one reply, without their sequence numbers."""
 
     def __init__(self, options: ReplyOptions) -> None:
+        super().__init__()
         self._options = options
-        self._begun = False
+        self._has_begun = False
         self._text: TextItem | None = None
-        self._start_of_text = BlockStart()
         self._calls: dict[int, CallItem] = {}
         self._newest: int | None = None
         self._call_ids: set[str] = set()
         self._items: list[JsonObject] = []
-        self._finished: Finished | None = None
-        self._counts: Mapping[str, Json] = {}
-        self._refusal: list[str] = []
-        # True once more than heartbeats was said.
+        # Whether more than heartbeats was sent.
         self.spoke = False
 
-    def observe_body(self, body: JsonObject) -> None:
-        """Keep the token counts of a chunk, or of a whole answer, and what it refuses."""
-        self._keep_counts(as_object(body.get("usage")))
-        words = as_text(first_choice(body).get("refusal"))
-        if words:
-            self._refusal.append(words)
-
-    def _keep_counts(self, counts: Mapping[str, Json]) -> None:
-        if any(type(count) is int and count > 0 for count in counts.values()):
-            self._counts = counts
-
-    def take(self, event: Event) -> list[JsonObject]:
-        """One event of the engine to events of the stream."""
-        if isinstance(event, Unchanged):
-            return [written for inner in event.events for written in self.take(inner)]
-        match event:
-            case Text() if event.choice == 0:
-                return self._say("text", event.text)
-            case Usage():
-                self._keep_counts(event.usage)
-            case Finished() if event.choice == 0:
-                self._finished = event
-            case Failed():
-                raise event.error
-            case Reasoning() if event.choice == 0:
-                return self._say("thinking", event.text)
-            case CallOpened() | CallArguments() | CallClosed() if event.choice == 0:
-                return self._of_call(event)
-            case _:
-                pass  # further choices cannot be asked for in this dialect
-        return []
-
     def end(self) -> list[JsonObject]:
-        """The end of a reply that was finished.
+        """Return the end of a finished reply.
 
-        Raises UpstreamBroken if the server gave the generation up, and if a call is not whole although the model
-        stopped by itself; ContextFull if the answer was cut off where the context ends.
+        Raises UpstreamBroken if a call is incomplete although the model stopped by itself, and ContextFull if the
+        answer was cut off where the context ends.
         """
-        reason = "stop"
-        if self._finished is not None:
-            reason = self._finished.reason
-        if reason in GAVE_UP:
-            raise UpstreamBroken(f"the model server gave up the generation (finish reason {reason})")
+        reason = self.finish_reason()
         cut = was_cut(reason)
-        if not cut:
-            self._check_whole()
-        elif reason != "content_filter" and self._is_full():
+        if cut and reason != "content_filter" and self._is_full():
             raise ContextFull("the model's context is full: the answer was cut off; make the conversation shorter")
-        events = [*self._begin(), *self._end_calls(cut=cut)]
+        if not cut and not all(
+            call.is_plain or call.is_whole or not call.arguments.strip() for call in self._calls.values()
+        ):
+            raise UpstreamBroken("a tool call cannot be finished: its arguments are no JSON object")
+        events = self._begin()
+        for index, call in [*self._calls.items()]:  # what may be half a call stays open
+            if not cut and not call.arguments.strip():
+                events += self._arguments(call, "{}")
+            if call.is_whole or (call.is_plain and not cut):
+                events += self._end_call(index)
         events += self._end_text("incomplete" if cut else "completed")
-        events += self._refused()
-        closing = self._closing(reason, cut)
+        if words := "".join(self._refusal):
+            events += [*self._open_text("refusal", words), *self._end_text("completed")]
+        response = self._response("incomplete" if cut else "completed", usage(self._counts))
+        if cut:
+            why = "content_filter" if reason == "content_filter" else "max_output_tokens"
+            response["incomplete_details"] = {"reason": why}
+        else:
+            response["completed_at"] = self._options.now()
         if self._options.keep is not None:
-            response = as_object(closing["response"])
             try:
                 self._options.keep(response)
-            except NotKept:
-                # The store has logged why. A reply that is complete is not lost for it.
+            except NotKept:  # the store has logged why, and a complete reply is not lost for it
                 response["store"] = False
-        return [*events, closing]
+        return [*events, {"type": f"response.{response['status']}", "response": response}]
 
     def fail(self, error: ProxyError) -> list[JsonObject]:
-        """The end of a reply that cannot be finished: what is open stays so, for what is done counts for clients."""
+        """Return the end of a reply that cannot be finished. Open items stay open: clients count what is done."""
         events = self._begin()
-        self._give_up()
-        last = self._response("failed", output=[*self._items], usage=self._usage_or_none(), error=failure(error))
-        return [*events, {"type": "response.failed", "response": last}]
+        response = self._response("failed", usage(self._counts) if self._counts else None)
+        return [*events, {"type": "response.failed", "response": {**response, "error": failure(error)}}]
 
     def heartbeat(self) -> JsonObject:
-        """A sign of life, which resets clients' timers: the beginning, or the same again."""
-        if not (self._begun or self._options.progress.begun):
-            self._begun = True
+        """Return a sign of life that resets clients' timers: the start, or the same again."""
+        if not (self._has_begun or self._options.progress.begun):
+            self._has_begun = True
             return self._lifecycle("response.created")
         return self._lifecycle("response.in_progress")
 
     def open_text(self, *, reasoning: bool) -> TextItem | None:
-        """The item that the next text, or the next reasoning, goes on, if that is all that it does."""
+        """Return the item that the next text or reasoning continues, if it does nothing else."""
         item = self._text
-        if item is None or item.characters.half:
-            return None
-        kind = "thinking" if reasoning else "text"
-        return item if item.kind == kind else None
+        is_open = item is not None and not item.characters.half and (item.kind == "thinking") == reasoning
+        return item if is_open else None
 
     def open_function(self, index: int) -> CallItem | None:
-        """The call whose next arguments leave at once, as they are; None for one of another kind."""
+        """Return the call whose next arguments are sent immediately and unchanged; None for another kind."""
         call = self._calls.get(index)
-        if call is None or call.called.kind is not Kind.FUNCTION:
-            return None
-        return call if call.escapes.empty else None
+        is_open = call is not None and call.called.kind is Kind.FUNCTION and call.escapes.empty
+        return call if is_open else None
+
+    def write(self, event: Content) -> list[JsonObject]:
+        """Return the events for what the model says."""
+        match event:
+            case Text():
+                return self._say("text", event.text)
+            case Reasoning():
+                return self._say("thinking", event.text)
+            case CallOpened():
+                return self._open_call(event)
+        call = self._calls.get(event.index)
+        if isinstance(event, CallClosed):  # a call that was cut off closes, too
+            return [] if call is None or not call.is_whole else self._end_call(event.index)
+        if call is not None:
+            return self._arguments(call, call.escapes.feed(event.fragment))
+        # No call is open to which it could belong.
+        return self._say("text", event.fragment) if event.fragment.strip() else []
 
     # Text and reasoning.
 
     def _say(self, kind: TextKind, text: str) -> list[JsonObject]:
         if self._text is not None and self._text.kind == kind:
-            if not text:
-                return []
-            return self._delta(self._text, text)
-        text = self._start_of_text.take(kind, text)
+            return self._delta(self._text, self._text.characters.feed(text))
+        text = self.first_text(kind, text)
         if not text:
             return []
         before = [*self._begin(), *self._end_text("completed"), *self._end_newest()]
-        prefix = "rs" if kind == "thinking" else "msg"
+        return [*before, *self._open_text(kind, text)]
+
+    def _open_text(self, kind: TextKind | Literal["refusal"], text: str) -> list[JsonObject]:
         index = self._new_item()
-        self._text = opened = TextItem(kind, index, f"{prefix}_{self._options.id}_{index}")
+        prefix = "rs" if kind == "thinking" else "msg"
+        opened = self._text = TextItem(kind, index, f"{prefix}_{self._options.id}_{index}")
         added = self._added(index, opened.item("in_progress", []))
-        part = self._of_item("response.content_part.added", opened, content_index=0, part=part_of(kind, ""))
-        return [*before, added, part, *self._delta(opened, text)]
+        part = _of_item("response.content_part.added", opened, content_index=0, part=opened.part(""))
+        return [added, part, *self._delta(opened, opened.characters.feed(text))]
 
     def _delta(self, item: TextItem, text: str) -> list[JsonObject]:
-        text = item.characters.feed(text)
         if not text:
             return []
         item.deltas.append(text)
-        return [delta_event(item, text)]
+        return [item.delta(text)]
 
     def _end_text(self, status: str) -> list[JsonObject]:
-        """The end of the item of text or reasoning that is open, if one is."""
+        """Return the end of the open item of text or reasoning, if there is one."""
         item, self._text = self._text, None
         if item is None:
             return []
-        rest: list[JsonObject] = []
-        half = item.characters.finish()
-        if half:
-            item.deltas.append(half)
-            rest = [delta_event(item, half)]
-        text = "".join(item.deltas)
-        if item.kind == "thinking":
-            done = self._of_item("response.reasoning_text.done", item, content_index=0, text=text)
-        else:
-            done = self._of_item("response.output_text.done", item, content_index=0, text=text, logprobs=[])
-        part = self._of_item("response.content_part.done", item, content_index=0, part=item.part)
-        return [*rest, done, part, self._done(item.index, item.item(status, [item.part]))]
-
-    def _refused(self) -> list[JsonObject]:
-        """The words by which the model says no, where a server has a field of their own for them."""
-        words = "".join(self._refusal)
-        if not words:
-            return []
-        index = self._new_item()
-        item = TextItem("text", index, f"msg_{self._options.id}_{index}")
-        part: JsonObject = {"type": "refusal", "refusal": words}
-        return [
-            self._added(index, item.item("in_progress", [])),
-            self._of_item("response.content_part.added", item, content_index=0, part={**part, "refusal": ""}),
-            self._of_item("response.refusal.delta", item, content_index=0, delta=words),
-            self._of_item("response.refusal.done", item, content_index=0, refusal=words),
-            self._of_item("response.content_part.done", item, content_index=0, part=part),
-            self._done(index, item.item("completed", [part])),
-        ]
+        rest = self._delta(item, item.characters.finish())
+        part = item.part(text := "".join(item.deltas))
+        done = item.event("done", "refusal" if item.kind == "refusal" else "text", text)
+        part_done = _of_item("response.content_part.done", item, content_index=0, part=part)
+        return [*rest, done, part_done, self._done(item.index, item.item(status, [part]))]
 
     # Calls.
 
-    def _of_call(self, event: CallOpened | CallArguments | CallClosed) -> list[JsonObject]:
-        if isinstance(event, CallOpened):
-            return self._open_call(event)
-        call = self._calls.get(event.index)
-        if isinstance(event, CallClosed):
-            # One that was cut off closes too.
-            if call is None or not call.is_whole:
-                return []
-            return self._end_call(event.index)
-        if call is not None:
-            return self._arguments(call, call.escapes.feed(event.fragment))
-        if not event.fragment.strip():
-            return []
-        return self._say("text", event.fragment)  # no call is open to which it could belong
-
     def _open_call(self, event: CallOpened) -> list[JsonObject]:
         if event.index in self._calls:
-            return []  # a server that opens it again only repeats itself (F39, F45)
+            return []  # a server that opens a call again only repeats itself (F39, F45)
         before = [*self._begin(), *self._end_text("completed"), *self._end_newest()]
-        self._start_of_text.forget()
+        self.forget_blanks()
         index = self._new_item()
         called = self._options.tools.called(event.name)
         call_id = event.id
         if not call_id or call_id in self._call_ids:
             call_id = f"call_{self._options.id}_{index}"
         self._call_ids.add(call_id)
-        opened = CallItem(index, f"{PREFIXES[called.kind]}_{self._options.id}_{index}", call_id, called)
+        opened = CallItem(index, f"{_PREFIXES[called.kind]}_{self._options.id}_{index}", call_id, called)
         self._calls[event.index] = opened
         self._newest = event.index
-        nothing: Json = "" if called.kind is not Kind.SEARCH else {}
-        return [*before, self._added(index, opened.item("in_progress", nothing))]
+        return [*before, self._added(index, opened.item("started"))]
 
     def _arguments(self, call: CallItem, text: str) -> list[JsonObject]:
-        """Return the events for the next arguments: only those of a function leave before the call is whole."""
+        """Return the events for the next arguments: only those of a function are sent before the call is complete."""
         if not text:
             return []
         call.deltas.append(text)
-        return [call_delta_event(call, text)] if call.called.kind is Kind.FUNCTION else []
+        return [call.delta(text)] if call.called.kind is Kind.FUNCTION else []
 
     def _end_newest(self) -> list[JsonObject]:
-        """Another item opens: the call that opened last is done if it is whole, else it may go on."""
+        """Return the end of the newest call if it is complete: another item opens."""
         newest, self._newest = self._newest, None
-        if newest is None or newest not in self._calls:
-            return []
-        if not self._calls[newest].is_whole:
-            return []
-        return self._end_call(newest)
+        call = None if newest is None else self._calls.get(newest)
+        return [] if newest is None or call is None or not call.is_whole else self._end_call(newest)
 
     def _end_call(self, index: int) -> list[JsonObject]:
         call = self._calls.pop(index)
         events = self._arguments(call, call.escapes.finish())
         if call.called.kind is Kind.CUSTOM:
-            if call.input:
-                events.append(self._of_item("response.custom_tool_call_input.delta", call, delta=call.input))
-            events.append(self._of_item("response.custom_tool_call_input.done", call, input=call.input))
+            if text := call.input:
+                events.append(_of_item("response.custom_tool_call_input.delta", call, delta=text))
+            events.append(_of_item("response.custom_tool_call_input.done", call, input=text))
         elif call.called.kind is Kind.FUNCTION:
-            events.append(self._of_item("response.function_call_arguments.done", call, arguments=call.arguments))
-        return [*events, self._done(call.index, call.as_it_is("completed"))]
-
-    def _end_calls(self, *, cut: bool) -> list[JsonObject]:
-        """The end of the calls that are open; what may be half of one stays so."""
-        events: list[JsonObject] = []
-        for index in [*self._calls]:
-            call = self._calls[index]
-            if call.is_blank and not cut:
-                events += self._arguments(call, "{}")
-            if call.is_whole or (call.is_plain and not cut):
-                events += self._end_call(index)
-        return events
-
-    def _check_whole(self) -> None:
-        """The model stopped by itself: what is open is whole, or an error (C4)."""
-        if not all(call.is_plain or call.is_blank or call.is_whole for call in self._calls.values()):
-            raise UpstreamBroken("a tool call cannot be finished: its arguments are no JSON object")
+            events.append(_of_item("response.function_call_arguments.done", call, arguments=call.arguments))
+        return [*events, self._done(call.index, call.item("completed"))]
 
     # The response.
 
     def _begin(self) -> list[JsonObject]:
-        """The beginning of the stream, once."""
+        """Return the start of the stream, once."""
         if self.spoke:
             return []
         self.spoke = True
-        events = [self._lifecycle("response.in_progress")]
-        if not (self._begun or self._options.progress.begun):
-            self._begun = True
-            events.insert(0, self._lifecycle("response.created"))
-        return events
+        created = [] if self._has_begun or self._options.progress.begun else [self._lifecycle("response.created")]
+        self._has_begun = True
+        return [*created, self._lifecycle("response.in_progress")]
 
     def _lifecycle(self, kind: str) -> JsonObject:
-        return {"type": kind, "response": self._response("in_progress", output=[], usage=None)}
+        return {"type": kind, "response": self._response("in_progress", None)}
 
-    def _closing(self, reason: str, cut: bool) -> JsonObject:
-        self._give_up()
-        if not cut:
-            response = self._response("completed", output=[*self._items], usage=usage(self._counts))
-            return {"type": "response.completed", "response": response | {"completed_at": self._options.now()}}
-        why = "content_filter" if reason == "content_filter" else "max_output_tokens"
-        response = self._response("incomplete", output=[*self._items], usage=usage(self._counts))
-        return {"type": "response.incomplete", "response": response | {"incomplete_details": {"reason": why}}}
-
-    def _give_up(self) -> None:
-        """Put into the response what is still open, as far as it came."""
-        if self._text is not None:
-            self._items[self._text.index] = self._text.item("incomplete", [self._text.part])
-        for call in self._calls.values():
-            self._items[call.index] = call.as_it_is("incomplete")
-
-    def _usage_or_none(self) -> JsonObject | None:
-        if not self._counts:
-            return None
-        return usage(self._counts)
+    def _response(self, status: str, usage: JsonObject | None) -> JsonObject:
+        """Return the response. Once it has ended it holds all items, those that are open as far as they came."""
+        if status != "in_progress":
+            if self._text is not None:
+                part = self._text.part("".join(self._text.deltas))
+                self._items[self._text.index] = self._text.item("incomplete", [part])
+            for call in self._calls.values():
+                self._items[call.index] = call.item("incomplete")
+        return {
+            "id": f"resp_{self._options.id}",
+            "object": "response",
+            "created_at": self._options.created_at,
+            "completed_at": None,
+            "status": status,
+            "error": None,
+            "incomplete_details": None,
+            **self._options.echo,
+            "output": [] if status == "in_progress" else [*self._items],
+            "usage": usage,
+        }
 
     def _is_full(self) -> bool:
-        """True if the answer was cut off by the end of the context, not by the client's own limit."""
-        counts = usage(self._counts)
-        total, written = counts["total_tokens"], counts["output_tokens"]
-        assert isinstance(total, int) and isinstance(written, int)
-        if self._options.context is not None and total:
-            return total >= self._options.context - _MARGIN
-        if self._options.limit is None:
-            return True
-        return 0 < written < self._options.limit
-
-    def _response(
-        self, status: str, *, output: list[Json], usage: JsonObject | None, error: JsonObject | None = None
-    ) -> JsonObject:
-        return {**begun_response(self._options, status), "error": error, "output": output, "usage": usage}
+        """Return whether the context ended the answer, not the client's own limit."""
+        prompt, _, written, _ = token_counts(self._counts)
+        if self._options.context is not None and prompt + written:
+            return prompt + written >= self._options.context - _MARGIN
+        return self._options.limit is None or 0 < written < self._options.limit
 
     def _new_item(self) -> int:
-        """The index of an item that opens; its place among the items is kept."""
+        """Return the index of an item that opens, and reserve its place."""
         self._items.append({})
         return len(self._items) - 1
 
@@ -377,48 +402,26 @@ class Output:
         self._items[index] = item
         return {"type": "response.output_item.done", "output_index": index, "item": item}
 
-    def _of_item(self, kind: str, item: TextItem | CallItem, **fields: Json) -> JsonObject:
-        return {"type": kind, "item_id": item.id, "output_index": item.index, **fields}
+
+def _of_item(kind: str, item: TextItem | CallItem, **fields: Json) -> JsonObject:
+    return {"type": kind, "item_id": item.id, "output_index": item.index, **fields}
 
 
-def begun_response(options: ReplyOptions, status: str) -> JsonObject:
-    """A response with nothing in it so far."""
+def echo(body: JsonObject) -> JsonObject:
+    """Return the fields of a response that repeat those of its request."""
+    text: JsonObject = {"format": {"type": "text"}}
     return {
-        "id": f"resp_{options.id}",
-        "object": "response",
-        "created_at": options.created_at,
-        "completed_at": None,
-        "status": status,
-        "error": None,
-        "incomplete_details": None,
-        **options.echo,
-        "output": [],
-        "usage": None,
+        **_ECHOED,
+        **{name: body[name] for name in _ECHOED if body.get(name) is not None},
+        **_FIXED,
+        "text": text | {key: value for key, value in as_object(body.get("text")).items() if value is not None},
+        "reasoning": {"effort": as_object(body.get("reasoning")).get("effort"), "summary": None},
     }
 
 
-def delta_event(item: TextItem, text: str) -> JsonObject:
-    """The event that goes on an item of text or of reasoning."""
-    kind = "response.reasoning_text.delta" if item.kind == "thinking" else "response.output_text.delta"
-    event: JsonObject = {"type": kind, "item_id": item.id, "output_index": item.index, "content_index": 0}
-    event["delta"] = text
-    if item.kind == "text":
-        event["logprobs"] = []
-    return event
-
-
-def call_delta_event(call: CallItem, text: str) -> JsonObject:
-    """The event that goes on the arguments of a function's call."""
-    kind = "response.function_call_arguments.delta"
-    return {"type": kind, "item_id": call.id, "output_index": call.index, "delta": text}
-
-
 def usage(counts: Mapping[str, Json]) -> JsonObject:
-    """The server's token counts in the words of this API, always whole: Codex asks again where a detail is missing."""
-    prompt = _count(counts, "prompt_tokens")
-    written = _count(counts, "completion_tokens")
-    cached = _count(as_object(counts.get("prompt_tokens_details")), "cached_tokens")
-    thought = _count(as_object(counts.get("completion_tokens_details")), "reasoning_tokens")
+    """Return the server's token counts in the words of this API, complete: Codex retries if a detail is missing."""
+    prompt, cached, written, thought = token_counts(counts)
     return {
         "input_tokens": prompt,
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
@@ -428,8 +431,41 @@ def usage(counts: Mapping[str, Json]) -> JsonObject:
     }
 
 
-def _count(counts: Mapping[str, Json], name: str) -> int:
-    count = counts.get(name)
-    if type(count) is not int:
-        return 0
-    return max(0, count)
+def plain_input(arguments: str) -> str:
+    """Return the input of a custom tool from the arguments of its function; the arguments if they hold none.
+
+    A patch in a fence or in another object is unwrapped: `{"input": "*** Begin Patch\\n…"}`.
+    """
+    value = _parsed(arguments)
+    text: Json = value
+    if isinstance(value, dict):
+        text = next(iter(value.values())) if len(value) == 1 else value.get(INPUT, None if value else "")
+    if not isinstance(text, str):
+        return arguments
+    inner = _parsed(text) if text.lstrip().startswith("{") else None
+    patch: Json = text
+    if isinstance(inner, dict) and len(inner) == 1:
+        patch = inner.get(INPUT, inner.get("patch"))
+    if not isinstance(patch, str):
+        return text
+    lines = patch.strip().split("\n")
+    if len(lines) >= 3 and lines[0].startswith("```") and lines[-1].strip() == "```":
+        patch = "\n".join(lines[1:-1])
+    return patch if patch.lstrip().startswith("*** Begin Patch") else text
+
+
+def _parsed(text: str) -> Json:
+    """Return the value of a JSON text with numbers of any size; None for other text."""
+    try:
+        return read_json(text, dict)
+    except ValueError:
+        return None
+
+
+def _object_or_text(text: str) -> Json:
+    """Return the object of a JSON text, or the text if it is not one."""
+    try:
+        value = load_json(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, dict) else text

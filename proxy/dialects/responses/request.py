@@ -1,43 +1,265 @@
-"""Responses requests (OpenAI) to chat completions, field by field.
+"""Responses requests (OpenAI) as chat completions.
 
-Nothing is lost in silence: a field that cannot be carried goes with an audit record, and one without which the request
-would mean something else is refused. docs/responses.md has a row for each (`fields.py`).
+A field that cannot be carried is dropped with an audit record. One that changes the meaning of the request is refused.
 
-Source: OpenAI's API reference, "Create a model response", "Get input token counts", "Chat Completions".
+Source: OpenAI's API reference, "Create a model response", "Get input token counts", "Chat Completions". Items that only
+Codex sends are from its requests.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
 
 from proxy.audit_record import Repair
-from proxy.codec.json_access import as_object, as_text
-from proxy.codec.json_text import JsonObject
-from proxy.dialects.model_options import OWN_WORDS, ModelOptions
-from proxy.dialects.responses.fields import BODY_FIELDS, REASONING_FIELDS
-from proxy.dialects.responses.items import History, input_items
-from proxy.dialects.responses.tools import OfferedTools, choice_fields, offered_tools
-from proxy.dialects.validation import (
-    BODY,
-    DroppedFields,
-    FieldPath,
-    flag,
-    mapping,
-    nonempty_string,
-    number,
-    optional,
+from proxy.codec.json_text import Json, JsonObject, dump_inner, load_json
+from proxy.dialects.chat_turns import AssistantTurn, UserTurn, is_text, joined, remind, text_part, turn_of
+from proxy.dialects.responses.tools import INPUT, SEARCH, OfferedTools, tool_names
+from proxy.dialects.translation import (
+    OWN_WORDS,
+    Lost,
+    ModelOptions,
+    Name,
+    Number,
+    Object,
+    bad,
+    conversation,
+    inner_json,
+    kind_of,
+    let_call,
     shown,
-    string,
-    whole_number,
 )
+
+# Known fields of the body that are dropped; an unknown one is logged as well.
+_IGNORED = frozenset(
+    (
+        "include", "service_tier", "access_programs", "background_options", "context_management", "image", "moderation",
+        "prompt_cache_options", "prompt_cache_retention", "stream_options", "top_logprobs", "client_metadata",
+    )
+)
+_HOSTED_ITEMS = frozenset(
+    (
+        "file_search_call", "computer_call", "computer_call_output", "code_interpreter_call", "image_generation_call",
+        "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "mcp_call", "program", "program_output",
+    )
+)
+_DROPPED_ITEMS = {
+    "configuration_update": "the request's own fields say it",
+    "web_search_call": "what the search found is not in it",
+}
+NO_COMPACTION = (
+    "this server writes no compactions; let the client compact by an ordinary request "
+    "(Codex: give its provider another name than OpenAI)"
+)
+_NO_SUMMARY = "only the server that wrote it can read it; send the conversation itself"
+_REFUSED_ITEMS = {
+    "item_reference": "this server keeps no responses; send the item itself",
+    "compaction_trigger": NO_COMPACTION,
+    **dict.fromkeys(("compaction", "compaction_summary", "context_compaction"), _NO_SUMMARY),
+}
+NO_RESPONSES = (
+    "this server keeps no responses; configure the client to send the whole conversation as `input` each time "
+    "(`store: false`)"
+)
+# Fields that need state, and what to do instead.
+_NO_STATE = {
+    "previous_response_id": NO_RESPONSES,
+    "conversation": "this server keeps no conversations; send the whole conversation as `input` each time",
+    "prompt": "this server keeps no prompts; send `instructions` and `input`",
+    "background": "this server makes no responses in the background; leave it out, and stream long answers",
+}
+_NO_FILES = "this server keeps no files (there is no Files API); send the data itself"
+_URLS = ("http://", "https://", "data:")
+# The fields of a chat request that make the prompt.
+_COUNTED = ("model", "tools", "chat_template_kwargs", "messages")
+# reasoning_effort by reasoning.effort; models that have it cannot be switched off.
+_EFFORTS = {"none": "low", "minimal": "low", "low": "low", "medium": "medium"}
+_EFFORTS |= {"high": "high", "xhigh": "high", "max": "high"}
+
+
+class Text(Struct):
+    text: str
+
+
+class Refusal(Struct):
+    refusal: str
+
+
+class Image(Struct):
+    image_url: Name | None = None
+    detail: str | None = None
+    file_id: Any = None
+
+
+class File(Struct):
+    file_data: Name | None = None
+    filename: str | None = None
+    file_url: Any = None
+    file_id: Any = None
+
+
+_PARTS: dict[str, type[Struct]] = {
+    "input_text": Text,
+    "output_text": Text,
+    "refusal": Refusal,
+    "input_image": Image,
+    "input_file": File,
+}
+
+
+class Message(Struct):
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | list[Object]
+
+
+class Reasoning(Struct):
+    content: list[Text] | None = None
+    summary: list[Text] | None = None
+
+
+class FunctionCall(Struct):
+    name: Name
+    call_id: Name
+    arguments: str | None = None
+    namespace: str | None = None
+
+
+class CustomCall(Struct):
+    name: Name
+    call_id: Name
+    input: str
+    namespace: str | None = None
+
+
+class SearchCall(Struct):
+    arguments: Any = None
+    call_id: str | None = None
+
+
+class LocalShellCall(Struct):
+    action: Object
+    call_id: str | None = None
+    id: str | None = None
+
+
+class ShellCall(Struct):
+    action: Object
+    call_id: Name
+
+
+class PatchCall(Struct):
+    operation: Object
+    call_id: Name
+
+
+class Output(Struct):
+    """The output of a function, a custom tool or `local_shell`."""
+
+    output: str | list[Object]
+    call_id: str | None = None
+    name: Name | None = None
+    namespace: str | None = None
+    id: str | None = None
+
+
+class SearchOutput(Struct):
+    tools: list[Object]
+    call_id: str | None = None
+
+
+class ShellOutput(Struct):
+    output: list[Any]
+    call_id: Name
+
+
+class PatchOutput(Struct):
+    call_id: Name
+    status: str | None = None
+    output: str | None = None
+
+
+class AdditionalTools(Struct):
+    tools: list[Object]
+
+
+class AgentMessage(Struct):
+    """A message of one of Codex's agents to another."""
+
+    content: list[Object]
+    author: str | None = None
+    recipient: str | None = None
+
+
+_ITEMS: dict[str, type[Struct]] = {
+    "message": Message,
+    "reasoning": Reasoning,
+    "function_call": FunctionCall,
+    "function_call_output": Output,
+    "custom_tool_call": CustomCall,
+    "custom_tool_call_output": Output,
+    "tool_search_call": SearchCall,
+    "tool_search_output": SearchOutput,
+    "additional_tools": AdditionalTools,
+    "agent_message": AgentMessage,
+    "local_shell_call": LocalShellCall,
+    "local_shell_call_output": Output,
+    "shell_call": ShellCall,
+    "shell_call_output": ShellOutput,
+    "apply_patch_call": PatchCall,
+    "apply_patch_call_output": PatchOutput,
+}
+
+
+class ReasoningConfig(Struct):
+    effort: Literal["", "none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+
+
+class JsonSchema(Struct):
+    name: Name
+    schema: Object
+    strict: bool | None = None
+    description: str | None = None
+
+
+class TextConfig(Struct):
+    format: Object | None = None
+    verbosity: Literal["", "low", "medium", "high"] | None = None
+
+
+class Request(Struct):
+    model: Name
+    input: str | list[Object]
+    instructions: str | None = None
+    stream: bool | None = None
+    max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
+    temperature: Number | None = None
+    top_p: Number | None = None
+    user: str | None = None
+    tools: list[Object] | None = None
+    tool_choice: Literal["auto", "none", "required"] | Object | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning: ReasoningConfig | None = None
+    text: TextConfig | None = None
+    metadata: dict[str, str] | None = None
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+    max_tool_calls: int | None = None
+    truncation: Literal["", "auto", "disabled"] | None = None
+    store: bool | None = None
+    background: bool | None = None
+    previous_response_id: Any = None
+    conversation: Any = None
+    prompt: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """The chat-completions request. `messages` is the body's last key, so that turn n+1 starts with turn n (C8).
+    """The chat request. `messages` is the body's last key, so that turn n+1 starts with turn n (C8).
 
-    `dropped`: one audit record for each kind of field that could not be carried. `tools`: those that are offered, by
-    the names under which the server knows them. `json_reply`: the client asked for JSON; it did so also where the
+    `dropped`: one audit record per kind of dropped field. `json_reply`: the client asked for JSON, even where the
     server is not told (C3).
     """
 
@@ -47,189 +269,324 @@ class Translation:
     json_reply: bool = False
 
 
-# What a client does without a store.
-NO_RESPONSES = (
-    "this server keeps no responses; configure the client to send the whole conversation as `input` each time "
-    "(`store: false`)"
-)
-# Fields that need a state at the server, and what to do instead.
-_NO_STORE = {
-    "previous_response_id": NO_RESPONSES,
-    "conversation": "this server keeps no conversations; send the whole conversation as `input` each time",
-    "prompt": "this server keeps no prompts; send `instructions` and `input`",
-}
-_NO_BACKGROUND = (
-    "this server makes no responses in the background; send the request without it, "
-    "with `stream: true` if the answer takes long"
-)
-# What the prompt is made of.
-_COUNTED = ("model", "tools", "chat_template_kwargs", "messages")
-# reasoning_effort by reasoning.effort; models that have it cannot be switched off.
-_EFFORTS = {
-    **{"none": "low", "minimal": "low", "low": "low", "medium": "medium"},
-    **{"high": "high", "xhigh": "high", "max": "high"},
-}
-_NO_SWITCH = "the rules name no switch for the model's thinking"
-_TRUNCATIONS = ("", "auto", "disabled")
-_VERBOSITIES = ("low", "medium", "high")
-
-
 def translate(body: JsonObject, options: ModelOptions) -> Translation:
-    """The chat-completions request for a Responses request; BadRequest, with the place, for what is not carried."""
-    # OpenAI's own tools go by default: Codex offers `web_search` in each request.
-    losses = DroppedFields(options.server_tools or "drop", "OpenAI")
-    nonempty_string(body, "model", BODY)
-    losses.leave(body, BODY_FIELDS, BODY)
-    _check_state(body, losses)
-    _check_echoed(body)
-    json_reply = _wants_json(body)
-    items = input_items(body)
-    tools = offered_tools(body, items, losses)
-    history = History(tools, losses, options.reasoning_history)
-    history.instruct(optional(body, "instructions", BODY))
-    for item, path in items:
-        history.add(item, path)
-    conversation = history.conversation()
-    translated: JsonObject = {
-        "model": options.model,
-        **_limits(body),
-        **_stream(body),
-        **_reasoning(body, options.thinking, losses),
-        **_text(body, losses),
-        **choice_fields(body, tools, losses),
-    }
-    _let_call(translated, options.server_kind, losses)
-    translated["messages"] = [*conversation.messages]
-    return Translation(translated, losses.records(), tools, json_reply=json_reply)
+    """Return the chat request for a Responses request. Raises BadRequest, with the place."""
+    return _Translator(body, options).translated()
 
 
 def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
-    """The same for `input_tokens`: only what the prompt is made of."""
+    """Return only what makes the prompt, for `input_tokens`."""
     whole = translate({**body, "stream": None}, options)
-    counted = {key: whole.body[key] for key in _COUNTED if key in whole.body}
-    return Translation(counted, whole.dropped, whole.tools)
+    return Translation({key: whole.body[key] for key in _COUNTED if key in whole.body}, whole.dropped, whole.tools)
 
 
-def _wants_json(body: JsonObject) -> bool:
-    """True if the client asked for JSON."""
-    form = as_object(as_object(body.get("text")).get("format"))
-    return as_text(form.get("type")) in ("json_object", "json_schema")
+def item_kind(item: Json, where: str) -> str:
+    """Return the type of an item; a message may have none, and so may a reference."""
+    if not isinstance(item, dict):
+        raise bad(where, "must be an object")
+    if item.get("type") is None and (item.get("role") or item.get("id")) is not None:
+        return "item_reference" if item.get("role") is None else "message"
+    return kind_of(item, where)
 
 
-def _check_state(body: JsonObject, losses: DroppedFields) -> None:
-    """Check the fields that need a state at the server, without which the answer would be another one."""
-    for name, words in _NO_STORE.items():
-        if body.get(name) not in (None, ""):
-            raise BODY.field(name).bad(words)
-    if flag(body, "background", BODY):
-        raise BODY.field("background").bad(_NO_BACKGROUND)
-    if flag(body, "store", BODY):
-        losses.lost("store", "nothing is kept, and the response says so")
-    truncation = optional(body, "truncation", BODY)
-    if truncation not in _TRUNCATIONS:
-        raise BODY.field("truncation").bad(f"{shown(truncation)} is none of auto, disabled")
-    if truncation == "auto":
-        losses.lost("truncation", "nothing is truncated; the client gets the error that tells it to compact")
+class OpenCalls:
+    """The calls without an output. A call and its output are paired by their place (F48).
 
-
-def _check_echoed(body: JsonObject) -> None:
-    """Fields that only come back in the response: clients read them there by their type."""
-    metadata = mapping(body, "metadata", BODY, needed=False)
-    for name in metadata:
-        string(metadata, name, BODY.field("metadata"))
-    for name in ("prompt_cache_key", "safety_identifier"):
-        optional(body, name, BODY)
-    if body.get("max_tool_calls") is not None:
-        whole_number(body, "max_tool_calls", BODY)
-    flag(body, "parallel_tool_calls", BODY)
-
-
-def _limits(body: JsonObject) -> JsonObject:
-    fields: JsonObject = {}
-    if body.get("max_output_tokens") is not None:
-        limit = whole_number(body, "max_output_tokens", BODY)
-        if limit < 1:
-            raise BODY.field("max_output_tokens").bad("must be greater than or equal to 1")
-        fields["max_tokens"] = limit
-    for name in ("temperature", "top_p"):
-        if body.get(name) is not None:
-            fields[name] = number(body, name, BODY)
-    user = optional(body, "user", BODY)
-    if user:
-        fields["user"] = user
-    return fields
-
-
-def _stream(body: JsonObject) -> JsonObject:
-    if body.get("stream") is None:
-        return {}
-    if not flag(body, "stream", BODY):
-        return {"stream": False}
-    return {"stream": True, "stream_options": {"include_usage": True}}
-
-
-def _reasoning(body: JsonObject, switch: str, losses: DroppedFields) -> JsonObject:
-    """The switch of the model's thinking, as the rules name it."""
-    path = BODY.field("reasoning")
-    reasoning = mapping(body, "reasoning", BODY, needed=False)
-    losses.leave(reasoning, REASONING_FIELDS, path)
-    effort = optional(reasoning, "effort", path)
-    if not effort:
-        return {}
-    if effort not in _EFFORTS:
-        raise path.field("effort").bad(f"{shown(effort)} is none of {', '.join(_EFFORTS)}")
-    if switch in ("", "none"):
-        losses.lost("reasoning.effort", _NO_SWITCH)
-        return {}
-    if switch == OWN_WORDS:
-        return {"reasoning_effort": effort}
-    if switch == "reasoning_effort":
-        return {"reasoning_effort": _EFFORTS[effort]}
-    return {"chat_template_kwargs": {switch: effort != "none"}}
-
-
-def _text(body: JsonObject, losses: DroppedFields) -> JsonObject:
-    """The form of the answer, and how long it is to be."""
-    path = BODY.field("text")
-    text = mapping(body, "text", BODY, needed=False)
-    losses.leave(text, {"format": "", "verbosity": ""}, path)
-    fields: JsonObject = {}
-    verbosity = optional(text, "verbosity", path)
-    if verbosity:
-        if verbosity not in _VERBOSITIES:
-            raise path.field("verbosity").bad(f"{shown(verbosity)} is none of {', '.join(_VERBOSITIES)}")
-        fields["verbosity"] = verbosity
-    if text.get("format") is None:
-        return fields
-    return fields | _format(mapping(text, "format", path), path.field("format"), losses)
-
-
-def _format(form: JsonObject, path: FieldPath, losses: DroppedFields) -> JsonObject:
-    kind = nonempty_string(form, "type", path)
-    if kind == "text":
-        return {}
-    if kind == "json_object":
-        return {"response_format": {"type": "json_object"}}
-    if kind in ("grammar", "python"):
-        raise path.field("type").bad(
-            f"{shown(kind)} is not supported; use json_schema, or describe the form of the answer in `instructions`"
-        )
-    if kind != "json_schema":
-        raise path.field("type").bad(f"{shown(kind)} is none of text, json_object, json_schema")
-    losses.leave(form, dict.fromkeys(("type", "name", "schema", "strict", "description"), ""), path)
-    json_schema: JsonObject = {"name": nonempty_string(form, "name", path), "schema": mapping(form, "schema", path)}
-    if form.get("strict") is not None:
-        json_schema["strict"] = flag(form, "strict", path)
-    if form.get("description") is not None:
-        json_schema["description"] = optional(form, "description", path)
-    return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
-
-
-def _let_call(fields: JsonObject, server: str, losses: DroppedFields) -> None:
-    """vLLM keeps the whole reply to the schema of `response_format`, so that no tool is ever called beside one. In the
-    API both work; the tools matter more.
+    Servers that count their ids anew in each turn repeat one: the second call gets another id.
     """
-    if server != "vllm" or "tools" not in fields or fields.get("tool_choice") == "none":
-        return
-    if fields.pop("response_format", None) is not None:
-        losses.lost("text.format", "vLLM calls no tool while the answer has to keep to a schema")
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+        self._repeats: dict[str, int] = {}
+        self._open: set[str] = set()
+        # By the client's id or the function's name: the calls of each turn.
+        self._turns: defaultdict[tuple[str, str], list[tuple[int, deque[str]]]] = defaultdict(list)
+
+    def add(self, call_id: str, name: str, turn: int) -> str:
+        """Add a call with the client's id ("" if it has none). Return the server's id."""
+        own = id_ = call_id or f"call_{len(self._ids)}"
+        while id_ in self._ids:
+            self._repeats[own] = self._repeats.get(own, 1) + 1
+            id_ = f"{own}_{self._repeats[own]}"
+        self._ids.add(id_)
+        self._open.add(id_)
+        for key in ((call_id, ""), ("", name)):
+            if not self._turns[key] or self._turns[key][-1][0] != turn:
+                self._turns[key].append((turn, deque()))
+            self._turns[key][-1][1].append(id_)
+        return id_
+
+    def answered(self, call_id: str, name: str) -> str:
+        """Return the server's id of the first open call with this id, else of this name, in the newest turn; or ""."""
+        turns = self._turns[(call_id, "" if call_id else name)]
+        while turns:
+            ids = turns[-1][1]
+            while ids:
+                id_ = ids.popleft()
+                if id_ in self._open:
+                    self._open.remove(id_)
+                    return id_
+            turns.pop()
+        return ""
+
+
+class _Translator:
+    def __init__(self, body: JsonObject, options: ModelOptions) -> None:
+        self.options = options
+        # OpenAI's own tools are dropped by default: Codex offers `web_search` in each request.
+        self.lost = Lost(drops=options.server_tools != "refuse", owner="OpenAI")
+        self.request = self.lost.read(body, Request, ignored=_IGNORED)
+        self.tools = OfferedTools()
+        self.turns: list[UserTurn | AssistantTurn] = []
+        self.system: list[str] = [self.request.instructions or ""]
+        self.calls = OpenCalls()
+
+    def translated(self) -> Translation:
+        request, options, lost = self.request, self.options, self.lost
+        for name, words in _NO_STATE.items():
+            if getattr(request, name) not in (None, "", False):
+                raise bad(name, words)
+        if request.store:
+            lost.add("store", "nothing is kept, and the response says so")
+        if request.truncation == "auto":
+            lost.add("truncation", "nothing is truncated; an error tells the client to compact")
+        for name in ("safety_identifier", "max_tool_calls"):
+            if getattr(request, name) is not None:
+                lost.add(name)
+        items = self.items()
+        lists = [(request.tools or [], "tools")]
+        for item, where in items:
+            if isinstance(item, SearchOutput | AdditionalTools):
+                lists.append((item.tools, f"{where}.tools"))
+        self.tools.offer_all(lists, lost)
+        for item, where in items:
+            self.add(item, where)
+        if all(turn.empty for turn in self.turns) and not any(self.system):
+            raise bad("input", "it has no content")
+        body: JsonObject = {"model": options.model}
+        if request.max_output_tokens is not None:
+            body["max_tokens"] = request.max_output_tokens
+        for name in ("temperature", "top_p", "user"):
+            if getattr(request, name) not in (None, ""):
+                body[name] = getattr(request, name)
+        if request.stream is not None:
+            body |= {"stream": True, "stream_options": {"include_usage": True}} if request.stream else {"stream": False}
+        body |= self.effort() | self.form()
+        wants_json = "response_format" in body
+        body |= self.tools.choice_fields(request.tool_choice, request.parallel_tool_calls, lost)
+        let_call(body, options, lost, "text.format")
+        body["messages"] = conversation(self.system, self.turns, options.reasoning_history)
+        return Translation(body, lost.records(), self.tools, wants_json)
+
+    # The conversation. What one side says up to the next item of the other side is one turn.
+
+    def items(self) -> list[tuple[Any, str]]:
+        """Return the items and their places, without those that are dropped."""
+        if isinstance(self.request.input, str):
+            return [(Message("user", self.request.input), "input")]
+        items: list[tuple[Any, str]] = []
+        for at, value in enumerate(self.request.input):
+            where = f"input.{at}"
+            kind = item_kind(value, where)
+            if kind in _REFUSED_ITEMS:
+                raise bad(where, f"an item of type {kind}: {_REFUSED_ITEMS[kind]}")
+            if kind in _HOSTED_ITEMS:
+                self.lost.server_only(where, f"an item of type {kind}", kind)
+            elif kind in _DROPPED_ITEMS:
+                self.lost.add(f"{where} of type {kind}", _DROPPED_ITEMS[kind])
+            elif kind in _ITEMS:
+                items.append((self.lost.read(value, _ITEMS[kind], where), where))
+            else:
+                raise bad(f"{where}.type", f"{shown(kind)} is not an item that this server knows")
+        return items
+
+    @property
+    def user(self) -> UserTurn:
+        turn = turn_of("user", self.turns)
+        assert isinstance(turn, UserTurn)
+        return turn
+
+    @property
+    def assistant(self) -> AssistantTurn:
+        turn = turn_of("assistant", self.turns)
+        assert isinstance(turn, AssistantTurn)
+        return turn
+
+    def add(self, item: Any, where: str) -> None:
+        """Add an item to its turn."""
+        match item:
+            case Message():
+                self.message(item, f"{where}.content")
+            case Reasoning():
+                self.reasoning(item)
+            case FunctionCall():
+                name = self.tools.name_of(item.name, item.namespace)
+                self.call(name, _object_text(item.arguments or ""), item.call_id)
+            case CustomCall():
+                name = self.tools.name_of(item.name, item.namespace)
+                self.call(name, inner_json({INPUT: item.input}, where), item.call_id)
+            case SearchCall(arguments=given):
+                given = {} if given is None else given
+                text = given if isinstance(given, str) else inner_json(given, f"{where}.arguments")
+                self.call(SEARCH, _object_text(text), item.call_id or "")
+            case LocalShellCall():
+                call_id = item.call_id or item.id or ""
+                self.call("local_shell", inner_json(item.action, f"{where}.action"), call_id)
+            case ShellCall():
+                self.call("shell", inner_json(item.action, f"{where}.action"), item.call_id)
+            case PatchCall():
+                self.call("apply_patch", inner_json(item.operation, f"{where}.operation"), item.call_id)
+            case Output():
+                name = self.tools.name_of(item.name, item.namespace) if item.name else ""
+                call_id = item.call_id or ("" if name else item.id) or ""
+                if not name and not call_id:
+                    raise bad(f"{where}.name", "Field required")
+                self.output(call_id, name, self.parts(item.output, f"{where}.output"))
+            case SearchOutput():
+                names = tool_names(item.tools)
+                text = f"These tools can be called now: {names}" if names else "No tools were found."
+                self.output(item.call_id or "", SEARCH, [text_part(text)])
+            case ShellOutput():
+                self.output(item.call_id, "", [text_part(inner_json(item.output, f"{where}.output"))])
+            case PatchOutput():
+                text = "\n".join(filter(None, (item.status, item.output)))
+                self.output(item.call_id, "", [text_part(text)])
+            case AgentMessage():
+                texts = [f"Message from {item.author or ''} to {item.recipient or ''}:"]
+                for at, part in enumerate(item.content):
+                    if part.get("type") == "encrypted_content":
+                        kind = f"{where}.content.{at} of type encrypted_content"
+                        self.lost.add(kind, "only OpenAI's own servers can read it")
+                    else:
+                        texts.append(self.text([part], f"{where}.content"))
+                self.user.parts.append(text_part("\n".join(texts)))
+
+    def message(self, item: Message, where: str) -> None:
+        """Add a message. Leading instructions are the system message; later ones stay in their place (F82)."""
+        if item.role == "user":
+            self.user.parts += self.parts(item.content, where)
+        elif item.role == "assistant":
+            turn = self.assistant
+            turn.last = ""
+            for part in self.parts(item.content, where):
+                if not is_text(part):
+                    raise bad(where, "an assistant's message holds text only")
+                turn.say(str(part["text"]))
+                turn.last = "text"
+        elif self.turns:
+            remind(self.user, self.text(item.content, where))
+        else:
+            self.system.append(self.text(item.content, where))
+
+    def reasoning(self, item: Reasoning) -> None:
+        """Add reasoning, or its summary, where the rules name a field for it."""
+        if self.options.reasoning_history not in ("", "drop"):
+            self.assistant.thoughts += [each.text for each in item.content or item.summary or () if each.text]
+            return
+        self.lost.add("input[] of type reasoning", "the rules name no field for it")
+        if self.turns:  # what the user says next is another turn all the same (C8)
+            turn_of("assistant", self.turns)
+
+    def call(self, name: str, arguments: str, call_id: str) -> None:
+        turn = self.assistant
+        function: JsonObject = {"name": name, "arguments": arguments}
+        id_ = self.calls.add(call_id, name, len(self.turns))
+        turn.calls.append({"id": id_, "type": "function", "function": function})
+        turn.last = "call"
+
+    def output(self, call_id: str, name: str, parts: list[JsonObject]) -> None:
+        """Add the output of a call. Templates refuse one without its call: it is text of the user's that says so."""
+        turn = self.user
+        id_ = self.calls.answered(call_id, name)
+        if not id_:
+            head = f"Output of the call {call_id or name}, which is not in the conversation:"
+            turn.parts += [text_part(head), *parts]
+            return
+        turn.results.append({"role": "tool", "tool_call_id": id_, "content": joined(parts)})
+        if others := [part for part in parts if not is_text(part)]:
+            turn.shown += [text_part(f"From the result of the call {id_}:"), *others]
+
+    def parts(self, content: str | list[Object], where: str) -> list[JsonObject]:
+        """Return a content as parts of a chat message, without empty texts."""
+        if isinstance(content, str):
+            return [text_part(content)] if content else []
+        parts: list[JsonObject] = []
+        for at, value in enumerate(content):
+            here = f"{where}.{at}"
+            kind = kind_of(value, here)
+            if kind not in _PARTS:
+                raise bad(f"{here}.type", f"{shown(kind)} is not allowed here; use {', '.join(_PARTS)}")
+            match self.lost.read(value, _PARTS[kind], here):
+                case Text(text=text) | Refusal(refusal=text):
+                    parts += [text_part(text)] if text else []
+                case Image(file_id=file) | File(file_id=file) if file is not None:
+                    raise bad(f"{here}.file_id", _NO_FILES)
+                case Image(image_url=url, detail=detail):
+                    if url is None:
+                        raise bad(f"{here}.image_url", "Field required")
+                    if not url.lower().startswith(_URLS):
+                        raise bad(f"{here}.image_url", f"must begin with {', '.join(_URLS)}")
+                    image: JsonObject = {"url": url}
+                    if detail in ("low", "high", "auto"):
+                        image["detail"] = detail
+                    elif detail:
+                        self.lost.add(f"{here}.detail", "chat completions knows no such detail")
+                    parts.append({"type": "image_url", "image_url": image})
+                case File() as file:
+                    if file.file_url is not None:
+                        raise bad(f"{here}.file_url", "no chat server reads a file from a URL; send it as file_data")
+                    if file.file_data is None:
+                        raise bad(f"{here}.file_data", "Field required")
+                    data: JsonObject = {"filename": file.filename or "file", "file_data": file.file_data}
+                    parts.append({"type": "file", "file": data})
+        return parts
+
+    def text(self, content: str | list[Object], where: str) -> str:
+        """Return the text of a content that may hold nothing else."""
+        parts = self.parts(content, where)
+        if not all(map(is_text, parts)):
+            raise bad(where, "takes text only")
+        return joined(parts)
+
+    # The other fields.
+
+    def effort(self) -> JsonObject:
+        """Return what switches the model's reasoning, as the rules name it."""
+        effort, switch = self.request.reasoning and self.request.reasoning.effort, self.options.thinking
+        if not effort:
+            return {}
+        if switch in ("", "none"):
+            self.lost.add("reasoning.effort", "the rules name no switch for the model's reasoning")
+            return {}
+        if switch in (OWN_WORDS, "reasoning_effort"):
+            return {"reasoning_effort": effort if switch == OWN_WORDS else _EFFORTS[effort]}
+        return {"chat_template_kwargs": {switch: effort != "none"}}
+
+    def form(self) -> JsonObject:
+        """Return the form of the answer, and its verbosity."""
+        text = self.request.text or TextConfig()
+        fields: JsonObject = {"verbosity": text.verbosity} if text.verbosity else {}
+        kind = "text" if text.format is None else kind_of(text.format, "text.format")
+        if kind == "json_object":
+            fields["response_format"] = {"type": kind}
+        elif kind == "json_schema":
+            form = self.lost.read(text.format, JsonSchema, "text.format")
+            optional = {"strict": form.strict, "description": form.description}
+            given: JsonObject = {name: value for name, value in optional.items() if value is not None}
+            schema: JsonObject = {"name": form.name, "schema": form.schema, **given}
+            fields["response_format"] = {"type": kind, kind: schema}
+        elif kind != "text":
+            raise bad("text.format.type", f"{shown(kind)} is not supported; use json_schema, json_object or text")
+        return fields
+
+
+def _object_text(text: str) -> str:
+    """Return the arguments of a call in the history as an object, as chat templates read them (F79, F80)."""
+    if not text.strip():
+        return "{}"
+    try:
+        if isinstance(load_json(text), dict):
+            return text
+    except ValueError:
+        pass
+    return dump_inner({"arguments": text})

@@ -1,4 +1,4 @@
-"""Responses, to the client: the stream of events, and whole responses.
+"""Responses to the client: streams and whole responses.
 
 Source: OpenAI's API reference, "Create a model response", "Streaming events".
 """
@@ -10,24 +10,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from proxy.codec.json_access import as_object
-from proxy.codec.json_text import Json, JsonObject, dump_strict
-from proxy.dialects.responses.open_items import CallItem, TextItem
-from proxy.dialects.responses.output import Output, ReplyOptions, call_delta_event, delta_event
-from proxy.dialects.surrogates import may_hold_halves
-from proxy.engine.events import CallArguments, Chunk, Event, Reasoning, Text
+from proxy.codec.json_text import JsonObject, dump_strict
+from proxy.dialects.reply_parts import TranslatedWriter, may_hold_halves
+from proxy.dialects.responses.output import CallItem, Output, ReplyOptions, TextItem
+from proxy.engine.events import CallArguments, Event, Reasoning, Text
 from proxy.engine.lane import CallTemplate, Lane
 from proxy.errors import ProxyError
-
-
-class _Names(dict[Json, bytes]):
-    """The names of events as bytes."""
-
-    def __missing__(self, name: Json) -> bytes:
-        self[name] = encoded = str(name).encode()
-        return encoded
-
-
-_NAMES = _Names()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +27,15 @@ class ResponsesDialect:
 
     @property
     def keeps(self) -> bool:
-        """True if the response is to be kept."""
+        """Whether the response is stored."""
         return self.options.keep is not None
 
     def writer(self, *, expand: bool) -> ResponsesWriter:
-        """A writer for one stream; `expand` makes no difference, for everything is said anew."""
+        """Return a writer for one stream; `expand` makes no difference, because everything is written anew."""
         return ResponsesWriter(self.options)
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
-        """A whole answer as a response; raises the error of a `Failed` event."""
+        """Return a whole answer as a response. Raises the error of a `Failed` event."""
         output = Output(self.options)
         output.observe_body(answer)
         for event in events:
@@ -55,104 +43,77 @@ class ResponsesDialect:
         return dump_strict(as_object(output.end()[-1]["response"]))
 
 
-class ResponsesWriter:
-    """Internal events to the events of a Responses stream (dialects.Writer)."""
-
-    verbatim = False
+class ResponsesWriter(TranslatedWriter):
+    """Internal events to the bytes of a Responses stream."""
 
     def __init__(self, options: ReplyOptions) -> None:
+        self._output = Output(options)
+        super().__init__(self._output)
         self._progress = options.progress
         self._sequence = 0
-        self._output = Output(options)
-
-    def observe_chunk(self, chunk: Chunk) -> None:
-        """Keep the newest token counts."""
-        self._output.observe_body(chunk.body)
-
-    def passes(self, around: bytes) -> bool:
-        """Nothing leaves as it came."""
-        return False
+        self._has_spoken = False
 
     def teller(self, lane: Lane) -> ItemTeller | None:
-        """The writer of a lane's texts, while they go on the item that is open."""
+        """Return the writer of a lane's texts, while they continue the open item."""
         template = lane.template
         if template.choice != 0:
             return None
+        item: TextItem | CallItem | None
         if isinstance(template, CallTemplate):
-            call = self._output.open_function(template.index)
-            return None if call is None else ItemTeller(call, call_delta_event(call, ""), self)
-        item = self._output.open_text(reasoning=template.reasoning)
-        return None if item is None else ItemTeller(item, delta_event(item, ""), self)
-
-    def comment(self, raw: bytes) -> bytes:
-        """Comments do not pass: this dialect has none."""
-        return b""
-
-    def begin(self, choices: int) -> bytes:
-        """Nothing: the response starts with what it says."""
-        return b""
-
-    def write(self, event: Event) -> bytes:
-        """One event of the engine as events of the stream."""
-        if not self._output.spoke:
-            self._go_on()
-        return self._encode(self._output.take(event))
-
-    def end(self) -> bytes:
-        """The end of a response that was finished; a ProxyError if it cannot be one."""
-        self._go_on()
-        return self._encode(self._output.end())
+            item = self._output.open_function(template.index)
+        else:
+            item = self._output.open_text(reasoning=template.reasoning)
+        return None if item is None else ItemTeller(item, self)
 
     def error(self, error: ProxyError) -> bytes:
-        """`response.failed`, and nothing behind it. An `error` event would be passed over by Codex."""
-        self._go_on()
-        return self._encode(self._output.fail(error))
+        """Return `response.failed`, and nothing after it: Codex ignores an `error` event."""
+        return self.encode(self._output.fail(error))
 
     def heartbeat(self) -> bytes:
-        """`response.created`, then `response.in_progress` again and again: comments reset no client's timer."""
-        self._go_on()
-        data = self._encode([self._output.heartbeat()])
-        if not self._output.spoke:
+        """Return `response.created`, then `response.in_progress` repeatedly: comments reset no client's timer."""
+        data = self.encode([self._output.heartbeat()])
+        if not self._has_spoken:
             self._progress.begun = True
             self._progress.sequence = self._sequence
         return data
 
-    def _go_on(self) -> None:
-        """Until the reply speaks its numbers go on from the heartbeats of all tries: another one may have failed since
-        this one's end was kept back.
-        """
-        if not self._output.spoke:
-            self._sequence = self._progress.sequence
-
     def take_numbers(self, count: int) -> int:
-        """The number of the first of so many events."""
+        """Return the first of the next `count` sequence numbers."""
         first = self._sequence
         self._sequence += count
         return first
 
-    def _encode(self, events: Iterable[JsonObject]) -> bytes:
-        """Events with their names and numbers, of which none is left out."""
+    def encode(self, events: Iterable[JsonObject]) -> bytes:
+        """Return events with their names and numbers, without gaps.
+
+        The numbers continue those of the heartbeats until the reply begins: another try may have sent more.
+        """
+        if not self._has_spoken:
+            self._sequence = self._progress.sequence
+            self._has_spoken = self._output.spoke
         written: list[bytes] = []
         for event in events:
-            event["sequence_number"] = self._sequence  # each event is made for this stream, and said once
-            written.append(b"event: %b\ndata: %b\n\n" % (_NAMES[event["type"]], dump_strict(event)))
+            event["sequence_number"] = self._sequence  # each event is made for this stream, and sent once
             self._sequence += 1
+            written.append(b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), dump_strict(event)))
         return b"".join(written)
 
 
 class ItemTeller:
-    """Texts of a lane as the deltas of an item that is open, which differ by text and number alone; `event` is one."""
+    """Texts of a lane as deltas of the open item, which differ only in text and number."""
 
-    def __init__(self, item: TextItem | CallItem, event: JsonObject, writer: ResponsesWriter) -> None:
+    def __init__(self, item: TextItem | CallItem, writer: ResponsesWriter) -> None:
         self._item = item
         self._writer = writer
+        event = item.delta("")
         before, delta, after = dump_strict(event).partition(b'"delta":"')
-        self._before = b"event: %b\ndata: %b%b" % (_NAMES[event["type"]], before, delta)
+        self._before = b"event: %b\ndata: %b%b" % (str(event["type"]).encode(), before, delta)
         self._after = after[:-1] + b',"sequence_number":'
 
     def tell(self, texts: Sequence[bytes]) -> bytes | None:
-        """These texts, as they stand in strings of JSON, as events; None where in arguments an escape may be half a
-        character.
+        """Return these texts, as they are in strings of JSON, as events.
+
+        None if an escape in arguments may be half a character.
         """
         if isinstance(self._item, CallItem) and may_hold_halves(texts):
             return None
@@ -163,8 +124,7 @@ class ItemTeller:
     def record(self, events: Iterable[Event]) -> None:
         """Keep what these texts say, for the end of the item."""
         for event in events:
-            match event:
-                case Text() | Reasoning():
-                    self._item.deltas.append(event.text)
-                case CallArguments():
-                    self._item.deltas.append(event.fragment)
+            if isinstance(event, Text | Reasoning):
+                self._item.deltas.append(event.text)
+            elif isinstance(event, CallArguments):
+                self._item.deltas.append(event.fragment)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.dialects.surrogates import CharacterJoiner, SurrogateFilter
+from proxy.dialects.reply_parts import CharacterJoiner, SurrogateFilter
 from tests.support.helpers import all_cuts
 
 CASES = {

@@ -13,8 +13,8 @@ import pytest
 from proxy.codec.json_text import JsonObject
 from proxy.config.rules import Parse, Profile, Rules, parse_rules
 from proxy.dialects.messages.request import translate as of_messages
-from proxy.dialects.model_options import OWN_WORDS, ModelOptions
 from proxy.dialects.responses.request import translate as of_responses
+from proxy.dialects.translation import OWN_WORDS, ModelOptions
 from proxy.healing.families import family_of
 from proxy.healing.reasoning import SHOWN_BY_REPLY
 from proxy.notations.thoughts import Thoughts

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.dialects.messages.blocks import Blocks, ReplyOptions
-from proxy.dialects.messages.signature import signed_field
+from proxy.dialects.messages.ids import signed_field
 from proxy.dialects.messages.writer import MessagesWriter
 from proxy.engine.engine import Engine
 from proxy.errors import UpstreamBroken

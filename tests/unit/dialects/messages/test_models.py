@@ -163,4 +163,4 @@ def test_ids_that_lead_nowhere_are_refused() -> None:
     assert refused(after_id="x") == "after_id: there is no model 'x' in the list; begin again without it"
     assert refused(before_id="\n" * 500).startswith(r"before_id: there is no model '\n\n")
     assert len(refused(before_id="\n" * 500)) < 300
-    assert refused(before_id="m1", after_id="m2").startswith("before_id: it cannot stand beside after_id")
+    assert refused(before_id="m1", after_id="m2").startswith("before_id: cannot be combined with after_id")

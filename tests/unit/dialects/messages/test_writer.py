@@ -17,14 +17,11 @@ from proxy.dialects.messages.blocks import Blocks, ReplyOptions
 from proxy.dialects.messages.writer import (
     MessagesDialect,
     MessagesWriter,
-    assemble,
-    encode,
     error_body,
     error_object,
     error_status,
 )
 from proxy.engine.engine import Engine
-from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Failed, Finished, Reasoning, Text
 from proxy.engine.task import Task
 from proxy.errors import (
     BadRequest,
@@ -40,11 +37,10 @@ from proxy.errors import (
     UpstreamUnreachable,
 )
 from proxy.exchange.reply_stream import StreamReply
-from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
+from proxy.exchange.whole_answer import answer_as_answer
 from proxy.tools.toolset import read_tools
-from tests.failures.test_recordings import FOLDER, SAID, STREAMS, SWALLOWED, WHOLES, tools_for
 from tests.support.messages_checker import ERROR_TYPES, check_error, check_message, check_stream
-from tests.support.messages_client import HERMES, INPUT, PING, call, said
+from tests.support.messages_client import HERMES, INPUT, PING
 from tests.support.scripted import (
     DONE,
     ROLE,
@@ -74,124 +70,9 @@ def fail(error: Exception) -> None:
 # The writer.
 
 
-def test_what_opens_a_stream_says_nothing_yet_and_comments_do_not_pass() -> None:
-    assert (writer().begin(1), writer().comment(b": hello\n\n"), writer().verbatim) == (b"", b"", False)
-
-
 def test_a_heartbeat_is_a_ping() -> None:
     """F75: clients count it as a sign of life."""
     assert writer().heartbeat() == PING
-
-
-def test_an_event_is_two_lines_and_ascii_stays_readable() -> None:
-    assert encode({"type": "ping", "said": "é\n\u2028"}) == (
-        'event: ping\ndata: {"type":"ping","said":"é\\n\u2028"}\n\n'.encode()
-    )
-
-
-def test_a_stream_is_these_very_bytes() -> None:
-    made = writer()
-    made.observe_chunk(Chunk({"id": "chatcmpl-4_2", "usage": {"prompt_tokens": 3, "completion_tokens": 0}}, b""))
-    assert made.write(Text(0, "Hé")) == (
-        b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_42","type":"message",'
-        b'"role":"assistant","model":"claude-x","content":[],"stop_reason":null,"stop_sequence":null,'
-        b'"usage":{"input_tokens":3,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0}}}'
-        b'\n\nevent: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":'
-        b'{"type":"text","text":""}}\n\nevent: content_block_delta\ndata: {"type":"content_block_delta","index":0,'
-        b'"delta":{"type":"text_delta","text":"H\xc3\xa9"}}\n\n'
-    )
-    made.observe_chunk(Chunk({"usage": {"prompt_tokens": 3, "completion_tokens": 2}}, b""))
-    assert made.write(Finished(0, "stop", None)) == b""
-    assert made.end() == (
-        b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\nevent: message_delta\n'
-        b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":'
-        b'{"input_tokens":3,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":2}}\n\n'
-        b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
-    )
-
-
-@pytest.mark.parametrize(("given_", "made"), [(None, "msg_id1"), (7, "msg_id1"), ("", "msg_id1"), ("é-x_1", "msg_x1")])
-def test_a_message_has_an_id_whatever_the_server_calls_it(given_: Any, made: str) -> None:
-    now = writer()
-    now.observe_chunk(Chunk({"id": given_}, b""))
-    assert check_stream(now.write(Text(0, "a")) + now.end())["id"] == made
-
-
-def test_an_error_ends_the_block_and_nothing_means_success() -> None:
-    made = writer()
-    data = made.write(Text(0, "a")) + made.error(UpstreamBroken("it broke off"))
-    assert data.endswith(
-        b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n'
-        b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"it broke off"}}\n\n'
-    )
-    assert b"message_stop" not in data and b"message_delta" not in data
-
-
-# Whole messages.
-
-
-def whole(*events: Event, answer: dict[str, Any] | None = None) -> dict[str, Any]:
-    return check_message(DIALECT.complete_answer(b"", answer or completion(""), events))
-
-
-OPENED = CallOpened(0, 0, "call_1", "write_file")
-
-
-def test_a_whole_message_holds_what_was_said_and_the_counts() -> None:
-    made = whole(Reasoning(0, "hm"), Text(0, "a"), OPENED, CallArguments(0, 0, '{"a": 1}'))
-    assert said(made) == [("thinking", "hm"), ("text", "a"), ("tool_use", {"a": 1})]
-    assert (made["id"], made["model"], made["stop_reason"]) == ("msg_1", "claude-x", "tool_use")
-    assert (made["usage"]["input_tokens"], made["usage"]["output_tokens"]) == (10, 7)
-
-
-def test_a_call_without_arguments_is_an_empty_object() -> None:
-    assert said(whole(OPENED)) == [("tool_use", {})]
-
-
-@pytest.mark.parametrize("half", ['{"path": "a', '{"path": "a"', "["])
-def test_a_call_that_was_cut_is_no_call(half: str) -> None:
-    """C4: a block must hold a whole object, and a half one is never completed."""
-    made = whole(Text(0, "So:"), OPENED, CallArguments(0, 0, half), Finished(0, "length", None))
-    assert said(made) == [("text", "So:"), ("text", f"write_file{half}")] and made["stop_reason"] == "max_tokens"
-
-
-def test_a_failure_in_a_whole_answer_is_raised() -> None:
-    with pytest.raises(UpstreamBroken, match="no"):
-        DIALECT.complete_answer(b"", completion("a"), [Failed(UpstreamBroken("no"))])
-
-
-@pytest.mark.parametrize("reason", ["abort", "error", "timeout"])
-def test_a_whole_answer_that_the_server_gave_up_is_an_error(reason: str) -> None:
-    with pytest.raises(UpstreamBroken, match=reason):
-        DIALECT.complete_answer(b"", completion("a"), [Text(0, "a"), Finished(0, reason, None)])
-
-
-def test_of_events_only_those_of_a_message_are_put_together() -> None:
-    assert assemble([]) == {} and assemble([{"type": "ping"}, {"type": "odd"}]) == {}
-
-
-PIECES = st.lists(
-    st.one_of(
-        st.builds(Text, st.just(0), st.sampled_from(["a", " b", "\n", "<think>", "</think>"])),
-        st.builds(Reasoning, st.just(0), st.sampled_from(["r", " "])),
-        st.integers(0, 0),
-    ),
-    max_size=10,
-)
-
-
-@settings(max_examples=200)
-@given(PIECES)
-def test_a_whole_message_is_what_the_stream_of_the_same_events_makes(pieces: list[Event | int]) -> None:
-    events: list[Event] = []
-    for number, piece in enumerate(pieces):
-        calls: list[Event] = [CallOpened(0, number, f"c{number}", "f"), CallArguments(0, number, '{"a": "b"}')]
-        events += calls if isinstance(piece, int) else [piece]
-    events.append(Finished(0, "tool_calls" if 0 in pieces else "stop", None))
-    now = writer()
-    answer = completion("")
-    now.observe_chunk(Chunk(answer, b""))
-    assert whole(*events, answer=answer) == check_stream(b"".join(map(now.write, events)) + now.end())
 
 
 # Errors.
@@ -297,36 +178,6 @@ def calls_of(made: dict[str, Any]) -> list[Any]:
     return [block["input"] for block in made["content"] if block["type"] == "tool_use"]
 
 
-@pytest.mark.parametrize("name", STREAMS)
-def test_a_recorded_stream_is_the_same_message_at_every_cut(name: str) -> None:
-    data, tools, raw_text = (FOLDER / name).read_bytes(), tools_for(name), "-none-" in name
-    made = through(stream_reply(tools, raw_text=raw_text), [data])
-    assert all(through(stream_reply(tools, raw_text=raw_text), cut) == made for cut in cuts(data))
-    got = check_stream(made)
-    script = name.rpartition("/")[2].partition("-")[0]
-    if b'data: {"error"' in data:
-        assert got["error"]["message"].startswith("got exception: Unexpected empty grammar stack")
-        return
-    if (name.partition("/")[0], script, "stream") in SWALLOWED or script not in SAID:
-        return
-    assert calls_of(got) == SAID[script]
-    assert got["stop_reason"] == ("tool_use" if SAID[script] else "end_turn")
-    assert got["usage"]["input_tokens"] > 0 and got["usage"]["output_tokens"] > 0
-
-
-@pytest.mark.parametrize("name", WHOLES)
-def test_a_recorded_whole_answer_is_a_message(name: str) -> None:
-    body = (FOLDER / name).read_bytes()
-    answer = read_whole(body)
-    engine = Engine(Task(tools=tools_for(name), seed=b"seed"))
-    got = check_message(answer_as_answer(body, answer, engine, DIALECT))
-    wrapped = answer_as_stream(answer, Engine(Task(tools=tools_for(name), seed=b"seed")), writer())
-    assert check_stream(wrapped) == got
-    script = name.rpartition("/")[2].partition("-")[0]
-    if (name.partition("/")[0], script, "plain") not in SWALLOWED and script in SAID:
-        assert calls_of(got) == SAID[script]
-
-
 LEGACY = {"name": "write_file", "arguments": json.dumps(INPUT)}
 ERROR = event({"error": {"message": "engine died", "type": "InternalServerError", "param": None, "code": 500}})
 OPEN = [opened(0, "call_1", "write_file"), arguments(0, '{"path": "a')]
@@ -376,14 +227,6 @@ def test_a_call_that_was_not_finished_never_looks_whole(size: int, ending: list[
         with pytest.raises(json.JSONDecodeError):
             json.loads(partial_json(data))
     assert got.get("stop_reason") == ("max_tokens" if ending[-1:] == [DONE] and ERROR not in ending else None)
-
-
-def test_a_half_call_behind_another_ends_in_the_error() -> None:
-    """C4, F47: nothing of what was made before it is lost, so that each block has its start and its end."""
-    events = [opened(0, "c0", "f"), arguments(0, "{"), opened(1, "c1", "f"), arguments(1, '{"a'), arguments(0, "}")]
-    made = through(stream_reply(None), [ROLE, *events, finish("tool_calls"), DONE])
-    assert check_stream(made)["error"]["type"] == "api_error"
-    assert partial_json(made) in ("{}", '{}{"a')
 
 
 # What a server may send between the calls, and what may end a reply.
@@ -449,15 +292,3 @@ def test_a_server_that_only_knows_function_call_is_understood() -> None:
     made = check_message(answer_as_answer(body, read_whole(body), Engine(Task(tools=tools, seed=b"s")), DIALECT))
     for each in (streamed, made):
         assert calls_of(each) == [INPUT] and each["stop_reason"] == "tool_use"
-
-
-@pytest.mark.parametrize("end", ["tool_calls", "stop"])
-def test_calls_of_a_reply_that_is_not_parsed_are_calls_all_the_same(end: str) -> None:
-    """F86: without tools the engine repairs nothing, and a server may call nevertheless."""
-    events = [ROLE, opened(0, "c1", "f"), arguments(0, '{"a"'), arguments(0, ": 1}"), finish(end), DONE]
-    streamed = check_stream(through(stream_reply(None), events))
-    answer = completion({"role": "assistant", "content": None, "tool_calls": [call("c1", '{"a": 1}', "f")]}, end)
-    body = json.dumps(answer).encode()
-    made = check_message(answer_as_answer(body, read_whole(body), Engine(Task(tools=None, seed=b"s")), DIALECT))
-    for each in (streamed, made):
-        assert said(each) == [("tool_use", {"a": 1})] and each["content"][0]["id"] == "toolu_c1"

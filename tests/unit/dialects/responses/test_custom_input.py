@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from proxy.dialects.responses.custom_input import plain_input
+from proxy.dialects.responses.output import plain_input
 
 PATCH = '*** Begin Patch\n*** Add File: a\n+"é" \\ \t😀\n*** End Patch'
 FENCED = f"```\n{PATCH}\n```"

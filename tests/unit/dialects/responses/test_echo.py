@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.responses.echo import echo
+from proxy.dialects.responses.output import echo
 
 
 @pytest.mark.parametrize(

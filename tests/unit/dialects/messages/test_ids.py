@@ -1,14 +1,15 @@
-"""The ids of calls: what clients and servers call the same call (F8, F48, C5, C8)."""
+"""Ids of calls and signatures of reasoning, as Messages clients have them (F8, F48, C5, C8)."""
 
 from __future__ import annotations
 
+import base64
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.dialects.messages.tool_ids import client_id, server_id
+from proxy.dialects.messages.ids import FIELDS, Signature, client_id, server_id, signed_field
 
 CLIENTS = re.compile(r"toolu_[A-Za-z0-9_-]+")
 ANY = st.text(st.characters(exclude_categories=()))
@@ -61,3 +62,34 @@ def test_what_only_looks_escaped_stays_as_it_is(code: str) -> None:
 def test_no_id_of_a_client_is_an_error(client: str) -> None:
     assert isinstance(server_id(client), str)
     assert server_id("toolu_b64-" + client) is not None
+
+
+TEXT = "So, I look.\n\ud83d"
+
+
+def signed(field: str, *parts: str) -> str:
+    made = Signature()
+    for part in parts:
+        made.add(part)
+    return made.sign(field)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_signature_names_the_field_of_its_text(field: str) -> None:
+    """The same at every cut."""
+    assert signed(field, *TEXT) == signed(field, TEXT)
+    assert signed_field(signed(field, TEXT), TEXT) == field
+
+
+def test_what_is_not_its_own_names_none() -> None:
+    good = signed("reasoning", TEXT)
+    data = bytearray(base64.b64decode(good))
+    data[0] = 2
+    other = [base64.b64encode(each).decode() for each in (bytes(data), b"\x09" * 24)]
+    foreign = ["", "EqQBCkYIBxgCKkBs", "no base64", *other]
+    assert [signed_field(each, TEXT) for each in foreign] == [""] * len(foreign)
+    assert signed_field(good, TEXT + " ") == ""
+
+
+def test_a_field_that_nobody_knows_is_none() -> None:
+    assert signed_field(signed("thoughts", TEXT), TEXT) == ""

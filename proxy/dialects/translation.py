@@ -1,0 +1,202 @@
+"""What the translations of Messages and Responses requests share.
+
+Requests are read into msgspec structs. An error names the place as the APIs write it (`messages.0.content.1.text`).
+Null is the same as nothing, everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct
+
+from proxy.audit_record import Repair
+from proxy.codec.json_text import Json, JsonObject, dump_inner, dump_strict, load_json
+from proxy.dialects.chat_turns import AssistantTurn, UserTurn
+from proxy.errors import BadRequest
+
+Name = Annotated[str, Meta(min_length=1)]
+Number = int | float
+# An object that is read later, or sent unchanged.
+Object = dict[str, Any]
+_Read = TypeVar("_Read", bound=Struct)
+
+# The switch of a model whose family has its own words for the effort: the client's word is sent on, and
+# `thinking/switches.py` translates it.
+OWN_WORDS = "own_words"
+# Kinds of fields in the records of one request; further ones share a name (C7).
+MAX_KINDS = 100
+NO_FIELD = "chat completions has no such field"
+_UNKNOWN = "unknown field"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_MISSING = re.compile("Object missing required field `(.*)`")
+_LONGEST = 160
+# The types of JSON in errors.
+_KINDS = {"str": "a string", "int": "a whole number", "float": "a fraction", "int | float": "a number"}
+_KINDS |= {"bool": "true or false", "array": "a list", "object": "an object"}
+_KINDS |= {"str | array": "a string or a list", "str | object": "a string or an object"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    """Facts about a model, from the rules and the server.
+
+    `model`: its name upstream. `server_kind`: vllm, sglang, lmdeploy, llamacpp or litellm, "" if unknown.
+    `thinking`: what switches reasoning: "" or "none", a name in `chat_template_kwargs` (enable_thinking, thinking),
+    reasoning_effort, or OWN_WORDS. `reasoning_history`: the field of assistant messages for earlier reasoning
+    (reasoning, reasoning_content, thinking); "" is the field that a signature names, and `drop` sends none.
+    `server_tools`: refuse or drop tools that only the API's owner runs; "" is the dialect's default.
+    """
+
+    model: str
+    server_kind: str = ""
+    thinking: str = ""
+    reasoning_history: str = "drop"
+    server_tools: str = ""
+
+
+class Lost:
+    """The fields of a request that cannot be carried: one audit record per kind of field."""
+
+    def __init__(self, *, drops: bool = True, owner: str = "") -> None:
+        self._drops = drops
+        self._owner = owner
+        self._counts: dict[str, int] = {}
+        self._reasons: dict[str, str] = {}
+
+    def add(self, where: str, why: str = NO_FIELD) -> None:
+        """Count the loss of what is at this place."""
+        kind = re.sub(r"\.\d+", "[]", where)
+        if kind not in self._counts and len(self._counts) >= MAX_KINDS:
+            kind, why = "(more)", NO_FIELD
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        self._reasons.setdefault(kind, why)
+
+    def server_only(self, where: str, what: str, kind: str = "") -> None:
+        """Drop what only the API's owner runs. Raises BadRequest unless the rules say `server_tools: drop`."""
+        if not self._drops:
+            remedy = "leave it out, or write `server_tools: drop` in the model's entry of rules.yaml"
+            raise bad(where, f"{what} works only on {self._owner}'s own servers; {remedy}")
+        self.add(f"{where} of type {kind}" if kind else where, f"only {self._owner}'s own servers do this")
+
+    def read(self, value: Json, kind: type[_Read], where: str = "", ignored: frozenset[str] | None = None) -> _Read:
+        """Return a value as this struct, and count the fields that it does not have.
+
+        `ignored` are the other known fields of the body: any further field is logged, because a client may expect an
+        effect of it. Raises BadRequest.
+        """
+        try:
+            try:
+                found = msgspec.convert(value, kind)
+            except UnicodeEncodeError:  # a lone surrogate in a name or a type
+                value = load_json(dump_strict(value))
+                found = msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            words, _, path = str(error).replace(" | null", "").partition(" - at `$")
+            where += re.sub(r"\[(\d+)\]", r".\1", path.rstrip("`")).replace("[...]", "")
+            if missing := _MISSING.match(words):
+                where, words = f"{where}.{missing[1]}", "Field required"
+            elif words.endswith(("got `null`", "got `NoneType`")):
+                words = "Field required"
+            elif words.startswith("Invalid"):  # Invalid enum value 'ghost'
+                words = f"{words[words.index(chr(39)) :]} is not supported here"
+                if allowed := _allowed(kind, path):
+                    words += f"; use {', '.join(allowed)}"
+            words = re.sub("`(.+?)`", lambda match: _KINDS.get(match[1], match[1]), words)
+            raise bad(where.lstrip("."), words if len(words) < _LONGEST else f"{words[:_LONGEST]}...") from None
+        except RecursionError:
+            raise bad(where, "is nested too deeply") from None
+        for name in _unread(value, found, where):
+            is_unknown = ignored is not None and "." not in name and name not in ignored
+            self.add(name, _UNKNOWN if is_unknown else NO_FIELD)
+        return found
+
+    def records(self) -> tuple[Repair, ...]:
+        """Return the audit records; `before` holds the count of each kind."""
+        return tuple(
+            Repair("dropped_field", f"{kind}: {count}", "", f"{kind}: {why}", logged=why == _UNKNOWN)
+            for (kind, count), why in zip(self._counts.items(), self._reasons.values(), strict=True)
+        )
+
+
+def _unread(raw: Any, found: Any, where: str) -> Iterator[str]:
+    """Return the places of fields that no struct has: `messages.0.content.1.cache_control`."""
+    if isinstance(found, Struct) and isinstance(raw, dict):
+        for name, value in raw.items():
+            here = f"{where}.{name if _NAME.fullmatch(name) else '(odd name)'}".lstrip(".")
+            if name in found.__struct_fields__:
+                yield from _unread(value, getattr(found, name), here)
+            elif value is not None and name != "type":
+                yield here
+    elif isinstance(found, list) and found and isinstance(found[0], Struct):
+        for at, (value, each) in enumerate(zip(raw, found, strict=True)):
+            yield from _unread(value, each, f"{where}.{at}")
+
+
+def _allowed(kind: Any, path: str) -> list[str]:
+    """Return the words that a struct allows at a path: `.thinking.type`."""
+    members: list[Any] = [kind]
+    for name in re.findall(r"\.(\w+)", path):
+        structs = [each for each in members if isinstance(each, type) and issubclass(each, Struct)]
+        hints = [get_type_hints(each)[name] for each in structs if name in each.__struct_fields__]
+        if not hints:  # the type of a source
+            return [str(each.__struct_config__.tag) for each in structs]
+        members = [*_members(hints)]
+    return [word for word in members if isinstance(word, str) and word]
+
+
+def _members(hints: Iterable[Any]) -> Iterator[Any]:
+    for hint in hints:
+        yield from _members(get_args(hint)) if get_args(hint) else (hint,)
+
+
+def bad(where: str, words: str) -> BadRequest:
+    """Return the error for a place in the request."""
+    return BadRequest(f"{where}: {words}" if where else words, where)
+
+
+def kind_of(value: Json, where: str) -> str:
+    """Return the type of an object. Raises BadRequest if it has none."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or not kind:
+        raise bad(f"{where}.type", "Field required" if kind is None else "must be a string that is not empty")
+    return kind
+
+
+def shown(value: Json) -> str:
+    """Return the start of a client's text for an error: short, and on one line."""
+    text = str(value)
+    return ascii(text if len(text) <= 40 else f"{text[:40]}...")
+
+
+def inner_json(value: Json, where: str) -> str:
+    """Return a value as JSON text within a request."""
+    try:
+        return dump_inner(value)
+    except ValueError:
+        raise bad(where, "is nested too deeply") from None
+
+
+def conversation(system: Iterable[str], turns: list[UserTurn | AssistantTurn], history: str) -> list[Json]:
+    """Return the system texts and the turns as chat messages. `history`: the field for earlier reasoning."""
+    if turns and isinstance(turns[-1], AssistantTurn) and turns[-1].empty:
+        turns.pop()  # an answer that begins with nothing is a new one
+    text = "\n\n".join(filter(None, system))
+    messages: list[Json] = [{"role": "system", "content": text}] if text else []
+    for turn in turns:
+        messages += turn.messages() if isinstance(turn, UserTurn) else turn.messages(history)
+    return messages
+
+
+def let_call(fields: JsonObject, options: ModelOptions, lost: Lost, name: str) -> None:
+    """Drop `response_format` next to tools on vLLM, which calls no tool while the answer must keep to a schema.
+
+    The API allows both; the tools matter more.
+    """
+    may_call = "tools" in fields and fields.get("tool_choice") != "none"
+    if options.server_kind == "vllm" and may_call and fields.pop("response_format", None) is not None:
+        lost.add(name, "vLLM calls no tool while the answer has to keep to a schema")

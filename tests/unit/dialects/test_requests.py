@@ -1,0 +1,139 @@
+"""Requests of both translated dialects, recorded: a body in, the chat request or the place of the error out."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.codec.json_text import dump_request
+from proxy.dialects.messages import request as messages
+from proxy.dialects.responses import request as responses
+from proxy.dialects.translation import MAX_KINDS
+from proxy.errors import BadRequest
+from tests.support.shared import SHARED, VARIABLE
+from tests.support.translations import lost, options, refused
+
+ROWS = Path(__file__).parent / "rows"
+DIALECTS: dict[str, Any] = {"messages": messages, "responses": responses}
+# Fields of a translation that a row has only if they say something.
+FIELDS = ("prefill", "json_reply")
+
+
+def rows(dialect: str) -> Iterator[Any]:
+    for number, line in enumerate((ROWS / f"{dialect}_requests.jsonl").read_text("utf-8").splitlines(), 1):
+        row = json.loads(line)
+        yield pytest.param(dialect, row, id=f"{dialect}:{number}:{row['name']}")
+
+
+@pytest.mark.parametrize(("dialect", "row"), [*rows("messages"), *rows("responses")])
+def test_each_recorded_request_becomes_this_one(dialect: str, row: dict[str, Any]) -> None:
+    module = DIALECTS[dialect]
+    translate = module.translate_count if "count" in row else module.translate
+    given = copy.deepcopy(row["body"])
+    if "error" in row:
+        with pytest.raises(BadRequest) as caught:
+            translate(given, options(**row.get("options", {})))
+        error = caught.value
+        assert (error.status, error.param) == (row["error"], row["at"]), error.message
+        assert "\n" not in error.message and len(error.message) < 300
+        return
+    found = translate(given, options(**row.get("options", {})))
+    assert dump_request(found.body) == dump_request(row["chat"])  # the order of the keys, too (C8)
+    assert [*found.body][-1] == "messages"
+    assert lost(found) == row.get("lost", {})
+    logged = [repair.before.rsplit(": ", 1)[0] for repair in found.dropped if repair.logged]
+    assert sorted(logged) == row.get("logged", [])
+    assert {name: getattr(found, name) for name in FIELDS if getattr(found, name, "")} == {
+        name: row[name] for name in FIELDS if name in row
+    }
+    assert sorted(getattr(found, "stop_sequences", ())) == row.get("stops", [])
+    offered = found.tools.by_name if dialect == "responses" else {}
+    names = {name: [tool.kind.value, tool.name, tool.namespace] for name, tool in offered.items()}
+    assert names == row.get("tools", {})
+    assert given == row["body"]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "begin"),
+    [("messages", {"max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}), ("responses", {"input": "hi"})],
+)
+def test_the_kinds_of_lost_fields_are_limited(dialect: str, begin: dict[str, Any]) -> None:
+    """C7: further kinds share a name. An odd name is not repeated."""
+    body: dict[str, Any] = {"model": "m", **begin, "x\ny": 1, **{f"f{number}": 1 for number in range(2 * MAX_KINDS)}}
+    found = lost(DIALECTS[dialect].translate(body, options()))
+    assert len(found) == MAX_KINDS + 1
+    assert found["(odd name)"] == 1
+    assert found["(more)"] == 2 * MAX_KINDS + 1 - MAX_KINDS
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\ud800"])
+def test_half_a_character_in_a_name_is_no_error_of_the_proxys(name: str) -> None:
+    body: dict[str, Any] = {"model": "m", "input": [{"role": "user", "content": "hi", name: 1}], name: 1, "tools": []}
+    assert lost(responses.translate(body, options())) == {"(odd name)": 1, "input[].(odd name)": 1}
+    wrong = {**body, "max_output_tokens": name}
+    assert refused(lambda: responses.translate(wrong, options())).startswith("max_output_tokens: ")
+
+
+def captured(agent: str, turn: int) -> dict[str, Any]:
+    path = SHARED / "captures" / f"{agent}-{turn}.json"
+    if not path.exists():
+        pytest.skip(f"no captures: {VARIABLE} names the folder that holds `captures/*.json`")
+    body = json.loads(path.read_text("utf-8"))["body"]
+    assert isinstance(body, dict)
+    return body
+
+
+@pytest.mark.parametrize(("agent", "dialect"), [("claude-code", "messages"), ("codex", "responses")])
+def test_an_agents_second_turn_begins_with_the_bytes_of_its_first(agent: str, dialect: str) -> None:
+    """C8: although Claude Code moves its marks of the cache."""
+    translate = DIALECTS[dialect].translate
+    first, second = (
+        dump_request(translate(captured(agent, turn), options(server_kind="vllm", thinking="enable_thinking")).body)
+        for turn in (1, 2)
+    )
+    assert second.startswith(first.removesuffix(b"]}") + b",")
+
+
+def test_arguments_that_are_nested_too_deeply_are_refused() -> None:
+    deep: Any = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    block = {"type": "tool_use", "id": "a", "name": "b", "input": deep}
+    body: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "assistant", "content": [block]}]}
+    assert refused(lambda: messages.translate(body, options())).endswith("input: is nested too deeply")
+    odd: dict[str, Any] = {"model": "m", "input": "hi", "\ud800": deep}
+    assert refused(lambda: responses.translate(odd, options())) == "is nested too deeply"
+
+
+def test_what_needs_the_owners_servers_is_refused_with_the_remedy() -> None:
+    said = [{"role": "user", "content": "hi"}]
+    body: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": said, "mcp_servers": [{}]}
+    words = refused(lambda: messages.translate(body, options()))
+    assert words.startswith("mcp_servers: ") and "server_tools: drop" in words
+
+
+def test_counting_ignores_limits_and_compaction() -> None:
+    body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    found = messages.translate_count({**body, "max_tokens": 0, "compaction": {"type": "x"}}, options())
+    assert found.body == messages.translate_count(body, options()).body
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fields", "words"),
+    [
+        ("messages", {"max_tokens": 0}, "max_tokens: Expected a whole number >= 1"),
+        ("messages", {"temperature": "hot"}, "temperature: Expected a number, got a string"),
+        ("messages", {"thinking": {"type": "x"}}, "thinking.type: 'x' is not supported here; use enabled, adaptive,"),
+        ("responses", {"input": None}, "input: Field required"),
+        ("responses", {"input": [{"role": "tool"}]}, "input.0.role: 'tool' is not supported here; use user,"),
+        ("responses", {"input": [{"type": "ghost"}]}, "input.0.type: 'ghost' is not an item that this server knows"),
+    ],
+)
+def test_an_error_names_the_place_and_what_is_allowed(dialect: str, fields: dict[str, Any], words: str) -> None:
+    body: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], **fields}
+    assert refused(lambda: DIALECTS[dialect].translate(body, options())).startswith(words)
