@@ -44,7 +44,6 @@ class Follows(Enum):
     VALUE = auto()
     END = auto()
     NOTHING = auto()
-    SAME_KEY = auto()
     SAME_END = auto()
 
 
@@ -242,8 +241,6 @@ class RawValue:
             if in_line and not stack and self.tool and key not in self.tool.required:
                 raise NoCall("a key's opener in a line may be shown")
             return Follows.VALUE if alike or placed else Follows.TEXT
-        if key in self.given or key == self.own.key:
-            return Follows.SAME_KEY
         # A key that the tool does not declare counts only where the call's own stand, and written like them.
         return Follows.VALUE if alike and self.is_placed(pos, declared=False) else Follows.TEXT
 
@@ -468,8 +465,6 @@ class _Search:
         """Return the end at an end tag for which nothing was opened inside."""
         value = self.value
         follows, after = value.follows(mark.end, self.stack)
-        if follows is Follows.SAME_KEY:
-            raise NoCall("a key's opener is there twice")
         if follows is Follows.SAME_END and value.source.text.endswith(
             value.source.text[mark.start : mark.end], 0, after
         ):

@@ -184,7 +184,7 @@ def _read_tags(text: str, tool: Tool, tools: ToolSet) -> ReadArguments | None:
     written = text.strip()
     steps = MAX_STEPS * len(text) + MORE_STEPS
     try:
-        values, end, _ = CallReader(Source(written, True, steps), tools).tag_values(0, tool)
+        values, end = CallReader(Source(written, True, steps), tools).tag_values(0, tool)
         if not values and "=" in written:
             values, end = CallReader(Source(f"({written})", True, steps), tools).parenthesised(0, tool)
             end -= 2
