@@ -6,7 +6,6 @@ import functools
 import html
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 
@@ -221,7 +220,7 @@ class TagReader(ABC):
         """
         source, values, given = self.source, JsonObject(), set[str]()
         style = self.key_style(source.blanks(at), tool)
-        unended, spans = False, list[tuple[int, int, Marks]]()
+        unended, spans = False, list[tuple[RawValue, int]]()
         while style:
             behind, at = at, source.blanks(at)
             if at == source.size:
@@ -252,9 +251,13 @@ class TagReader(ABC):
             at = end.resume
             self.uneven = source.text.startswith(("\n", "\r\n"), mark.end) and source.text[end.end - 1] != "\n"
             if end.unended or not self.last.holds_keys:
-                spans.append((mark.end, end.end, marks))
+                spans.append((self.last, end.end))
         if tool and (missing := tool.required - given):
-            self._check_missing(missing, tool, spans)
+            # One of its values may have taken a required one along.
+            for value, stop in spans:
+                for inner in value.between(value.own.end, stop):
+                    if inner.key and not inner.closing and inner.end <= stop and tool.meant(inner.key) in missing:
+                        raise NoCall("a value may hold a required one")
         return values, at
 
     @staticmethod
@@ -270,16 +273,6 @@ class TagReader(ABC):
         if not value.source.text[value.own.end : end.end].strip():
             raise NoCall("the opening tag of a value twice, and no value")
         return end
-
-    @staticmethod
-    def _check_missing(missing: Collection[str], tool: Tool, spans: list[tuple[int, int, Marks]]) -> None:
-        """Refuse a call without a required key that one of its values may have taken along."""
-        for start, end, marks in spans:
-            pos = start
-            while (mark := marks(pos)) is not None and mark.end <= end:
-                if mark.key and not mark.closing and tool.meant(mark.key) in missing:
-                    raise NoCall("a value may hold a required one")
-                pos = mark.end
 
     def _skip_doubled(self, mark: Mark, marks: Marks) -> None:
         """Move the mark's end behind the last of several equal opening tags."""
