@@ -185,7 +185,9 @@ class RawValue:
     def is_spelled(self, mark: Mark) -> bool:
         """Return whether an end tag of a call or a wrapper is spelled as the one that is open."""
         word = self.layout.words.get(mark.level)
-        return word is None or mark.word == word
+        if word is None:  # in a wrapper that is a tag, a token of another family closes nothing
+            return bool(mark.word) or not self.layout.words.get(Level.WRAPPER)
+        return mark.word == word
 
     def is_own_end(self, mark: Mark) -> bool:
         """Return whether an end tag of a value may be this one's."""
