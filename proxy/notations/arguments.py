@@ -103,7 +103,7 @@ class ArgumentReader(TagReader):
             call = Call(tool, shape.name, arguments, *span, loose=shape.loose, id=shape.id, told=literals.is_told)
             call.json, call.in_list, call.completed = shape.says_name, isinstance(value, list), literals.completed
             calls.append(call)
-        return calls, end, False
+        return calls, end
 
     def _check_head(self, pos: int, *, alone: bool) -> None:
         """Refuse JSON that begins as no call does; in a wrapper, note the tool that it names while it is written."""
@@ -251,7 +251,7 @@ class ArgumentReader(TagReader):
             raise NoCall("the arguments are missing")
         call = Call(tool, name, read.value, start, read.end, id=call_id, completed=read.completed, told=read.told)
         call.bare = True
-        return [call], read.end, False
+        return [call], read.end
 
     def _read_arguments(self, at: int, tool: Tool | None, opener: Opener | None) -> JsonArguments:
         """Return the arguments at a position; the first character tells how they are written."""
@@ -274,8 +274,7 @@ class ArgumentReader(TagReader):
             return JsonArguments(*self.parenthesised(at, tool, python=not gemma), False, False)
         pair = opener and opener.tag and tool and sign and sign != "`" and self.key_style(at, tool) == "pair"
         if sign in ("<", "]") or pair:
-            value, end, _ = self.tag_values(at, tool)
-            return JsonArguments(value, end, False, False)
+            return JsonArguments(*self.tag_values(at, tool), False, False)
         if sign == "" or (opener and self.closer(at, opener) >= 0):
             return JsonArguments({}, at, False, False)
         raise NoCall("the arguments were expected")
@@ -312,7 +311,7 @@ class ArgumentReader(TagReader):
                 at = source.blanks(at + 1)
                 continue
             if calls and (at == source.size or self.is_left(at)):
-                return calls, at, False
+                return calls, at
             found = source.match(_PYTHON_NAME, at)
             if not found:
                 raise NoCall("the call of a function was expected")
@@ -322,7 +321,7 @@ class ArgumentReader(TagReader):
             self.astray, at = False, source.blanks(end)
         if not calls:
             raise NoCall("an empty list")
-        return calls, at + 1, False
+        return calls, at + 1
 
     def is_left(self, pos: int) -> bool:
         """Return whether an end-of-turn token or an end tag that closes nothing is here."""

@@ -73,8 +73,8 @@ class JsonArguments(NamedTuple):
 
 
 NO_OPENER = Opener(0, weak=True)
-# Calls, the position after them, and whether what holds them is closed.
-ReadCalls: TypeAlias = tuple[list[Call], int, bool]
+# Calls, and the position after them.
+ReadCalls: TypeAlias = tuple[list[Call], int]
 
 
 def closed_calls(calls: list[Call], refusal: NoCall) -> list[Call]:

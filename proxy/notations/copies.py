@@ -197,7 +197,7 @@ def _calls_in(text: str, tools: ToolSet) -> Iterator[tuple[str, str]]:
         source = Source(text[found.start() : found.start() + MAX_CALL_SHOWN], True, steps)
         reader = CallReader(source, tools)
         try:
-            calls, end, _ = reader.strong(0)
+            calls, end = reader.strong(0)
         except NoCall:
             steps = source.steps
             failed, pos = failed + 1, max(found.end(), found.start() + reader.run_end)

@@ -34,14 +34,15 @@ def read_message(reader: ArgumentReader, pos: int) -> ReadCalls:
         raise NoCall("a message that calls nothing")
     tool, at = reader.tool(names[0]), source.blanks(found.end())
     if source.starts("<|call|>", at):
-        return [Call(tool, names[0], {}, pos, at + len("<|call|>"))], at + len("<|call|>"), True
+        reader.closed = True
+        return [Call(tool, names[0], {}, pos, at + len("<|call|>"))], at + len("<|call|>")
     if source.text.startswith("<", at) and reader.opener(at):
         return reader.wrapped(at)
     if not source.text.startswith(("{", '"', "<"), at):
         raise NoCall("the arguments are missing")
-    (call,), at, _ = reader.arguments(at, names[0], pos, "", Opener(0))
-    call.end, closed = _end(reader, at, analysis=channels == {"analysis"})
-    return [call], call.end, closed
+    (call,), at = reader.arguments(at, names[0], pos, "", Opener(0))
+    call.end, reader.closed = _end(reader, at, analysis=channels == {"analysis"})
+    return [call], call.end
 
 
 def _end(reader: ArgumentReader, pos: int, *, analysis: bool) -> tuple[int, bool]:

@@ -136,10 +136,10 @@ class HeldReply(Reply):
         rows = Rows(reader)
         if self._kind is not Kind.STRONG:
             return *(rows.first(start, self._forced) if self._kind is Kind.FIRST else rows.row([], start)), True
-        calls, end, closed = reader.read_strong(start)
+        calls, end = reader.read_strong(start)
         if reader.in_doubt and not self._stopped:
             raise NoCall("the reply was cut off", Rejection.CUT_OFF)
-        if closed:
+        if reader.closed:
             return calls, end, False
         try:
             return *rows.row(calls, end), True

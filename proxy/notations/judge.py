@@ -107,7 +107,7 @@ class Judge:
             if _MARK.search(text, pos, found.start()):
                 return True
             try:
-                _, pos, _ = self.ahead.strong(found.start())
+                _, pos = self.ahead.strong(found.start())
             except NoCall:
                 break
         return bool(_MARK.search(text, pos))
@@ -143,7 +143,7 @@ class Judge:
         run = [(end, self.ahead.skip_left(end))]
         while (behind := run[-1][1]) < self.source.size and self._begins(behind):
             try:
-                _, end, _ = self.ahead.strong(behind)
+                _, end = self.ahead.strong(behind)
             except Touched as touched:
                 end = touched.pos
             except NoCall:

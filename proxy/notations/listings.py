@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from proxy.codec.json_access import as_object
 from proxy.codec.json_text import Json, JsonObject
 from proxy.tools.schema import ALL_TYPES
 from proxy.tools.toolset import Tool
+from proxy.tools.validator import Validator, children
 
 # What the schema of a tool without parameters consists of.
 _BARE = frozenset(("$schema", "type", "required", "additionalProperties", "description", "title"))
@@ -74,21 +74,10 @@ def _is_type_name(value: Json) -> bool:
 
 def _cannot_be(tool: Tool, key: str, value: Json) -> bool:
     """Return whether a value that describes parameter `key` cannot be given for it."""
-    types = _types_taken(tool, key)
-    if not isinstance(value, dict):
-        return isinstance(value, str) and "string" not in types
-    if not value or "object" not in types:
-        return bool(value)
-    # An object that declares its own keys and says nothing of others has none.
-    schema = as_object(tool.properties.get(key))
-    own = as_object(schema.get("properties"))
-    return bool(own) and not own.keys() & value.keys() and schema.get("additionalProperties") in (None, False)
-
-
-def _types_taken(tool: Tool, key: str) -> frozenset[str]:
-    """Return the types that a tool takes for a parameter; it does not take what its schema says nothing of."""
-    if key in tool.properties:
-        return tool.parameter(key).types
-    if "patternProperties" in tool.schema or tool.schema.get("additionalProperties") is True:
-        return ALL_TYPES
-    return tool.compiled.others.types if tool.compiled.others is not None else frozenset()
+    if not value or not isinstance(value, str | dict):
+        return False
+    schema = next(iter(children(key, [tool.compiled])), None)
+    if schema is None:
+        return not tool.compiled.extensible
+    wrong_type, _, unknown = Validator().score(value, schema)
+    return wrong_type or (isinstance(value, dict) and unknown >= len(value))

@@ -8,7 +8,8 @@ is missing, the next declared key's opener or the call's end tag ends the value.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+import sys
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol
@@ -44,7 +45,6 @@ class Follows(Enum):
     VALUE = auto()
     END = auto()
     NOTHING = auto()
-    SAME_KEY = auto()
     SAME_END = auto()
 
 
@@ -150,12 +150,19 @@ class RawValue:
 
     def shown(self, end: int) -> tuple[bool, Mark | None]:
         """Return whether the value up to a position shows an end tag without its opener, and its last mark."""
-        depth, pos, last = 0, self.own.end, None
-        while depth >= 0 and (mark := self.marks(pos)) is not None and mark.start < end:
-            pos, last = mark.end, mark
-            if mark.level is Level.VALUE and (not mark.closing or self.is_own_end(mark)):
-                depth += -1 if mark.closing else 1
+        depth, last = 0, None
+        for last in self.between(self.own.end, end):
+            if last.level is Level.VALUE and (not last.closing or self.is_own_end(last)):
+                depth += -1 if last.closing else 1
+            if depth < 0:
+                break
         return depth < 0, last
+
+    def between(self, start: int, end: int = sys.maxsize) -> Iterator[Mark]:
+        """Yield the marks that begin from one position up to another."""
+        while (mark := self.marks(start)) is not None and mark.start < end:
+            yield mark
+            start = mark.end
 
     def is_in_quotation(self, end: int, resume: int) -> bool:
         """Return whether the value ends with a mark that opens a quotation, or that is there again after its tags."""
@@ -178,7 +185,9 @@ class RawValue:
     def is_spelled(self, mark: Mark) -> bool:
         """Return whether an end tag of a call or a wrapper is spelled as the one that is open."""
         word = self.layout.words.get(mark.level)
-        return word is None or mark.word == word
+        if word is None:  # in a wrapper that is a tag, a token of another family closes nothing
+            return bool(mark.word) or not self.layout.words.get(Level.WRAPPER)
+        return mark.word == word
 
     def is_own_end(self, mark: Mark) -> bool:
         """Return whether an end tag of a value may be this one's."""
@@ -242,8 +251,6 @@ class RawValue:
             if in_line and not stack and self.tool and key not in self.tool.required:
                 raise NoCall("a key's opener in a line may be shown")
             return Follows.VALUE if alike or placed else Follows.TEXT
-        if key in self.given or key == self.own.key:
-            return Follows.SAME_KEY
         # A key that the tool does not declare counts only where the call's own stand, and written like them.
         return Follows.VALUE if alike and self.is_placed(pos, declared=False) else Follows.TEXT
 
@@ -327,15 +334,12 @@ class RawValue:
     def last_chain(self, pos: int) -> int:
         """Return where the last chain of end tags after a position begins, which the value shows up to there; or -1."""
         stack, last = list[Mark](), -1
-        while (mark := self.marks(pos)) is not None:
-            pos = mark.end
+        for mark in self.between(pos):
             if not mark.closing:
                 stack.append(mark)
-                continue
-            opened = next((at for at in range(len(stack) - 1, -1, -1) if _pairs(stack[at], mark)), None)
-            if opened is not None:
+            elif (opened := _opened(stack, mark)) is not None:
                 del stack[opened:]
-            elif mark.level is Level.VALUE and self.is_own_end(mark) and self.follows(pos, stack)[0] in _ENDS:
+            elif mark.level is Level.VALUE and self.is_own_end(mark) and self.follows(mark.end, stack)[0] in _ENDS:
                 last = mark.start
         return last
 
@@ -374,14 +378,13 @@ class _Search:
     def _find(self) -> RawEnd:
         """Return where the marks end the value."""
         value = self.value
-        pos, fenced = value.own.end, _Fences(value.source, value.own.end)
-        while (mark := value.marks(pos)) is not None:
-            pos = mark.end
+        fenced = _Fences(value.source, value.own.end)
+        for mark in value.between(value.own.end):
             if fenced.holds(mark.start):
                 self._check_fenced(mark, fenced)
                 continue
             if value.is_shown_indented(mark):
-                if mark.level is not Level.VALUE and (opened := self._opened(mark)) is not None:
+                if mark.level is not Level.VALUE and (opened := _opened(self.stack, mark)) is not None:
                     del self.stack[opened:]
                 continue
             if not mark.closing:
@@ -442,12 +445,8 @@ class _Search:
             placed = not value.layout.lined or mark.start == value.own.end or value.begins_line(mark.start)
             (self.stack if placed else self.named).append(mark)
 
-    def _opened(self, mark: Mark) -> int | None:
-        """Return which of the tags that are open inside an end tag closes; None if it closes none."""
-        return next((at for at in range(len(self.stack) - 1, -1, -1) if _pairs(self.stack[at], mark)), None)
-
     def _closing(self, mark: Mark) -> RawEnd | None:
-        opened = self._opened(mark)
+        opened = _opened(self.stack, mark)
         if mark.level is Level.VALUE:
             return self._value_end(mark) if opened is None else self._inner_end(mark, opened)
         if opened is not None:
@@ -468,8 +467,6 @@ class _Search:
         """Return the end at an end tag for which nothing was opened inside."""
         value = self.value
         follows, after = value.follows(mark.end, self.stack)
-        if follows is Follows.SAME_KEY:
-            raise NoCall("a key's opener is there twice")
         if follows is Follows.SAME_END and value.source.text.endswith(
             value.source.text[mark.start : mark.end], 0, after
         ):
@@ -517,9 +514,7 @@ class _Search:
         value, depth = self.value, 0
         if not value.source.text[value.own.end : mark.start].strip():
             raise NoCall("an end tag is there twice around nothing")
-        pos = value.own.end
-        while (inner := value.marks(pos)) is not None and inner.start < mark.start:
-            pos = inner.end
+        for inner in value.between(value.own.end, mark.start):
             depth += (-1 if inner.closing else 1) if inner.level is Level.VALUE else 0
         if depth > 0:
             raise NoCall("what a value shows is not closed")
@@ -562,15 +557,11 @@ class _Search:
     def _last_chain(self) -> RawEnd | None:
         """Return the end at the reply's last end tags, if they could be the call's own."""
         value = self.value
-        pos, found = value.own.end, list[Mark]()
-        while (mark := value.marks(pos)) is not None:
-            found.append(mark)
-            pos = mark.end
+        found = [*value.between(value.own.end)]
+        pos = found[-1].end if found else value.own.end
         while found and found[-1].closing and found[-1].level is not Level.VALUE:
             pos = found.pop().start
-        if not found or not found[-1].closing or found[-1].level is not Level.VALUE:
-            return None
-        if value.source.text[found[-1].end : pos].strip():
+        if not found or not found[-1].closing or value.source.text[found[-1].end : pos].strip():
             return None
         if any(not mark.closing and mark.level is Level.VALUE for mark in found):
             return None
@@ -615,6 +606,11 @@ class _Fences:
             return False
         self._pos, self.begin, self._end = closing.end(), found.start(), closing.end()
         return True
+
+
+def _opened(stack: list[Mark], mark: Mark) -> int | None:
+    """Return which of the tags that are open an end tag closes; None if it closes none."""
+    return next((at for at in range(len(stack) - 1, -1, -1) if _pairs(stack[at], mark)), None)
 
 
 def _pairs(opened: Mark, closing: Mark) -> bool:

@@ -90,7 +90,7 @@ class CallReader(ArgumentReader):
         return next((tool.name for found in heads if (tool := self.tool(found.group(1)))), "")
 
     def read_strong(self, pos: int) -> ReadCalls:
-        """Return the calls of the wrapper or message at a position, their end, and if they are closed.
+        """Return the calls of the wrapper or message at a position, and their end.
 
         If text follows a raw value's closers, a second chain of them proves that the value shows the first. If nothing
         can be read where strict JSON ended within the wrapper, its strings go on.
@@ -110,22 +110,22 @@ class CallReader(ArgumentReader):
 
     def _read_strong(self, pos: int) -> ReadCalls:
         self.foreign = False
-        calls, end, closed = self.strong(pos)
+        calls, end = self.strong(pos)
         value, missing = self.last, _missing(calls)
         if not (value or self.delimited or missing or self.foreign):
-            return calls, end, closed
+            return calls, end
         after = self.skip_left(end)
         if value and value.unended and VALUE_END.search(self.source.text, calls[-1].end, after):
             self.deep = True
             raise NoCall("the end tag of a value follows the call's")
         if after == self.source.size or self.source.match(n.STRONG, after) or self.source.match(CALL_TAG, after):
-            return calls, end, closed
+            return calls, end
         # Text follows that is neither left over nor another call.
         if not self.source.final:
             raise NeedMore
         if value is None:
             self._check_behind(end, missing)
-            return calls, end, closed
+            return calls, end
         if (last := value.last_chain(end)) >= 0:
             self.layout.shown = range(value.own.start, last + 1)
             self.deep = True
@@ -134,7 +134,7 @@ class CallReader(ArgumentReader):
             self.deep = True
             raise NoCall("a value may end elsewhere")
         self.in_doubt = self.uneven
-        return calls, end, closed
+        return calls, end
 
     def _check_behind(self, end: int, missing: set[str]) -> None:
         """Refuse calls if what they lack follows in the text: a key, a closer, a delimiter. A string may go on."""
@@ -168,7 +168,7 @@ class CallReader(ArgumentReader):
         return self.wrapped(pos)
 
     def wrapped(self, pos: int, depth: int = 0) -> ReadCalls:
-        """Return the calls in the wrapper at a position, the position after it, and whether it is closed."""
+        """Return the calls in the wrapper at a position, and the position after it."""
         source, opener = self.source, self.opener(pos)
         if opener is None or depth > MAX_WRAPPERS:
             raise NoCall("too many wrappers")
@@ -204,20 +204,21 @@ class CallReader(ArgumentReader):
                     break
                 self._check_before(calls[-1], at, opener)
             try:
-                got, at, _ = self.body(at, opener, depth)
+                got, at = self.body(at, opener, depth)
             except NoCall as refusal:
                 torn = isinstance(refusal, Torn)
                 self.deep |= torn
                 if torn or not calls or opener.no_closer or not all(call.closed_itself for call in calls):
                     raise
-                self.broken = self.deep
-                return calls, calls[-1].end, False
+                self.broken, self.closed = self.deep, False
+                return calls, calls[-1].end
             calls, behind = calls + got, at
         if not calls:
             raise NoCall("an empty wrapper")
         for call in calls:
             call.unclosed = opener.no_closer and not closed
-        return calls, at, (closed or opener.no_closer) and not opener.weak
+        self.closed = (closed or opener.no_closer) and not opener.weak
+        return calls, at
 
     def _repeated(self, literals: tuple[str, ...], at: int) -> int:
         """Return the position after literals that are here again."""
@@ -263,12 +264,12 @@ class CallReader(ArgumentReader):
         if token := source.token(NAME_FOLLOWS, pos):
             return self.named(source.blanks(pos + len(token)), opener)
         if sign in "<]" and self.opener(pos):
-            calls, end, closed = self.wrapped(pos, depth + 1)
+            calls, end = self.wrapped(pos, depth + 1)
             for call in calls:
-                call.closed_itself |= closed
+                call.closed_itself |= self.closed
             if len(calls) == 1:
                 calls[0].start, calls[0].end = pos, end
-            return calls, end, closed
+            return calls, end
         if sign == "`" and (fence := source.match(FENCE, pos)):
             return self._fenced(fence.end(), opener, depth)
         if sign in "{[":
@@ -293,20 +294,20 @@ class CallReader(ArgumentReader):
         alone = opener is NO_OPENER
         if alone and not self.bare_names and at < source.size and text[at] in "<[]" and self.opener(at):
             raise NoCall("a wrapper in code")
-        calls, at, _ = self.body(at, opener, depth)
+        calls, at = self.body(at, opener, depth)
         at = source.blanks(at)
         while at < source.size and not source.starts("```", at) and not self.is_left(at):
             if text[at] not in ",;{[<" and (alone or not text[at].isalpha()):
                 break
-            more, at, _ = self.body(source.blanks(at + (text[at] in ",;")), opener, depth)
+            more, at = self.body(source.blanks(at + (text[at] in ",;")), opener, depth)
             calls, at = calls + more, source.blanks(at)
         if source.starts("```", at):
-            return calls, at + 3, False
+            return calls, at + 3
         over = at == source.size or (alone and self.is_left(at))
         if over and not (alone and (not self.bare_names or text[source.blanks(pos)] in "<]")):
-            return calls, at, False
+            return calls, at
         if at < source.size and self.closer(at, opener) >= 0:
-            return calls, at, False
+            return calls, at
         raise NoCall("the end of the fence was expected")
 
     def _without_brackets(self, pos: int, opener: Opener) -> ReadCalls:
@@ -315,10 +316,10 @@ class CallReader(ArgumentReader):
         if end < 0 or self.closer(end, opener) < 0:
             raise NoCall("the end of the wrapper was expected")
         text = _BARE_END.sub(r"</\1>", _LOST_BRACKETS.sub(r"<\g<0>", self.source.text[pos:end]))
-        calls, _, _ = CallReader(Source(text, True), self.tools).tag_call(0, opener)
+        calls, _ = CallReader(Source(text, True), self.tools).tag_call(0, opener)
         for call in calls:
             call.start, call.end = pos, end
-        return calls, end, False
+        return calls, end
 
 
 def _missing(calls: list[Call]) -> set[str]:

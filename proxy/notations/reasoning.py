@@ -128,7 +128,7 @@ class ReasoningReply(HeldReply):
             self._work += size
             reader = self._reader()
             try:
-                _, end, _ = reader.read_strong(self._held)
+                _, end = reader.read_strong(self._held)
                 if reader.skip_left(end) == len(stream.text):
                     return self._held
             except NeedMore:
@@ -148,7 +148,7 @@ class ReasoningReply(HeldReply):
         for start in openers[-MAX_TRIED:]:
             reader = self._reader()
             try:
-                calls, end, _ = reader.read_strong(start)
+                calls, end = reader.read_strong(start)
                 if reader.skip_left(end) != len(stream.text):
                     continue
                 Judge(reader, self._copies).check(calls, self._place(start, end, weak=True))

@@ -66,20 +66,20 @@ class Rows:
             text, begun = source.text, pos
             lead = next((each for each in ("TOOL_CALLS", ">>>") if source.starts(each, pos)), "")
             if said := source.match(_SAID, pos):
-                got, pos, _ = reader.arguments(source.blanks(said.end()), said["header"] or said["react"], pos)
+                got, pos = reader.arguments(source.blanks(said.end()), said["header"] or said["react"], pos)
             elif lead or (calls and text[pos].isalpha()):
                 try:
-                    got, pos, _ = reader.named(source.blanks(pos + len(lead)), None)
+                    got, pos = reader.named(source.blanks(pos + len(lead)), None)
                 except NoCall as refusal:
                     if calls and refusal.rejection is Rejection.NOT_OFFERED:
                         raise NoCall("text follows") from None
                     raise
                 got = _from(got, begun)
             elif text.startswith(("<|start|>", "<|channel|>"), pos) or (text[pos] in "<[" and reader.opener(pos)):
-                got, pos, _ = reader.strong(pos)
+                got, pos = reader.strong(pos)
             else:
                 reader.row_begun = bool(calls)
-                got, pos, _ = reader.body(pos, NO_OPENER, 0)
+                got, pos = reader.body(pos, NO_OPENER, 0)
             calls += got
             new = got
             if any(call.spoils_row for call in got):
@@ -121,10 +121,10 @@ class Rows:
             with suppress(NoCall):
                 return self.forced(start, forced)
         if text.startswith("to=", start):
-            calls, pos, _ = reader.strong(start)
+            calls, pos = reader.strong(start)
             return self.row(calls, pos)
         if gemma := source.match(_GEMMA, start):
-            calls, pos, _ = reader.named(gemma.end() - 5, _GEMMA_OPENER)
+            calls, pos = reader.named(gemma.end() - 5, _GEMMA_OPENER)
             return self.row(_loose(_from(calls, start)), pos)
         # A word may lead to the calls, or the rest of an opener.
         lead = source.match(_LEADS, start)
@@ -152,9 +152,9 @@ class Rows:
             pos += len("function") * name.group().startswith("function")
         head = source.match(_GLUED_JSON, pos)
         if head and self.tools.resolve(head.group(1)):
-            calls, pos, _ = reader.arguments(source.blanks(head.end()), head.group(1), start)
+            calls, pos = reader.arguments(source.blanks(head.end()), head.group(1), start)
         else:
-            calls, pos, _ = reader.named(pos, None)
+            calls, pos = reader.named(pos, None)
         return self.row(_from(calls, start), pos)
 
     def code(self, pos: int) -> tuple[list[Call], int]:
@@ -181,7 +181,7 @@ class Rows:
         found = source.match(_CALLED, pos)
         if not found:
             raise NoCall("a call was expected")
-        got, at, _ = self.reader.arguments(found.end(), found["N"], pos, "", NO_OPENER)
+        got, at = self.reader.arguments(found.end(), found["N"], pos, "", NO_OPENER)
         if found["printed"]:
             at = source.blanks(at)
             if not source.starts(")", at):

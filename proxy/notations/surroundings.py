@@ -23,12 +23,13 @@ _COMMENTS = {"/*": "*/", "{-": "-}", "(*": "*)", "<#": "#>", "{#": "#}", "{{!--"
 _COMMENT_OPENERS = "|".join(map(re.escape, sorted(_COMMENTS, key=len, reverse=True)))
 _CONTAINER = re.compile(
     rf"<(?P<element>{_ELEMENTS}|[\w-]*examples?(?:-call)?|programlisting|screen|literallayout|tt|codeblock|expected|file"
-    r"|tool_response|tool_result|function_results|stdout|stderr|output|result|document)\b[^<>]*>"
+    r"|tool_response|tool_result|artifact|create|function_results|stdout|stderr|output|result|document)\b[^<>]*>"
     r"|\[(?P<forum>code|noparse|quote|pre)(?:=[^\]\n]*)?\]"
     r"|\\begin\{(?P<latex>B?verbatim|lstlisting|minted|alltt|tcblisting|comment)\*?\}|(?P<cdata><!\[CDATA\[)"
     rf"|^[ \t]*(?P<block>{_COMMENT_OPENERS})|^[ \t]*(?P<delimiter>-{{4,}}|\.{{4,}}|={{4,}}|\+{{4,}})[ \t]*\Z"
     r"|^[ \t]*\#\+begin_(?P<org>\w+)|\{%-?[ ]*(?P<template>raw|verbatim|highlight|comment)\b[^%]*%\}"
     r"|(?P<wiki>\{(?:noformat|code|quote))(?::[^}\n]*)?\}|(?P<docstring>\"{3}|'{3})"
+    r"|^(?P<conflict><{7})(?=\s)"
     r"|(?<!<)<<<?[-~]?\s*[\"']?(?P<here>[A-Za-z_]\w*)[\"']?(?=[^\n]*$)",
     re.I,
 )
@@ -44,6 +45,7 @@ _ENDS = {
     "wiki": r"{}\}}",
     "docstring": r"{}",
     "delimiter": r"^[ \t]*{}[ \t]*$",
+    "conflict": r"^>{{7}}(?=\s|\Z)",
     "here": r"^[ \t]*{}\b[;,)]*[ \t]*$",
 }
 _COMMENT = re.compile(r"<!--|-->")

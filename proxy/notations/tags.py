@@ -6,7 +6,6 @@ import functools
 import html
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 
@@ -54,14 +53,14 @@ def ends_turn(source: Source, pos: int) -> int:
 class TagReader(ABC):
     """Reads calls in tags. What is not in tags it leaves to the reader of whole calls, which is one (`CallReader`).
 
-    After a reading, `deep` says that what could not be read may show anything, `last` is the value that was read last,
-    and `uneven` that it begins on a line of its own and its end tag does not.
+    After a reading, `closed` says whether the wrapper or message is closed, and `deep` that what could not be read may
+    show anything. `last` is the value that was read last, `uneven`: it begins on a line of its own, its end tag not.
     """
 
     def __init__(self, source: Source, tools: ToolSet) -> None:
         self.source, self.tools, self.layout = source, tools, Layout()
         self.last: RawValue | None = None
-        self.uneven = self.deep = False
+        self.uneven = self.deep = self.closed = False
 
     @abstractmethod
     def tool(self, name: str) -> Tool | None:
@@ -123,15 +122,11 @@ class TagReader(ABC):
         name = (named.group(1) or named.group(2)).strip()
         if tag.endswith("/>"):
             name = name.rstrip("/")
-            return [Call(self.tool(name), name, {}, pos, at)], at, False
-        tool, at, told = self.tool(name), source.blanks(at), False
+            return [Call(self.tool(name), name, {}, pos, at)], at
+        tool, at = self.tool(name), source.blanks(at)
         while source.starts(tag, at):
             at = source.blanks(at + len(tag))  # the opening tag is there twice
-        if source.text.startswith("{", at):
-            read = self.json_arguments(at, tool)
-            value, at, told = read.value, read.end, read.told
-        else:
-            value, at, _ = self.tag_values(at, tool)
+        value, at, told = self._values(at, tool)
         end = source.blanks(at)
         found = source.match(CALL_END, end) if source.text.startswith(("<", "]"), end) else None
         if found is None and not value and end < source.size and not self._may_begin(end):
@@ -140,7 +135,14 @@ class TagReader(ABC):
             raise NoCall("a value or the end of the call was expected")
         call = Call(tool, name, value, pos, found.end() if found else at)
         call.tagged, call.closed_itself, call.told = True, found is not None, told
-        return [call], call.end, False
+        return [call], call.end
+
+    def _values(self, at: int, tool: Tool | None, elements: tuple[str, ...] = ()) -> tuple[JsonObject, int, bool]:
+        """Return values in JSON or in tags, their end, and whether the end of a string was inferred."""
+        if not self.source.text.startswith("{", at):
+            return *self.tag_values(at, tool, elements), False
+        read = self.json_arguments(at, tool)
+        return read.value, read.end, read.told
 
     def _may_begin(self, pos: int) -> bool:
         """Return whether what follows the name of a call can be its own."""
@@ -162,36 +164,29 @@ class TagReader(ABC):
 
     def _in_sub_tags(self, pos: int, name: str, at: int) -> ReadCalls:
         """Read `<name>NAME</name>`, then `<arguments>` around JSON or tags, or these alone."""
-        source, tool, told = self.source, self.tool(name), False
+        source, tool = self.source, self.tool(name)
         inner = source.match(SUBARGS, at)
         if inner:
             at = source.blanks(inner.end())
-        if source.text.startswith("{", at):
-            read = self.json_arguments(at, tool)
-            value, at, told = read.value, read.end, read.told
-        else:
-            value, at, _ = self.tag_values(at, tool, (inner.group(1),) if inner else ())
+        value, at, told = self._values(at, tool, (inner.group(1),) if inner else ())
         end_tag, after = f"</{inner.group(1)}>" if inner else "", source.blanks(at)
         if inner and not (source.starts(end_tag, after) or after == source.size or self.ends_turn(after)):
             self.deep = tool is not None
             raise NoCall("an end tag was expected")
         while inner and source.starts(end_tag, after):
             at, after = after + len(end_tag), source.blanks(after + len(end_tag))
-        return [Call(tool, name, value, pos, at, told=told)], at, False
+        return [Call(tool, name, value, pos, at, told=told)], at
 
     def _in_element(self, pos: int, found: regex.Match[str], tool: Tool, opener: Opener | None) -> ReadCalls:
         """Read `<NAME>`, keys as tags or JSON, or the one text that the tool needs, `</NAME>`."""
         source, name, at, told = self.source, found.group(1), self.source.blanks(found.end()), False
         end_tag = "</tool>" if "tool:" in found.group() else f"</{name}>"
-        if source.text.startswith("{", at):
-            read = self.json_arguments(at, tool)
-            value, at, told = read.value, read.end, read.told
-        elif source.starts("</", at) and not tool.required:
-            value = {}
-        elif source.starts(n.SEP, at) or (source.starts("<", at) and not source.starts("</", at)):
+        value: JsonObject = {}
+        closes = source.starts("</", at)
+        if source.text.startswith("{", at) or source.starts(n.SEP, at) or (source.starts("<", at) and not closes):
             # Without a wrapper, the call of any tool may follow.
-            value, at, _ = self.tag_values(at, tool, (name, *(each.name for each in self.tools)))
-        else:
+            value, at, told = self._values(at, tool, (name, *(each.name for each in self.tools)))
+        elif not closes or tool.required:
             value, at = self._only_text(found, end_tag, tool)
         at = source.blanks(at)
         if source.starts(end_tag, at):
@@ -200,7 +195,7 @@ class TagReader(ABC):
             at = other.end()
         elif not (opener and opener.tag):
             raise NoCall("an end tag was expected")
-        return [Call(tool, name, value, pos, at, told=told)], at, False
+        return [Call(tool, name, value, pos, at, told=told)], at
 
     def _only_text(self, opening: regex.Match[str], end_tag: str, tool: Tool) -> tuple[JsonObject, int]:
         """Return the one text that a tool needs, up to an end tag."""
@@ -218,18 +213,18 @@ class TagReader(ABC):
 
     # -- keys and values --------------------------------------------------------------------------------------------
 
-    def tag_values(self, at: int, tool: Tool | None, elements: tuple[str, ...] = ()) -> tuple[JsonObject, int, bool]:
-        """Read keys and raw values, up to what is none; return them, where that is, and whether there were any.
+    def tag_values(self, at: int, tool: Tool | None, elements: tuple[str, ...] = ()) -> tuple[JsonObject, int]:
+        """Read keys and raw values, up to what is none; return them, and where that is.
 
         `elements` are elements that hold calls, the open one first.
         """
         source, values, given = self.source, JsonObject(), set[str]()
         style = self.key_style(source.blanks(at), tool)
-        unended, spans = False, list[tuple[int, int, Marks]]()
+        unended, spans = False, list[tuple[RawValue, int]]()
         while style:
             behind, at = at, source.blanks(at)
             if at == source.size:
-                return values, behind, bool(values)
+                return values, behind
             marks = self._marks_at(at, style, tool, elements)
             mark = marks(at, here=True)
             if mark is None or mark.level is not Level.VALUE:
@@ -256,10 +251,14 @@ class TagReader(ABC):
             at = end.resume
             self.uneven = source.text.startswith(("\n", "\r\n"), mark.end) and source.text[end.end - 1] != "\n"
             if end.unended or not self.last.holds_keys:
-                spans.append((mark.end, end.end, marks))
+                spans.append((self.last, end.end))
         if tool and (missing := tool.required - given):
-            self._check_missing(missing, tool, spans)
-        return values, at, bool(values)
+            # One of its values may have taken a required one along.
+            for value, stop in spans:
+                for inner in value.between(value.own.end, stop):
+                    if inner.key and not inner.closing and inner.end <= stop and tool.meant(inner.key) in missing:
+                        raise NoCall("a value may hold a required one")
+        return values, at
 
     @staticmethod
     def _end_of(value: RawValue, written: Mark) -> RawEnd:
@@ -274,16 +273,6 @@ class TagReader(ABC):
         if not value.source.text[value.own.end : end.end].strip():
             raise NoCall("the opening tag of a value twice, and no value")
         return end
-
-    @staticmethod
-    def _check_missing(missing: Collection[str], tool: Tool, spans: list[tuple[int, int, Marks]]) -> None:
-        """Refuse a call without a required key that one of its values may have taken along."""
-        for start, end, marks in spans:
-            pos = start
-            while (mark := marks(pos)) is not None and mark.end <= end:
-                if mark.key and not mark.closing and tool.meant(mark.key) in missing:
-                    raise NoCall("a value may hold a required one")
-                pos = mark.end
 
     def _skip_doubled(self, mark: Mark, marks: Marks) -> None:
         """Move the mark's end behind the last of several equal opening tags."""

@@ -16,7 +16,7 @@ import regex
 from proxy.codec.json_text import JsonObject, dump, is_deep, load_json, load_prefix, read_json
 from proxy.notations.literals import Literals
 from proxy.notations.reader import CallReader
-from proxy.notations.source import NoCall, Source
+from proxy.notations.source import NoCall, Source, end_of
 from proxy.notations.strings import Oddity
 from proxy.notations.tables import ARGUMENT_WORDS, NAME_WORDS
 from proxy.tools.key_spelling import is_torn
@@ -217,7 +217,7 @@ def _read_tags(text: str, tool: Tool, tools: ToolSet) -> ReadArguments | None:
     written = text.strip()
     steps = MAX_STEPS * len(text) + MORE_STEPS
     try:
-        values, end, _ = CallReader(Source(written, True, steps), tools).tag_values(0, tool)
+        values, end = CallReader(Source(written, True, steps), tools).tag_values(0, tool)
         if not values and "=" in written:
             values, end = CallReader(Source(f"({written})", True, steps), tools).parenthesised(0, tool)
             end -= 2
@@ -281,12 +281,6 @@ def _once(text: str) -> str:
     return text
 
 
-def _behind_blanks(text: str, at: int) -> int:
-    blanks = _BLANKS.match(text, at)
-    assert blanks is not None  # it matches nothing, too
-    return blanks.end()
-
-
 def objects_in(text: str) -> list[str]:
     """The texts of the objects that stand behind each other in a text, of which the last may be cut off; the text
     itself if it is anything else.
@@ -299,7 +293,7 @@ def objects_in(text: str) -> list[str]:
         except ValueError:
             end = len(text)
         found.append(text[start:end])
-        start = _behind_blanks(text, end)
+        start = end_of(_BLANKS, text, end)
     if not found or start < len(text):
         return [text]
     return found

@@ -16,12 +16,6 @@ class _Row:
     groups: tuple[tuple[str, ...], ...]
     without: frozenset[str] = frozenset()
 
-    def fits(self, keys: frozenset[str]) -> bool:
-        """True if the keys tell this tool."""
-        if keys & self.without:
-            return False
-        return all(keys.intersection(group) for group in self.groups)
-
 
 _FILE = ("file_path", "filePath")
 # What the users of qwen3-call-patch-proxy rely on, in its order.
@@ -52,16 +46,11 @@ def inferred(keys: Collection[str], tools: ToolSet, *, by_table: bool) -> Tool |
     accepting = [tool for tool in tools if tool.accepts(keys)]
     if len(accepting) == 1:
         return accepting[0]
-    if not by_table:
-        return None
-    return _by_table(frozenset(keys), tools)
-
-
-def _by_table(keys: frozenset[str], tools: ToolSet) -> Tool | None:
-    for row in _TABLE:
-        if not row.fits(keys):
+    given = frozenset(keys)
+    for row in _TABLE if by_table else ():
+        if given & row.without or not all(given.intersection(group) for group in row.groups):
             continue
         tool = tools.resolve(row.tool)
-        if tool is not None and keys <= tool.properties.keys():
+        if tool is not None and given <= tool.properties.keys():
             return tool
     return None

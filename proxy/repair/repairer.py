@@ -7,7 +7,7 @@ still finds something wrong. The text of a call that needs nothing of it stays w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import get_args
 
@@ -17,7 +17,7 @@ from proxy.repair.arguments import ReadArguments, read_call
 from proxy.repair.name_inference import inferred
 from proxy.repair.policy import Condition, Policy, ToolRule
 from proxy.repair.rule_actions import apply_rule, rules_for
-from proxy.repair.schema_fixes import FIXES, Step, apply_fixes
+from proxy.repair.schema_fixes import FIXES, apply_fixes
 from proxy.tools.toolset import Tool, ToolSet
 from proxy.tools.validator import same, violations
 
@@ -69,12 +69,14 @@ class Repairer:
         return rules_for(self.policy.fallback_rules, name, case_sensitive=self.policy.case_sensitive)
 
     def _repaired(self, name: str, text: str, reading: ReadArguments) -> Repaired | None:
-        call = self._as_read(name, reading)
-        if call is None:
+        if name:
+            tool = self.tools.resolve(name)
+        else:
+            tool = inferred(reading.values, self.tools, by_table=self.policy.infer_from_legacy_table)
+        if tool is None and (not name or reading.told):
             return None
-        tool = call.tool
-        call = self._by_rules(call, _OF_WHAT_IS_THERE)
-        call = self._apply_fixes(call)
+        call = _Call(tool.name if tool else name, tool, reading.values)
+        call = self._apply_fixes(self._by_rules(call, _OF_WHAT_IS_THERE))
         call = self._by_rules(call, _ALL_CONDITIONS)
         wrong = call.violations
         if wrong:
@@ -82,33 +84,14 @@ class Repairer:
         if wrong and reading.told:
             return None
         unchanged = same(call.values, reading.values)
-        arguments = reading.text
-        if not unchanged:
-            arguments = dump(call.values)
-        done: Iterable[Repair] = dict.fromkeys(call.fixes)
-        if unchanged and tool is call.tool:
-            done = ()
-        fixes = (*_read(reading, text, arguments, call.name), *_named(name, call), *done)
-        return Repaired(call.name, call.tool, arguments, call.values, fixes, wrong)
-
-    def _as_read(self, name: str, reading: ReadArguments) -> _Call | None:
-        """The call before anything is put right; None if its tool is not offered and had to be known."""
-        tool = self._tool_of(name, reading.values)
-        if tool is not None:
-            return _Call(tool.name, tool, reading.values)
+        arguments = reading.text if unchanged else dump(call.values)
+        fixes = [Repair(form.id, text, arguments, form.why, call.name) for form in reading.forms]
         if not name:
-            return None
-        if reading.told:
-            return None
-        return _Call(name, None, reading.values)
-
-    def _tool_of(self, name: str, values: JsonObject) -> Tool | None:
-        if name:
-            return self.tools.resolve(name)
-        return self._inferred(values)
-
-    def _inferred(self, values: JsonObject) -> Tool | None:
-        return inferred(values, self.tools, by_table=self.policy.infer_from_legacy_table)
+            why = "of the offered tools its arguments tell this one"
+            fixes.append(Repair("inferred_name", "", call.name, why, call.name))
+        if not unchanged or tool is not call.tool:
+            fixes += dict.fromkeys(call.fixes)
+        return Repaired(call.name, call.tool, arguments, call.values, tuple(fixes), wrong)
 
     def _apply_fixes(self, call: _Call) -> _Call:
         if call.tool is None:
@@ -116,7 +99,12 @@ class Repairer:
         values, steps = apply_fixes(call.values, call.tool.compiled, FIXES)
         if not isinstance(values, dict) or not steps:
             return call
-        return _Call(call.name, call.tool, values, (*call.fixes, *_repairs(steps, call.name)))
+        places = (f" (at {step.path})" if step.path else "" for step in steps)
+        done = (
+            Repair(step.fix.id, dump(step.before), dump(step.after), step.fix.why + place, call.name)
+            for step, place in zip(steps, places, strict=True)
+        )
+        return _Call(call.name, call.tool, values, (*call.fixes, *done))
 
     def _by_rules(self, call: _Call, conditions: Collection[Condition]) -> _Call:
         for rule in self.rules(call.name):
@@ -130,34 +118,23 @@ class Repairer:
             if after is call:
                 continue
             after = self._apply_fixes(after)
-            if after.tool is None:
-                continue
             left = after.violations
-            if left >= wrong:
-                continue
             # Another tool is meant only if it accepts the arguments.
-            if left and after.name != call.name:
-                continue
-            call, wrong = after, left
+            if after.tool is not None and left < wrong and not (left and after.name != call.name):
+                call, wrong = after, left
         return call, wrong
 
     def _applied(self, rule: ToolRule, call: _Call) -> _Call:
         name, values = apply_rule(rule, call.name, call.values, self.tools)
-        if name != call.name:
-            repair = Repair(f"rule:{rule.name}", call.name, name, _why(rule), call.name)
-            return _Call(name, self.tools.resolve(name), values, (*call.fixes, repair))
-        if values is call.values:
+        if name == call.name and values is call.values:
             return call
-        repair = Repair(f"rule:{rule.name}", dump(call.values), dump(values), _why(rule), call.name)
+        where = ".".join(rule.parameter) or rule.tool
+        why = rule.description or f"a rule for {where}: {rule.action}"
+        if name != call.name:
+            repair = Repair(f"rule:{rule.name}", call.name, name, why, call.name)
+            return _Call(name, self.tools.resolve(name), values, (*call.fixes, repair))
+        repair = Repair(f"rule:{rule.name}", dump(call.values), dump(values), why, call.name)
         return _Call(name, call.tool, values, (*call.fixes, repair))
-
-
-def _why(rule: ToolRule) -> str:
-    """The reason for a rule in its author's words, else its action and its place."""
-    if rule.description:
-        return rule.description
-    where = ".".join(rule.parameter) or rule.tool
-    return f"a rule for {where}: {rule.action}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,24 +147,4 @@ class _Call:
     @property
     def violations(self) -> int:
         """The number of violations of the schema; 0 where no tool is known."""
-        if self.tool is None:
-            return 0
-        return violations(self.values, self.tool.compiled)
-
-
-def _read(reading: ReadArguments, before: str, after: str, name: str) -> Iterator[Repair]:
-    for form in reading.forms:
-        yield Repair(form.id, before, after, form.why, name)
-
-
-def _named(name: str, call: _Call) -> Iterator[Repair]:
-    if not name:
-        yield Repair("inferred_name", "", call.name, "of the offered tools its arguments tell this one", call.name)
-
-
-def _repairs(steps: Iterable[Step], name: str) -> Iterator[Repair]:
-    for step in steps:
-        why = step.fix.why
-        if step.path:
-            why += f" (at {step.path})"
-        yield Repair(step.fix.id, dump(step.before), dump(step.after), why, name)
+        return violations(self.values, self.tool.compiled) if self.tool else 0

@@ -8,7 +8,7 @@ keys among those that it declares, and what it gives is taken only if the schema
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from proxy.codec.json_text import Json, JsonObject, dump
@@ -16,7 +16,7 @@ from proxy.notations.literals import literal
 from proxy.notations.tables import ARGUMENT_WORDS
 from proxy.tools.key_spelling import fold, is_torn, without_markup
 from proxy.tools.schema import Schema
-from proxy.tools.validator import Score, Validator, children, inner_schemas, members, type_fits
+from proxy.tools.validator import Validator, children, members, type_fits
 
 MAX_DEPTH = 64
 # Values that are looked at in one call.
@@ -67,9 +67,7 @@ class _SchemaFixer:
     def apply(self, value: Json, schema: Schema, path: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
         """Fix what is in the value, then the value, until no fix brings it nearer."""
         self._remaining -= 1
-        if depth > MAX_DEPTH or self._remaining < 0:
-            return value, ()
-        if not self._is_odd(value, schema):
+        if depth > MAX_DEPTH or self._remaining < 0 or not self._is_odd(value, schema):
             return value, ()
         now, steps = self._inside(value, schema, path, depth)
         best = self._validator.score(now, schema)
@@ -81,119 +79,60 @@ class _SchemaFixer:
                 continue
             result, inner = self._inside(changed, schema, path, depth)
             reached = self._validator.score(result, schema)
-            if self._is_taken(fix, reached, best):
+            # Nearer to the schema than the best so far.
+            if not self._validator.spent and reached < best and not (fix.complete and reached[1]):
                 steps += (Step(fix, path, now, changed), *inner)
                 now, best = result, reached
         return now, steps
 
-    def _is_taken(self, fix: Fix, reached: Score, best: Score) -> bool:
-        """True if what a fix gives is nearer to the schema than the best so far."""
-        if self._validator.spent:
-            return False
-        if reached >= best:
-            return False
-        _, wrong, _ = reached
-        if fix.complete:
-            return not wrong
-        return True
-
     def _is_odd(self, value: Json, schema: Schema) -> bool:
         """True if the schema refuses the value, or does not know a key of it."""
-        if self._validator.violations(value, schema):
-            return True
-        return self._validator.unknown_keys(value, schema) > 0
+        return bool(self._validator.violations(value, schema) or self._validator.unknown_keys(value, schema))
 
     def _inside(self, value: Json, schema: Schema, path: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
         """Fix the members or items of a value by what the schemas that apply to it say of them."""
-        if not isinstance(value, dict | list):
+        if not isinstance(value, dict | list) or not self._is_odd(value, schema):
             return value, ()
-        if not self._is_odd(value, schema):
-            return value, ()
-        schemas = self._validator.applied(value, schema)
-        steps: list[Step] = []
-        fixed: list[Json] = []
+        schemas, steps, fixed = self._validator.applied(value, schema), list[Step](), list[Json]()
         for key, member in members(value):
-            inner, done = self._member(member, inner_schemas(key, schemas), _path_to(path, key), depth + 1)
-            fixed.append(inner)
-            steps += done
+            fixed.append(member)
+            for each in children(key, schemas) if self._remaining >= 0 else ():
+                fixed[-1], done = self.apply(fixed[-1], each, f"{path}.{key}" if path else str(key), depth + 1)
+                steps += done
         if not steps:
             return value, ()
-        if isinstance(value, dict):
-            return dict(zip(value, fixed, strict=True)), tuple(steps)
-        return fixed, tuple(steps)
-
-    def _member(
-        self, value: Json, schemas: tuple[Schema, ...], path: str, depth: int
-    ) -> tuple[Json, tuple[Step, ...]]:
-        """Fix one member or item by all that is said of it."""
-        steps: tuple[Step, ...] = ()
-        if self._remaining < 0:
-            return value, steps
-        for schema in schemas:
-            value, done = self.apply(value, schema, path, depth)
-            steps += done
-        return value, steps
-
-
-def _path_to(outer: str, key: str | int) -> str:
-    """The path to a place as records name it: `todos.0.content`."""
-    if outer:
-        return f"{outer}.{key}"
-    return str(key)
+        return (dict(zip(value, fixed, strict=True)) if isinstance(value, dict) else fixed), tuple(steps)
 
 
 def _known_keys(value: JsonObject, schema: Schema, validator: Validator) -> frozenset[str]:
     return frozenset(key for part in validator.applied(value, schema) for key in part.properties)
 
 
-def _renamed(values: JsonObject, schema: Schema, new_key: Callable[[str], str | None]) -> JsonObject:
+def _renamed(values: JsonObject, schema: Schema, meant: Callable[[str], Collection[str]]) -> JsonObject:
     """The object with unknown keys renamed to known ones that are not there; only where one key can be meant."""
     declared = frozenset(key for part in schema.all_parts() for key in part.properties)
-    resolved: dict[str, str] = {}
-    for key in values:
-        if key in declared:
-            continue
-        name = new_key(key)
-        if name:
-            resolved[key] = name
-    times = Counter(resolved.values())
-    new = {key: name for key, name in resolved.items() if times[name] == 1}
-    if not new:
-        return values
-    return {new.get(key, key): value for key, value in values.items()}
-
-
-def _only(candidates: Sequence[str]) -> str | None:
-    if len(candidates) == 1:
-        return candidates[0]
-    return None
+    new = {key: next(iter(names)) for key in values if key not in declared and len(names := meant(key)) == 1}
+    times = Counter(new.values())
+    new = {key: name for key, name in new.items() if times[name] == 1}
+    return {new.get(key, key): value for key, value in values.items()} if new else values
 
 
 def clean_keys(values: Json, schema: Schema, validator: Validator) -> Json:
     """Keys without the markup and the quotation marks that stuck to them (F7, F15)."""
     if not isinstance(values, dict):
         return values
-    known = _known_keys(values, schema, validator)
-    free = known - values.keys()
-
-    def new_key(key: str) -> str | None:
-        bare = without_markup(key)
-        if bare in free and not is_torn(key, values[key]):
-            return bare
-        return None
-
-    return _renamed(values, schema, new_key)
+    free = _known_keys(values, schema, validator) - values.keys()
+    return _renamed(values, schema, lambda key: () if is_torn(key, values[key]) else free & {without_markup(key)})
 
 
 def spell_keys(values: Json, schema: Schema, validator: Validator) -> Json:
     """Keys in the letter case and with the separators of the schema (F34): `filePath` for `file_path`."""
     if not isinstance(values, dict):
         return values
-    known = _known_keys(values, schema, validator)
     alike: dict[str, list[str]] = {}
-    for name in known - values.keys():
+    for name in _known_keys(values, schema, validator) - values.keys():
         alike.setdefault(fold(name), []).append(name)
-    return _renamed(values, schema, lambda key: _only(alike.get(fold(key), ())))
+    return _renamed(values, schema, lambda key: alike.get(fold(key), ()))
 
 
 def unwrap(values: Json, schema: Schema, validator: Validator) -> Json:
@@ -217,18 +156,13 @@ def drop_optional(values: Json, schema: Schema, validator: Validator) -> Json:
         return values
     schemas = validator.applied(values, schema)
     required = frozenset(name for part in schemas for name in part.required)
-
-    def goes(key: str, value: Json) -> bool:
-        if key in required:
-            return False
-        if value not in (None, ""):
-            return False
-        return any(validator.violations(value, subschema) for subschema in children(key, schemas))
-
-    kept = {key: value for key, value in values.items() if not goes(key, value)}
-    if len(kept) == len(values):
-        return values
-    return kept
+    gone = {
+        key
+        for key, value in values.items()
+        if value in (None, "") and key not in required
+        if any(validator.violations(value, each) for each in children(key, schemas))
+    }
+    return {key: value for key, value in values.items() if key not in gone} if gone else values
 
 
 def read_value(value: Json, schema: Schema, _: Validator) -> Json:
@@ -236,34 +170,20 @@ def read_value(value: Json, schema: Schema, _: Validator) -> Json:
     if not isinstance(value, str):
         return value
     meant = literal(value)
-    if type_fits(meant, schema.types - _TEXT):
-        return meant
-    return value
+    return meant if type_fits(meant, schema.types - _TEXT) else value
 
 
 def write_text(value: Json, schema: Schema, _: Validator) -> Json:
     """The JSON text of an object or a number where the schema wants a string (F23)."""
     if isinstance(value, bool) or not isinstance(value, dict | int | float):
         return value
-    if _wants(schema, "string", value):
-        return dump(value)
-    return value
+    return dump(value) if "string" in schema.types and not type_fits(value, schema.types) else value
 
 
 def wrap_item(value: Json, schema: Schema, _: Validator) -> Json:
     """A lone value as the only item of the array that the schema wants."""
-    if value in (None, ""):
-        return value
-    if _wants(schema, "array", value):
-        return [value]
-    return value
-
-
-def _wants(schema: Schema, kind: str, value: Json) -> bool:
-    """True if the schema allows this kind, and not what the value is."""
-    if kind not in schema.types:
-        return False
-    return not type_fits(value, schema.types)
+    wanted = value not in (None, "") and "array" in schema.types and not type_fits(value, schema.types)
+    return [value] if wanted else value
 
 
 def match_enum(value: Json, schema: Schema, _: Validator) -> Json:

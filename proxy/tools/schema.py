@@ -26,7 +26,6 @@ MAX_WALK = 256
 MAX_DEEP = 16
 # What is allowed where a schema says nothing.
 ALL_TYPES = frozenset(("string", "integer", "number", "boolean", "null", "array", "object"))
-_STRING = frozenset(("string",))
 # The whole schema, or a place in it: `#`, `#/$defs/path`.
 _LOCAL = re.compile(r"#(?:/|\Z)")
 # What each limit is about, and how that is wrong by it.
@@ -55,7 +54,7 @@ class Schema:
     source: JsonObject = field(default_factory=dict)
     own_types: frozenset[str] = frozenset()
     values: tuple[Json, ...] | None = None
-    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    words: dict[str, tuple[str, ...]] = field(default_factory=dict)
     properties: Mapping[str, Schema] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
     closed: bool = False
@@ -169,10 +168,15 @@ class _Compiler:
 
     def _fill(self, compiled: Schema, schema: JsonObject) -> None:
         compiled.source = schema
+        if "const" in schema or as_list(schema.get("enum")):
+            compiled.values = (schema["const"],) if "const" in schema else tuple(as_list(schema["enum"]))
+            words = dict.fromkeys(value for value in compiled.values if isinstance(value, str))
+            compiled.words = {word.casefold(): () for word in words}
+            for word in words:
+                compiled.words[word.casefold()] += (word,)
         compiled.own_types = _own_types(schema)
-        compiled.values = _values(schema)
-        compiled.words = _words(compiled.values or ())
-        compiled.limits = _limits(schema)
+        limits = ((name, schema.get(name)) for name in LIMITS)
+        compiled.limits = tuple((name, limit) for name, limit in limits if type(limit) in (int, float))  # type: ignore[misc]
         self._fill_members(compiled, schema)
         self._fill_items(compiled, schema)
         self._fill_parts(compiled, schema)
@@ -210,57 +214,25 @@ class _Compiler:
             compiled.items = self.compile(rest)
 
 
-def _values(schema: JsonObject) -> tuple[Json, ...] | None:
-    """The values of `enum` or `const`; None where there is neither."""
-    if "const" in schema:
-        return (schema["const"],)
-    return tuple(as_list(schema.get("enum"))) or None
-
-
-def _words(values: tuple[Json, ...]) -> Mapping[str, tuple[str, ...]]:
-    found: dict[str, list[str]] = {}
-    for value in dict.fromkeys(value for value in values if isinstance(value, str)):
-        found.setdefault(value.casefold(), []).append(value)
-    return {folded: tuple(alike) for folded, alike in found.items()}
-
-
-def _limits(schema: JsonObject) -> tuple[tuple[str, float], ...]:
-    found = ((name, schema.get(name)) for name in LIMITS)
-    return tuple((name, limit) for name, limit in found if type(limit) in (int, float))  # type: ignore[misc]
-
-
 def _own_types(schema: JsonObject) -> frozenset[str]:
-    """The types that `type`, `enum` and `const` allow."""
-    allowed = _named_types(schema)
-    values = as_list(schema.get("enum"))
-    if values:
+    """The types that `type`, `enum` and `const` allow; all if they say nothing, or a word that is none."""
+    declared, allowed = schema.get("type"), ALL_TYPES
+    names = {name for name in [declared, *as_list(declared)] if isinstance(name, str)}
+    if names and names <= ALL_TYPES:
+        names |= {"integer"} if "number" in names else set()
+        names |= {"null"} if schema.get("nullable") is True else set()  # OpenAPI 3.0
+        allowed = frozenset(names)
+    if values := as_list(schema.get("enum")):
         allowed &= frozenset().union(*map(_types_of, values))
     if "const" in schema:
         allowed &= _types_of(schema["const"])
     return allowed
 
 
-def _named_types(schema: JsonObject) -> frozenset[str]:
-    """The types that `type` names, in a word or a list of them; all if it says nothing, or a word that is none."""
-    declared = schema.get("type")
-    names = {name for name in as_list(declared) if isinstance(name, str)}
-    if isinstance(declared, str):
-        names = {declared}
-    if not names or names - ALL_TYPES:
-        return ALL_TYPES
-    if "number" in names:
-        names.add("integer")
-    if schema.get("nullable") is True:  # OpenAPI 3.0
-        names.add("null")
-    return frozenset(names)
-
-
 def _types_of(value: Json) -> frozenset[str]:
     """The types of values that are equal to this one: 1 is 1.0."""
-    types = {type_of(value)}
-    if isinstance(value, float) and value.is_integer():
-        types.add("integer")
-    return frozenset(types)
+    whole = isinstance(value, float) and value.is_integer()
+    return frozenset((type_of(value), *(("integer",) if whole else ())))
 
 
 def type_of(value: Json) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import blake2b
 
 from proxy.codec.json_access import as_list, as_object
@@ -104,8 +104,6 @@ class ToolSet:
     def __init__(self, tools: Iterable[Tool], listed: Json = None) -> None:
         self.listed = listed
         self._exact = {tool.name: tool for tool in tools}
-        self._by_fold: tuple[dict[str, Tool | None], ...] | None = None
-        self._by_short_name: dict[str, Tool | None] | None = None
         self._answers: dict[str, Tool | None] = {}
 
     def __bool__(self) -> bool:
@@ -145,44 +143,30 @@ class ToolSet:
 
     def _resolve_respelled(self, name: str) -> Tool | None:
         bare = _SUFFIX.sub("", _PREFIX.sub("", name.strip()))
-        if bare in self._exact:
-            return self._exact[bare]
-        shortened = self._shortened(bare)
-        if shortened is not None:
-            return shortened
-        numbered = self._underscored(bare)
-        if numbered is not None:
-            return numbered
-        repeated = [tool for name, tool in self._exact.items() if _says_again(bare, name)]
+        short = self._by_spelling[0].get(bare, [])
+        if bare in self._exact or len(short) == 1:
+            return self._exact.get(bare) or short[0]
+        if (kimi := _UNDERSCORED.match(bare)) and kimi["bare"] in self._exact:
+            # Unless a part of it is a name, too.
+            others = {bare.rpartition("_")[0], bare.removeprefix("functions_")}
+            if not self._exact.keys() & others:
+                return self._exact[kimi["bare"]]
+        repeated = [tool for tool in self if _says_again(bare, tool.name)]
         if len(repeated) == 1:
             return repeated[0]
-        return self._folded(bare)
-
-    def _shortened(self, name: str) -> Tool | None:
-        """The tool that goes up under this name; None if two do."""
-        if self._by_short_name is None:
-            self._by_short_name = _unique(self._exact.values(), short_name)
-        return self._by_short_name.get(name)
-
-    def _folded(self, name: str) -> Tool | None:
-        """The tool of this name but for letter case, or else but for separators; None if two are."""
-        if self._by_fold is None:
-            self._by_fold = tuple(_unique(self._exact.values(), fold) for fold in _FOLDS)
-        for fold, tools in zip(_FOLDS, self._by_fold, strict=True):
-            if fold(name) in tools:
-                return tools[fold(name)]
+        for tools, spelled in zip(self._by_spelling[1:], (bare.casefold(), _separators(bare)), strict=True):
+            if alike := tools.get(spelled):
+                return alike[0] if len(alike) == 1 else None
         return None
 
-    def _underscored(self, name: str) -> Tool | None:
-        """The tool that Kimi's id with underscores is of, if that is the only way to read it."""
-        match = _UNDERSCORED.match(name)
-        if match is None:
-            return None
-        without_counter = name.rpartition("_")[0]
-        without_prefix = name.removeprefix("functions_")
-        if self._exact.keys() & {without_counter, without_prefix}:
-            return None
-        return self._exact.get(match["bare"])
+    @cached_property
+    def _by_spelling(self) -> list[dict[str, list[Tool]]]:
+        """The tools by their short names, without letter case, and without separators."""
+        tables: list[dict[str, list[Tool]]] = [{}, {}, {}]
+        for tool in self:
+            for table, spell in zip(tables, (short_name, str.casefold, _separators), strict=True):
+                table.setdefault(spell(tool.name), []).append(tool)
+        return tables
 
 
 def _says_again(text: str, name: str) -> bool:
@@ -194,29 +178,11 @@ def _says_again(text: str, name: str) -> bool:
     return text in (glued, dotted)
 
 
-def _case(name: str) -> str:
-    return name.casefold()
-
-
 def _separators(name: str) -> str:
     return name.casefold().translate(_NO_SEPARATORS)
 
 
 _NO_SEPARATORS = str.maketrans("", "", "-_.")
-_FOLDS: tuple[Callable[[str], str], ...] = (_case, _separators)
-
-
-def _unique(tools: Iterable[Tool], fold: Callable[[str], str]) -> dict[str, Tool | None]:
-    """Tools by folded name; None where two tools fold to the same."""
-    table: dict[str, Tool | None] = {}
-    times: Counter[str] = Counter()
-    for tool in tools:
-        times[fold(tool.name)] += 1
-        table[fold(tool.name)] = tool
-    for key in table:
-        if times[key] > 1:
-            table[key] = None
-    return table
 
 
 # Compiled tools by the digest of their bytes: an agent offers the same ones with every request.

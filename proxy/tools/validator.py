@@ -7,10 +7,10 @@ nearest of several readings is chosen, and a bound on the work.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from proxy.codec.json_text import Json, JsonObject, VerbatimNumber
+from proxy.codec.json_text import Json, VerbatimNumber
 from proxy.tools.schema import LIMITS, MAX_APPLIED, MAX_LEVELS, Schema, type_of
 
 MAX_STEPS = 20_000
@@ -39,16 +39,9 @@ def type_fits(value: Json, types: frozenset[str]) -> bool:
     """True if the value is of one of these types; 10.0 is an integer too, and so are digits beyond a float's range."""
     if type_of(value) in types:
         return True
-    return "integer" in types and _is_integral(value)
-
-
-def _is_integral(value: Json) -> bool:
-    """True for a float without a fraction: 10.0 is 10."""
-    if not isinstance(value, float):
+    if "integer" not in types or not isinstance(value, float):
         return False
-    if isinstance(value, VerbatimNumber) and value.text.lstrip("-").isdigit():
-        return True
-    return value.is_integer()
+    return value.is_integer() or (isinstance(value, VerbatimNumber) and value.text.lstrip("-").isdigit())
 
 
 def violations(value: Json, schema: Schema) -> int:
@@ -61,6 +54,8 @@ def violations(value: Json, schema: Schema) -> int:
 
 # How far a value is from a schema: of the wrong type, violations, keys that are not known. The less the nearer.
 Score: TypeAlias = tuple[bool, int, int]
+# What was counted for a value and a schema, by their identities, and the value.
+Judged: TypeAlias = dict[tuple[int, int], tuple[int, Json]]
 
 
 class Validator:
@@ -73,39 +68,31 @@ class Validator:
         self._left = steps
         self._depth = 0
         # The values are kept, so that no other one gets the identity of a judged one.
-        self._known: dict[tuple[int, int], tuple[int, Json]] = {}
-        self._unknown: dict[tuple[int, int], tuple[int, Json]] = {}
+        self._known: Judged = {}
+        self._unknown: Judged = {}
 
     @property
     def spent(self) -> bool:
         """True if its answers are not to be trusted any more."""
         return self._left < 0
 
-    @property
-    def _is_over(self) -> bool:
-        return self._left < 0 or self._depth >= MAX_LEVELS
-
     def violations(self, value: Json, schema: Schema) -> int:
         """The number of violations in a value."""
-        if schema.never:
-            return 1
+        return 1 if schema.never else self._judge(self._known, self._violations, value, schema)
+
+    def _judge(self, known: Judged, count: Callable[[Json, Schema], int], value: Json, schema: Schema) -> int:
+        """What `count` gives for a pair, counted once; 0 over the limits."""
         self._left -= 1
         key = (id(value), id(schema))
-        known = self._known.get(key)
-        if known is not None:
-            return known[0]
-        if self._is_over:
+        if key in known:
+            return known[key][0]
+        if self._left < 0 or self._depth >= MAX_LEVELS:
             return 0
         self._depth += 1
-        self._known[key] = 0, value  # a circle adds nothing to itself
-        found = self._of(value, schema)
-        for part in schema.parts:
-            found += self.violations(value, part)
-        for group in schema.groups:
-            found += min([self.violations(value, choice) for choice in group])
-        self._known[key] = found, value
+        known[key] = 0, value  # a circle adds nothing to itself
+        known[key] = count(value, schema), value
         self._depth -= 1
-        return found
+        return known[key][0]
 
     def score(self, value: Json, schema: Schema) -> Score:
         """The distance of a value from a schema: the wrong type is worse than any number of violations, and
@@ -118,23 +105,16 @@ class Validator:
         """The number of keys in a value that no schema of their object declares, where one declares some and none says
         that there may be others. They are allowed, but may be misspelled (contract C1).
         """
-        if not isinstance(value, dict | list):
-            return 0
-        self._left -= 1
-        key = (id(value), id(schema))
-        known = self._unknown.get(key)
-        if known is not None:
-            return known[0]
-        if self._is_over:
-            return 0
-        self._depth += 1
-        self._unknown[key] = 0, value  # a circle adds nothing to itself
-        found = _undeclared(value, schema)
+        return self._judge(self._unknown, self._unknown_keys, value, schema) if isinstance(value, dict | list) else 0
+
+    def _unknown_keys(self, value: Json, schema: Schema) -> int:
+        parts, found = schema.all_parts(), 0
+        if isinstance(value, dict) and not any(part.extensible for part in parts):
+            declared = {key for part in parts for key in part.properties}
+            found = len(value.keys() - declared) if declared else 0
         applied = self.applied(value, schema)
         for place, inner in members(value):
-            found += sum(self.unknown_keys(inner, part) for part in inner_schemas(place, applied))
-        self._unknown[key] = found, value
-        self._depth -= 1
+            found += sum(self.unknown_keys(inner, part) for part in children(place, applied))
         return found
 
     def applied(self, value: Json, schema: Schema) -> tuple[Schema, ...]:
@@ -150,16 +130,25 @@ class Validator:
             waiting += [min(group, key=lambda choice: self.score(value, choice)) for group in current.groups]
         return tuple(found.values())
 
-    def _of(self, value: Json, schema: Schema) -> int:
-        if not type_fits(value, schema.own_types):
+    def _violations(self, value: Json, schema: Schema) -> int:
+        found = self._own_violations(value, schema) + sum(self.violations(value, part) for part in schema.parts)
+        return found + sum(min([self.violations(value, choice) for choice in group]) for group in schema.groups)
+
+    def _own_violations(self, value: Json, schema: Schema) -> int:
+        """The number of violations of the schema itself, without its parts and groups."""
+        if not type_fits(value, schema.own_types) or not self._is_listed(value, schema):
             return 1
-        if not self._is_listed(value, schema):
-            return 1
-        found = sum(_beyond(value, name, limit) for name, limit in schema.limits)
+        found = sum(_is_beyond(value, name, limit) for name, limit in schema.limits)
         if isinstance(value, dict):
-            found += self._of_object(value, schema)
-        elif isinstance(value, list):
-            found += self._of_list(value, schema)
+            found += len(schema.required - value.keys())
+        for place, inside in members(value):
+            if self.spent:
+                break
+            inner = _inner(schema, place)
+            if inner is not None:
+                found += self.violations(inside, inner)
+            elif schema.closed and isinstance(place, str):
+                found += 1
         return found
 
     def _is_listed(self, value: Json, schema: Schema) -> bool:
@@ -171,62 +160,14 @@ class Validator:
         self._left -= len(schema.values) // _CHEAP
         return any(same(value, allowed) for allowed in schema.values)
 
-    def _of_object(self, values: JsonObject, schema: Schema) -> int:
-        found = len(schema.required - values.keys())
-        for key, value in values.items():
-            inner = schema.properties.get(key, schema.others)
-            if self.spent:
-                break
-            if inner is not None:
-                found += self.violations(value, inner)
-            elif schema.closed:
-                found += 1
-        return found
 
-    def _of_list(self, values: list[Json], schema: Schema) -> int:
-        found = 0
-        for number, value in enumerate(values):
-            if self.spent:
-                break
-            inner = _item(schema, number)
-            if inner is not None:
-                found += self.violations(value, inner)
-        return found
-
-
-def _beyond(value: Json, name: str, limit: float) -> bool:
-    """True if the value is over or under this limit."""
+def _is_beyond(value: Json, name: str, limit: float) -> bool:
+    """True if a number, or the length of a text or a list, is over or under this limit."""
     about, is_outside = LIMITS[name]
-    kind, measure = _measure(value)
-    return kind == about and is_outside(measure, limit)
-
-
-def _measure(value: Json) -> tuple[str, float]:
-    """The kind and the size that a limit compares: a number, or the length of a text or a list."""
-    match value:
-        case bool():
-            return "boolean", 0
-        case int() | float():
-            return "number", value
-        case str():
-            return "string", len(value)
-        case list():
-            return "array", len(value)
-    return "other", 0
-
-
-def _undeclared(value: list[Json] | JsonObject, schema: Schema) -> int:
-    """The number of keys of this very object that no schema declares, where one declares some and none allows others.
-    """
-    if isinstance(value, list):
-        return 0
-    parts = schema.all_parts()
-    if any(part.extensible for part in parts):
-        return 0
-    declared = {key for part in parts for key in part.properties}
-    if not declared:
-        return 0
-    return len(value.keys() - declared)
+    if isinstance(value, str | list):
+        return type_of(value) == about and is_outside(len(value), limit)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return about == "number" and number and is_outside(value, limit)  # type: ignore[arg-type]
 
 
 def members(value: Json) -> Iterator[tuple[str | int, Json]]:
@@ -237,22 +178,14 @@ def members(value: Json) -> Iterator[tuple[str | int, Json]]:
         yield from enumerate(value)
 
 
-def inner_schemas(place: str | int, schemas: Sequence[Schema]) -> tuple[Schema, ...]:
-    """The schemas of the member or the item at a place, out of these."""
+def _inner(schema: Schema, place: str | int) -> Schema | None:
+    """The schema of the member or the item at a place; None if nothing is said of it."""
     if isinstance(place, str):
-        return children(place, schemas)
-    found = (_item(schema, place) for schema in schemas)
-    return tuple(inner for inner in found if inner is not None)
+        return schema.properties.get(place, schema.others)
+    return schema.prefix[place] if place < len(schema.prefix) else schema.items
 
 
-def _item(schema: Schema, number: int) -> Schema | None:
-    """The schema of the item with this number; None if there is none."""
-    if number < len(schema.prefix):
-        return schema.prefix[number]
-    return schema.items
-
-
-def children(key: str, schemas: Sequence[Schema]) -> tuple[Schema, ...]:
-    """The schemas of the value of a key, out of these."""
-    found = (schema.properties.get(key, schema.others) for schema in schemas)
+def children(place: str | int, schemas: Sequence[Schema]) -> tuple[Schema, ...]:
+    """The schemas of the member or the item at a place, out of these."""
+    found = (_inner(schema, place) for schema in schemas)
     return tuple(inner for inner in found if inner is not None)

@@ -15,7 +15,7 @@ from proxy.tools.toolset import ToolSet
 from tests.failures.test_failures_damage import is_refused, is_right
 from tests.support.client_view import argued, kept
 from tests.support.helpers import function, offered
-from tests.unit.notations.test_json_arguments import WRAPPERS, read
+from tests.support.json_wrappers import WRAPPERS, read
 
 pytestmark = pytest.mark.once
 

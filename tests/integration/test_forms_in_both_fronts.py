@@ -17,7 +17,7 @@ from tests.support.client_view import ROLE, of_bytes, streamed, whole, wire
 from tests.support.each_case import each_case
 from tests.support.helpers import ends, function, new_engine, offered, random_cut, says, units
 from tests.support.translated import TRANSLATING
-from tests.unit.notations.test_whole_reply import CALLS, FORMS, OFFERS, TOOLS, Arguments
+from tests.support.whole_reply_forms import CALLS, FORMS, OFFERS, TOOLS, Arguments
 
 pytestmark = pytest.mark.once
 

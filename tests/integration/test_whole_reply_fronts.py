@@ -13,10 +13,10 @@ from proxy.tools.toolset import read_tools
 from tests.conftest import Inside
 from tests.support.helpers import SEED, all_cuts, call_json, ends, function, new_engine, run, says, view
 from tests.support.messages_client import INPUT, MESSAGES, TOOL, ask, message, reply, said, serving
+from tests.support.siblings import FAMILIES, GIVEN
+from tests.support.siblings import content as left
+from tests.support.siblings import reply as written
 from tests.unit.dialects.messages.test_blocks import content
-from tests.unit.notations.test_sibling_calls import FAMILIES, GIVEN
-from tests.unit.notations.test_sibling_calls import content as left
-from tests.unit.notations.test_sibling_calls import reply as written
 
 X, Y = call_json("nope", a=1), {"name": "write_file", "arguments": INPUT}
 WHOLE = {

@@ -10,7 +10,6 @@ from proxy.codec.json_text import JsonObject
 from proxy.engine.engine import Engine
 from proxy.engine.events import CallClosed, Chunk, Event, Text, Unchanged
 from proxy.engine.task import Task
-from proxy.notations.thoughts import Thoughts
 from proxy.tools.toolset import Tool, ToolSet
 from tests.support.helpers import all_cuts
 
@@ -23,7 +22,6 @@ TOOLS = ToolSet([Tool("bash", SCHEMA), Tool("read", {"type": "object"})])
 TASK = Task(tools=TOOLS, seed=b"seed", hold_broken=True)
 BODY = '{"name": "bash", "arguments": {"command": "say "x" y" z}}'
 CALL = f"<tool_call>\n{BODY}\n</tool_call>"
-GOOD = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'
 
 
 def events_of(parts: list[str], task: Task = TASK, finish: str = "stop") -> tuple[list[Event], Engine]:
@@ -76,84 +74,6 @@ def test_a_reply_that_ends_with_a_broken_call_says_so_at_every_cut(text: str) ->
         assert engine.broken_call is not None and engine.broken_call.broken == "bash"
         assert text.rstrip().endswith(engine.broken_call.text.rstrip())
         assert engine.broken_call.text.lstrip()[0] in "<["
-
-
-NONE = [
-    "Hi.",
-    GOOD,
-    f"{CALL}\nI said it.",
-    f"{CALL} I said it.",
-    f"Write {CALL}",
-    f"Write <tool_call>{BODY}</tool_call>",
-    f"> {CALL}",
-    f"```\n{CALL}\n```",
-    f"```\n{CALL}",
-    f"So:\n\n    {CALL}",
-    f"`{CALL}`",
-    f"<think>{CALL}",
-    f"{GOOD}\n{CALL}",
-    f"{CALL}\n{GOOD}",
-    f"{CALL}\nOr:\n{CALL}",
-    CALL.replace("bash", "unknown"),
-    BODY,
-    'bash{"command": "say "x" y" z}',
-    '<tool_call>\n{"name": "bash", "arguments": {"command": "ls}}\n</tool_call>\nI said it.',
-    '<tool_call>\n{"name": "bash", "arguments": {"command": "say "x" y" z}}\nI say {x}',
-    '[TOOL_CALLS]bash{"command": "say "x" y" z} and so on',
-    "<tool_call>",
-    "<tool_call>\n",
-    '<tools>\n{"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}\n</tools>',
-]
-
-
-@pytest.mark.parametrize("text", NONE)
-def test_nothing_else_is_a_broken_call_that_ends_the_reply(text: str) -> None:
-    """And what leaves is what leaves where no call is held."""
-    without, _ = events_of([text], replace(TASK, hold_broken=False))
-    for parts in all_cuts(text):
-        events, engine = events_of(parts)
-        assert engine.broken_call is None
-        assert heard(events) == heard(without)
-
-
-@pytest.mark.parametrize("opener", ["<tool_call>", "<function=bash>\n<parameter=command>\nls\n"])
-def test_a_tag_inside_of_what_began_before_it_is_no_beginning(opener: str) -> None:
-    """Also where that beginning has left, so that the tag is the first of what waits."""
-    text = f"{BODY}{opener}{BODY}\n</tool_call>"
-    for parts in all_cuts(text):
-        events, engine = events_of(parts)
-        assert engine.broken_call is None and heard(events) == (text, [])
-
-
-@pytest.mark.parametrize("given", [Thoughts(), Thoughts(unknown=True), Thoughts(begun="<think>")])
-@pytest.mark.parametrize("behind", ["</think>", "</think>\n", "\n</think>\n</tool_call>\n", "\n</think>\nDone."])
-@pytest.mark.parametrize("before", ["", "Hm.</think>", "<think>Hm.</think>\n", f"{CALL}</think>\n"])
-def test_the_end_of_a_thought_behind_it_at_every_cut(before: str, behind: str, given: Thoughts) -> None:
-    """A mark ends the waiting, and what stands behind it leaves in its place."""
-    text = f"{before}{CALL}{behind}"
-    task = replace(TASK, thoughts=given)
-    events, engine = events_of([text], task)
-    without, _ = events_of([text], replace(task, hold_broken=False))
-    assert heard(events) == heard(without)
-    for parts in all_cuts(text):
-        again, other = events_of(parts, task)
-        assert heard(again) == heard(events)
-        assert other.broken_call == engine.broken_call
-
-
-@pytest.mark.parametrize("before", [f"{CALL}</think>\n", f"So: {CALL}</think>", "Hm.</think></think>\n"])
-def test_a_call_that_was_thought_of_before_is_seen_behind_the_thought(before: str) -> None:
-    for parts in all_cuts(before + CALL):
-        _, engine = events_of(parts, replace(TASK, thoughts=Thoughts(begun="<think>")))
-        assert engine.broken_call is not None and engine.broken_call.text == CALL
-
-
-@pytest.mark.parametrize("finish", ["length", "content_filter"])
-@pytest.mark.parametrize("text", BROKEN)
-def test_what_was_cut_is_not_broken(text: str, finish: str) -> None:
-    without, _ = events_of([text], replace(TASK, hold_broken=False), finish)
-    events, engine = events_of([text], finish=finish)
-    assert engine.broken_call is None and heard(events) == heard(without)
 
 
 @pytest.mark.parametrize("text", BROKEN)

@@ -22,12 +22,11 @@ from proxy.repair.schema_fixes import FIXES
 from proxy.tools.schema import compile_schema
 from proxy.tools.toolset import ToolSet, read_tools
 from proxy.tools.validator import violations
-from tests.support.helpers import all_cuts, calls, ends, function, new_engine, offered, piece, run, view
+from tests.support.helpers import all_cuts, calls, ends, new_engine, offered, piece, run, view
 from tests.support.random_schemas import TOOLS, Kind, repaired, validator
 from tests.support.work import over_soon
 
 pytestmark = pytest.mark.once
-
 SCHEMA: JsonObject = {
     "type": "object",
     "properties": {
@@ -55,31 +54,6 @@ def test_what_needs_nothing_stays_byte_for_byte_though_something_is_missing() ->
         assert found.violations == ("path" not in text)
 
 
-@pytest.mark.parametrize(
-    ("text", "arguments", "fixes"),
-    [
-        ('{"path": "a", "count": "3"}', '{"path": "a", "count": 3}', ["literal"]),
-        ("{'path': 'a', 'count': '3'}", '{"path": "a", "count": 3}', ["literals", "literal"]),
-        ('"{\\"path\\": \\"a\\"}"', '{"path": "a"}', ["double_encoded"]),
-        ('{"path": "a"}{"path": "a"}', '{"path": "a"}', ["doubled"]),
-        ('"path": "a"}', '{"path": "a"}', ["opening_brace"]),
-        ('{"path": "a"', '{"path": "a"}', ["closers"]),
-        ('{"path": 1.10}', '{"path": "1.10"}', ["text"]),
-        ('{"arguments": {"path": "a", "count": "3"}}', '{"path": "a", "count": 3}', ["unwrapped", "literal"]),
-        ('{"path": "a", "tags": "b"}', '{"path": "a", "tags": ["b"]}', ["item"]),
-        ('{"path": "say "hi" now"}', '{"path": "say \\"hi\\" now"}', ["inner_quotes"]),
-    ],
-)
-def test_what_is_wrong_is_put_right_and_told(text: str, arguments: str, fixes: list[str]) -> None:
-    assert ids(text) == (arguments, fixes)
-    assert ids(arguments) == (arguments, [])
-
-
-@pytest.mark.parametrize("text", ["[]", '"a"', "5", "no", '{"path": "a', '{"path": "a"', '{"path": {}', "{'path"])
-def test_f56_what_was_cut_off_is_never_completed(text: str) -> None:
-    assert ids(text, stopped=False) is None
-
-
 def test_what_is_read_by_the_schema_counts_only_if_the_schema_accepts_it() -> None:
     text = '{"label": "a "3" b"}'
     schema: JsonObject = {"type": "object", "properties": {"label": {"type": "string"}}}
@@ -87,31 +61,6 @@ def test_what_is_read_by_the_schema_counts_only_if_the_schema_accepts_it() -> No
     assert ids(text, {**schema, "required": ["other"]}) is None
     assert ids(text, {}) is None
     assert Repairer(offered(), Policy()).repair("other", text, stopped=True) is None
-
-
-def test_a_tool_that_was_not_offered_gets_strict_json_only() -> None:
-    """F40: the client can answer."""
-    repairer = Repairer(offered(), Policy())
-    found = repairer.repair("other", "{'a': '1'}", stopped=True)
-    assert found is not None
-    assert (found.tool, found.name, found.arguments, [fix.id for fix in found.fixes]) == (
-        *(None, "other", '{"a": "1"}'),
-        ["literals"],
-    )
-
-
-def test_c9_a_key_with_two_values_is_no_call() -> None:
-    schema: JsonObject = {"type": "object", "properties": {"a": {"type": "integer"}}}
-    assert ids('{"a": "x", "a": 1}', schema) is None
-    assert ids('{"a": "1", "a": "1"}', schema) == ('{"a": 1}', ["duplicate_key", "literal"])
-
-
-def test_f37_a_missing_name_is_told_by_the_keys() -> None:
-    repairer = Repairer(offered(), Policy())
-    found = repairer.repair("", '{"path": "a", "content": "b"}', stopped=True)
-    assert found is not None
-    assert (found.name, [fix.id for fix in found.fixes]) == ("write_file", ["inferred_name"])
-    assert repairer.repair("", '{"nothing": 1}', stopped=True) is None
 
 
 def test_f32_html_entities_are_decoded_only_by_a_rule_that_says_so() -> None:
@@ -311,14 +260,6 @@ def test_a_call_of_2_mb_is_done_in_time() -> None:
         failed, (arguments,), _ = streamed(tools, cut)
     assert not failed
     assert json.loads(arguments)["count"] == 1
-
-
-def test_the_tools_of_the_other_tests_are_offered() -> None:
-    """The name of a repaired call is the offered one."""
-    tools = read_tools([function("Read", {"path": {"type": "string"}}, "path")])
-    found = Repairer(tools, Policy()).repair("functions.read:0", '{"path": "a"}', stopped=True)
-    assert found is not None
-    assert (found.name, found.arguments) == ("Read", '{"path": "a"}')
 
 
 def test_the_guide_names_every_repair() -> None:

@@ -1,4 +1,4 @@
-"""Several bodies in one wrapper: one of which no tool was offered stays text, the others are calls (C3)."""
+"""Several bodies in one wrapper, one of which no tool was offered (C3)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-from tests.support.helpers import all_cuts, call_json, ends, new_engine, new_scanner, run, says, scan, view
-
-pytestmark = pytest.mark.once
+from tests.support.helpers import call_json
 
 Arguments = dict[str, Any]
 # X was not offered; its values show what ends and begins other calls.
@@ -125,109 +121,3 @@ def content(family: str, order: str) -> str:
     begins, body, between, _ = FAMILIES[family]
     runs = (between.join([body(*GIVEN["x"])] * len(run)) for run in re.findall("x+", order))
     return (begins if order.startswith("x") else "") + "".join(runs)
-
-
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_what_was_offered_is_called_and_the_rest_is_text_in_its_place(family: str, order: str) -> None:
-    """C3: whatever the values of what was not offered show."""
-    text, calls = reply(family, order)
-    for stopped in (True, False):
-        for cut in all_cuts(text):
-            found = scan(cut, stopped=stopped)
-            assert (found.parsed, found.text) == (calls, content(family, order))
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_prose_around_it_stays_where_it_was(family: str) -> None:
-    text, calls = reply(family, "xb")
-    for cut in all_cuts(f"First this.\n{text}\nThen that."):
-        found = scan(cut)
-        assert found.parsed == calls
-        assert found.text == f"First this.\n{content(family, 'xb')}\nThen that."
-        kinds = [kind for kind, _ in found.pieces]
-        assert kinds[0] == kinds[-1] == "prose" and len(kinds) == 3
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_text_between_calls_stands_between_them(family: str) -> None:
-    text, calls = reply(family, "bxr")
-    for cut in all_cuts(text):
-        seen = [given[2] if kind != "prose" else given for kind, given in scan(cut).pieces]  # type: ignore[index]
-        assert [len(each) if isinstance(each, tuple) else each for each in seen] == [1, content(family, "bxr"), 1]
-    assert len(calls) == 2
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_where_none_was_offered_all_is_text(family: str) -> None:
-    for order in ("x", "xx"):
-        text, _ = reply(family, order)
-        for cut in all_cuts(f"{text} so"):
-            found = scan(cut)
-            assert (found.calls, found.text) == ((), f"{text} so")
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_what_was_not_offered_is_let_go_while_it_is_written(family: str) -> None:
-    """C2: if it is the first thing in the wrapper."""
-    begins, body, _, _ = FAMILIES[family]
-    long = body("nope", {"path": "word " * 400})
-    scanner = new_scanner()
-    pieces = [piece for each in begins + long for piece in scanner.feed(each)]
-    assert sum(len(piece.text) for piece in pieces) > 1500
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_what_waited_too_long_is_no_call_whatever_follows(family: str) -> None:
-    """C7."""
-    begins, body, between, closes = FAMILIES[family]
-    text = begins + between.join((body("nope", {"path": "word " * 9}), body(*GIVEN["b"]), body(*GIVEN["r"]))) + closes
-    for at in range(0, len(text), 7):
-        scanner = new_scanner()
-        before = [*scanner.feed(text[:at]), *scanner.release()]
-        after = [*scanner.feed(text[at:]), *scanner.finish(stopped=True)]
-        calls = [call.name for piece in (*before, *after) for call in piece.calls or ()]
-        assert calls in ([], ["bash", "read"], ["bash"], ["read"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", [name for name in FAMILIES if FAMILIES[name][3]])
-def test_a_wrapper_that_breaks_off_is_evidence_of_nothing_that_is_not_closed(family: str) -> None:
-    """C3, C4: at every place, cut off and stopped."""
-    text, calls = reply(family, "xb")
-    for at in range(len(text)):
-        found = scan([text[:at]], stopped=False)
-        assert found.parsed in ([], calls)
-        assert "nope" not in str(found.calls)
-
-
-GIVEN_LS = ("bash", {"command": "ls"})
-WORDS = ("and", "ok", "so it is", "see below", "e.g. nope", "or", "nope()", "nope")
-
-
-@pytest.mark.parametrize("word", WORDS)
-def test_a_word_beside_a_call_is_no_call_of_another_tool(word: str) -> None:
-    """C3: a closed wrapper around an offered name counts, whatever else is in it."""
-    call = call_json("bash", command="ls")
-    for text in (f"<tool_call>{call} {word}</tool_call>", f"<tool_call>{word} {call}</tool_call>"):
-        assert scan([text]).parsed in ([], [GIVEN_LS])
-
-
-def test_without_a_wrapper_one_that_was_not_offered_makes_the_row_text() -> None:
-    """C3."""
-    x, y = call_json("nope", a=1), call_json("bash", command="ls")
-    rows = (f"[{x}, {y}]", f"[{y}, {x}]", f"```json\n[{x}, {y}]\n```", "[nope(a=1), bash(command='ls')]")
-    for text in rows:
-        for cut in all_cuts(text):
-            found = scan(cut)
-            assert (found.calls, found.text) == ((), text)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_client_has_the_text_and_the_call(family: str) -> None:
-    """C4, C5: streamed and whole."""
-    text, calls = reply(family, "xb")
-    for cut in all_cuts(text):
-        seen = view(run([*map(says, cut), ends()], new_engine()))[0]
-        assert [(name, json.loads(given)) for name, given in seen.calls] == calls
-        assert (seen.text, seen.finish) == (content(family, "xb"), "tool_calls")

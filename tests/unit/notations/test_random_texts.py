@@ -1,0 +1,248 @@
+"""Random texts and random calls: the cuts never matter, and calls come back as they were meant (C3)."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from proxy.notations.front import Reader
+from tests.contract.test_c3_round_trip import QUIET, Request, comparable, requests
+from tests.support.helpers import all_cuts, call_json, function, new_scanner, offered, random_cut, scan
+from tests.support.whole_reply_forms import DRESSES, FORMS
+
+pytestmark = pytest.mark.once
+
+WEAK = call_json("bash", command="ls")
+STRONG = f"<tool_call>\n{call_json('bash', command='pwd')}\n</tool_call>"
+INNER = "<tool_call><function=bash><parameter=command>ls</parameter></function></tool_call>"
+
+# Texts of which a parser once made something else at another cut, or nothing for ever.
+ODD = {
+    "no value in Python's arguments": "[bash(command=)]",
+    "no value before a comma": "[bash(command=, timeout=5)]",
+    "no argument at all before a comma": "TOOL_CALLS(,",
+    "a fence in what is quoted": '"<tool_call>```<```\n<function=now></tool_call>',
+    "a name in what is quoted": '"<｜DSMLm>h(</s>',
+    "a name behind a marker in what is quoted": '"<|content_invoke_tool_json|>T(<|end|>',
+    "JSON that was asked for": "{x<|end|>",
+    "JSON that was asked for, on lines": "a\n{x\n<|im_end|>",
+    "a wrapper behind a lead, and more": "functools<|tool_call_begin|>[bash(command='ls')]</tools>:call:bash{<|end|> x",
+    "half a character": f"{WEAK}\n\ud83d",
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("json_reply", [False, True])
+def test_odd_texts_are_read_to_their_end_and_the_same_at_every_cut(name: str, json_reply: bool) -> None:
+    with time_limit(10):
+        whole = scan([ODD[name]], new_scanner(json_reply=json_reply))
+        for cut in all_cuts(ODD[name]):
+            assert scan(cut, new_scanner(json_reply=json_reply)) == whole
+
+
+@contextmanager
+def time_limit(seconds: int) -> Iterator[None]:
+    """A parser that never ends must not take the other tests with it."""
+
+    def over(number: int, frame: object) -> None:
+        raise TimeoutError("it never ends")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+_MARKS = [
+    "<tool_call>",
+    "</tool_call>",
+    "<tools>",
+    "</tools>",
+    "```json",
+    "```",
+    "`",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    "ls",
+    '"',
+]
+_MORE = [
+    '"name":"bash"',
+    "<function=bash>",
+    "</function>",
+    "<parameter=command>",
+    "</parameter>",
+    "<|im_end|>",
+    "\\",
+    "ï🙂",
+]
+_PARTS = st.sampled_from(
+    [*_MARKS, *_MORE, "\n", "\n\n", " ", "```\n", '"arguments": {"command": "ls"}', WEAK, STRONG, INNER]
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=250, derandomize=True)
+@given(st.lists(_PARTS, max_size=14), st.booleans(), st.booleans(), st.booleans())
+def test_any_text_gives_equal_pieces_at_every_cut(
+    parts: list[str], stopped: bool, json_reply: bool, raw_text: bool
+) -> None:
+    """Every byte is in exactly one piece, in order, and the cuts do not matter."""
+    text = "".join(parts)
+
+    def fresh() -> Reader:
+        return new_scanner(json_reply=json_reply, raw_text=raw_text)
+
+    whole = scan([text], fresh(), stopped=stopped)
+    assert scan(list(text), fresh(), stopped=stopped) == whole
+    assert scan(parts, fresh(), stopped=stopped) == whole
+
+
+# Markers of all families, and what may stand between them.
+_WORDS = [
+    *("bash", "now", "nope", "command", "ls", "typed", "1", "True", "null", "-1.5", "x", "TOOL", "call:bash{"),
+    *("(", ")", "=", "'", "{", "}", "[", "]", ",", ":", ";", '"', "<", "</", ">", ">>>", "|", "\\", "`", "```json\n"),
+    *("\n", "\n\n", " ", "\t", "\r\n", "> ", "~~~\n", "<!--", "-->", "<![CDATA[", "]]>", "ï🙂", "\ud83d"),
+]
+_TOKENS = [
+    *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", '<invoke name="bash">', "</invoke>", "<command>"),
+    *("</command>", '<parameter name="command">', "</parameter>", '<param name="command">', "</param>", "<Call>"),
+    *("</Call>", "<Function>", "</Function>", "<Parameters>", "</Parameters>", "]<]minimax[>[", "<｜DSML｜tool_calls>"),
+    *('<｜DSML｜invoke name="bash">', '<｜DSML｜parameter name="command" string="true">', "</｜DSML｜parameter>"),
+    *("</｜DSML｜invoke>", "</｜DSML｜tool_calls>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "[Tool call:", "functools"),
+    *("<|python_tag|>", "<|tool_call>", "<tool_call|>", '<|"|>', "<|tool_call_begin|>", "<|tool_call_argument_begin|>"),
+    *("<|tool_call_end|>", "functions.bash:0", "ool_call>\n", "function call\n", "TOOL_CALLS", "Action:", "<|open|>"),
+    *("<|close|>", "<|sep|>", 'call tool="bash"', 'argument key="command" type="string"', "<|message_model|>"),
+    *("<|content_invoke_tool_json|>", "<|end_message|>", "<|im_end|>", "</s>", "<think>", "</think>", "[THINK]"),
+    *("[/THINK]", "<|START_THINKING|>", "<|END_THINKING|>", "<|channel>thought\n", "<channel|>", "analysis"),
+    *("assistantfinal", "<|start|>", "assistant", "<|channel|>", "commentary", " to=functions.bash", "<|message|>"),
+    *("<|call|>", "<|end|>"),
+]
+_ANY = st.sampled_from(
+    [*_MARKS, *_MORE, *_WORDS, *_TOKENS, WEAK, STRONG, INNER, call_json("now"), "[bash(command='ls')]"]
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=400, derandomize=True)
+@given(st.lists(_ANY, max_size=16), st.booleans(), st.booleans(), st.booleans())
+def test_any_mixture_of_markers_gives_equal_pieces_at_every_cut(
+    parts: list[str], stopped: bool, json_reply: bool, raw_text: bool
+) -> None:
+    """Of all families, whole, byte by byte and marker by marker."""
+    text = "".join(parts)
+    with time_limit(10):
+        whole, *others = (
+            scan(cut, new_scanner(json_reply=json_reply, raw_text=raw_text), stopped=stopped)
+            for cut in ([text], list(text), parts)
+        )
+    assert others == [whole, whole]
+    assert all(isinstance(values, dict) for _, values in whole.parsed)
+
+
+TYPES: list[tuple[dict[str, Any], st.SearchStrategy[Any]]] = [
+    ({"type": "string"}, st.text(max_size=30)),
+    ({"type": "integer"}, st.integers(-(2**53), 2**53)),
+    ({"type": "boolean"}, st.booleans()),
+    ({"type": "array"}, st.lists(st.text(max_size=5) | st.integers(0, 9), max_size=3)),
+    ({"type": "object"}, st.dictionaries(st.text(max_size=5), st.text(max_size=5) | st.none(), max_size=3)),
+    ({"type": ["integer", "null"]}, st.none() | st.integers(0, 9)),
+]
+
+
+@st.composite
+def one_tool(draw: st.DrawFn) -> tuple[dict[str, Any], list[tuple[str, dict[str, Any]]]]:
+    """A tool with a random schema, and calls of it."""
+    name = draw(st.from_regex(r"\A[a-z][a-z_]{0,12}\Z"))
+    keys = draw(st.lists(st.from_regex(r"\A[a-zA-Z][a-zA-Z_0-9]{0,8}\Z"), unique=True, max_size=4))
+    kinds = [draw(st.sampled_from(TYPES)) for _ in keys]
+    schema = {key: kind for key, (kind, _) in zip(keys, kinds, strict=True)}
+    required = [key for key in keys if draw(st.booleans())]
+    calls = []
+    for _ in range(draw(st.integers(1, 3))):
+        values = {
+            key: draw(how) for key, (_, how) in zip(keys, kinds, strict=True) if key in required or draw(st.booleans())
+        }
+        calls.append((name, values))
+    return function(name, schema, *required), calls
+
+
+def as_tags(name: str, values: dict[str, Any]) -> str:
+    rendered = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+    inside = "".join(f"<parameter={key}>\n{text}\n</parameter>\n" for key, text in rendered.items())
+    return f"<function={name}>\n{inside}</function>"
+
+
+def rendered(form: str, calls: list[tuple[str, dict[str, Any]]], indent: int | None) -> str:
+    objects = [json.dumps({"name": name, "arguments": values}, indent=indent) for name, values in calls]
+    match form:
+        case "hermes":
+            return "\n".join(f"<tool_call>\n{text}\n</tool_call>" for text in objects)
+        case "tools":
+            return "<tools>\n" + "\n".join(objects) + "\n</tools>"
+        case "array":
+            return f"<tools>[{', '.join(objects)}]</tools>"
+        case "tags":
+            return "\n".join(f"<tool_call>\n{as_tags(*call)}\n</tool_call>" for call in calls)
+        case "bare tags":
+            return "\n".join(as_tags(*call) for call in calls) + "\n</tool_call>"
+        case "fence":
+            return "\n".join(f"```json\n{text}\n```" for text in objects)
+        case _:
+            return "\n".join(objects)
+
+
+@pytest.mark.slow
+@settings(max_examples=150, derandomize=True)
+@given(
+    one_tool(),
+    st.sampled_from(["hermes", "tools", "array", "tags", "bare tags", "fence", "bare"]),
+    st.sampled_from([None, 2]),
+    st.sampled_from(["", "I will do it.\n", "naïve `code` 🙂\n\n"]),
+    st.randoms(use_true_random=False),
+)
+def test_random_calls_of_random_tools_come_back_in_every_form(
+    request_: tuple[dict[str, Any], list[tuple[str, dict[str, Any]]]],
+    form: str,
+    indent: int | None,
+    lead: str,
+    rng: random.Random,
+) -> None:
+    tool, calls = request_
+    if "tags" in form and any("</parameter>" in str(values) for _, values in calls):
+        return
+    text = lead + rendered(form, calls, indent)
+    at = sorted(rng.choices(range(len(text) + 1), k=6))
+    cut = [text[start:end] for start, end in zip([0, *at], [*at, len(text)], strict=True)]
+    for way in ([text], list(text), cut):
+        found = scan(way, new_scanner(offered(tool)))
+        assert found.parsed == calls
+        assert found.text.strip() == lead.strip()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=12, derandomize=True, suppress_health_check=QUIET)
+@given(request_=requests(), dress=st.sampled_from(sorted(DRESSES)), rng=st.randoms(use_true_random=False))
+def test_random_calls_come_back_as_meant(form: str, request_: Request, dress: str, rng: random.Random) -> None:
+    """Names, values and order, at any cut."""
+    assume(all(arguments for _, arguments in request_.calls))
+    text = DRESSES[dress]("\n".join(FORMS[form](name, arguments) for name, arguments in request_.calls))
+    assume(form != "Python's marks" or "\\x" not in text)  # that is an escape in Python only
+    found = scan(random_cut(text, rng), new_scanner(request_.tools))
+    assert [comparable(*call) for call in found.parsed] == [comparable(*call) for call in request_.calls]
+    assert found.text.strip() == ""
