@@ -286,19 +286,16 @@ def _shown_around(shown: Sequence[str], lines: Sequence[tuple[int, str]], anchor
             if found is None:
                 return False
             places[each], before = found, each
-    last = len(lines) - 1
-    parts = [_parts(shown[places[each]], line, each == last) for each, (_, line) in enumerate(lines)]
+    parts = list[tuple[str, str]]()
+    for each, (_, line) in enumerate(lines):
+        there = shown[places[each]]
+        before_line, _, after = there.partition(line) if each == len(lines) - 1 else there.rpartition(line)
+        parts.append((before_line, after.strip()))
     first, *prefixes = [_shape(before) for before, _ in parts]
     if len(lines) == 2 and not first.startswith(prefixes[0]) and not _PREFIX.fullmatch(prefixes[0]):
         # One line alone tells no prefix from a text of its own.
         return False
     return len(set(prefixes)) == 1 and len({after for _, after in parts[:-1]}) == 1
-
-
-def _parts(shown: str, line: str, last: bool) -> tuple[str, str]:
-    """Return the text before a line and after it, without blanks."""
-    place = shown.find(line) if last else shown.rfind(line)
-    return shown[:place], shown[place + len(line) :].strip()
 
 
 def _shape(prefix: str) -> str:

@@ -11,7 +11,7 @@ import regex
 from proxy.codec.json_text import Json, JsonObject, integer, is_deep, refuse, verbatim
 from proxy.codec.string_escapes import unescaped
 from proxy.notations.source import NeedMore, NoCall, Source
-from proxy.notations.strings import MARKS, TYPOGRAPHIC, Oddity, Open, StringReader, keys_of
+from proxy.notations.strings import MARKS, TYPOGRAPHIC, Oddity, Open, StringReader
 from proxy.notations.tables import ARGUMENT_WORDS, STRONG
 from proxy.tools.schema import ALL_TYPES, ANYTHING, Schema, or_anything, type_of
 from proxy.tools.validator import same
@@ -113,7 +113,7 @@ class Literals(StringReader):
         if sign == "(":
             return self._in_round_brackets(pos + 1, schema)
         if sign in MARKS:
-            declared = keys_of(schema)
+            declared = schema.all_keys()
             if declared and "string" not in schema.types and self._is_key(pos, declared):
                 self._strayed |= any(self._is_key(pos, each.keys) for each in self._open)
                 self.odd.add(Oddity.CLOSERS)  # the opening bracket is missing
@@ -155,7 +155,7 @@ class Literals(StringReader):
     ) -> tuple[JsonObject, int]:
         """Return the members of an object up to its closing bracket, which may be missing at the reply's end."""
         source, values, key, comma = self.source, JsonObject(), "", False
-        declared = keys_of(schema)
+        declared = schema.all_keys()
         self._open.append(Open(close, schema, declared=declared, keys={*declared}))
         while True:
             pos = self._next(pos)
@@ -253,7 +253,7 @@ class Literals(StringReader):
     def items(self, pos: int, close: str, schema: Schema) -> tuple[list[Json], int]:
         """Return the items of a list up to its closing bracket, which may be missing at the reply's end."""
         source, items, each = self.source, list[Json](), _items_of(schema)
-        self._open.append(Open(close, schema, listed=True, declared=keys_of(each)))
+        self._open.append(Open(close, schema, listed=True, declared=each.all_keys()))
         comma = False
         while True:
             pos = self._next(pos)

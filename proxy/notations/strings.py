@@ -183,7 +183,8 @@ class StringReader:
             return False
         pos = self.skip(end)
         if self.source.text.startswith(",", pos):
-            return self._is_key(self.skip(pos + 1), _required(self._open[-1].schema))
+            required = {key for part in self._open[-1].schema.all_parts() for key in part.required}
+            return self._is_key(self.skip(pos + 1), required)
         return self.skip(end_of(_BRACKETS, self.source.text, pos)) >= self.source.size
 
     def _unescaped(self, text: str) -> str:
@@ -314,16 +315,6 @@ class StringReader:
         """Return whether one of the keys begins here; any, if None."""
         found = self.source.match(_NEXT_KEY, pos)
         return bool(found and (keys is None or (found["quoted"] or found["bare"] or found["option"]) in keys))
-
-
-def keys_of(schema: Schema) -> frozenset[str]:
-    """Return the keys that an object's schema declares."""
-    return frozenset(key for part in schema.all_parts() for key in part.properties)
-
-
-def _required(schema: Schema) -> frozenset[str]:
-    """Return the keys that an object must have."""
-    return frozenset(key for part in schema.all_parts() for key in part.required)
 
 
 def _next_mark(text: str, mark: str, at: int) -> int:

@@ -110,7 +110,7 @@ def _known_keys(value: JsonObject, schema: Schema, validator: Validator) -> froz
 
 def _renamed(values: JsonObject, schema: Schema, meant: Callable[[str], Collection[str]]) -> JsonObject:
     """The object with unknown keys renamed to known ones that are not there; only where one key can be meant."""
-    declared = frozenset(key for part in schema.all_parts() for key in part.properties)
+    declared = schema.all_keys()
     new = {key: next(iter(names)) for key in values if key not in declared and len(names := meant(key)) == 1}
     times = Counter(new.values())
     new = {key: name for key, name in new.items() if times[name] == 1}

@@ -98,6 +98,10 @@ class Schema:
                 waiting += part.parts
         return tuple(found.values())
 
+    def all_keys(self) -> frozenset[str]:
+        """The keys that the schema, its alternatives or its parts declare."""
+        return frozenset(key for part in self.all_parts() for key in part.properties)
+
 
 # Of which nothing is said.
 ANYTHING = Schema(own_types=ALL_TYPES)

@@ -108,9 +108,9 @@ class Validator:
         return self._judge(self._unknown, self._unknown_keys, value, schema) if isinstance(value, dict | list) else 0
 
     def _unknown_keys(self, value: Json, schema: Schema) -> int:
-        parts, found = schema.all_parts(), 0
-        if isinstance(value, dict) and not any(part.extensible for part in parts):
-            declared = {key for part in parts for key in part.properties}
+        found = 0
+        if isinstance(value, dict) and not any(part.extensible for part in schema.all_parts()):
+            declared = schema.all_keys()
             found = len(value.keys() - declared) if declared else 0
         applied = self.applied(value, schema)
         for place, inner in members(value):
