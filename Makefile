@@ -52,8 +52,8 @@ EACH := -m 'not benchmarks and not heavy and not slow and not once'
 # Where another Python can make a difference: its JSON, literals, patterns, sockets, threads and processes. What is made
 # of them, engine, dialects and formats, is the same; the corpus and the recordings go through all of it.
 RUNNING := app client cli end_to_end gunicorn_conf healing passthrough pump reload responses_store \
-  shared_counters shared_memory state
-ELSEWHERE := $(addprefix tests/unit/,codec tools config upstream worker web commands server) \
+  state
+ELSEWHERE := $(addprefix tests/unit/,codec tools config upstream worker web cli server) \
   tests/unit/test_gunicorn_conf.py tests/failures/test_text_formats.py tests/failures/test_recordings.py \
   $(patsubst %,tests/integration/test_%.py,$(RUNNING))
 # In the order of the folders: short files are last, so that no core waits long for another. Two processes more
