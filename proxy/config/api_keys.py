@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,12 +17,10 @@ from typing import Annotated, TypeVar
 
 from msgspec import Meta, Struct
 
-from proxy.codec.json_access import as_text
-from proxy.codec.json_text import Json
 from proxy.config.rules import Globs, Rules, Text
 from proxy.config.typed import read, whole
 from proxy.config.yaml_nodes import compose, entries, items, nearest, node_error, place_of, shown
-from proxy.errors import BadRequest, RulesError
+from proxy.errors import Forbidden, RulesError, Unauthorized
 
 MAX_KEYS = 1000
 # Bytes of a file that is one key.
@@ -34,40 +31,6 @@ _HASHED = "sha256:"
 _DIGEST = "64 hex digits; make them with: printf %s KEY | sha256sum"
 
 _Parsed = TypeVar("_Parsed")
-
-
-class Denied(BadRequest):
-    """Base of the errors below; never raised itself. `reason` is a label of the metrics."""
-
-    def __init__(self, message: str, reason: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
-class Unauthorized(Denied):
-    """No key, or an unknown one."""
-
-    status = 401
-    kind = "authentication_error"
-    headers = (("WWW-Authenticate", "Bearer"),)
-
-
-class Forbidden(Denied):
-    """A known key, or a local client, that may not do this."""
-
-    status = 403
-    kind = "permission_error"
-
-
-class TooMany(Denied):
-    """A limit of the key is reached; `retry_after` is the time (s) to wait."""
-
-    status = 429
-    kind = "rate_limit_error"
-
-    def __init__(self, message: str, reason: str, seconds: float) -> None:
-        super().__init__(message, reason)
-        self.retry_after = str(max(1, int(seconds)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,27 +220,3 @@ def parse_admin(data: bytes, source: str) -> bytes:
     if not re.fullmatch("[0-9a-fA-F]{64}", text.removeprefix(_HASHED)):
         raise RulesError(f"{source}: after {_HASHED} there must be {_DIGEST}")
     return bytes.fromhex(text.removeprefix(_HASHED))
-
-
-def named_model(body: bytes) -> str:
-    """Return the model that a body requests, or "". Raises BadRequest if another reader may find another model.
-
-    For keys that may not use every model: a body that is forwarded unchanged must mean the same to the server.
-    """
-    try:
-        pairs = json.loads(body, object_pairs_hook=_Pairs)
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(pairs, _Pairs):
-        return ""
-    named = [(name, value) for name, value in pairs if name.casefold() == "model"]
-    if not named:
-        return ""
-    name, model = named[0]
-    if len(named) > 1 or name != "model":
-        raise BadRequest("the body must name its model once, as model: this key may not use every model")
-    return as_text(model)
-
-
-class _Pairs(list[tuple[str, Json]]):
-    """The keys and values of a JSON object, duplicates included."""

@@ -12,20 +12,17 @@ from proxy.config.api_keys import (
     MAX_KEYS,
     MAX_SECRET,
     ClientKey,
-    Forbidden,
     KeyFile,
     KeyFiles,
     Keys,
-    TooMany,
-    Unauthorized,
     keys_from_bytes,
-    named_model,
     parse_admin,
     parse_clients,
     parse_secret,
 )
 from proxy.config.rules import parse_rules
-from proxy.errors import BadRequest, RulesError
+from proxy.errors import BadRequest, Forbidden, RulesError, TooMany, Unauthorized
+from proxy.web.access import named_model
 
 
 def digest(key: str) -> str:
