@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 from urllib.parse import urlsplit
 
 from proxy import __file__ as _package_file
@@ -26,6 +27,7 @@ from proxy.cli.output import NAME, CommandError, Status, report
 from proxy.cli.proxy_facts import ProxyFacts
 from proxy.cli.setup import Target, target
 from proxy.config.server_url import server_url
+from proxy.doctor.asking import unreachable
 from proxy.limits import MAX_AGENT_FILE
 
 # A start loads the whole package, which takes long on a busy machine.
@@ -50,18 +52,12 @@ shutil.rmtree(sys.argv[1], ignore_errors=True)
 _Handler = Callable[[int, FrameType | None], None]
 
 
-def launch_command(
-    *,
-    agent: str,
-    url: str | None,
-    rules: str | None,
-    model: str,
-    key_env: str,
-    upstream: str,
-    arguments: Sequence[str],
-) -> int:
-    """Become the agent, or run it to its end next to a proxy for `upstream`. Raises CommandError and RulesError."""
-    aim = target(agent=agent, url=url, rules=rules, model=model, key_env=key_env, starts_proxy=bool(upstream))
+def launch_command(*, upstream: str, arguments: Sequence[str], **options: Any) -> int:
+    """Become the agent, or run it to its end next to a proxy for `upstream`; the other options are those of `target`.
+
+    Raises CommandError and RulesError.
+    """
+    aim = target(**options, starts_proxy=bool(upstream))
     if not upstream:
         with _configured(aim, arguments) as (program, command, variables, _):
             try:
@@ -175,18 +171,20 @@ def running_proxy(aim: Target, upstream: str) -> Iterator[tuple[str, Path | None
     if parts.scheme != "http" or host not in ("127.0.0.1", "localhost", "::1") or parts.path.strip("/"):
         message = f"--upstream starts a proxy on this machine, but {aim.url} is on another one; leave out either"
         raise CommandError(Status.USAGE, message)
+    server = ""
+    with contextlib.suppress(ValueError):  # the proxy that is started for it reports the error
+        server = server_url(upstream)
     url = aim.url
     log = aim.state / f"serve-{port}.log"
     if _listens(host, port):
-        is_same = False
-        with contextlib.suppress(ValueError):  # the proxy that is started for it reports the error
-            is_same = ProxyFacts(url).model_server() == server_url(upstream)
-        if aim.rules is None and is_same and not _is_of_a_launch(log):
+        if aim.rules is None and ProxyFacts(url).model_server() == server and not _is_of_a_launch(log):
             yield url, None
             return
         port = _free_port(host, port)
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         log = aim.state / f"serve-{port}.log"
+    if server and (why := unreachable(server)):
+        raise CommandError(Status.NOT_THERE, why)
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)

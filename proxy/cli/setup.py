@@ -7,8 +7,9 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -51,18 +52,8 @@ class Target:
     def values(self) -> Values:
         """Ask the proxy for the values of the agent's configuration. Raises CommandError."""
         facts = ProxyFacts(self.url, self.key, self.key_name, self.variables.get("SSL_CERT_FILE", ""))
-        facts.check()
-        served = facts.served(self.model)
-        return Values(
-            self.url,
-            served.model,
-            served.context,
-            self.key_name,
-            images=served.images,
-            efforts=served.efforts,
-            home=str(self.home),
-            environment=self.variables,
-        )
+        served: dict[str, Any] = asdict(facts.served(self.model))
+        return Values(self.url, key_name=self.key_name, home=str(self.home), environment=self.variables, **served)
 
     def filled(self, words: Iterable[str]) -> list[str]:
         """Return words with the key instead of its placeholder."""
@@ -101,16 +92,15 @@ def target(
     return Target(AGENTS[agent], plain_url(url), model, key_env, key, variables, rules)
 
 
-def setup_command(
-    *, agent: str, url: str | None, rules: str | None, model: str, key_env: str, write: bool, undo: bool
-) -> None:
-    """Run `setup`. Raises CommandError, RulesError and UsageError."""
+def setup_command(*, write: bool, undo: bool, **options: Any) -> None:
+    """Run `setup`; the other options are those of `target`. Raises CommandError, RulesError and UsageError."""
     if write and undo:
         raise click.UsageError("give --write or --undo, not both")
-    aim = target(agent=agent, url=url, rules=rules, model=model, key_env="" if undo else key_env)
     if undo:
-        show(AgentFiles(agent, aim.state).restore())
+        aim = target(**{**options, "key_env": ""})
+        show(AgentFiles(aim.agent.name, aim.state).restore())
         return
+    aim = target(**options)
     values = aim.values()
     configuration = past_web_proxy(aim.agent.configure(values), values)
     # All is written before the first line, whether or not anybody reads it.

@@ -44,10 +44,10 @@ def cards(*names: str, **more: Any) -> Made:
     return told({"data": [{"id": name, **more} for name in names]})
 
 
-def ends(facts: ProxyFacts, model: str | None = None) -> tuple[Status, str]:
-    """How a command ends that asks for the models; without any, that checks the proxy."""
+def ends(facts: ProxyFacts, model: str) -> tuple[Status, str]:
+    """How a command ends that asks for the models."""
     with pytest.raises(CommandError) as caught:
-        facts.check() if model is None else facts.served(model)
+        facts.served(model)
     assert "\n" not in str(caught.value)
     return caught.value.status, str(caught.value)
 
@@ -63,7 +63,7 @@ def test_a_name_that_is_not_listed_is_asked_for(monkeypatch: pytest.MonkeyPatch)
     assert found.served("claude x") == Served("claude x", 9000, False)
     assert "anthropic-version" in server.headers
     assert [found.served(name).context for name in ("unsaid", "nothing")] == [None, None]
-    assert ends(found, "gone") == (Status.USAGE, "the proxy has no model 'gone'; choose one with --model: m")
+    assert ends(found, "gone") == (Status.USAGE, "no model 'gone'; the server has: m")
 
 
 def test_the_proxy_says_how_much_a_model_can_be_told_to_think(monkeypatch: pytest.MonkeyPatch) -> None:
