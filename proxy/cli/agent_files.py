@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.cli.configuration import File
-from proxy.cli.merging import NotMergeableError, dotted, in_the_way, merged, other_models
+from proxy.cli.merging import NotMergeableError, in_the_way, merged, other_models
 from proxy.cli.output import CommandError, Status
 from proxy.codec.json_text import load_json
 from proxy.doctor.rule import replace_file
@@ -183,9 +183,9 @@ def _plan(file: File) -> tuple[bytes | None, bytes, str]:
         if before is not None and len(before) > MAX_AGENT_FILE:
             raise NotMergeableError("it is larger than 4 MB")
         text = (before or b"").decode()
-        removed = ", ".join(map(dotted, in_the_way(text, file)))
+        removed = ", ".join(map(".".join, in_the_way(text, file)))
         note = f"; removed, because it overrides the proxy: {removed}" if removed else ""
-        remaining = ", ".join(map(dotted, other_models(text, file)))
+        remaining = ", ".join(map(".".join, other_models(text, file)))
         if remaining:
             note += f"; kept, although it bypasses the proxy: {remaining}"
         return before, merged(text, file).encode(), note

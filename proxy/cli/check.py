@@ -134,6 +134,13 @@ def is_activated(env: Mapping[str, str]) -> bool:
     return env.get("LISTEN_PID") == str(os.getpid()) and env.get("LISTEN_FDS", "0") != "0"
 
 
+def try_port(host: str, port: int) -> None:
+    """Bind as gunicorn does. Raises OSError if the port cannot be used."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, port))
+
+
 def _refuse_own_address(settings: Settings, urls: Sequence[str], env: Mapping[str, str]) -> None:
     """Raise RulesError if a model server's URL leads to the address that the proxy listens on."""
     own = _listening_on(settings, env)

@@ -35,8 +35,7 @@ def doctor_command(
 ) -> int:
     """Run `doctor` and return its exit status. Raises RulesError."""
     env = environment()
-    flags = {name: value for name, value in {"upstream": upstream, "rules": rules}.items() if value is not None}
-    settings, loaded = load(flags, env)
+    settings, loaded = load({"upstream": upstream, "rules": rules}, env)
     target = None if write is None else _target(write, loaded, env)
     if target is not None:
         loaded = rules_in(target)

@@ -8,7 +8,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from proxy import __file__ as _package_file
+from proxy.cli.check import try_port
 from proxy.cli.configuration import KEY, past_web_proxy
 from proxy.cli.merging import NotMergeableError
 from proxy.cli.output import NAME, CommandError, Status, report
@@ -33,7 +33,6 @@ from proxy.limits import MAX_AGENT_FILE
 # A start loads the whole package, which takes long on a busy machine.
 _START_SECONDS = 60.0
 _STEP_SECONDS = 0.05
-_CONNECT_SECONDS = 1.0
 # No client waits for the streams of an agent that has exited.
 _STOP_SECONDS = 10.0
 # The number of ports tried after one that is taken.
@@ -176,7 +175,7 @@ def running_proxy(aim: Target, upstream: str) -> Iterator[tuple[str, Path | None
         server = server_url(upstream)
     url = aim.url
     log = aim.state / f"serve-{port}.log"
-    if _listens(host, port):
+    if not unreachable(url, usual=url):
         if aim.rules is None and ProxyFacts(url).model_server() == server and not _is_of_a_launch(log):
             yield url, None
             return
@@ -194,7 +193,7 @@ def running_proxy(aim: Target, upstream: str) -> Iterator[tuple[str, Path | None
     with _handlers(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), end)):
         process = _started(aim, ["--upstream", upstream, "--host", host, "--port", str(port)], log)
         try:
-            _wait(process, host, port, log)
+            _wait(process, url, log)
             yield url, log
         finally:
             process.send_signal(signal.SIGQUIT)
@@ -245,14 +244,6 @@ def run_agent(program: str, command: Sequence[str], variables: Mapping[str, str]
     return status if status >= 0 else 128 - status
 
 
-def _listens(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), _CONNECT_SECONDS).close()
-    except OSError:
-        return False
-    return True
-
-
 def _is_of_a_launch(log: Path) -> bool:
     """Return whether a proxy writes this log: another `launch` started it, and its agent's exit stops it."""
     try:
@@ -267,11 +258,9 @@ def _is_of_a_launch(log: Path) -> bool:
 
 def _free_port(host: str, taken: int) -> int:
     """Return the first free port above `taken`. Raises CommandError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for port in range(taken + 1, min(taken + _PORTS, _LAST_PORT) + 1):
-        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
+        with contextlib.suppress(OSError):
+            try_port(host, port)
             return port
     message = f"port {taken} of {host} is taken, and so are the next ones; give the URL of a free port with --url"
     raise CommandError(Status.NOT_THERE, message)
@@ -303,10 +292,10 @@ def _started(aim: Target, options: Sequence[str], log: Path) -> subprocess.Popen
         raise CommandError(Status.NOT_WRITTEN, f"{log} cannot be written ({error.strerror})") from error
 
 
-def _wait(process: subprocess.Popen[bytes], host: str, port: int, log: Path) -> None:
+def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
     """Wait until the proxy listens. Raises CommandError."""
     deadline = time.monotonic() + _START_SECONDS
-    while not _listens(host, port):
+    while unreachable(url, usual=url):
         if process.poll() is not None:
             last = (log.read_text("utf-8", "replace").strip().splitlines() or ["no output"])[-1]
             raise CommandError(Status.NOT_THERE, f"the proxy did not start: {last}")

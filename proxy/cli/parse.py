@@ -55,7 +55,7 @@ def parse_command(
     rules: str | None,
 ) -> int:
     """Run `parse` and return its exit status. Raises RulesError."""
-    settings, loaded = load({} if rules is None else {"rules": rules})
+    settings, loaded = load({"rules": rules})
     if capture is not None:
         if file is not None or tools is not None or model:
             raise RulesError("--capture takes no FILE, --tools or --model, because the capture has them; remove them")

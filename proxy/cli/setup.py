@@ -16,7 +16,7 @@ import click
 from proxy.cli.agent_files import AgentFiles
 from proxy.cli.agents import AGENTS
 from proxy.cli.configuration import KEY, Agent, Configuration, Values, past_web_proxy
-from proxy.cli.merging import dotted, merged
+from proxy.cli.merging import merged
 from proxy.cli.output import NAME, CommandError, Status, show
 from proxy.cli.proxy_facts import ProxyFacts, plain_url
 from proxy.codec.display import escaped
@@ -77,7 +77,7 @@ def target(
     A proxy that `launch --upstream` starts is for this machine only, whatever address the service listens on.
     """
     if url is None:
-        settings, _ = load({} if rules is None else {"rules": rules})
+        settings, _ = load({"rules": rules})
         url = f"http://127.0.0.1:{settings.port}" if starts_proxy else own_url(settings)
     variables = environment()
     key = ""
@@ -117,9 +117,9 @@ def described(agent: Agent, values: Values, configuration: Configuration) -> Ite
         yield f"\n# {instead}{file.path} ({file.format.value}; --write merges this into the file)"
         yield merged("", file).rstrip("\n")
         if file.without:
-            yield f"# remove keys that would override it: {', '.join(map(dotted, file.without))}"
+            yield f"# remove keys that would override it: {', '.join(map('.'.join, file.without))}"
         if file.rivals:
-            yield f"# models set here bypass the proxy: {', '.join(map(dotted, file.rivals))}"
+            yield f"# models set here bypass the proxy: {', '.join(map('.'.join, file.rivals))}"
     if configuration.first:
         yield f"\n# run once; it writes {configuration.written}"
         yield _shown(configuration.first, values)
