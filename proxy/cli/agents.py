@@ -236,10 +236,11 @@ def _launch_qwen(values: Values) -> Configuration:
 def _pi(values: Values) -> Configuration:
     provider = _part("pi", "provider", values)
     contents = {"models.json": {"providers": {PROVIDER: provider}}, "settings.json": _part("pi", "settings", values)}
-    places = {values.place("PI_CODING_AGENT_DIR", ".pi/agent", name): content for name, content in contents.items()}
-    return Configuration(
-        command=("pi",), files=tuple(File(path, Format.JSON, content) for path, content in places.items())
+    files = (
+        File(values.place("PI_CODING_AGENT_DIR", ".pi/agent", name), Format.JSON, content)
+        for name, content in contents.items()
     )
+    return Configuration(command=("pi",), files=tuple(files))
 
 
 def _launch_pi(values: Values) -> Configuration:

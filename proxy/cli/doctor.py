@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from pathlib import Path
@@ -43,15 +44,9 @@ def doctor_command(
     options = ServerOptions(settings.upstream, min(timeout, _CONNECT_SECONDS), timeout, settings.upstream_ca)
     key_from = key_env or ("the file of upstream_key_file" if key else "")
     ask = Asker(ModelServer(options), key, timeout, _BUDGET_SECONDS, key_from)
-    begun = 0
-
-    def step(title: str) -> None:
-        nonlocal begun
-        begun += 1
-        report(f"doctor: {begun}/{len(PROBES)} {title}")
-
+    steps = itertools.count(1)
     try:
-        found = examine(ask, model, loaded, step)
+        found = examine(ask, model, loaded, lambda title: report(f"doctor: {next(steps)}/{len(PROBES)} {title}"))
     except NoModelError as error:
         raise RulesError(str(error)) from None
     except NoServerError as error:

@@ -59,21 +59,20 @@ def parse_command(
     if capture is not None:
         if file is not None or tools is not None or model:
             raise RulesError("--capture takes no FILE, --tools or --model, because the capture has them; remove them")
-        result = reread(read_capture(_read_bytes(capture), capture), settings, loaded)
-        if as_json:
-            print(json.dumps(dataclasses.asdict(result), indent=2))
-        else:
-            show(lines(result))
-        return 0
-    if file is None or tools is None:
+        captured = reread(read_capture(_read_bytes(capture), capture), settings, loaded)
+        report, text, status = dataclasses.asdict(captured), lines(captured), 0
+    elif file is None or tools is None:
         raise RulesError("give FILE and --tools TOOLS.json, or --capture FILE")
-    toolset = _tools(tools)
-    report = read_text(_read(file), toolset, loaded.policy(model), stopped=finish == "stop")
-    if as_json:
-        print(json.dumps(text_json(report), indent=2))
     else:
-        show(explained(report))
-    return 0 if any(each.repaired for each in report.calls) else NO_CALL
+        toolset = _tools(tools)
+        found = read_text(_read(file), toolset, loaded.policy(model), stopped=finish == "stop")
+        report, text = text_json(found), explained(found)
+        status = 0 if any(each.repaired for each in found.calls) else NO_CALL
+    if as_json:
+        print(json.dumps(report, indent=2))
+    else:
+        show(text)
+    return status
 
 
 def _read(file: str) -> str:

@@ -10,10 +10,10 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -29,9 +29,6 @@ MAX_SECRET = 4096
 _SECRET = re.compile(rb"[!-~]+")
 _HASHED = "sha256:"
 _DIGEST = "64 hex digits; make them with: printf %s KEY | sha256sum"
-
-_Parsed = TypeVar("_Parsed")
-
 
 @dataclass(frozen=True, slots=True)
 class ClientKey:
@@ -109,7 +106,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """The bytes of a file with keys, and their source."""
+    """The bytes of a file with keys, and their source, which is empty if there is no such file."""
 
     data: bytes = field(default=b"", repr=False)
     source: str = ""
@@ -117,42 +114,35 @@ class KeyFile:
 
 @dataclass(frozen=True, slots=True)
 class KeyFiles:
-    """The files that keys come from, unread; None for one that does not exist. `named` are those of rules' entries."""
+    """The files that keys come from, unread. `named` are those of rules' entries."""
 
-    clients: KeyFile | None = None
-    upstream: KeyFile | None = None
-    admin: KeyFile | None = None
+    clients: KeyFile = KeyFile()
+    upstream: KeyFile = KeyFile()
+    admin: KeyFile = KeyFile()
     named: tuple[KeyFile, ...] = ()
 
     def read(self) -> Keys:
         """Return the keys. Raises RulesError."""
+        clients, upstream, admin = self.clients, self.upstream, self.admin
         return Keys(
-            clients=_parsed(self.clients, parse_clients, ()),
-            upstream=_parsed(self.upstream, parse_secret, ""),
-            admin=_parsed(self.admin, parse_admin, b""),
+            clients=parse_clients(clients.data, clients.source) if clients.source else (),
+            upstream=parse_secret(upstream.data, upstream.source) if upstream.source else "",
+            admin=parse_admin(admin.data, admin.source) if admin.source else b"",
             named={file.source: parse_secret(file.data, file.source) for file in self.named},
         )
 
     def to_bytes(self) -> tuple[bytes, ...]:
         """Return all files as bytes, for `keys_from_bytes`."""
-        return tuple(
-            b"" if file is None else os.fsencode(file.source) + b"\0" + file.data
-            for file in (self.clients, self.upstream, self.admin, *self.named)
-        )
-
-
-def _parsed(file: KeyFile | None, parse: Callable[[bytes, str], _Parsed], default: _Parsed) -> _Parsed:
-    return default if file is None else parse(file.data, file.source)
+        files = (self.clients, self.upstream, self.admin, *self.named)
+        return tuple(os.fsencode(file.source) + b"\0" + file.data if file.source else b"" for file in files)
 
 
 def keys_from_bytes(parts: Sequence[bytes]) -> KeyFiles:
     """Return the files that `KeyFiles.to_bytes` wrote; without bytes, no files."""
-    files = [
-        KeyFile(data, os.fsdecode(source)) if end else None
-        for source, end, data in (each.partition(b"\0") for each in parts)
-    ]
-    clients, upstream, admin, *named = files or [None, None, None]
-    return KeyFiles(clients, upstream, admin, tuple(filter(None, named)))
+    split = (part.partition(b"\0") for part in parts)
+    files = [KeyFile(data, os.fsdecode(source)) for source, _, data in split]
+    clients, upstream, admin, *named = files or [KeyFile()] * 3
+    return KeyFiles(clients, upstream, admin, tuple(named))
 
 
 class _Entry(Struct, frozen=True):

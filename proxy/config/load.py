@@ -227,7 +227,7 @@ def key_files(settings: Settings, rules: Rules, env: Mapping[str, str]) -> KeyFi
     variable that is not set.
     """
     upstream = _key_file(settings.upstream_key_file, "upstream-key", env)
-    if upstream is None and KEY_VARIABLE in env:
+    if not upstream.source and KEY_VARIABLE in env:
         upstream = KeyFile(os.fsencode(env[KEY_VARIABLE]), KEY_VARIABLE)
     return KeyFiles(
         clients=_key_file(settings.client_keys, "client-keys", env),
@@ -246,14 +246,10 @@ def _named_key(source: str, env: Mapping[str, str]) -> KeyFile:
     return KeyFile(os.fsencode(env[source[1:]]), source)
 
 
-def _key_file(named: str, credential: str, env: Mapping[str, str]) -> KeyFile | None:
-    path = Path(named)
-    if not named:
-        if _CREDENTIALS not in env:
-            return None
-        path = Path(env[_CREDENTIALS], credential)
-        if not _exists(path):
-            return None
+def _key_file(named: str, credential: str, env: Mapping[str, str]) -> KeyFile:
+    path = Path(named or os.path.join(env.get(_CREDENTIALS, ""), credential))
+    if not named and (_CREDENTIALS not in env or not _exists(path)):
+        return KeyFile()
     return KeyFile(_read(path), str(path))
 
 
