@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import quote
 
 from proxy import SERVICE
+from proxy.cli.configuration import Values
 from proxy.cli.output import CommandError, Status
-from proxy.codec.json_access import as_list, as_object, as_text, objects_in
-from proxy.codec.json_text import JsonObject, load_json
+from proxy.codec.json_access import as_list, as_text, objects_in
 from proxy.config.load import own_url
 from proxy.config.server_url import server_url
 from proxy.config.settings import Settings
-from proxy.doctor.asking import key_refused, listed, no_model, unreachable
+from proxy.doctor.asking import key_refused, listed, no_model, object_in, unreachable
 from proxy.errors import UpstreamError, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
 from proxy.healing.families import family_of
 from proxy.healing.switches import effort_words
@@ -29,16 +28,6 @@ _CONNECT = 5.0
 _USUAL = own_url(Settings())
 _START = "start `vllm-tool-proxy serve`, or give the proxy's --url"
 _MESSAGES = {"anthropic-version": "2023-06-01"}
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """A model behind the proxy; the fields are those of `Values`."""
-
-    model: str
-    context: int | None
-    images: bool
-    efforts: tuple[str, ...] = ()
 
 
 def plain_url(url: str) -> str:
@@ -65,15 +54,15 @@ class ProxyFacts:
             _, health = self._get("/health")
         except CommandError:
             return ""
-        return as_text(_object(health).get("vllm_url")) if _object(about).get("service") == SERVICE else ""
+        return as_text(object_in(health).get("vllm_url")) if object_in(about).get("service") == SERVICE else ""
 
-    def served(self, model: str = "") -> Served:
-        """Return the model of that name, or the only model.
+    def served(self, model: str = "") -> Values:
+        """Return the values of the model of that name, or of the only model, as far as the proxy knows them.
 
         Raises CommandError, also if it is not a proxy or does not reach its model server.
         """
         status, body = self._get("/")
-        if status != 200 or _object(body).get("service") != SERVICE:
+        if status != 200 or object_in(body).get("service") != SERVICE:
             advice = "--url is the URL of the proxy, not of the model server; `vllm-tool-proxy serve` starts a proxy"
             raise CommandError(Status.NO_PROXY, f"the server at {self._url} is not {SERVICE}; {advice}")
         status, _ = self._get("/_ready")
@@ -94,7 +83,7 @@ class ProxyFacts:
         name = model or names[0]
         # Aliases are not listed; the proxy resolves them here.
         status, model_body = self._get(f"{MODELS}/{quote(name)}", _MESSAGES)
-        about = _object(model_body) if status == 200 else {}
+        about = object_in(model_body) if status == 200 else {}
         is_known = about.get("type") == "model"
         context = {card.id: card.max_len for card in cards}
         if not is_known and name not in context:
@@ -107,7 +96,7 @@ class ProxyFacts:
             words = tuple(word for word in efforts if isinstance(word, str))
         else:  # an older proxy
             words = effort_words(family_of(served))
-        return Served(name, tokens, _accepts_images(body, served), words)
+        return Values(self._url, name, tokens, images=_accepts_images(body, served), efforts=words)
 
     def _get(self, path: str, more: Mapping[str, str] | None = None) -> tuple[int, bytes]:
         try:
@@ -126,16 +115,8 @@ class ProxyFacts:
             raise CommandError(Status.NO_PROXY, message) from error
 
 
-def _object(body: bytes) -> JsonObject:
-    """Return a body's JSON object, or an empty one."""
-    try:
-        return as_object(load_json(body))
-    except ValueError:
-        return {}
-
-
 def _accepts_images(body: bytes, name: str) -> bool:
     """Return whether llama-server's list says that the model accepts images; other servers do not say."""
-    entries = objects_in(_object(body).get("models"))
+    entries = objects_in(object_in(body).get("models"))
     named = (entry for entry in entries if name in (entry.get("model"), entry.get("name")))
     return "multimodal" in as_list(next(named, {}).get("capabilities"))

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,8 @@ class Target:
     def values(self) -> Values:
         """Ask the proxy for the values of the agent's configuration. Raises CommandError."""
         facts = ProxyFacts(self.url, self.key, self.key_name, self.variables.get("SSL_CERT_FILE", ""))
-        served: dict[str, Any] = asdict(facts.served(self.model))
-        return Values(self.url, key_name=self.key_name, home=str(self.home), environment=self.variables, **served)
+        values = facts.served(self.model)
+        return replace(values, key_name=self.key_name, home=str(self.home), environment=self.variables)
 
     def filled(self, words: Iterable[str]) -> list[str]:
         """Return words with the key instead of its placeholder."""

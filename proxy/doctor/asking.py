@@ -15,7 +15,7 @@ from functools import cached_property
 from proxy.codec import sse
 from proxy.codec.display import cut
 from proxy.codec.json_access import as_list, as_object, as_text, objects_in
-from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
+from proxy.codec.json_text import JsonObject, dump_request, load_json
 from proxy.codec.secrets import masked
 from proxy.config.server_url import origin
 from proxy.config.settings import Settings
@@ -93,7 +93,7 @@ class Answer:
     @property
     def json(self) -> JsonObject:
         """The body if it is a JSON object, otherwise an empty one."""
-        return _object(self.body)
+        return object_in(self.body)
 
     @property
     def error(self) -> str:
@@ -261,7 +261,7 @@ class Reply:
         if self.status != 200:
             return []
         if self.streamed:
-            return [chunk for chunk in map(_object, self._events) if chunk]
+            return [chunk for chunk in map(object_in, self._events) if chunk]
         return [self._answer.json] if as_list(self._answer.json.get("choices")) else []
 
     @cached_property
@@ -278,12 +278,12 @@ def shown(text: str) -> str:
     return cut(" ".join(text.split()), _SHOWN)
 
 
-def _object(data: bytes) -> JsonObject:
+def object_in(data: bytes) -> JsonObject:
+    """Return a body's JSON object, or an empty one."""
     try:
-        value: Json = load_json(data)
+        return as_object(load_json(data))
     except ValueError:
         return {}
-    return as_object(value)
 
 
 def _start_of(body: bytes) -> str:
