@@ -143,12 +143,13 @@ def try_port(host: str, port: int) -> None:
 
 def _refuse_own_address(settings: Settings, urls: Sequence[str], env: Mapping[str, str]) -> None:
     """Raise RulesError if a model server's URL leads to the address that the proxy listens on."""
-    own = _listening_on(settings, env)
+    listening = _listening_on(settings, env)
     for url in urls:
         _, host, port = origin(url)
-        listeners = [listener for listener, listened in own if listened == port]
+        listeners = [listener for listener, listened in listening if listened == port]
         for address in _local_addresses(host, port) if listeners else ():
-            if any(_reaches(address, listener) for listener in listeners):
+            # A listener on `::` accepts IPv4 too.
+            if any(address == own or (own.is_unspecified and own.version >= address.version) for own in listeners):
                 fix = "give the address of the model server, or listen on another port with --port"
                 raise RulesError(f"upstream {url} is the address that this proxy listens on; {fix}")
 
@@ -199,13 +200,6 @@ def _ip(address: str) -> _Ip:
     ip = ipaddress.ip_address(address.partition("%")[0])
     mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
     return mapped or ip
-
-
-def _reaches(address: _Ip, listened: _Ip) -> bool:
-    """Return whether a connection to a local address reaches a listener; one on `::` accepts IPv4 too."""
-    if listened.is_unspecified:
-        return listened.version == 6 or address.version == 4
-    return address == listened
 
 
 def _few_descriptors(settings: Settings) -> str:
