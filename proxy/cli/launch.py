@@ -176,7 +176,8 @@ def running_proxy(aim: Target, upstream: str) -> Iterator[tuple[str, Path | None
     url = aim.url
     log = aim.state / f"serve-{port}.log"
     if not unreachable(url, usual=url):
-        if aim.rules is None and ProxyFacts(url).model_server() == server and not _is_of_a_launch(log):
+        is_same = server and ProxyFacts(url).model_server() == server
+        if aim.rules is None and is_same and not _is_of_a_launch(log):
             yield url, None
             return
         port = _free_port(host, port)
