@@ -11,7 +11,11 @@ exceptions to one of these, once.
     |   |   `-- ResponseNotFound   404  the response from which the client would go on is not kept
     |   |-- MethodNotAllowed       405
     |   |   `-- UpgradeRefused     426  a WebSocket is asked for
-    |   `-- BodyTooLarge           413
+    |   |-- BodyTooLarge           413
+    |   `-- Denied                 never raised itself: access
+    |       |-- Unauthorized       401  no key, or an unknown one
+    |       |-- Forbidden          403  the client may not do this
+    |       `-- TooMany            429  a limit of the key is reached
     |-- UpstreamError              never raised itself: the model server's side
     |   |-- UpstreamUnreachable    502  no connection; nothing was sent
     |   |-- UpstreamTimeout        504  no answer, or no bytes, for too long
@@ -110,6 +114,40 @@ class BodyTooLarge(BadRequest):
     """The body is over the limit that the message names."""
 
     status = 413
+
+
+class Denied(BadRequest):
+    """What the client may not do; never raised itself. `reason` is a label of the metrics."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Unauthorized(Denied):
+    """No key, or an unknown one."""
+
+    status = 401
+    kind = "authentication_error"
+    headers = (("WWW-Authenticate", "Bearer"),)
+
+
+class Forbidden(Denied):
+    """A known key, or a local client, that may not do this."""
+
+    status = 403
+    kind = "permission_error"
+
+
+class TooMany(Denied):
+    """A limit of the key is reached; `retry_after` is the time (s) to wait."""
+
+    status = 429
+    kind = "rate_limit_error"
+
+    def __init__(self, message: str, reason: str, seconds: float) -> None:
+        super().__init__(message, reason)
+        self.retry_after = str(max(1, int(seconds)))
 
 
 class UpstreamError(ProxyError):

@@ -11,16 +11,16 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from proxy.cli.configuration import File
-from proxy.cli.merging import NotMergeableError, dotted, in_the_way, merged, other_models
+from proxy.cli.merging import NotMergeableError, in_the_way, merged, other_models
 from proxy.cli.output import CommandError, Status
 from proxy.codec.json_text import load_json
+from proxy.doctor.rule import replace_file
 from proxy.limits import MAX_AGENT_FILE
 
 SUFFIX = ".before-vllm-tool-proxy"
@@ -183,9 +183,9 @@ def _plan(file: File) -> tuple[bytes | None, bytes, str]:
         if before is not None and len(before) > MAX_AGENT_FILE:
             raise NotMergeableError("it is larger than 4 MB")
         text = (before or b"").decode()
-        removed = ", ".join(map(dotted, in_the_way(text, file)))
+        removed = ", ".join(map(".".join, in_the_way(text, file)))
         note = f"; removed, because it overrides the proxy: {removed}" if removed else ""
-        remaining = ", ".join(map(dotted, other_models(text, file)))
+        remaining = ", ".join(map(".".join, other_models(text, file)))
         if remaining:
             note += f"; kept, although it bypasses the proxy: {remaining}"
         return before, merged(text, file).encode(), note
@@ -221,17 +221,7 @@ def _bytes(path: Path) -> bytes | None:
 def _replace(path: Path, data: bytes, mode: int) -> None:
     """Write a whole file with its mode, or leave it unchanged. Raises CommandError."""
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(name, mode)
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        replace_file(path, data, mode)
     except OSError as error:
         raise CommandError(Status.NOT_WRITTEN, f"{path} cannot be written ({error.strerror})") from error
 

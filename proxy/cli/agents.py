@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from proxy.cli.configuration import NO_KEY, PATIENCE, PROVIDER, Agent, Configuration, File, Format, Values
-from proxy.cli.merging import NotMergeableError, dotted, expected, other_models, read
+from proxy.cli.merging import NotMergeableError, expected, other_models, read
 from proxy.codec.json_text import JsonObject
 
 _DATA: dict[str, Any] = yaml.safe_load(resources.files("proxy.cli").joinpath("agents.yaml").read_text("utf-8"))
@@ -180,7 +180,7 @@ def _launch_openclaw(values: Values) -> Configuration:
         model: JsonObject = {"model": {"primary": f"{PROVIDER}/{values.model}"}}
         entries: JsonObject = {name: model for _, kind, name, _ in rivals if kind == "entries"}
         settings = expected({"$include": own, **settings}, {"agents": {"entries": entries}} if entries else {})
-        left = [dotted(path) for path in rivals if path[1] == "list"]
+        left = [".".join(path) for path in rivals if path[1] == "list"]
     path = f"{values.folder}/openclaw.json"
     return Configuration(
         command=("openclaw",),
@@ -236,10 +236,11 @@ def _launch_qwen(values: Values) -> Configuration:
 def _pi(values: Values) -> Configuration:
     provider = _part("pi", "provider", values)
     contents = {"models.json": {"providers": {PROVIDER: provider}}, "settings.json": _part("pi", "settings", values)}
-    places = {values.place("PI_CODING_AGENT_DIR", ".pi/agent", name): content for name, content in contents.items()}
-    return Configuration(
-        command=("pi",), files=tuple(File(path, Format.JSON, content) for path, content in places.items())
+    files = (
+        File(values.place("PI_CODING_AGENT_DIR", ".pi/agent", name), Format.JSON, content)
+        for name, content in contents.items()
     )
+    return Configuration(command=("pi",), files=tuple(files))
 
 
 def _launch_pi(values: Values) -> Configuration:

@@ -12,7 +12,6 @@ import resource
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from proxy import __version__
 from proxy.cli.output import NAME, say, show
@@ -32,13 +31,15 @@ from proxy.config.load import (
     working_folder,
 )
 from proxy.config.rules import Rules
+from proxy.config.server_url import origin
 from proxy.config.settings import Settings
-from proxy.config.summary import section_lines, summary
+from proxy.config.summary import sections, summary
+from proxy.config.yaml_nodes import place_of
+from proxy.doctor.asking import unreachable
 from proxy.errors import RulesError
 from proxy.exchange.routing import keyless
 from proxy.limits import SPARE_DESCRIPTORS
 
-_CONNECT_SECONDS = 1.0
 _SHOWN = 60
 # Flags whose relative paths start from the folder where the command runs.
 _PATHS = ("upstream_ca", "capture", "audit_file", "client_keys", "upstream_key_file", "admin_key_file")
@@ -93,16 +94,9 @@ def check_surroundings(settings: Settings, rules: Rules) -> Keys:
     check_files(settings)
     keys = key_files(settings, rules, environment()).read()
     keys.check_clients(rules)
-    for warning in filter(None, (open_to_all(settings, keys), _few_descriptors(settings))):
+    urls = dict.fromkeys((settings.upstream, *rules.urls))
+    for warning in filter(None, (open_to_all(settings, keys), _few_descriptors(settings), *map(unreachable, urls))):
         say("warning", warning)
-    for url in dict.fromkeys((settings.upstream, *rules.urls)):
-        parts = urlsplit(url)
-        address = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
-        try:
-            socket.create_connection(address, _CONNECT_SECONDS).close()
-        except (OSError, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            say("warning", f"cannot reach the model server at {url} ({reason}); requests fail until it is started")
     return keys
 
 
@@ -119,18 +113,18 @@ def _notes(text: RulesText) -> Iterator[str]:
     """
     if text.source == BUILT_IN:
         return
-    lines, entries = section_lines(text), summary(text)
+    own, entries = sections(text), summary(text)
     for entry in entries:
-        if entry.section != "clients" and entry.section in lines and _REGULAR_EXPRESSION.search(entry.title):
+        if entry.section != "clients" and entry.section in own and _REGULAR_EXPRESSION.search(entry.title):
             glob = repr(cut(entry.title, _SHOWN))
             yield f"{entry.place}: {glob} looks like a regular expression, but is read as a glob: * matches any text"
     kept = [entry.text for entry in entries]
     for section in ("tools", "models"):
-        own = [each for each in summary(builtin_text()) if each.section == section and each.text not in kept]
-        if section in lines and own:
-            gone = ", ".join(dict.fromkeys(entry.title for entry in own))
+        lost = [each.title for each in summary(builtin_text()) if each.section == section and each.text not in kept]
+        if section in own and lost:
+            gone = ", ".join(dict.fromkeys(lost))
             yield (
-                f"{text.source}:{lines[section]}: the section {section} replaces the built-in entries for {gone}; copy "
+                f"{place_of(own[section][0])}: the section {section} replaces the built-in entries for {gone}; copy "
                 "those that you want to keep from the built-in rules.yaml"
             )
 
@@ -140,16 +134,22 @@ def is_activated(env: Mapping[str, str]) -> bool:
     return env.get("LISTEN_PID") == str(os.getpid()) and env.get("LISTEN_FDS", "0") != "0"
 
 
+def try_port(host: str, port: int) -> None:
+    """Bind as gunicorn does. Raises OSError if the port cannot be used."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, port))
+
+
 def _refuse_own_address(settings: Settings, urls: Sequence[str], env: Mapping[str, str]) -> None:
     """Raise RulesError if a model server's URL leads to the address that the proxy listens on."""
-    own = _listening_on(settings, env)
+    listening = _listening_on(settings, env)
     for url in urls:
-        parts = urlsplit(url)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        if not any(port == listened for _, listened in own):
-            continue
-        for address in _local_addresses(parts.hostname or "", port):
-            if any(port == listened and _reaches(address, host) for host, listened in own):
+        _, host, port = origin(url)
+        listeners = [listener for listener, listened in listening if listened == port]
+        for address in _local_addresses(host, port) if listeners else ():
+            # A listener on `::` accepts IPv4 too.
+            if any(address == own or (own.is_unspecified and own.version >= address.version) for own in listeners):
                 fix = "give the address of the model server, or listen on another port with --port"
                 raise RulesError(f"upstream {url} is the address that this proxy listens on; {fix}")
 
@@ -200,13 +200,6 @@ def _ip(address: str) -> _Ip:
     ip = ipaddress.ip_address(address.partition("%")[0])
     mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
     return mapped or ip
-
-
-def _reaches(address: _Ip, listened: _Ip) -> bool:
-    """Return whether a connection to a local address reaches a listener; one on `::` accepts IPv4 too."""
-    if listened.is_unspecified:
-        return listened.version == 6 or address.version == 4
-    return address == listened
 
 
 def _few_descriptors(settings: Settings) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from pathlib import Path
@@ -35,8 +36,7 @@ def doctor_command(
 ) -> int:
     """Run `doctor` and return its exit status. Raises RulesError."""
     env = environment()
-    flags = {name: value for name, value in {"upstream": upstream, "rules": rules}.items() if value is not None}
-    settings, loaded = load(flags, env)
+    settings, loaded = load({"upstream": upstream, "rules": rules}, env)
     target = None if write is None else _target(write, loaded, env)
     if target is not None:
         loaded = rules_in(target)
@@ -44,15 +44,9 @@ def doctor_command(
     options = ServerOptions(settings.upstream, min(timeout, _CONNECT_SECONDS), timeout, settings.upstream_ca)
     key_from = key_env or ("the file of upstream_key_file" if key else "")
     ask = Asker(ModelServer(options), key, timeout, _BUDGET_SECONDS, key_from)
-    begun = 0
-
-    def step(title: str) -> None:
-        nonlocal begun
-        begun += 1
-        report(f"doctor: {begun}/{len(PROBES)} {title}")
-
+    steps = itertools.count(1)
     try:
-        found = examine(ask, model, loaded, step)
+        found = examine(ask, model, loaded, lambda title: report(f"doctor: {next(steps)}/{len(PROBES)} {title}"))
     except NoModelError as error:
         raise RulesError(str(error)) from None
     except NoServerError as error:

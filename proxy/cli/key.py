@@ -19,7 +19,7 @@ def add_command(*, name: str, file: str | None, rules: str | None) -> None:
     """Run `key add`: print the key on standard output, all else on standard error. Raises RulesError, CommandError."""
     env = environment()
     if file is None:
-        settings, _ = load({} if rules is None else {"rules": rules}, env)
+        settings, _ = load({"rules": rules}, env)
         file = settings.client_keys
     if not file:
         raise RulesError("no file of client keys is set; pass --file FILE, or set client_keys in the rules file")

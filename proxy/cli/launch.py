@@ -8,7 +8,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,21 +16,23 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 from urllib.parse import urlsplit
 
 from proxy import __file__ as _package_file
+from proxy.cli.check import try_port
 from proxy.cli.configuration import KEY, past_web_proxy
 from proxy.cli.merging import NotMergeableError
 from proxy.cli.output import NAME, CommandError, Status, report
 from proxy.cli.proxy_facts import ProxyFacts
 from proxy.cli.setup import Target, target
 from proxy.config.server_url import server_url
+from proxy.doctor.asking import unreachable
 from proxy.limits import MAX_AGENT_FILE
 
 # A start loads the whole package, which takes long on a busy machine.
 _START_SECONDS = 60.0
 _STEP_SECONDS = 0.05
-_CONNECT_SECONDS = 1.0
 # No client waits for the streams of an agent that has exited.
 _STOP_SECONDS = 10.0
 # The number of ports tried after one that is taken.
@@ -50,18 +51,12 @@ shutil.rmtree(sys.argv[1], ignore_errors=True)
 _Handler = Callable[[int, FrameType | None], None]
 
 
-def launch_command(
-    *,
-    agent: str,
-    url: str | None,
-    rules: str | None,
-    model: str,
-    key_env: str,
-    upstream: str,
-    arguments: Sequence[str],
-) -> int:
-    """Become the agent, or run it to its end next to a proxy for `upstream`. Raises CommandError and RulesError."""
-    aim = target(agent=agent, url=url, rules=rules, model=model, key_env=key_env, starts_proxy=bool(upstream))
+def launch_command(*, upstream: str, arguments: Sequence[str], **options: Any) -> int:
+    """Become the agent, or run it to its end next to a proxy for `upstream`; the other options are those of `target`.
+
+    Raises CommandError and RulesError.
+    """
+    aim = target(**options, starts_proxy=bool(upstream))
     if not upstream:
         with _configured(aim, arguments) as (program, command, variables, _):
             try:
@@ -175,18 +170,21 @@ def running_proxy(aim: Target, upstream: str) -> Iterator[tuple[str, Path | None
     if parts.scheme != "http" or host not in ("127.0.0.1", "localhost", "::1") or parts.path.strip("/"):
         message = f"--upstream starts a proxy on this machine, but {aim.url} is on another one; leave out either"
         raise CommandError(Status.USAGE, message)
+    server = ""
+    with contextlib.suppress(ValueError):  # the proxy that is started for it reports the error
+        server = server_url(upstream)
     url = aim.url
     log = aim.state / f"serve-{port}.log"
-    if _listens(host, port):
-        is_same = False
-        with contextlib.suppress(ValueError):  # the proxy that is started for it reports the error
-            is_same = ProxyFacts(url).model_server() == server_url(upstream)
+    if not unreachable(url, usual=url):
+        is_same = server and ProxyFacts(url).model_server() == server
         if aim.rules is None and is_same and not _is_of_a_launch(log):
             yield url, None
             return
         port = _free_port(host, port)
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         log = aim.state / f"serve-{port}.log"
+    if server and (why := unreachable(server)):
+        raise CommandError(Status.NOT_THERE, why)
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -196,7 +194,7 @@ def running_proxy(aim: Target, upstream: str) -> Iterator[tuple[str, Path | None
     with _handlers(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), end)):
         process = _started(aim, ["--upstream", upstream, "--host", host, "--port", str(port)], log)
         try:
-            _wait(process, host, port, log)
+            _wait(process, url, log)
             yield url, log
         finally:
             process.send_signal(signal.SIGQUIT)
@@ -247,14 +245,6 @@ def run_agent(program: str, command: Sequence[str], variables: Mapping[str, str]
     return status if status >= 0 else 128 - status
 
 
-def _listens(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), _CONNECT_SECONDS).close()
-    except OSError:
-        return False
-    return True
-
-
 def _is_of_a_launch(log: Path) -> bool:
     """Return whether a proxy writes this log: another `launch` started it, and its agent's exit stops it."""
     try:
@@ -269,11 +259,9 @@ def _is_of_a_launch(log: Path) -> bool:
 
 def _free_port(host: str, taken: int) -> int:
     """Return the first free port above `taken`. Raises CommandError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for port in range(taken + 1, min(taken + _PORTS, _LAST_PORT) + 1):
-        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
+        with contextlib.suppress(OSError):
+            try_port(host, port)
             return port
     message = f"port {taken} of {host} is taken, and so are the next ones; give the URL of a free port with --url"
     raise CommandError(Status.NOT_THERE, message)
@@ -305,10 +293,10 @@ def _started(aim: Target, options: Sequence[str], log: Path) -> subprocess.Popen
         raise CommandError(Status.NOT_WRITTEN, f"{log} cannot be written ({error.strerror})") from error
 
 
-def _wait(process: subprocess.Popen[bytes], host: str, port: int, log: Path) -> None:
+def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
     """Wait until the proxy listens. Raises CommandError."""
     deadline = time.monotonic() + _START_SECONDS
-    while not _listens(host, port):
+    while unreachable(url, usual=url):
         if process.poll() is not None:
             last = (log.read_text("utf-8", "replace").strip().splitlines() or ["no output"])[-1]
             raise CommandError(Status.NOT_THERE, f"the proxy did not start: {last}")

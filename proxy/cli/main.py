@@ -108,6 +108,7 @@ def _note_unread_rules(ctx: click.Context, parameter: click.Parameter, value: st
     return value
 
 
+_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 _rules = click.option(
     "--rules", metavar="FILE", callback=_note_unread_rules, help=f"The rules file ({RULES_VARIABLE})."
 )
@@ -167,7 +168,7 @@ def serve(**options: str | None) -> None:
 
 
 @commands.command(cls=_SettingsCommand, epilog=_SETTINGS)
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@_json
 @_settings
 def check(*, as_json: bool, **options: str | None) -> None:
     """Check options, rules and code. Each rule in force is printed."""
@@ -192,7 +193,7 @@ def check(*, as_json: bool, **options: str | None) -> None:
 )
 @click.option("--model", default="", metavar="NAME", help="Apply the rules for this model.")
 @click.option("--capture", metavar="FILE", help="A file written by serve --capture DIR, instead of a text.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@_json
 @_rules
 def parse(**options: Any) -> int:
     """Print the tool calls in a text or a capture.
@@ -215,7 +216,7 @@ def parse(**options: Any) -> int:
 @commands.command()
 @click.option("--upstream", metavar="URL", help="The model server. Default: the setting `upstream`.")
 @click.option("--model", default="", metavar="NAME", help="The model. Default: the first one that is served.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@_json
 @click.option(
     "--write",
     metavar="[FILE]",

@@ -20,7 +20,7 @@ from proxy.cli.configuration import PROVIDER, File, Format
 from proxy.cli.jsonc import NotMergeableError
 from proxy.codec.json_text import Json, JsonObject
 
-__all__ = ["NotMergeableError", "dotted", "expected", "in_the_way", "merged", "other_models", "read"]
+__all__ = ["NotMergeableError", "expected", "in_the_way", "merged", "other_models", "read"]
 
 
 def merged(text: str, file: File) -> str:
@@ -32,13 +32,10 @@ def merged(text: str, file: File) -> str:
         return jsonc.dumps(file.content)
     for path in in_the_way(text, file):
         pruned = read(text, file.format)
-        table: Any = pruned
-        for key in path[:-1]:
-            table = table[key]
-        del table[path[-1]]
+        _remove(pruned, path)
         text = jsonc.without(text, path) if file.format is Format.JSON else _toml_without(text, path)
         if not _says(text, file.format, pruned):
-            raise NotMergeableError(f"{dotted(path)} would override it, and cannot be removed safely")
+            raise NotMergeableError(f"{'.'.join(path)} would override it, and cannot be removed safely")
     before = read(text, file.format)
     wanted = expected(before, file.content)
     if repr(wanted) == repr(before) and text.strip():  # 1 == True
@@ -48,6 +45,14 @@ def merged(text: str, file: File) -> str:
     if not _says(after, file.format, wanted):
         raise NotMergeableError("its form cannot be edited safely")
     return after
+
+
+def _remove(content: Any, path: Sequence[str]) -> None:
+    for key in path[:-1]:
+        content = content[key]
+    if isinstance(content[path[-1]], (Table, AoT)):
+        raise NotMergeableError(f"{'.'.join(path)} would override it, and is a table; remove it")
+    del content[path[-1]]
 
 
 def _says(text: str, format: Format, wanted: JsonObject) -> bool:
@@ -93,11 +98,6 @@ def _found(content: Json, path: tuple[str, ...], at: tuple[str, ...] = ()) -> It
             yield from _found(value, path[1:], (*at, name))
 
 
-def dotted(path: tuple[str, ...]) -> str:
-    """Return a path of keys as text."""
-    return ".".join(path)
-
-
 def read(text: str, format: Format) -> JsonObject:
     """Return the content of a text; an empty text has none. Raises NotMergeableError."""
     if not text.strip():
@@ -141,12 +141,7 @@ def _toml_edited(text: str, content: JsonObject) -> str:
 def _toml_without(text: str, path: Sequence[str]) -> str:
     try:
         document = _toml_parsed(text)
-        table: Any = document
-        for key in path[:-1]:
-            table = table[key]
-        if isinstance(table[path[-1]], (Table, AoT)):
-            raise NotMergeableError(f"{'.'.join(path)} would override it, and is a table; remove it")
-        del table[path[-1]]
+        _remove(document, path)
         return tomlkit.dumps(document)
     except (TOMLKitError, RecursionError) as error:
         raise NotMergeableError(f"it is TOML that cannot be edited safely: {error}") from error

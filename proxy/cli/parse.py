@@ -35,7 +35,8 @@ from proxy.exchange.task import make_task
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from proxy.healing.families import family_of
 from proxy.healing.reasoning import thoughts_of
-from proxy.repair.text_report import explained, read_text, reasons, rejected, text_json, written_calls
+from proxy.repair.policy import Policy
+from proxy.repair.text_report import explained, read_text, reasons, text_json
 from proxy.tools.toolset import ToolSet, read_tools
 from proxy.web.thinking import thoughts_in_text
 
@@ -54,26 +55,24 @@ def parse_command(
     rules: str | None,
 ) -> int:
     """Run `parse` and return its exit status. Raises RulesError."""
-    settings, loaded = load({} if rules is None else {"rules": rules})
+    settings, loaded = load({"rules": rules})
     if capture is not None:
         if file is not None or tools is not None or model:
             raise RulesError("--capture takes no FILE, --tools or --model, because the capture has them; remove them")
-        captured = read_capture(_read_bytes(capture), capture)
-        result = reread(captured, settings, loaded)
-        if as_json:
-            print(json.dumps(dataclasses.asdict(report_of(captured, result)), indent=2))
-        else:
-            show(lines(captured, result))
-        return 0
-    if file is None or tools is None:
+        captured = reread(read_capture(_read_bytes(capture), capture), settings, loaded)
+        report, text, status = dataclasses.asdict(captured), lines(captured), 0
+    elif file is None or tools is None:
         raise RulesError("give FILE and --tools TOOLS.json, or --capture FILE")
-    toolset = _tools(tools)
-    report = read_text(_read(file), toolset, loaded.policy(model), stopped=finish == "stop")
-    if as_json:
-        print(json.dumps(text_json(report), indent=2))
     else:
-        show(explained(report))
-    return 0 if any(each.repaired for each in report.calls) else NO_CALL
+        toolset = _tools(tools)
+        found = read_text(_read(file), toolset, loaded.policy(model), stopped=finish == "stop")
+        report, text = text_json(found), explained(found)
+        status = 0 if any(each.repaired for each in found.calls) else NO_CALL
+    if as_json:
+        print(json.dumps(report, indent=2))
+    else:
+        show(text)
+    return status
 
 
 def _read(file: str) -> str:
@@ -111,18 +110,36 @@ def _tools(file: str) -> ToolSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Reread:
-    """A captured answer, read again. `data` is what the client gets, `calls` are its calls with their repairs.
+class CallReport:
+    """A call: what the model wrote, and what the client gets, with its repairs."""
 
-    `audit` are all repairs, `refusals` the number of rejected calls by reason, `crashes` defects of the engine.
-    `swallowed`: tokens were used, but the reply is empty.
+    index: int
+    name: str
+    arguments: str
+    written: str
+    repairs: tuple[Repair, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureReport:
+    """A captured answer, read again: `before` is the answer of the model server, `after` is the client's.
+
+    `repairs` are those that belong to no call; `refused` counts rejected calls by reason, `places` says where they are.
+    `crashes` are defects of the engine. `swallowed`: tokens were used, but the reply is empty.
     """
 
-    data: bytes
+    model: str
+    status: int
     streamed: bool
-    calls: tuple[CallClosed, ...]
-    audit: tuple[Repair, ...]
-    refusals: dict[str, int]
+    complete: bool
+    truncated: bool
+    changed: bool
+    before: ReplyView
+    after: ReplyView
+    calls: tuple[CallReport, ...]
+    repairs: tuple[Repair, ...]
+    refused: dict[str, int]
+    places: tuple[str, ...]
     crashes: tuple[str, ...]
     swallowed: bool
 
@@ -141,7 +158,7 @@ class _Calls:
                 self.closed.append(event)
 
 
-def reread(captured: Captured, settings: Settings, rules: Rules) -> Reread:
+def reread(captured: Captured, settings: Settings, rules: Rules) -> CaptureReport:
     """Read a captured answer under these settings and rules."""
     chat = captured.chat
     profile = rules.profile(chat.model, captured.client or settings.client)
@@ -158,15 +175,47 @@ def reread(captured: Captured, settings: Settings, rules: Rules) -> Reread:
         data = _whole(captured, engine, options, calls, crashes)
         with contextlib.suppress(ProxyError):
             swallowed = says_nothing(read_whole(captured.body))
-    return Reread(
-        data,
-        streamed=captured.status == 200 and chat.stream,
-        calls=tuple(calls.closed),
-        audit=engine.audit,
-        refusals={**engine.refusals},
+    before = view_reply(captured.body, streamed=captured.streamed)
+    sources, places = _sources(captured, before, rules.policy(chat.model))
+    reports, others = [], [*engine.audit]
+    for call in calls.closed:
+        in_text = any(repair.id == "text_call" for repair in call.fixes)
+        source = next(sources.get((call.choice, in_text), iter(())), "")
+        reports.append(CallReport(call.index, call.call.name, call.call.arguments, source, tuple(call.fixes)))
+        for repair in call.fixes:
+            if repair in others:
+                others.remove(repair)
+    return CaptureReport(
+        model=chat.model,
+        status=captured.status,
+        streamed=captured.streamed,
+        complete=captured.complete,
+        truncated=captured.truncated,
+        changed=data != captured.body,
+        before=before,
+        after=view_reply(data, streamed=captured.status == 200 and chat.stream),
+        calls=tuple(reports),
+        repairs=tuple(others),
+        refused={**engine.refusals},
+        places=tuple(places) if engine.refusals else (),
         crashes=tuple(f"{type(error).__name__}: {error}" for error in crashes),
         swallowed=swallowed and options.parsed,
     )
+
+
+def _sources(
+    captured: Captured, before: ReplyView, policy: Policy
+) -> tuple[dict[tuple[int, bool], Iterator[str]], list[str]]:
+    """Return what the model wrote for each call, by choice and whether it is in the text, and the rejected places."""
+    sources: dict[tuple[int, bool], Iterator[str]] = {}
+    places: list[str] = []
+    for number, choice in before.choices.items():
+        sources[number, False] = (f"{call.name} {call.arguments}" for _, call in sorted(choice.tool_calls.items()))
+        if captured.chat.tools is not None:
+            text = read_text(choice.text, captured.chat.tools, policy, stopped=captured.complete)
+            sources[number, True] = (call.source for call in text.calls)
+            places += text.refused
+    return sources, places
 
 
 def _engine(captured: Captured, profile: Profile, settings: Settings, rules: Rules) -> Engine:
@@ -198,10 +247,10 @@ def _streamed(captured: Captured, reply: StreamReply) -> bytes:
     if captured.complete and reply.failure is None:
         data += reply.finish()
     error = reply.failure
-    if error is None:
-        if captured.complete:
-            return data
+    if error is None and not captured.complete:
         error = UpstreamBroken("the capture ends before the reply did")
+    if error is None:
+        return data
     end = reply.fail(error)
     return data + end if reply.started else end
 
@@ -223,82 +272,8 @@ def _whole(captured: Captured, engine: Engine, options: ChatOptions, calls: _Cal
     return sse.encode(error_body(failure)) if captured.chat.stream else error_body(failure)
 
 
-@dataclass(frozen=True, slots=True)
-class CallReport:
-    """A call: what the model wrote, and what the client gets, with its repairs."""
-
-    index: int
-    name: str
-    arguments: str
-    written: str
-    repairs: tuple[Repair, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CaptureReport:
-    """What `parse --capture` prints: `before` is the answer of the model server, `after` is the client's.
-
-    `repairs` are those that belong to no call; `refused` counts rejected calls by reason, `places` says where they are.
-    """
-
-    model: str
-    status: int
-    streamed: bool
-    complete: bool
-    truncated: bool
-    changed: bool
-    before: ReplyView
-    after: ReplyView
-    calls: tuple[CallReport, ...]
-    repairs: tuple[Repair, ...]
-    refused: dict[str, int]
-    places: tuple[str, ...]
-    crashes: tuple[str, ...]
-    swallowed: bool
-
-
-def report_of(captured: Captured, result: Reread) -> CaptureReport:
-    """Return the report on a captured answer and what was read in it."""
-    before = view_reply(captured.body, streamed=captured.streamed)
-    tools, stopped = captured.chat.tools, captured.complete
-    others = list(result.audit)
-    written: dict[tuple[int, bool], Iterator[str]] = {}
-    places: list[str] = []
-    for number, choice in before.choices.items():
-        structured = (f"{call.name} {call.arguments}" for _, call in sorted(choice.tool_calls.items()))
-        written[number, False] = structured
-        if tools is not None:
-            written[number, True] = written_calls(choice.text, tools, stopped=stopped)
-            places += rejected(choice.text, tools, stopped=stopped) if result.refusals else ()
-    calls = []
-    for call in result.calls:
-        in_text = any(repair.id == "text_call" for repair in call.fixes)
-        source = next(written.get((call.choice, in_text), iter(())), "")
-        calls.append(CallReport(call.index, call.call.name, call.call.arguments, source, tuple(call.fixes)))
-        for repair in call.fixes:
-            if repair in others:
-                others.remove(repair)
-    return CaptureReport(
-        model=captured.chat.model,
-        status=captured.status,
-        streamed=captured.streamed,
-        complete=captured.complete,
-        truncated=captured.truncated,
-        changed=result.data != captured.body,
-        before=before,
-        after=view_reply(result.data, streamed=result.streamed),
-        calls=tuple(calls),
-        repairs=tuple(others),
-        refused=result.refusals,
-        places=tuple(places),
-        crashes=result.crashes,
-        swallowed=result.swallowed,
-    )
-
-
-def lines(captured: Captured, result: Reread) -> Iterator[str]:
+def lines(report: CaptureReport) -> Iterator[str]:
     """Yield lines about a captured answer, safe for a terminal: before, after, calls, other repairs, rejections."""
-    report = report_of(captured, result)
     kind = "a stream" if report.streamed else "a whole answer"
     end = ", too long to be captured whole" if report.truncated else "" if report.complete else ", incomplete"
     yield f"capture: model {escaped(report.model)}, {kind}, status {report.status}{end}"
@@ -324,7 +299,7 @@ def lines(captured: Captured, result: Reread) -> Iterator[str]:
     yield from (f"the engine failed: {escaped(crash)}" for crash in report.crashes)
     if report.swallowed:
         yield "tokens were used for an empty reply: the server's tool parser may have swallowed a call (parse: proxy)"
-    if not (result.audit or report.refused or report.crashes):
+    if not (report.repairs or any(call.repairs for call in report.calls) or report.refused or report.crashes):
         yield "nothing repaired, nothing rejected"
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import sys
 from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
 from proxy import __file__ as _package_file
 from proxy import __version__
-from proxy.cli.check import check_surroundings, checked_settings, is_activated
+from proxy.cli.check import check_surroundings, checked_settings, is_activated, try_port
 from proxy.cli.output import NAME, report
 from proxy.codec.display import printable
 from proxy.config.api_keys import Keys
@@ -86,11 +85,8 @@ def package_folder(spelled: str) -> str:
 
 def _check_port(settings: Settings) -> None:
     """Bind as gunicorn will. gunicorn itself retries a port in use for 5 s before it gives up."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((settings.host, settings.port))
+        try_port(settings.host, settings.port)
     except OSError as error:
         fix = "choose another port with --port or address with --host, or stop the program that listens there"
         raise RulesError(f"cannot listen on {bind(settings)} ({error.strerror}); {fix}") from error

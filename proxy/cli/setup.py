@@ -7,15 +7,16 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from proxy.cli.agent_files import AgentFiles
 from proxy.cli.agents import AGENTS
 from proxy.cli.configuration import KEY, Agent, Configuration, Values, past_web_proxy
-from proxy.cli.merging import dotted, merged
+from proxy.cli.merging import merged
 from proxy.cli.output import NAME, CommandError, Status, show
 from proxy.cli.proxy_facts import ProxyFacts, plain_url
 from proxy.codec.display import escaped
@@ -51,18 +52,8 @@ class Target:
     def values(self) -> Values:
         """Ask the proxy for the values of the agent's configuration. Raises CommandError."""
         facts = ProxyFacts(self.url, self.key, self.key_name, self.variables.get("SSL_CERT_FILE", ""))
-        facts.check()
-        served = facts.served(self.model)
-        return Values(
-            self.url,
-            served.model,
-            served.context,
-            self.key_name,
-            images=served.images,
-            efforts=served.efforts,
-            home=str(self.home),
-            environment=self.variables,
-        )
+        values = facts.served(self.model)
+        return replace(values, key_name=self.key_name, home=str(self.home), environment=self.variables)
 
     def filled(self, words: Iterable[str]) -> list[str]:
         """Return words with the key instead of its placeholder."""
@@ -86,7 +77,7 @@ def target(
     A proxy that `launch --upstream` starts is for this machine only, whatever address the service listens on.
     """
     if url is None:
-        settings, _ = load({} if rules is None else {"rules": rules})
+        settings, _ = load({"rules": rules})
         url = f"http://127.0.0.1:{settings.port}" if starts_proxy else own_url(settings)
     variables = environment()
     key = ""
@@ -101,16 +92,15 @@ def target(
     return Target(AGENTS[agent], plain_url(url), model, key_env, key, variables, rules)
 
 
-def setup_command(
-    *, agent: str, url: str | None, rules: str | None, model: str, key_env: str, write: bool, undo: bool
-) -> None:
-    """Run `setup`. Raises CommandError, RulesError and UsageError."""
+def setup_command(*, write: bool, undo: bool, **options: Any) -> None:
+    """Run `setup`; the other options are those of `target`. Raises CommandError, RulesError and UsageError."""
     if write and undo:
         raise click.UsageError("give --write or --undo, not both")
-    aim = target(agent=agent, url=url, rules=rules, model=model, key_env="" if undo else key_env)
     if undo:
-        show(AgentFiles(agent, aim.state).restore())
+        aim = target(**{**options, "key_env": ""})
+        show(AgentFiles(aim.agent.name, aim.state).restore())
         return
+    aim = target(**options)
     values = aim.values()
     configuration = past_web_proxy(aim.agent.configure(values), values)
     # All is written before the first line, whether or not anybody reads it.
@@ -127,9 +117,9 @@ def described(agent: Agent, values: Values, configuration: Configuration) -> Ite
         yield f"\n# {instead}{file.path} ({file.format.value}; --write merges this into the file)"
         yield merged("", file).rstrip("\n")
         if file.without:
-            yield f"# remove keys that would override it: {', '.join(map(dotted, file.without))}"
+            yield f"# remove keys that would override it: {', '.join(map('.'.join, file.without))}"
         if file.rivals:
-            yield f"# models set here bypass the proxy: {', '.join(map(dotted, file.rivals))}"
+            yield f"# models set here bypass the proxy: {', '.join(map('.'.join, file.rivals))}"
     if configuration.first:
         yield f"\n# run once; it writes {configuration.written}"
         yield _shown(configuration.first, values)

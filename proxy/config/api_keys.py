@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from proxy.codec.json_access import as_text
-from proxy.codec.json_text import Json
 from proxy.config.rules import Globs, Rules, Text
 from proxy.config.typed import read, whole
 from proxy.config.yaml_nodes import compose, entries, items, nearest, node_error, place_of, shown
-from proxy.errors import BadRequest, RulesError
+from proxy.errors import Forbidden, RulesError, Unauthorized
 
 MAX_KEYS = 1000
 # Bytes of a file that is one key.
@@ -32,43 +29,6 @@ MAX_SECRET = 4096
 _SECRET = re.compile(rb"[!-~]+")
 _HASHED = "sha256:"
 _DIGEST = "64 hex digits; make them with: printf %s KEY | sha256sum"
-
-_Parsed = TypeVar("_Parsed")
-
-
-class Denied(BadRequest):
-    """Base of the errors below; never raised itself. `reason` is a label of the metrics."""
-
-    def __init__(self, message: str, reason: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
-class Unauthorized(Denied):
-    """No key, or an unknown one."""
-
-    status = 401
-    kind = "authentication_error"
-    headers = (("WWW-Authenticate", "Bearer"),)
-
-
-class Forbidden(Denied):
-    """A known key, or a local client, that may not do this."""
-
-    status = 403
-    kind = "permission_error"
-
-
-class TooMany(Denied):
-    """A limit of the key is reached; `retry_after` is the time (s) to wait."""
-
-    status = 429
-    kind = "rate_limit_error"
-
-    def __init__(self, message: str, reason: str, seconds: float) -> None:
-        super().__init__(message, reason)
-        self.retry_after = str(max(1, int(seconds)))
-
 
 @dataclass(frozen=True, slots=True)
 class ClientKey:
@@ -146,7 +106,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """The bytes of a file with keys, and their source."""
+    """The bytes of a file with keys, and their source, which is empty if there is no such file."""
 
     data: bytes = field(default=b"", repr=False)
     source: str = ""
@@ -154,42 +114,35 @@ class KeyFile:
 
 @dataclass(frozen=True, slots=True)
 class KeyFiles:
-    """The files that keys come from, unread; None for one that does not exist. `named` are those of rules' entries."""
+    """The files that keys come from, unread. `named` are those of rules' entries."""
 
-    clients: KeyFile | None = None
-    upstream: KeyFile | None = None
-    admin: KeyFile | None = None
+    clients: KeyFile = KeyFile()
+    upstream: KeyFile = KeyFile()
+    admin: KeyFile = KeyFile()
     named: tuple[KeyFile, ...] = ()
 
     def read(self) -> Keys:
         """Return the keys. Raises RulesError."""
+        clients, upstream, admin = self.clients, self.upstream, self.admin
         return Keys(
-            clients=_parsed(self.clients, parse_clients, ()),
-            upstream=_parsed(self.upstream, parse_secret, ""),
-            admin=_parsed(self.admin, parse_admin, b""),
+            clients=parse_clients(clients.data, clients.source) if clients.source else (),
+            upstream=parse_secret(upstream.data, upstream.source) if upstream.source else "",
+            admin=parse_admin(admin.data, admin.source) if admin.source else b"",
             named={file.source: parse_secret(file.data, file.source) for file in self.named},
         )
 
     def to_bytes(self) -> tuple[bytes, ...]:
         """Return all files as bytes, for `keys_from_bytes`."""
-        return tuple(
-            b"" if file is None else os.fsencode(file.source) + b"\0" + file.data
-            for file in (self.clients, self.upstream, self.admin, *self.named)
-        )
-
-
-def _parsed(file: KeyFile | None, parse: Callable[[bytes, str], _Parsed], default: _Parsed) -> _Parsed:
-    return default if file is None else parse(file.data, file.source)
+        files = (self.clients, self.upstream, self.admin, *self.named)
+        return tuple(os.fsencode(file.source) + b"\0" + file.data if file.source else b"" for file in files)
 
 
 def keys_from_bytes(parts: Sequence[bytes]) -> KeyFiles:
     """Return the files that `KeyFiles.to_bytes` wrote; without bytes, no files."""
-    files = [
-        KeyFile(data, os.fsdecode(source)) if end else None
-        for source, end, data in (each.partition(b"\0") for each in parts)
-    ]
-    clients, upstream, admin, *named = files or [None, None, None]
-    return KeyFiles(clients, upstream, admin, tuple(filter(None, named)))
+    split = (part.partition(b"\0") for part in parts)
+    files = [KeyFile(data, os.fsdecode(source)) for source, _, data in split]
+    clients, upstream, admin, *named = files or [KeyFile()] * 3
+    return KeyFiles(clients, upstream, admin, tuple(named))
 
 
 class _Entry(Struct, frozen=True):
@@ -257,27 +210,3 @@ def parse_admin(data: bytes, source: str) -> bytes:
     if not re.fullmatch("[0-9a-fA-F]{64}", text.removeprefix(_HASHED)):
         raise RulesError(f"{source}: after {_HASHED} there must be {_DIGEST}")
     return bytes.fromhex(text.removeprefix(_HASHED))
-
-
-def named_model(body: bytes) -> str:
-    """Return the model that a body requests, or "". Raises BadRequest if another reader may find another model.
-
-    For keys that may not use every model: a body that is forwarded unchanged must mean the same to the server.
-    """
-    try:
-        pairs = json.loads(body, object_pairs_hook=_Pairs)
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(pairs, _Pairs):
-        return ""
-    named = [(name, value) for name, value in pairs if name.casefold() == "model"]
-    if not named:
-        return ""
-    name, model = named[0]
-    if len(named) > 1 or name != "model":
-        raise BadRequest("the body must name its model once, as model: this key may not use every model")
-    return as_text(model)
-
-
-class _Pairs(list[tuple[str, Json]]):
-    """The keys and values of a JSON object, duplicates included."""

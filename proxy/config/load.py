@@ -146,9 +146,8 @@ def _unreadable(path: Path, error: OSError) -> RulesError:
 
 def rules_text(flags: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None) -> RulesText:
     """Return the text of the rules file in force, for `load`. Raises RulesError if it cannot be read."""
-    flags = {} if flags is None else flags
     env = environment() if env is None else env
-    path = find_rules(flags.get("rules"), env)
+    path = find_rules((flags or {}).get("rules"), env)
     return builtin_text() if path is None else RulesText(_read(path), str(path))
 
 
@@ -175,28 +174,28 @@ def rules_of(text: RulesText) -> Rules:
 
 
 def load(
-    flags: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None, text: RulesText | None = None
+    flags: Mapping[str, str | None] | None = None, env: Mapping[str, str] | None = None, text: RulesText | None = None
 ) -> tuple[Settings, Rules]:
-    """Return the settings and rules in force. A flag (by the setting's name, or `rules`) wins over the environment, the
-    environment over the rules file.
+    """Return the settings and rules in force. A flag (by the setting's name, or `rules`) that is not None wins over the
+    environment, the environment over the rules file.
 
     Reads the process's environment if `env` is None, and the rules file if `text` is None. Raises RulesError, with the
     place, for the first thing that is wrong.
     """
-    flags = {} if flags is None else flags
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
     env = environment() if env is None else env
     inner = {DRAIN_VARIABLE, STOP_VARIABLE}
     known = {RULES_VARIABLE, KEY_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
     for name in env:
         if name.startswith(PREFIX) and name not in known:
             raise RulesError(f"{name}: there is no such variable; use {nearest(name, known - inner)}")
-    rules = rules_of(rules_text(flags, env) if text is None else text)
-    values: dict[str, Any] = {spec.name: _value(spec, flags, env, rules.settings) for spec in SPECS}
+    rules = rules_of(rules_text(given, env) if text is None else text)
+    values: dict[str, Any] = {spec.name: _value(spec, given, env, rules.settings) for spec in SPECS}
     # The key in a rules file is for the server in the same file.
     main = rules.settings.get("upstream")
     if main is not None and origin(values["upstream"]) != origin(str(main)):
         (spec,) = (spec for spec in SPECS if spec.name == "upstream_key_file")
-        values[spec.name] = _value(spec, flags, env, {})
+        values[spec.name] = _value(spec, given, env, {})
     settings = Settings(**values)
     if settings.detailed_logging and not settings.audit_file:
         folders = (env.get("STATE_DIRECTORY", "").partition(":")[0], env.get("TMPDIR", ""), "/tmp")
@@ -205,7 +204,7 @@ def load(
     if settings.client and settings.client not in rules.clients:
         names = nearest(settings.client, rules.client_names) or "a name that the rules have; they have none"
         raise RulesError(f"{rules.source}: there is no client {shown(settings.client)}; set client to {names}")
-    return settings, with_settings(rules, settings)
+    return settings, replace(rules, case_sensitive_tools=settings.case_sensitive_tools)
 
 
 def check_files(settings: Settings) -> None:
@@ -226,7 +225,7 @@ def key_files(settings: Settings, rules: Rules, env: Mapping[str, str]) -> KeyFi
     variable that is not set.
     """
     upstream = _key_file(settings.upstream_key_file, "upstream-key", env)
-    if upstream is None and KEY_VARIABLE in env:
+    if not upstream.source and KEY_VARIABLE in env:
         upstream = KeyFile(os.fsencode(env[KEY_VARIABLE]), KEY_VARIABLE)
     return KeyFiles(
         clients=_key_file(settings.client_keys, "client-keys", env),
@@ -245,14 +244,10 @@ def _named_key(source: str, env: Mapping[str, str]) -> KeyFile:
     return KeyFile(os.fsencode(env[source[1:]]), source)
 
 
-def _key_file(named: str, credential: str, env: Mapping[str, str]) -> KeyFile | None:
-    path = Path(named)
-    if not named:
-        if _CREDENTIALS not in env:
-            return None
-        path = Path(env[_CREDENTIALS], credential)
-        if not _exists(path):
-            return None
+def _key_file(named: str, credential: str, env: Mapping[str, str]) -> KeyFile:
+    path = Path(named or os.path.join(env.get(_CREDENTIALS, ""), credential))
+    if not named and (_CREDENTIALS not in env or not _exists(path)):
+        return KeyFile()
     return KeyFile(_read(path), str(path))
 
 
@@ -273,9 +268,8 @@ def is_loopback(host: str) -> bool:
 
 def bind(settings: Settings) -> str:
     """Return the address to listen on, as gunicorn expects it."""
-    if ":" in settings.host:
-        return f"[{settings.host}]:{settings.port}"
-    return f"{settings.host}:{settings.port}"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{host}:{settings.port}"
 
 
 def own_url(settings: Settings) -> str:
@@ -283,11 +277,6 @@ def own_url(settings: Settings) -> str:
     if settings.host in ("0.0.0.0", "::"):
         return f"http://127.0.0.1:{settings.port}"
     return f"http://{bind(settings)}"
-
-
-def with_settings(rules: Rules, settings: Settings) -> Rules:
-    """Return the rules with the settings that bear on calls."""
-    return replace(rules, case_sensitive_tools=settings.case_sensitive_tools)
 
 
 def _value(spec: Spec, flags: Mapping[str, str], env: Mapping[str, str], filed: Mapping[str, Setting]) -> Setting:

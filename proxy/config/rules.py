@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, g
 import msgspec
 from msgspec import UNSET, Meta, Struct, structs
 
-from proxy.config.server_url import ONE_SERVER, server_url
-from proxy.config.settings import CLIENT_NAME, Setting, Settings, read_settings
-from proxy.config.typed import checked, read, whole
+from proxy.config.settings import CLIENT_NAME, Setting, Settings, Url, read_settings
+from proxy.config.typed import read, whole
 from proxy.config.yaml_nodes import compose, entries, nearest, node_error, shown
 from proxy.healing import parameters
 from proxy.healing.families import NAMES, Family, family_of
@@ -72,7 +71,6 @@ Globs: TypeAlias = Annotated[tuple[Text, ...], Meta(min_length=1, title="a list 
 Fields: TypeAlias = tuple[
     Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)", title="the name of a field")], ...
 ]
-Url: TypeAlias = Annotated[str, checked(server_url, ONE_SERVER)]
 _HIDDEN = {"secret": True}
 _ABOVE_0 = Meta(gt=0, title="a number above 0")
 Positive: TypeAlias = Annotated[int, _ABOVE_0] | Annotated[float, _ABOVE_0]

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from proxy.codec.display import cut, escaped
-from proxy.config.load import BUILT_IN, RulesText, builtin_text
+from proxy.config.load import RulesText, builtin_text
+from proxy.config.yaml_nodes import compose, entries, place_of
 
 _SECTIONS = ("tools", "models", "aliases", "clients")
 _SHOWN = 300
@@ -32,43 +32,36 @@ def summary(text: RulesText) -> tuple[Entry, ...]:
 
     Sections that the file lacks are the built-in ones. Each fix of a tool is an entry.
     """
-    entries: list[Entry] = []
-    own, builtin = _sections(text), _sections(builtin_text())
+    in_force = {**sections(builtin_text()), **sections(text)}
+    found = []
     for section in _SECTIONS:
-        source, pair = (text.source, own[section]) if section in own else (BUILT_IN, builtin.get(section))
-        for title, value, line in _entries(section, pair[1]) if pair else ():
+        for title, value, node in _entries(section, in_force[section][1]) if section in in_force else ():
             shown = escaped(cut(f"{section} {title}: {_flow(value)}", _SHOWN))
-            entries.append(Entry(section, title, shown, f"{source}:{line}"))
-    return tuple(entries)
+            found.append(Entry(section, title, shown, place_of(node)))
+    return tuple(found)
 
 
-def section_lines(text: RulesText) -> dict[str, int]:
-    """Return the line of each section that a valid rules file has, if it is not empty."""
-    return {name: key.start_mark.line + 1 for name, (key, _) in _sections(text).items()}
+def sections(text: RulesText) -> dict[str, tuple[Node, Node]]:
+    """Return the key node and the value node of each section that a valid rules file has, if it is not empty."""
+    root = compose(text.data, text.source)
+    pairs = entries(root, "the file") if root else ()
+    return {name: (key, node) for name, key, node in pairs if not isinstance(node, ScalarNode)}
 
 
-def _sections(text: RulesText) -> dict[str, tuple[Node, Node]]:
-    root = yaml.compose(text.data, Loader=yaml.SafeLoader)
-    pairs = root.value if isinstance(root, MappingNode) else []
-    return {key.value: (key, node) for key, node in pairs if not isinstance(node, ScalarNode)}
-
-
-def _entries(section: str, node: Node) -> Iterator[tuple[str, Node, int]]:
-    """Yield the title, the value and the line of each entry."""
-    for item in node.value:
-        if isinstance(item, MappingNode):  # of models
-            title = next((value.value for key, value in item.value if key.value == "match"), "")
+def _entries(section: str, node: Node) -> Iterator[tuple[str, Node, Node]]:
+    """Yield the title and the value of each entry, and the node that shows its place."""
+    if isinstance(node, SequenceNode):  # models
+        for item in node.value:
             rest = [pair for pair in item.value if pair[0].value != "match"]
-            yield title, MappingNode(item.tag, rest), item.start_mark.line + 1
-            continue
-        key, value = item
+            yield next(value.value for key, value in item.value if key.value == "match"), MappingNode("", rest), item
+        return
+    for title, key, value in entries(node, section):
         if section != "tools":
-            yield key.value, value, key.start_mark.line + 1
+            yield title, value, key
             continue
         others = [pair for pair in value.value if pair[0].value != "fixes"]
-        for fixes in (pair[1] for pair in value.value if pair[0].value == "fixes"):
-            for fix in fixes.value:
-                yield key.value, MappingNode(fix.tag, [*fix.value, *others]), fix.start_mark.line + 1
+        for fix in (fix for name, _, fixes in entries(value, title) if name == "fixes" for fix in fixes.value):
+            yield title, MappingNode("", [*fix.value, *others]), fix
 
 
 def _flow(node: Node) -> str:

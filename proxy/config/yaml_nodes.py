@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterator, Mapping
-from functools import lru_cache
-from typing import Any, TypeAlias
+from collections.abc import Collection, Iterator
+from typing import Any
 
 import yaml
 from yaml.composer import ComposerError
@@ -27,8 +26,6 @@ MAX_BYTES = 256 * 1024
 MAX_DEPTH = 20
 MAX_NODES = 30_000
 MAX_VALUE = 16_384
-# `("models", 0, "match")`
-Path: TypeAlias = tuple[str | int, ...]
 
 _TAG = "tag:yaml.org,2002:"
 # YAML reads a plain * as an alias.
@@ -111,26 +108,6 @@ def compose(text: bytes, source: str) -> Node | None:
     finally:
         if loader is not None:
             loader.dispose()
-
-
-@lru_cache(maxsize=4)
-def lines_of(text: bytes, source: str) -> Mapping[Path, int]:
-    """Return the line of each key and list item of a file, by its path, in the file's order. Raises RulesError."""
-    lines: dict[Path, int] = {}
-
-    def note(node: Node | None, path: Path) -> None:
-        if path and node is not None:
-            lines.setdefault(path, node.start_mark.line + 1)
-        if isinstance(node, SequenceNode):
-            for at, item in enumerate(node.value):
-                note(item, (*path, at))
-        elif isinstance(node, MappingNode):
-            for key, value in node.value:
-                lines[*path, str(key.value)] = key.start_mark.line + 1
-                note(value, (*path, str(key.value)))
-
-    note(compose(text, source), ())
-    return lines
 
 
 def place_of(node: Node) -> str:

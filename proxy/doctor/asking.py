@@ -8,16 +8,16 @@ from __future__ import annotations
 import math
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from urllib.parse import urlsplit
 
 from proxy.codec import sse
 from proxy.codec.display import cut
 from proxy.codec.json_access import as_list, as_object, as_text, objects_in
-from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
+from proxy.codec.json_text import JsonObject, dump_request, load_json
 from proxy.codec.secrets import masked
+from proxy.config.server_url import origin
 from proxy.config.settings import Settings
 from proxy.dialects.chat.client_view import ChoiceView, view_reply
 from proxy.errors import ProxyError
@@ -32,16 +32,21 @@ _MAX_ANSWER = 4 * 1024 * 1024
 MAX_TIMEOUTS = 3
 _TIMEOUT = 504
 _CONNECT_SECONDS = 2.0
+_START = "start the model server, or pass its URL with --upstream"
+# Models that a message names.
+_LISTED = 10
 # Characters of a server's words that are shown.
 _SHOWN = 160
 _DONE = b"[DONE]"
 _REASONING = ("reasoning_content", "reasoning")
 
 
-def unreachable(url: str, seconds: float = _CONNECT_SECONDS) -> str:
-    """Return in one sentence why no connection to a model server can be made; "" if one can."""
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+def unreachable(url: str, seconds: float = _CONNECT_SECONDS, usual: str = "", remedy: str = _START) -> str:
+    """Return in one sentence why no connection to a server can be made; "" if one can.
+
+    `usual` is where such a server usually listens; the default is the model server's default URL.
+    """
+    _, host, port = origin(url)
     try:
         socket.create_connection((host, port), seconds).close()
     except (socket.gaierror, UnicodeError):
@@ -49,13 +54,31 @@ def unreachable(url: str, seconds: float = _CONNECT_SECONDS) -> str:
     except TimeoutError:
         return f"no connection to {url} within {seconds:g} s"
     except ConnectionRefusedError:
-        usual = Settings().upstream
+        usual = usual or Settings().upstream
         if url.rstrip("/") != usual and host in ("localhost", "127.0.0.1", "::1") and not unreachable(usual, seconds):
             return f"connection refused at {url}; did you mean {usual}?"
-        return f"connection refused at {url}; start the model server, or pass its URL with --upstream"
+        return f"connection refused at {url}; {remedy}"
     except OSError as error:
         return f"no connection to {url} ({error.strerror or error})"
     return ""
+
+
+def key_refused(status: int, key_from: str) -> str:
+    """Return in one sentence that a server answered with 401 or 403; `key_from` names the place of the key, if any."""
+    if key_from:
+        return f"the server refuses the key in {key_from} ({status})"
+    return f"the server wants a key ({status}); name its variable with --key-env"
+
+
+def no_model(model: str, names: Sequence[str]) -> str:
+    """Return in one sentence that a server has no such model, and which ones it has."""
+    return f"no model {model!r}; the server has: {listed(names)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the names of models on one line; of many, the first ones."""
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(ascii(name)[1:-1] for name in names[:_LISTED]) + more
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +93,7 @@ class Answer:
     @property
     def json(self) -> JsonObject:
         """The body if it is a JSON object, otherwise an empty one."""
-        return _object(self.body)
+        return object_in(self.body)
 
     @property
     def error(self) -> str:
@@ -238,7 +261,7 @@ class Reply:
         if self.status != 200:
             return []
         if self.streamed:
-            return [chunk for chunk in map(_object, self._events) if chunk]
+            return [chunk for chunk in map(object_in, self._events) if chunk]
         return [self._answer.json] if as_list(self._answer.json.get("choices")) else []
 
     @cached_property
@@ -255,12 +278,12 @@ def shown(text: str) -> str:
     return cut(" ".join(text.split()), _SHOWN)
 
 
-def _object(data: bytes) -> JsonObject:
+def object_in(data: bytes) -> JsonObject:
+    """Return a body's JSON object, or an empty one."""
     try:
-        value: Json = load_json(data)
+        return as_object(load_json(data))
     except ValueError:
         return {}
-    return as_object(value)
 
 
 def _start_of(body: bytes) -> str:

@@ -9,7 +9,7 @@ from enum import Enum
 from proxy import SERVICE
 from proxy.codec.json_access import as_text
 from proxy.codec.json_text import JsonObject
-from proxy.doctor.asking import Answer, Asker, Reply, unreachable
+from proxy.doctor.asking import Answer, Asker, Reply, key_refused, no_model, unreachable
 from proxy.doctor.prompts import Fate, Prompts
 from proxy.doctor.syntaxes import TOOL, Written, written_in
 from proxy.healing.families import Family, Parsers, family_of
@@ -37,7 +37,6 @@ _VERSIONS = {
 }
 # A list of models is fast: a server without an answer by then hangs.
 _FIRST_SECONDS = 10.0
-_LISTED = 10
 
 
 class NoServerError(Exception):
@@ -198,8 +197,7 @@ def examine_server(ask: Asker, model: str) -> Examination:
     cards = _cards(ask)
     ids = [card.id for card in cards]
     if model and model not in ids:
-        more = f" and {len(ids) - _LISTED} more" if len(ids) > _LISTED else ""
-        raise NoModelError(f"no model {model!r}; the server has: {', '.join(ids[:_LISTED])}{more}")
+        raise NoModelError(no_model(model, ids))
     chosen = model or next((card.id for card in cards if not card.parent), cards[0].id)
     examination = Examination(ask, chosen, cards, kind_of(cards))
     _look_for_kind(examination)
@@ -212,9 +210,7 @@ def _cards(ask: Asker) -> tuple[ModelCard, ...]:
     if answer.status == 0:
         raise NoServerError(_no_answer(url, answer))
     if answer.status in (401, 403):
-        if ask.key_from:
-            raise NoServerError(f"the server refuses the key in {ask.key_from} ({answer.status})")
-        raise NoServerError(f"the server wants a key ({answer.status}); name its variable with --key-env")
+        raise NoServerError(key_refused(answer.status, ask.key_from))
     if answer.status == 503:
         raise NoServerError(f"{url} is not ready (503): {answer.error[:100]}; wait until its model is loaded")
     if answer.status != 200:

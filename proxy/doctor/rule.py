@@ -54,7 +54,10 @@ def write_entry(file: Path, model: str, entry: str) -> Written:
     new = merged(old, str(file), model, entry)
     backup = None if old is None else _backed_up(file)
     was_legacy = old is not None and rules_of(RulesText(old, str(file))).legacy_file
-    _replace(file, new)
+    try:
+        replace_file(file, new, 0o644 if old is None else file.stat().st_mode & 0o7777)
+    except OSError as error:
+        raise _unwritable(file, error) from None
     return Written(file, backup, was_legacy and not rules_of(RulesText(new, str(file))).legacy_file)
 
 
@@ -113,20 +116,19 @@ def _backed_up(file: Path) -> Path:
     raise RulesError(f"{file}: there are {_BACKUPS} backups next to it; remove some")
 
 
-def _replace(file: Path, data: bytes) -> None:
-    """Replace the file in one step: a reader sees the former bytes or the new ones."""
+def replace_file(path: Path, data: bytes, mode: int) -> None:
+    """Write a whole file with its mode in one step: a reader sees the former bytes or the new ones. Raises OSError."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-        try:
-            with os.fdopen(handle, "wb") as new:
-                new.write(data)
-            os.chmod(name, file.stat().st_mode & 0o7777 if file.exists() else 0o644)
-            os.replace(name, file)
-        except BaseException:
-            os.unlink(name)
-            raise
-    except OSError as error:
-        raise _unwritable(file, error) from None
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, mode)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
 
 
 def _unwritable(file: Path, error: OSError) -> RulesError:

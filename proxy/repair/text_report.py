@@ -29,9 +29,10 @@ def reasons() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class FoundCall:
-    """A call in a text: how it was written and read, and what the client gets, None if the call cannot be executed."""
+    """A call in a text: its source and how it was read, and what the client gets, None if it cannot be executed."""
 
     found: Found
+    source: str
     row: str
     line: str
     repaired: Repaired | None
@@ -54,10 +55,14 @@ def read_text(text: str, tools: ToolSet, policy: Policy, *, stopped: bool) -> Te
     for piece in (*reader.feed(text), *reader.finish(stopped=stopped)):
         for call in piece.calls or ():
             repaired = repairer.repair(call.name, dump(call.arguments), stopped=True)
-            calls.append(FoundCall(call, piece.row, _line(text, start), repaired))
+            calls.append(FoundCall(call, piece.text.strip(), piece.row, _line(text, start), repaired))
         content += piece.text if piece.is_prose else ""
         start += len(piece.text)
-    return TextReport(tuple(calls), tuple(_rejected(reader, text)), content)
+    refused = []
+    for place in sorted(set(reader.refused), key=lambda each: each.start):
+        shown = text[place.start : place.start + _SHOWN].split("\n", maxsplit=1)[0]
+        refused.append(f"refused at {_line(text, place.start)}: {shown!r}, read by {place.row}: {place.why}")
+    return TextReport(tuple(calls), tuple(refused), content)
 
 
 def explained(report: TextReport) -> Iterator[str]:
@@ -101,28 +106,6 @@ def text_json(report: TextReport) -> JsonObject:
         }
         calls.append(call)
     return {"calls": calls, "refused": [*report.refused], "content": report.content}
-
-
-def written_calls(text: str, tools: ToolSet, *, stopped: bool) -> Iterator[str]:
-    """Yield the source text of each call in a text."""
-    reader = Reader(tools)
-    pieces = (*reader.feed(text), *reader.finish(stopped=stopped))
-    for piece in pieces:
-        yield from (piece.text.strip() for _ in piece.calls or ())
-
-
-def rejected(text: str, tools: ToolSet, *, stopped: bool, off: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield one line for each place of a text that looked like a call and was rejected."""
-    reader = Reader(tools, off=off)
-    reader.feed(text)
-    reader.finish(stopped=stopped)
-    yield from _rejected(reader, text)
-
-
-def _rejected(reader: Reader, text: str) -> Iterator[str]:
-    for refused in sorted(set(reader.refused), key=lambda each: each.start):
-        shown = text[refused.start : refused.start + _SHOWN].split("\n", maxsplit=1)[0]
-        yield f"refused at {_line(text, refused.start)}: {shown!r}, read by {refused.row}: {refused.why}"
 
 
 def _line(text: str, at: int) -> str:

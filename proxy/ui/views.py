@@ -20,8 +20,7 @@ from proxy.activity.activity import TICK, Activity
 from proxy.activity.ring import Story
 from proxy.codec import sse
 from proxy.codec.json_text import dump_json
-from proxy.config.api_keys import Denied, Forbidden
-from proxy.errors import NotFound, Unavailable
+from proxy.errors import Denied, Forbidden, NotFound, Unavailable
 from proxy.ui.sign_in import expired_cookie, given_key, session_cookie
 from proxy.ui.state import PageState, without_values
 from proxy.web import routes

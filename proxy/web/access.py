@@ -5,12 +5,15 @@ It goes by the route that was found, never by the text of a path.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from proxy.activity.activity import Activity
-from proxy.config.api_keys import ClientKey, TooMany, named_model
-from proxy.errors import BadRequest, Loop
+from proxy.codec.json_access import as_text
+from proxy.codec.json_text import Json
+from proxy.config.api_keys import ClientKey
+from proxy.errors import BadRequest, Loop, TooMany
 from proxy.web.admin_access import check_admin, check_page
 from proxy.web.headers import credential, key_bytes
 from proxy.web.page_sessions import has_session
@@ -93,6 +96,30 @@ def check_named_model(key: ClientKey, route: Route, body: bytes) -> None:
     named = named_model(body)
     if route.dialect == "passed":
         key.check_model(named)
+
+
+def named_model(body: bytes) -> str:
+    """Return the model that a body requests, or "". Raises BadRequest if another reader may find another model.
+
+    For keys that may not use every model: a body that is forwarded unchanged must mean the same to the server.
+    """
+    try:
+        pairs = json.loads(body, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(pairs, _Pairs):
+        return ""
+    named = [(name, value) for name, value in pairs if name.casefold() == "model"]
+    if not named:
+        return ""
+    name, model = named[0]
+    if len(named) > 1 or name != "model":
+        raise BadRequest("the body must name its model once, as model: this key may not use every model")
+    return as_text(model)
+
+
+class _Pairs(list[tuple[str, Json]]):
+    """The keys and values of a JSON object, duplicates included."""
 
 
 def acquire_slot(key: ClientKey, route: Route, shared: SharedFile) -> bool:

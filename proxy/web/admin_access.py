@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from proxy.config.api_keys import Forbidden, Keys, Unauthorized
+from proxy.config.api_keys import Keys
+from proxy.errors import Forbidden, Unauthorized
 from proxy.web.headers import key_bytes
 from proxy.web.web_origins import web_page_of
 

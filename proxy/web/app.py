@@ -17,11 +17,19 @@ from werkzeug.exceptions import NotFound as NoSuchPath
 from werkzeug.routing import Map, MapAdapter, Rule
 
 from proxy.codec.secrets import mask_error
-from proxy.config.api_keys import Denied, Unauthorized
 from proxy.dialects.chat import writer as chat
 from proxy.dialects.messages import writer as messages
 from proxy.dialects.responses import errors as responses
-from proxy.errors import ClientGone, InternalError, MethodNotAllowed, NotFound, ProxyError, UpgradeRefused
+from proxy.errors import (
+    ClientGone,
+    Denied,
+    InternalError,
+    MethodNotAllowed,
+    NotFound,
+    ProxyError,
+    Unauthorized,
+    UpgradeRefused,
+)
 from proxy.web import before_request as steps
 from proxy.web import completions as views
 from proxy.web import messages_views, responses_views, routes

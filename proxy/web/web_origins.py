@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.config.api_keys import Forbidden
+from proxy.errors import Forbidden
 from proxy.upstream.headers import SHOWN_TO_PAGES
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address

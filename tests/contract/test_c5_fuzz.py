@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from proxy.codec import sse
 from proxy.codec.json_text import dump_request
-from proxy.config.api_keys import named_model, parse_admin, parse_clients, parse_secret
+from proxy.config.api_keys import parse_admin, parse_clients, parse_secret
 from proxy.config.load import RulesText
 from proxy.config.rules import parse_rules
 from proxy.config.summary import summary
@@ -24,6 +24,7 @@ from proxy.errors import BadRequest, LimitExceeded, RulesError
 from proxy.exchange.plan import Plan, proxy_parses, upstream_request
 from proxy.notations import tables
 from proxy.repair.policy import Policy
+from proxy.web.access import named_model
 from proxy.web.request_body import parse_body
 from tests.support.helpers import call_json, merged, new_scanner, scan
 from tests.support.messages_ask import PICTURE, TOOL, ask, assistant, call, result, system, text, user

@@ -347,8 +347,8 @@ def test_without_a_command_it_serves_with_the_earlier_systems_flags_and_warns_of
         told = until(port, "1.0")
     assert (told["upstream"], told["max_streams"]) == (upstream, 4)
     warnings = [line for line in log.read_text().splitlines() if line.startswith("vllm-tool-proxy: ")]
-    refused = "(Connection refused); requests fail until it is started"
-    assert warnings == [f"vllm-tool-proxy: warning: cannot reach the model server at {upstream} {refused}"]
+    refused = f"connection refused at {upstream}; start the model server, or pass its URL with --upstream"
+    assert warnings == [f"vllm-tool-proxy: warning: {refused}"]
 
 
 @pytest.mark.slow
@@ -574,10 +574,15 @@ def test_check_says_ok_or_why_the_code_cannot_be_loaded(
 
 
 def test_an_upstream_that_cannot_be_reached_is_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    for host in (f"127.0.0.1:{free_port()}", f"{'a' * 70}.x"):  # the second is no name that DNS could know
+    port, unknown = free_port(), f"{'a' * 70}.x"  # the second is no name that DNS could know
+    sentences = {
+        f"127.0.0.1:{port}": f"connection refused at http://127.0.0.1:{port}; ",
+        unknown: f"unknown host {unknown}",
+    }
+    for host, sentence in sentences.items():
         check_surroundings(Settings(upstream=f"http://{host}"), Rules())
         told = capsys.readouterr().err
-        assert told.startswith(f"vllm-tool-proxy: warning: cannot reach the model server at http://{host} (")
+        assert told.startswith(f"vllm-tool-proxy: warning: {sentence}")
         assert told.count("\n") == 1
 
 

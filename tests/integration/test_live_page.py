@@ -343,7 +343,7 @@ def test_a_request_can_be_saved_as_a_capture_that_parse_reads(server: Upstream) 
     assert name.startswith('attachment; filename="2') and name.endswith(f'Z-{one["id"]}.capture"')
     captured = read_capture(saved.data, "saved")
     assert captured.body == b"".join((ROLE, text(CALL), finish(), DONE)) and captured.complete
-    told = [*lines(captured, reread(captured, Settings(), read_rules(None)))]
+    told = [*lines(reread(captured, Settings(), read_rules(None)))]
     assert any("repair text_call" in line for line in told)
 
 

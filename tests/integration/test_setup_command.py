@@ -236,7 +236,7 @@ class TestModels:
     def test_one_that_is_not_there_is_refused(self, run: Run, real: Proxy) -> None:
         ran = run("setup", "pi", "--url", real.url, "--model", "gpt-5")
         assert ran.status == 2
-        assert ran.err.endswith(f"no model 'gpt-5'; choose one with --model: {MODEL}, claude-Qwen3-Coder\n")
+        assert ran.err.endswith(f"no model 'gpt-5'; the server has: {MODEL}, claude-Qwen3-Coder\n")
 
     def test_llama_servers_list_says_whether_it_takes_pictures(self, run: Run) -> None:
         listed = {"data": [{"id": "m"}], "models": [{"model": "m", "capabilities": ["completion", "multimodal"]}]}
@@ -278,7 +278,7 @@ class TestNoProxy:
         status, line = self.line(run, url)
         assert (status, line) == (
             3,
-            f"nothing answers at {url}; start `vllm-tool-proxy serve`, or give the proxy's --url",
+            f"connection refused at {url}; start `vllm-tool-proxy serve`, or give the proxy's --url",
         )
 
     def test_a_proxy_behind_a_certificate_that_nobody_knows(
@@ -331,7 +331,7 @@ class TestNoProxy:
         with proxy_that(models=[answer({"error": {}}, 401)]) as server:
             assert self.line(run, server.url)[0] == 2
             status, line = self.line(run, server.url, "--key-env", "PROXY_KEY")
-        assert (status, line) == (2, f"the proxy at {server.url} rejects the key in PROXY_KEY (status 401)")
+        assert (status, line) == (2, "the server refuses the key in PROXY_KEY (401)")
 
     @pytest.mark.parametrize("name", ["PROXY_KEY", "odd name", "$HOME", "lower", "BLANK"])
     def test_a_variable_without_a_key(self, run: Run, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

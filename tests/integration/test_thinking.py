@@ -251,7 +251,7 @@ def test_a_capture_knows_the_family_that_the_server_has_shown(inside: Inside, tm
     (file,) = tmp_path.iterdir()
     captured = read_capture(file.read_bytes(), "a")
     rules = parse_rules(PARSED.encode(), "r.yaml", read_rules(None))
-    got = received(reread(captured, Settings(), rules).data)[0]
+    got = reread(captured, Settings(), rules).after.choices[0]
     assert (captured.family, got.reasoning, got.text) == ("qwen3.5", "Hm.", "Hello.")
 
 
@@ -269,7 +269,7 @@ def test_a_family_in_the_rules_replaces_that_of_a_capture(tmp_path: Path, inside
         (file,) = folder.iterdir()
         rules = PARSED.replace("}", f", family: {tried}}}") if tried else PARSED
         parsed = parse_rules(rules.encode(), "r.yaml", read_rules(None))
-        got = received(reread(read_capture(file.read_bytes(), "a"), Settings(), parsed).data)[0]
+        got = reread(read_capture(file.read_bytes(), "a"), Settings(), parsed).after.choices[0]
         assert (got.reasoning, got.text) == wanted
 
 

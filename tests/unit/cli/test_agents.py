@@ -9,6 +9,7 @@ import pytest
 
 from proxy.cli.agents import AGENTS
 from proxy.cli.configuration import KEY, NO_KEY, PATIENCE, Agent
+from proxy.cli.main import _AGENTS
 from proxy.cli.merging import merged
 from proxy.config.settings import Settings
 from tests.support.agent_values import KEYED, VALUES, told
@@ -17,6 +18,10 @@ EVERY = pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
 PROGRAMS = pytest.mark.parametrize(
     "agent", [each for each in AGENTS.values() if each.name != "sdk"], ids=lambda each: each.name
 )
+
+
+def test_the_command_line_knows_the_agents_that_have_a_configuration() -> None:
+    assert list(_AGENTS) == list(AGENTS)
 
 
 @EVERY

@@ -37,7 +37,7 @@ def capture(body: bytes, **about: Any) -> Captured:
 
 def told(captured: Captured, rules: Rules | None = None) -> list[str]:
     """What the command prints."""
-    return [*lines(captured, reread(captured, Settings(), rules or read_rules(None)))]
+    return [*lines(reread(captured, Settings(), rules or read_rules(None)))]
 
 
 def wire(*chunks: Any) -> bytes:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from proxy.cli import proxy_facts
+from proxy.cli.configuration import Values
 from proxy.cli.output import CommandError, Status
-from proxy.cli.proxy_facts import ProxyFacts, Served
+from proxy.cli.proxy_facts import ProxyFacts
 from proxy.upstream.client import ServerOptions
 from tests.support.socketless import Made, Socketless
 
@@ -44,10 +45,10 @@ def cards(*names: str, **more: Any) -> Made:
     return told({"data": [{"id": name, **more} for name in names]})
 
 
-def ends(facts: ProxyFacts, model: str | None = None) -> tuple[Status, str]:
-    """How a command ends that asks for the models; without any, that checks the proxy."""
+def ends(facts: ProxyFacts, model: str) -> tuple[Status, str]:
+    """How a command ends that asks for the models."""
     with pytest.raises(CommandError) as caught:
-        facts.check() if model is None else facts.served(model)
+        facts.served(model)
     assert "\n" not in str(caught.value)
     return caught.value.status, str(caught.value)
 
@@ -60,10 +61,10 @@ def test_a_name_that_is_not_listed_is_asked_for(monkeypatch: pytest.MonkeyPatch)
         "/v1/models/nothing": told({"type": "model", "max_input_tokens": 0}),
     }
     found, server = facts(monkeypatch, paths)
-    assert found.served("claude x") == Served("claude x", 9000, False)
+    assert found.served("claude x") == Values(URL, "claude x", 9000)
     assert "anthropic-version" in server.headers
     assert [found.served(name).context for name in ("unsaid", "nothing")] == [None, None]
-    assert ends(found, "gone") == (Status.USAGE, "the proxy has no model 'gone'; choose one with --model: m")
+    assert ends(found, "gone") == (Status.USAGE, "no model 'gone'; the server has: m")
 
 
 def test_the_proxy_says_how_much_a_model_can_be_told_to_think(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,10 +76,10 @@ def test_the_proxy_says_how_much_a_model_can_be_told_to_think(monkeypatch: pytes
         "/v1/models/claude-opus-4": told({"type": "model", "display_name": "gpt-oss-20b", "efforts": ["high"]}),
     }
     found, server = facts(monkeypatch, paths, "secret")
-    assert found.served("Qwen3-Coder") == Served("Qwen3-Coder", 4096, False, ("low",))
+    assert found.served("Qwen3-Coder") == Values(URL, "Qwen3-Coder", 4096, efforts=("low",))
     assert server.headers == {"Authorization": "Bearer secret", "anthropic-version": "2023-06-01"}
     assert found.served("gpt-oss-20b").efforts == ()
-    assert found.served("claude-opus-4") == Served("claude-opus-4", 4096, False, ("high",))
+    assert found.served("claude-opus-4") == Values(URL, "claude-opus-4", 4096, efforts=("high",))
 
 
 def test_an_alias_takes_pictures_if_its_model_does(monkeypatch: pytest.MonkeyPatch) -> None:

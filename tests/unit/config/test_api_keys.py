@@ -12,20 +12,17 @@ from proxy.config.api_keys import (
     MAX_KEYS,
     MAX_SECRET,
     ClientKey,
-    Forbidden,
     KeyFile,
     KeyFiles,
     Keys,
-    TooMany,
-    Unauthorized,
     keys_from_bytes,
-    named_model,
     parse_admin,
     parse_clients,
     parse_secret,
 )
 from proxy.config.rules import parse_rules
-from proxy.errors import BadRequest, RulesError
+from proxy.errors import BadRequest, Forbidden, RulesError, TooMany, Unauthorized
+from proxy.web.access import named_model
 
 
 def digest(key: str) -> str:
@@ -240,7 +237,7 @@ def test_the_admins_key_is_given_itself_or_by_its_digest() -> None:
 
 
 def test_files_become_bytes_and_files_again() -> None:
-    files = KeyFiles(KeyFile(b"a\0b", "/k\xe4"), None, KeyFile(b"", "/a"))
+    files = KeyFiles(KeyFile(b"a\0b", "/k\xe4"), KeyFile(), KeyFile(b"", "/a"))
     assert keys_from_bytes(files.to_bytes()) == files
     assert keys_from_bytes(KeyFiles().to_bytes()) == KeyFiles() == keys_from_bytes(())
     assert KeyFiles().read() == Keys()

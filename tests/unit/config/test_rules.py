@@ -28,7 +28,7 @@ from proxy.config.rules import (
     literal,
     parse_rules,
 )
-from proxy.config.yaml_nodes import MAX_NODES, lines_of
+from proxy.config.yaml_nodes import MAX_NODES
 from proxy.errors import RulesError
 from proxy.notations.signs import ROW_NAMES
 from proxy.repair.policy import Policy, ToolRule
@@ -299,12 +299,3 @@ def test_only_a_users_file_without_models_infers_names_from_the_table() -> None:
 def test_a_setting_says_whether_tool_names_are_case_sensitive() -> None:
     assert replace(parsed(""), case_sensitive_tools=True).policy("m") == Policy(case_sensitive=True)
     assert {"json", "list", "fence", "<tool_call>", "[TOOL_CALLS]", "harmony", "start"} <= ROW_NAMES
-
-
-def test_each_key_and_item_has_its_line() -> None:
-    text = b"models:\n- match: a\n  parse: proxy\n\n- {match: b}\naliases:\n  a: b\n"
-    assert lines_of(text, "r.yaml") == {
-        **{("models",): 1, ("models", 0): 2, ("models", 0, "match"): 2, ("models", 0, "parse"): 3},
-        **{("models", 1): 5, ("models", 1, "match"): 5, ("aliases",): 6, ("aliases", "a"): 7},
-    }
-    assert lines_of(b"", "r.yaml") == {}

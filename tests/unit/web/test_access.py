@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from proxy.config.api_keys import ClientKey, Forbidden, Keys, TooMany, Unauthorized
+from proxy.config.api_keys import ClientKey, Keys
 from proxy.config.settings import Settings
-from proxy.errors import BadRequest
+from proxy.errors import BadRequest, Forbidden, TooMany, Unauthorized
 from proxy.web import routes
 from proxy.web.access import (
     acquire_slot,

@@ -6,7 +6,8 @@ import hashlib
 
 import pytest
 
-from proxy.config.api_keys import Forbidden, Keys, Unauthorized
+from proxy.config.api_keys import Keys
+from proxy.errors import Forbidden, Unauthorized
 from proxy.web.admin_access import check_admin
 from proxy.web.headers import key_bytes
 

@@ -13,10 +13,10 @@ import pytest
 from flask import Request
 from flask import request as current
 
-from proxy.config.api_keys import ClientKey, Forbidden, Keys, TooMany
+from proxy.config.api_keys import ClientKey, Keys
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
-from proxy.errors import NotFound, Unavailable
+from proxy.errors import Forbidden, NotFound, TooMany, Unavailable
 from proxy.limits import RESERVED_THREADS
 from proxy.web import before_request as steps
 from proxy.web import routes

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from proxy.config.api_keys import ClientKey, Forbidden
+from proxy.config.api_keys import ClientKey
 from proxy.config.settings import Settings
-from proxy.errors import Unavailable
+from proxy.errors import Forbidden, Unavailable
 from proxy.limits import RESERVED_THREADS
 from proxy.web import routes
 from proxy.web.app import make_app

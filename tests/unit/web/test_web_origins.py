@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.config.api_keys import Forbidden
 from proxy.config.settings import Settings
+from proxy.errors import Forbidden
 from proxy.web.web_origins import check_web_page
 
 DEFAULT = Settings().origins
