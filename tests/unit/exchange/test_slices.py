@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from proxy.exchange.reply_stream import LONG
-from tests.support.helpers import RECORDINGS, call_json, calls, ends, new_engine, piece, says
+from tests.support.helpers import call_json, calls, new_engine, piece, says
 from tests.unit.exchange.test_reply_stream import (
     ROLE,
-    STRONG,
     TEXT,
-    WEAK,
     Crashes,
     reply,
-    sent,
     wire,
 )
 
@@ -24,27 +19,6 @@ LARGE = "x" * (2 * LONG)
 
 def always() -> bool:
     return True
-
-
-def sliced(data: bytes) -> bytes:
-    """What leaves if each event is a slice of its own."""
-    one = reply()
-    given = one.receive(data, always)
-    while one.unread:
-        given += one.receive(b"", always)
-    return given + one.finish()
-
-
-@pytest.mark.parametrize("text", ["Just text.", STRONG, f"a\n{STRONG}\nb", WEAK, f"{WEAK} no", "a <tool_c"])
-def test_a_reply_is_the_same_in_slices(text: str) -> None:
-    data = wire([ROLE, *(says(text[at : at + 3]) for at in range(0, len(text), 3)), ends()])
-    assert sliced(data) == sent(data)
-
-
-@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*/*stream*200.txt")), ids=lambda path: path.stem)
-def test_a_recorded_reply_is_the_same_in_slices(path: Any) -> None:
-    data = path.read_bytes()
-    assert sliced(data) == sent(data)
 
 
 def test_a_slice_is_one_event_if_that_is_enough() -> None:

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from proxy.activity.ring import Story
+from proxy.dialects.chat.request import read_chat
 from proxy.exchange.capture import Answer, capture_bytes, request_facts
 from proxy.notations.thoughts import Thoughts
 from proxy.ui.story import last_capture, story_json
-from tests.support.answered_exchange import SSE, request
-from tests.support.helpers import ends, says
+from tests.support.helpers import OFFERED, ends, says
+from tests.support.scripted import chat
 from tests.unit.exchange.test_reply_stream import ROLE, STRONG, wire
 
 TEXT = wire([ROLE, says(f"I will.\n{STRONG}"), ends()])
@@ -19,8 +20,9 @@ TEXT = wire([ROLE, says(f"I will.\n{STRONG}"), ends()])
 
 def capture(body: bytes = TEXT, *, status: int = 200, complete: bool = True, **asked: Any) -> bytes:
     """What is kept of an answer."""
-    about = request_facts(request(**asked), raw_text=False, client="", ordered=False, thoughts=Thoughts(unknown=True))
-    return capture_bytes(about, Answer(status, SSE, body, 1_000_000, complete=complete), ())
+    request = read_chat(b"", chat(**{"tools": [*OFFERED], **asked}))
+    about = request_facts(request, raw_text=False, client="", ordered=False, thoughts=Thoughts(unknown=True))
+    return capture_bytes(about, Answer(status, "text/event-stream", body, 1_000_000, complete=complete), ())
 
 
 def story(**parts: bytes) -> Story:
