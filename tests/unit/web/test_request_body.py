@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from gunicorn.http.errors import NoMoreData
 
-from proxy.errors import BadRequest, BodyTooSlow
-from proxy.web.request_body import parse_body, read_body
+from proxy.errors import BadRequest
+from proxy.web.request_body import BodyTooSlow, parse_body, read_body
 from tests.support.work import over_soon
 
 LIMIT = 100
