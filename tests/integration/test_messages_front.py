@@ -648,35 +648,6 @@ def test_the_loop_guard_answers_in_this_dialect(inside: Inside, streamed: bool) 
 # Clients that leave.
 
 
-@pytest.mark.parametrize("reset", [False, True], ids=["close", "RST"])
-@pytest.mark.parametrize("moment", ["before the head", "in the text", "in a call", "a whole answer"])
-def test_a_client_that_leaves_frees_the_model_server(front: Front, moment: str, reset: bool) -> None:
-    """F78, K1."""
-    upstream, proxy = front.upstream, front.proxy
-    gate = upstream.gate()
-    before = {
-        "in the text": [SSE + chunked(ROLE + text("word"))],
-        "in a call": [SSE + chunked(ROLE + opened(0, "c1", "write_file") + arguments(0, '{"path": "wordy'))],
-    }.get(moment, [])
-    upstream.play([*before, gate])
-    upstream.paths[MODELS] = cards("tiny")
-    body = ask(tools=[TOOL], stream=moment != "a whole answer")
-    with Client.post(proxy.port, body, MESSAGES) as client:
-        gate.wait()
-        if before:
-            with client.answer() as response:
-                got = b""
-                while b"word" not in got:
-                    got += response.read1()
-                left = client.vanish(reset=reset)
-        else:
-            left = client.vanish(reset=reset)
-    assert upstream.seen[0].gone_after(left)
-    assert proxy.idle()
-    log = proxy.log.read_text()
-    assert "Traceback" not in log and "ERROR" not in log, log
-
-
 def test_a_client_that_leaves_a_count_frees_the_model_server(front: Front) -> None:
     gate = front.upstream.gate()
     front.upstream.play([gate])

@@ -24,7 +24,6 @@ from tests.support.scripted import (
     chat,
     chunked,
     completion,
-    event,
     finish,
     head,
     opened,
@@ -74,15 +73,6 @@ def test_a_generation_that_the_server_gave_up_is_no_success(inside: Inside, reas
     with Upstream(stream(ROLE, *half, finish(reason), DONE)) as up:
         given = inside(up.url).post(CHAT, json=chat(stream=True)).data.decode()
     assert '"}' + '"' not in given and f'"finish_reason": "{reason}"'.replace(" ", "") in given.replace(" ", "")
-
-
-def test_an_error_event_keeps_its_code(inside: Inside) -> None:
-    """F65: agents act on `context_length_exceeded`."""
-    error = {"message": "too long", "type": "invalid", "param": "messages", "code": "context_length_exceeded"}
-    with Upstream(stream(ROLE, text("a"), event({"error": error}))) as up:
-        given = inside(up.url).post(CHAT, json=chat(stream=True)).data
-    assert json.loads(given.split(b"data: ")[-1]) == {"error": error}
-    assert b"[DONE]" not in given
 
 
 def test_the_whole_answer_said_as_a_stream_is_in_its_order(inside: Inside) -> None:

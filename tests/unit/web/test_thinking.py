@@ -20,8 +20,6 @@ from proxy.healing.reasoning import SHOWN_BY_REPLY
 from proxy.notations.thoughts import Thoughts
 from proxy.web.thinking import efforts_of, switch_of, thoughts_in_text, with_thinking
 
-BODY: JsonObject = {"model": "m", "messages": []}
-OFF: JsonObject = {"chat_template_kwargs": {"enable_thinking": False}}
 GIVEN = Thoughts(begun="<think>")
 KNOWN = Thoughts(begun="<think>", family="qwen3.5")
 BUILT_IN = parse_rules((Path(__file__).parents[3] / "rules.yaml").read_bytes(), "built-in")
@@ -122,23 +120,6 @@ def test_a_beginning_that_llama_cpp_is_to_continue_switches_thinking_off_in_thes
 
 def rules(text: str) -> Rules:
     return parse_rules(text.encode(), "r.yaml", Rules())
-
-
-def test_a_request_is_written_in_the_words_of_the_family() -> None:
-    asked: JsonObject = {**BODY, "reasoning_effort": "none"}
-    made = with_thinking(asked, Rules(), Profile(), family_of("qwen3-8b"), requested="mine")
-    assert made.body["chat_template_kwargs"] == OFF["chat_template_kwargs"] and made.changed
-    made = with_thinking(asked, Rules(), Profile(), None, requested="mine")
-    assert (made.body, made.changed) == (asked, False)
-
-
-def test_a_suffix_counts_where_an_alias_takes_it() -> None:
-    read = rules('aliases: {"*:nothink": "qwen3-8b"}')
-    made = with_thinking(BODY, read, Profile(), family_of("qwen3-8b"), requested="any:nothink")
-    assert made.body["chat_template_kwargs"] == OFF["chat_template_kwargs"]
-    assert made.changed
-    made = with_thinking(BODY, read, Profile(), family_of("qwen3-8b"), requested="any")
-    assert (made.body, made.changed) == (BODY, False)
 
 
 @pytest.mark.parametrize(
