@@ -13,7 +13,6 @@ from msgspec import structs
 
 from proxy.activity.activity import Activity
 from proxy.cli.parse import lines, reread
-from proxy.config import load as config
 from proxy.config.settings import Settings
 from proxy.exchange.capture import read_capture
 from tests.support.live_page import LOCAL, OWN_PAGE, Page, admin, live_page
@@ -63,16 +62,6 @@ def ask(page: Page, body: dict[str, Any] | None = None, path: str = CHAT, **head
 
 def get(page: Page, path: str, **given: Any) -> Any:
     return page.client.get(path, environ_overrides=LOCAL, **given)
-
-
-@pytest.fixture
-def page_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A rules file under which no call is found in text; none of this machine's counts."""
-    monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "none.yaml")
-    monkeypatch.chdir(tmp_path)
-    rules = tmp_path / "without-text-calls.yaml"
-    rules.write_text("models: [{match: '*', formats: {off: ['<tool_call>']}}]\n")
-    return rules
 
 
 # What it is told.

@@ -73,6 +73,13 @@ class Sdk:
         assert isinstance(message, Message)
         return message
 
+    def got(self, streamed: bool, **request: Any) -> Any:
+        """The message: whole, or as the SDK's accumulator has it."""
+        if not streamed:
+            return self.create(**request)
+        with self.client.messages.stream(**request) as stream:
+            return stream.get_final_message()
+
     def post(self, body: object, path: str = "/v1/messages") -> Message:
         """A request that the SDK's own functions would not let through."""
         return self.client.post(path, cast_to=Message, body=body)
@@ -196,11 +203,7 @@ def test_a_conversation_goes_on_after_the_tools_results(sdk: Sdk, script: str, s
     """The blocks go back as the SDK gave them, ids and all, and the model says the next turn."""
     request = asking(script)
     for turn in range(2):
-        if streamed:
-            with sdk.client.messages.stream(**request) as stream:
-                message: Any = stream.get_final_message()
-        else:
-            message = sdk.create(**request)
+        message = sdk.got(streamed, **request)
         if turn == 0:
             results = [
                 {"type": "tool_result", "tool_use_id": block.id, "content": "ok"}
@@ -285,11 +288,7 @@ def test_models_are_listed_and_found(sdk: Sdk) -> None:
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_claude_name_is_the_only_model_that_there_is(sdk: Sdk, streamed: bool) -> None:
     request = {**asking("hermes"), "model": "claude-for-tests"}
-    if streamed:
-        with sdk.client.messages.stream(**request) as stream:
-            message: Any = stream.get_final_message()
-    else:
-        message = sdk.create(**request)
+    message = sdk.got(streamed, **request)
     assert calls_of(message) == SCRIPTS["hermes"][0]
     assert message.model == "claude-for-tests"
 
@@ -297,11 +296,7 @@ def test_a_claude_name_is_the_only_model_that_there_is(sdk: Sdk, streamed: bool)
 @pytest.mark.parametrize("streamed", [False, True])
 def test_max_tokens_that_are_used_up_are_the_reason(sdk: Sdk, streamed: bool) -> None:
     request = {**asking("plain"), "max_tokens": 2}
-    if streamed:
-        with sdk.client.messages.stream(**request) as stream:
-            message: Any = stream.get_final_message()
-    else:
-        message = sdk.create(**request)
+    message = sdk.got(streamed, **request)
     assert message.stop_reason == "max_tokens"
     assert 0 < len(text_of(message)) < len("Just text.")
     assert message.usage.output_tokens == 2
@@ -313,11 +308,7 @@ def test_max_tokens_that_are_used_up_are_the_reason(sdk: Sdk, streamed: bool) ->
 def test_a_call_that_is_cut_by_max_tokens_is_never_completed(sdk: Sdk, max_tokens: int, streamed: bool) -> None:
     """C4: whatever became of it, `max_tokens` says that it is not whole; no client executes half a call as a whole."""
     request = {**asking("hermes"), "max_tokens": max_tokens}
-    if streamed:
-        with sdk.client.messages.stream(**request) as stream:
-            message: Any = stream.get_final_message()
-    else:
-        message = sdk.create(**request)
+    message = sdk.got(streamed, **request)
     whole = calls_of(message) == SCRIPTS["hermes"][0]
     assert message.stop_reason == "max_tokens" or (message.stop_reason == "tool_use" and whole)
     assert streamed or not calls_of(message) or whole
@@ -327,11 +318,7 @@ def test_a_call_that_is_cut_by_max_tokens_is_never_completed(sdk: Sdk, max_token
 def test_a_stop_sequence_ends_the_text(sdk: Sdk, streamed: bool) -> None:
     """llama-server does not say which sequence it was."""
     request = {**asking("plain"), "stop_sequences": ["text"]}
-    if streamed:
-        with sdk.client.messages.stream(**request) as stream:
-            message: Any = stream.get_final_message()
-    else:
-        message = sdk.create(**request)
+    message = sdk.got(streamed, **request)
     assert text_of(message) == "Just"
     assert message.stop_reason in ("end_turn", "stop_sequence")
 
@@ -515,11 +502,7 @@ def test_reasoning_is_thinking_with_a_signature(scripted: Scripted, name: str, s
     with scripted(good, good) as (sdk, _):
         request = simply(thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=2000)
         for _ in range(2):
-            if streamed:
-                with sdk.client.messages.stream(**request) as said:
-                    message: Any = said.get_final_message()
-            else:
-                message = sdk.create(**request)
+            message = sdk.got(streamed, **request)
             assert [block.type for block in message.content] == ["thinking", "text"]
             assert (message.content[0].thinking, text_of(message)) == ("Hm, so.", "Hi.")
             assert message.content[0].signature
@@ -543,11 +526,7 @@ def test_usage_is_split_into_what_was_cached_and_what_not(scripted: Scripted, st
     last = event({**counted(**usage), "choices": []})
     whole: Script = [answer(completion("Hi.", usage=usage))]
     with scripted(stream(ROLE, text("Hi."), finish(), last, DONE) if streamed else whole) as (sdk, _):
-        if streamed:
-            with sdk.client.messages.stream(**simply()) as said:
-                got: Any = said.get_final_message().usage
-        else:
-            got = sdk.create(**simply()).usage
+        got = sdk.got(streamed, **simply()).usage
         assert (got.input_tokens, got.cache_read_input_tokens, got.output_tokens) == (4, 96, 7)
         assert got.output_tokens_details.thinking_tokens == 3
 

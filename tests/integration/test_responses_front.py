@@ -273,7 +273,7 @@ def test_a_heartbeat_between_two_slices_comes_behind_what_was_read(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What came at once is numbered as it is read."""
-    monkeypatch.setattr(attempt, "new_slice", lambda: lambda: True)
+    monkeypatch.setattr(attempt, "_slice", lambda: lambda: True)
     monkeypatch.setattr(AnswerWait, "heartbeat_due", property(lambda wait: True))
     script = [SSE + b"".join(map(chunked, (ROLE, text("So "), text("it"), text(" is."), finish(), DONE))) + LAST]
     with Upstream(script) as server:
