@@ -35,7 +35,8 @@ def given(inside: Inside, dialect: str, *events: bytes, streamed: bool = True) -
     with Upstream(script) as server:
         server.paths["/v1/models"] = [MODELS]
         body = DIALECTS[dialect].ask(streamed=streamed, tools=False)
-        return inside(server.url).post(DIALECTS[dialect].path, json=body).data
+        data: bytes = inside(server.url).post(DIALECTS[dialect].path, json=body).data
+    return data
 
 
 def kind(dialect: str, data: bytes, *, streamed: bool = True) -> Kind:
