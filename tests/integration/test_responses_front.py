@@ -106,7 +106,9 @@ def test_without_an_upgrade_get_is_no_method_of_it(inside: Inside) -> None:
     response = inside(NOWHERE).get(RESPONSES)
     assert (response.status_code, response.headers["Allow"]) == (405, "POST, OPTIONS")
     check_error(response.data, 405)
-    assert inside(NOWHERE).get(CHAT, headers={"Upgrade": "websocket"}).status_code == 405
+    upgrade = {"Upgrade": "websocket", "Connection": "Upgrade"}
+    asked = [inside(NOWHERE).get(path, headers=upgrade).status_code for path in (CHAT, RESPONSES)]
+    assert asked == [405, 426]
 
 
 @pytest.mark.parametrize("path", [f"{RESPONSES}/a/b", f"{RESPONSES}/", f"/for/mine{RESPONSES}/a/b"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -75,4 +74,4 @@ def waited_for(wait: Any) -> None:
     poll = select.poll()
     poll.register(wait.descriptor, select.POLLIN)
     if poll.poll(20):
-        wait.readable(time.monotonic())
+        wait.readable()
