@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from proxy.config.rules import StripFields
+from proxy.dialects.chat.answer import ChatDialect, read_whole
 from proxy.dialects.chat.writer import ChatOptions, ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk
 from proxy.errors import InternalError, LimitExceeded, UpstreamBroken
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.unsent_events import MAX_KEPT, UnsentEvents
+from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from tests.support.helpers import (
     all_cuts,
     call_json,
@@ -164,6 +167,17 @@ def test_too_many_calls_are_a_failure() -> None:
     one = reply(new_engine(max_calls=1))
     one.receive(calls(piece(0, LS, "bash", "a")).raw + calls(piece(1, LS, "bash", "b")).raw)
     assert isinstance(one.failure, UpstreamBroken)
+
+
+def test_too_many_calls_of_a_whole_answer_are_a_failure() -> None:
+    """C4."""
+    made = [{"id": id_, "type": "function", "function": {"name": "bash", "arguments": LS}} for id_ in "ab"]
+    entry = {"index": 0, "message": {"role": "assistant", "tool_calls": made}, "finish_reason": "tool_calls"}
+    body = json.dumps({"id": "w", "choices": [entry]}).encode()
+    with pytest.raises(UpstreamBroken, match="more than 1"):
+        answer_as_answer(body, read_whole(body), new_engine(max_calls=1), ChatDialect(options()))
+    with pytest.raises(UpstreamBroken, match="more than 1"):
+        answer_as_stream(read_whole(body), new_engine(max_calls=1), ChatWriter(options(), expand=True))
 
 
 class Raises:

@@ -12,10 +12,12 @@ from proxy.config.settings import Settings
 from proxy.errors import BadRequest
 from proxy.web import routes
 from proxy.web.access import (
+    acquire_slot,
     check_named_model,
     check_target,
 )
 from proxy.web.routes import Route
+from proxy.worker.shared_memory import Memory
 from proxy.worker.snapshot import Snapshot, make_snapshot
 from tests.support.worker_state import read_rules
 
@@ -81,3 +83,10 @@ def test_a_key_with_models_of_its_own_may_use_no_other(body: bytes) -> None:
 )
 def test_where_the_body_says_nothing_of_it_another_model_passes(key: ClientKey, route: Route) -> None:
     check_named_model(key, route, b'{"model": "tiny"}')
+
+
+def test_only_what_keeps_the_model_busy_is_under_way() -> None:
+    counters = Memory().counters
+    assert not acquire_slot(client_key(streams=1), routes.MODELS, counters)
+    assert not acquire_slot(client_key(), routes.CHAT, counters)
+    assert acquire_slot(client_key(streams=1), routes.CHAT, counters)

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from proxy.web.headers import credential, error_headers, owner_digest, request_id
+from proxy.web.headers import credential, error_headers, owner_digest, request_id, upstream_headers
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,10 @@ def test_an_error_says_whether_and_when_to_ask_again(
     status: int, retry_after: str | None, told: dict[str, str]
 ) -> None:
     assert dict(error_headers(status, retry_after)) == told
+
+
+def test_a_header_of_the_proxy_s_own_goes_up_and_never_the_client_s() -> None:
+    sent = {"HTTP_OPENAI_SESSION": "forged", "HTTP_X_CONVERSATION_KEY": "forged"}
+    assert upstream_headers(sent, "", "r1", "", {"OpenAI-Session": "k"}).get("OpenAI-Session") == "k"
+    assert "forged" not in upstream_headers(sent, "", "r1", "", {"OpenAI-Session": "k"}).values()
+    assert {*upstream_headers(sent, "", "r1", "", {"OpenAI-Session": ""})} == {"User-Agent", "X-Request-Id"}
