@@ -12,10 +12,7 @@ import pytest
 from proxy.cli.agent_files import SUFFIX
 from proxy.cli.agents import AGENTS as SETUPS
 from proxy.cli.merging import expected, merged, read
-from tests.agents import (
-    inside,
-    known,
-)
+from tests.agents import inside, known
 from tests.agents.agent import CONTEXT, MODEL, Agent
 from tests.agents.results import BEGIN, END
 from tests.agents.rows import BY_NAME

@@ -13,18 +13,7 @@ from proxy.dialects.messages.writer import MessagesWriter
 from proxy.engine.events import Chunk, Reasoning, Text
 from proxy.exchange.reply_stream import StreamReply
 from tests.conftest import Inside
-from tests.support.helpers import (
-    calls,
-    chunk,
-    delta,
-    ends,
-    flat,
-    new_engine,
-    piece,
-    received,
-    run,
-    says,
-)
+from tests.support.helpers import calls, chunk, delta, ends, flat, new_engine, piece, received, run, says
 from tests.support.messages_ask import ask
 from tests.support.messages_checker import check_stream
 from tests.support.scripted import DONE, LAST, SSE, Upstream, answer, chunked

@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.dialects.chat.request import ChatRequest, read_chat
-from proxy.errors import (
-    UpstreamError,
-    UpstreamRefused,
-    refusal,
-)
+from proxy.errors import UpstreamError, UpstreamRefused, refusal
 from proxy.exchange.plan import Ended, Next, Plan, Retries, next_plan, parser_failed
 from tests.support.scripted import WRITE_FILE, chat
 

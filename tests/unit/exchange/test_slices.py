@@ -6,13 +6,7 @@ import pytest
 
 from proxy.exchange.reply_stream import LONG
 from tests.support.helpers import call_json, calls, new_engine, piece, says
-from tests.unit.exchange.test_reply_stream import (
-    ROLE,
-    TEXT,
-    Crashes,
-    reply,
-    wire,
-)
+from tests.unit.exchange.test_reply_stream import ROLE, TEXT, Crashes, reply, wire
 
 LARGE = "x" * (2 * LONG)
 

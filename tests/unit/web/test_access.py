@@ -11,11 +11,7 @@ from proxy.config.api_keys import ClientKey, Keys
 from proxy.config.settings import Settings
 from proxy.errors import BadRequest
 from proxy.web import routes
-from proxy.web.access import (
-    acquire_slot,
-    check_named_model,
-    check_target,
-)
+from proxy.web.access import acquire_slot, check_named_model, check_target
 from proxy.web.routes import Route
 from proxy.worker.shared_memory import Memory
 from proxy.worker.snapshot import Snapshot, make_snapshot
