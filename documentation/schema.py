@@ -95,9 +95,9 @@ def rules_schema() -> dict[str, Any]:
     needs = {**rules.NEEDED_KEYS, **rules.OPTIONAL_KEYS}
     by_key = {key: [word for word in needs if needs[word] == key] for key in needs.values()}
     words = {key: {"anyOf": [_has_word(fix, word) for word in by_key[key]]} for key in by_key}
-    fix["allOf"] = [
-        {"if": {"required": [key]}, "then": condition} for key, condition in words.items()
-    ] + [{"if": _has_word(fix, word), "then": {"required": [key]}} for word, key in rules.NEEDED_KEYS.items()]
+    fix["allOf"] = [{"if": {"required": [key]}, "then": condition} for key, condition in words.items()] + [
+        {"if": _has_word(fix, word), "then": {"required": [key]}} for word, key in rules.NEEDED_KEYS.items()
+    ]
     properties = definitions["Settings"]["properties"]
     definitions["Settings"]["properties"] = {key: properties[spec.name] for spec in SPECS for key in spec.keys}
     file = definitions.pop("RulesFile")

@@ -1,8 +1,8 @@
 """Moving by a table of transitions: who wants to know what can become of a state reads its table, and nothing else.
 
-    TRANSITIONS = {Door.OPEN: {Step.CLOSE: Door.CLOSED}, Door.CLOSED: {}}
+TRANSITIONS = {Door.OPEN: {Step.CLOSE: Door.CLOSED}, Door.CLOSED: {}}
 
-    next_state(TRANSITIONS, Door.OPEN, Step.CLOSE) is Door.CLOSED
+next_state(TRANSITIONS, Door.OPEN, Step.CLOSE) is Door.CLOSED
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ MAX_KEPT = 256 * 1024
 # Tries of one request that are kept.
 MAX_TRIES = 4
 
+
 class Excerpt:
     """The first bytes of what comes in parts; `size` is how many there were in all."""
 
@@ -49,8 +50,7 @@ class Excerpt:
 
 
 class TryRecording:
-    """One try: the body that went up, and what the model server answered. `raw_text`: the proxy alone looked for calls.
-    """
+    """One try: the body that went up, and what the model server answered. `raw_text`: the proxy alone looked for calls."""
 
     def __init__(self, body: bytes, *, raw_text: bool) -> None:
         self.up = Excerpt(body)

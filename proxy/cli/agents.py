@@ -228,9 +228,7 @@ def _launch_qwen(values: Values) -> Configuration:
     defaults = values.environment.get(_QWEN_DEFAULTS) or f"{system.rpartition('/')[0]}/system-defaults.json"
     paths = {_QWEN_SYSTEM: f"{values.folder}/settings.json", _QWEN_DEFAULTS: defaults}
     environment = {**_variables("qwen", values), **paths}
-    return Configuration(
-        command=("qwen",), environment=environment, private={"settings.json": json.dumps(settings)}
-    )
+    return Configuration(command=("qwen",), environment=environment, private={"settings.json": json.dumps(settings)})
 
 
 def _pi(values: Values) -> Configuration:

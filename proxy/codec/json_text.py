@@ -155,9 +155,7 @@ def _refuse_duplicates(pairs: list[tuple[str, Json]]) -> JsonObject:
     return members
 
 
-def read_json(
-    text: str | bytes, pairs: Callable[[list[tuple[str, Json]]], JsonObject] = _refuse_duplicates
-) -> Json:
+def read_json(text: str | bytes, pairs: Callable[[list[tuple[str, Json]]], JsonObject] = _refuse_duplicates) -> Json:
     """The value of a strict JSON text, with its numbers as they were written; ValueError for everything else.
 
     `pairs` makes an object of its keys and values; as a rule a key that is there twice is refused.
@@ -310,9 +308,7 @@ def _integer_or_null(text: str) -> int | None:
 
 # What `json.loads` would build again for each text.
 _STRICT = json.JSONDecoder(parse_constant=refuse, parse_float=finite)
-_LENIENT = json.JSONDecoder(
-    parse_constant=_null, parse_float=_float_or_null, parse_int=_integer_or_null, strict=False
-)
+_LENIENT = json.JSONDecoder(parse_constant=_null, parse_float=_float_or_null, parse_int=_integer_or_null, strict=False)
 
 
 def dump_request(body: JsonObject) -> bytes:

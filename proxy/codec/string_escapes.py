@@ -18,9 +18,7 @@ _OCTAL = re.compile(r"[0-7]{1,3}")
 # Repetitions of one escape are one match, so that a long text of backslashes is read in a few steps. A repetition
 # before a digit may be a longer escape, and is matched again. (Not `*+`: Python before 3.11.5 loses its place there.)
 _REPEATED = r"(?:\1(?![0-9a-fA-F])){0,1000}"
-_ESCAPE = re.compile(
-    rf"(\\(?:u[0-9a-fA-F]{{4}}|U000[0-9a-fA-F]{{5}}|U0010[0-9a-fA-F]{{4}}|.?)){_REPEATED}", re.DOTALL
-)
+_ESCAPE = re.compile(rf"(\\(?:u[0-9a-fA-F]{{4}}|U000[0-9a-fA-F]{{5}}|U0010[0-9a-fA-F]{{4}}|.?)){_REPEATED}", re.DOTALL)
 _PYTHON_ESCAPE = re.compile(
     rf"(\\(?:[0-7]{{1,3}}|x[0-9a-fA-F]{{2}}|u[0-9a-fA-F]{{4}}|U[0-9a-fA-F]{{8}}|.?)){_REPEATED}", re.DOTALL
 )

@@ -30,6 +30,7 @@ _SECRET = re.compile(rb"[!-~]+")
 _HASHED = "sha256:"
 _DIGEST = "64 hex digits; make them with: printf %s KEY | sha256sum"
 
+
 @dataclass(frozen=True, slots=True)
 class ClientKey:
     """One client's key: its digest, globs on the models that it may use (empty: all), and its limits (0: none).

@@ -41,7 +41,7 @@ _MARK = re.compile(rb'["\[\]{},]')
 # What no name contains.
 _NO_NAME = re.compile(r"[^\w.-]")
 # The end of a raw value, or its beginning: behind it, a server's parser may have left the next pair in the value.
-_VALUE_END = re.compile("(</(?:arg_value|parameter|｜DSML｜parameter)>)|<[^<>\"\\\\ ]{0,24}\\Z".encode())
+_VALUE_END = re.compile('(</(?:arg_value|parameter|｜DSML｜parameter)>)|<[^<>"\\\\ ]{0,24}\\Z'.encode())
 _BLANKS_BEFORE = re.compile(rb"(?<!\\)(?:\\[nrt]| )*+\Z")
 _MOST_BLANKS = 64
 

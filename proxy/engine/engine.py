@@ -313,8 +313,8 @@ class Engine:
     def held_lane(self) -> Lane | None:
         """Return the lane for events that only continue a call in the text: nothing of them can leave.
 
-            {"name": "write", "arguments": {"content": "def say(
-                                                        |------ each event says some of this, and nothing else
+        {"name": "write", "arguments": {"content": "def say(
+                                                    |------ each event says some of this, and nothing else
         """
         if len(self._choices) != 1 or self._fed is None:
             return None

@@ -304,9 +304,7 @@ def _healed_plan(request: ChatRequest, plan: Plan, error: UpstreamError) -> Plan
     return replace(plan, heal=heal, learnt=(*plan.learnt, *learnt), lessons=plan.lessons + 1)
 
 
-def _after_reply(
-    request: ChatRequest, plan: Plan, ended: Ended, allowed: Retries, kind: Callable[[], str]
-) -> Next:
+def _after_reply(request: ChatRequest, plan: Plan, ended: Ended, allowed: Retries, kind: Callable[[], str]) -> Next:
     again = replace(plan, again=ended.why)
     if ended.why is Why.SWALLOWED:
         again = _by_the_other(request, again, allowed, kind)

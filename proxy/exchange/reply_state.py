@@ -1,12 +1,12 @@
 """The states of a streamed reply, and every way from one to another.
 
-    READING ── done ──> READ ── end ──> ENDED
-       │ └─── end ──> ENDED_EARLY
-       │
-       │ crash                     crash: from READ to PASSED
-       └──────> PASSING ── done ──> PASSED
+READING ── done ──> READ ── end ──> ENDED
+   │ └─── end ──> ENDED_EARLY
+   │
+   │ crash                     crash: from READ to PASSED
+   └──────> PASSING ── done ──> PASSED
 
-    break off: from READING and READ to BROKEN_OFF; fail: from each to FAILED
+break off: from READING and READ to BROKEN_OFF; fail: from each to FAILED
 """
 
 from __future__ import annotations

@@ -40,9 +40,7 @@ def thoughts_to_count(answer: JsonObject, engine: Engine, new_engine: Callable[[
     return reader.thoughts
 
 
-def answer_as_answer(
-    body: bytes, answer: JsonObject, engine: Engine, dialect: Dialect, *listeners: Listener
-) -> bytes:
+def answer_as_answer(body: bytes, answer: JsonObject, engine: Engine, dialect: Dialect, *listeners: Listener) -> bytes:
     """A whole answer as the engine says it, in the client's dialect; the `listeners` have its events.
 
     Raises the error of a `Failed`.

@@ -120,9 +120,7 @@ class PumpedStream:
     descriptors that the pump watches.
     """
 
-    __slots__ = (
-        *("body", "client", "ending", "finish", "out", "sock", "stall", "state", "upstream", "wait"),
-    )
+    __slots__ = (*("body", "client", "ending", "finish", "out", "sock", "stall", "state", "upstream", "wait"),)
 
     def __init__(
         self, body: Iterator[bytes], wait: Any, sock: Any, finish: Callable[[bool], None], *, chunked: bool, idle: float

@@ -118,9 +118,7 @@ class Snapshot:
         _ask_once(served.asking, lambda: served.is_due(key), ask, wait=not served.cards)
         return served.cards
 
-    def family(
-        self, model: str, profile: Profile, headers: Mapping[str, str], server: ModelServer
-    ) -> Family | None:
+    def family(self, model: str, profile: Profile, headers: Mapping[str, str], server: ModelServer) -> Family | None:
         """Return the family of a model, for which its server is asked only if neither rules nor name tell it."""
         return family_of(model, profile.family, self._shown(model, profile.server_kind, headers, server))
 

@@ -92,7 +92,6 @@ class Results:
                 lines.append([f"`{row.name}`", *cells])
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
-
     def _column(self, agent: Agent, shown: dict[str, Any]) -> dict[str, Any]:
         """Return what is kept of an agent, over what is shown of the same version; empty if there is nothing."""
         kept = self._kept.get(agent.name)

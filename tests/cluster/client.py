@@ -8,11 +8,13 @@ import json
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from http.client import HTTPException, HTTPResponse
-from typing import Any
+
+from tests.support import dialects
+from tests.support.dialects import Dialect, Responses
 
 # No client waits for longer than this; the longest answer takes half of it.
 LIMIT = 40.0
@@ -64,105 +66,10 @@ class Asked:
     tries: list[tuple[float, Outcome]] = field(default_factory=list)
 
 
-@dataclass
-class _Said:
-    """What a stream has said so far."""
-
-    text: str = ""
-    finish: str | None = None
-    done: bool = False
-    error: bool = False
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """Where a dialect is asked, its body, how its streams and its whole answers are read, how an error looks."""
-
-    path: str
-    body: Callable[[Wanted], dict[str, Any]]
-    hear: Callable[[_Said, dict[str, Any]], None]
-    whole: Callable[[dict[str, Any]], _Said]
-    is_error: Callable[[dict[str, Any]], bool]
-
-
-def _chat_body(wanted: Wanted) -> dict[str, Any]:
-    """The conversation's beginning is the same in each of its turns."""
-    content = f"request={wanted.id} chunks={wanted.chunks} pause={wanted.pause}"
-    said = (("user", f"This is {wanted.conversation}."), ("assistant", "Yes."), ("user", content))
-    messages = [{"role": role, "content": words} for role, words in said]
-    return {"model": "tiny", "messages": messages, "stream": wanted.stream}
-
-
-def _hear_chat(said: _Said, event: dict[str, Any]) -> None:
-    said.error |= "error" in event
-    for choice in event.get("choices", ()):
-        said.text += choice["delta"].get("content") or ""
-        said.finish = choice.get("finish_reason") or said.finish
-
-
-def _whole_chat(body: dict[str, Any]) -> _Said:
-    choice = body["choices"][0]
-    return _Said(choice["message"]["content"], choice["finish_reason"], True, "error" in body)
-
-
-def _messages_body(wanted: Wanted) -> dict[str, Any]:
-    return {**_chat_body(wanted), "max_tokens": 1000}
-
-
-def _hear_messages(said: _Said, event: dict[str, Any]) -> None:
-    match event["type"]:
-        case "content_block_delta":
-            said.text += event["delta"].get("text", "")
-        case "message_delta":
-            said.finish = event["delta"]["stop_reason"] or said.finish
-        case "message_stop":
-            said.done = True
-        case "error":
-            said.error = True
-
-
-def _whole_message(body: dict[str, Any]) -> _Said:
-    return _Said("".join(block.get("text", "") for block in body["content"]), body["stop_reason"], True)
-
-
-def _responses_body(wanted: Wanted) -> dict[str, Any]:
-    asked = _chat_body(wanted)
-    return {"model": asked["model"], "input": asked["messages"], "stream": asked["stream"]}
-
-
-def _hear_response(said: _Said, event: dict[str, Any]) -> None:
-    """An item that is done counts for a client before its response does."""
-    match event["type"]:
-        case "response.output_text.delta":
-            said.text += event["delta"]
-        case "response.output_item.done":
-            said.finish = event["item"]["status"]
-        case "response.completed" | "response.incomplete":
-            said.done = True
-        case "response.failed" | "error":
-            said.error = True
-
-
-def _whole_response(body: dict[str, Any]) -> _Said:
-    parts = [part for item in body["output"] if item["type"] == "message" for part in item["content"]]
-    text = "".join(part["text"] for part in parts)
-    return _Said(text, body["status"], True, body["status"] != "completed")
-
-
-def _is_openai_error(body: dict[str, Any]) -> bool:
-    return bool(body["error"]["message"])
-
-
-def _is_messages_error(body: dict[str, Any]) -> bool:
-    return body["type"] == "error" and bool(body["error"]["type"] and body["error"]["message"])
-
-
-# A new dialect joins by one line here.
-DIALECTS: Mapping[str, Dialect] = {
-    "chat": Dialect("/v1/chat/completions", _chat_body, _hear_chat, _whole_chat, _is_openai_error),
-    "messages": Dialect("/v1/messages", _messages_body, _hear_messages, _whole_message, _is_messages_error),
-    "responses": Dialect("/v1/responses", _responses_body, _hear_response, _whole_response, _is_openai_error),
-}
+# Where a dialect is asked, and how its streams and whole answers are read. The SDK's types would take too long.
+DIALECTS: Mapping[str, Dialect] = {**dialects.DIALECTS, "responses": Responses(types=False)}
+# A client takes a stream with one of these for an answer, also where it is cut behind that.
+_FINISHED = re.compile(rb'"(?:finish|stop)_reason": ?"|"type": ?"response\.output_item\.done"')
 
 
 class _Bytes:
@@ -182,7 +89,6 @@ def judge(data: bytes, wanted: Wanted) -> Outcome:
     What ends properly, says no error and is not all that the model said, looks like a success and is none; so does a
     finish behind a text that is not whole. SDKs take both for an answer.
     """
-    dialect = DIALECTS[wanted.dialect]
     response = HTTPResponse(_Bytes(data))  # type: ignore[arg-type]
     if b"\r\n\r\n" not in data:
         return Outcome(Kind.BROKEN, why=f"half a head: {data[:200]!r}")
@@ -198,8 +104,8 @@ def judge(data: bytes, wanted: Wanted) -> Outcome:
         if response.chunked:
             body = _unchunked(data)
     if response.status != 200:
-        return _judge_error(dialect, response, body, ended)
-    return _judge_stream(dialect, body, ended, wanted) if wanted.stream else _judge_whole(dialect, body, ended, wanted)
+        return _judge_error(wanted, response, body, ended)
+    return _judge_answer(body, ended, wanted)
 
 
 def _unchunked(data: bytes) -> bytes:
@@ -211,10 +117,14 @@ def _unchunked(data: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _judge_error(dialect: Dialect, response: HTTPResponse, body: bytes, ended: bool) -> Outcome:
+def _judge_error(wanted: Wanted, response: HTTPResponse, body: bytes, ended: bool) -> Outcome:
+    """HAProxy answers all dialects with one body, which each of them can read."""
     again = response.getheader("Retry-After", "")
     try:
-        known = dialect.is_error(json.loads(body))
+        told = json.loads(body)
+        known = bool(told["error"]["message"])
+        if wanted.dialect == "messages":
+            known = known and told["type"] == "error" and bool(told["error"]["type"])
     except (ValueError, KeyError, TypeError):
         known = False
     if not known or not ended:
@@ -222,36 +132,18 @@ def _judge_error(dialect: Dialect, response: HTTPResponse, body: bytes, ended: b
     return Outcome(Kind.STATUS, "", response.status, body.decode()[:200], again)
 
 
-def _judge_stream(dialect: Dialect, body: bytes, ended: bool, wanted: Wanted) -> Outcome:
-    said = _Said()
-    for event in _events(body):
-        if event == "[DONE]":
-            said.done = True
-        else:
-            dialect.hear(said, json.loads(event))
-    served, whole = _served(said.text, wanted.chunks)
-    if said.done and said.finish and whole and not said.error:
-        return Outcome(Kind.OK, served, 200)
-    if said.done or said.finish or (ended and not said.error):
-        return Outcome(Kind.FALSE, served, 200, f"done={said.done} finish={said.finish} text={said.text!r}")
-    return Outcome(Kind.EVENT if said.error else Kind.BROKEN, served, 200)
-
-
-def _judge_whole(dialect: Dialect, body: bytes, ended: bool, wanted: Wanted) -> Outcome:
-    if not ended:
-        return Outcome(Kind.BROKEN, status=200, why="a whole answer was cut")
+def _judge_answer(body: bytes, ended: bool, wanted: Wanted) -> Outcome:
+    dialect = DIALECTS[wanted.dialect]
+    came = body[: body.rfind(b"\n\n") + 2] if wanted.stream else body
     try:
-        said = dialect.whole(json.loads(body))
-    except (ValueError, KeyError, TypeError, IndexError):
-        return Outcome(Kind.FALSE, status=200, why=f"status 200, and no answer: {body[:200]!r}")
-    served, whole = _served(said.text, wanted.chunks)
-    return Outcome(Kind.OK if whole and said.finish and not said.error else Kind.FALSE, served, 200, said.text[:200])
-
-
-def _events(body: bytes) -> Iterator[str]:
-    """The data of each event that came whole; heartbeats have none."""
-    for block in body.split(b"\n\n")[:-1]:
-        yield from (line[6:].decode() for line in block.split(b"\n") if line.startswith(b"data: "))
+        told = dialect.stream(came) if wanted.stream else dialect.whole(came)
+    except (AssertionError, ValueError, KeyError, TypeError, IndexError) as error:
+        cut = not ended and not (wanted.stream and _FINISHED.search(came))
+        return Outcome(Kind.BROKEN if cut else Kind.FALSE, "", 200, f"{error!r} in {body[-200:]!r}")
+    served, whole = _served(told.text, wanted.chunks)
+    if told.failed:
+        return Outcome(Kind.EVENT if wanted.stream else Kind.FALSE, served, 200, told.words)
+    return Outcome(Kind.OK if whole and told.finish and ended else Kind.FALSE, served, 200, told.text[:200])
 
 
 def _served(text: str, chunks: int) -> tuple[str, bool]:
@@ -262,9 +154,16 @@ def _served(text: str, chunks: int) -> tuple[str, bool]:
 
 
 def request(wanted: Wanted) -> bytes:
-    """The bytes of a request; its session is in the header that Claude Code sends."""
+    """The bytes of a request; its session is in the header that Claude Code sends.
+
+    The conversation's beginning is the same in each of its turns.
+    """
     dialect = DIALECTS[wanted.dialect]
-    body = json.dumps(dialect.body(wanted)).encode()
+    asked = f"request={wanted.id} chunks={wanted.chunks} pause={wanted.pause}"
+    said = (("user", f"This is {wanted.conversation}."), ("assistant", "Yes."), ("user", asked))
+    turns = [{"role": role, "content": words} for role, words in said]
+    field_ = "input" if wanted.dialect == "responses" else "messages"
+    body = json.dumps(dialect.ask(streamed=wanted.stream, tools=False, **{field_: turns})).encode()
     lines = (
         f"POST {dialect.path} HTTP/1.1",
         "Host: models.test",

@@ -163,7 +163,7 @@ def fault(schema: Any, text: str, found: Repaired) -> str:
 
 
 # Short texts with all that can be mistaken, so that much of what is broken has a reading.
-_PLAIN_TEXT = st.sampled_from(('say "hi"', 'f("x", \'y\')', "C:\\new\\x", "a\nb", '{"a": "b"}', "", "x", "it's", "}"))
+_PLAIN_TEXT = st.sampled_from(('say "hi"', "f(\"x\", 'y')", "C:\\new\\x", "a\nb", '{"a": "b"}', "", "x", "it's", "}"))
 _PLAIN: dict[str, st.SearchStrategy[Any]] = {
     "path": _PLAIN_TEXT,
     "content": _PLAIN_TEXT,

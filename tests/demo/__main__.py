@@ -32,9 +32,7 @@ class OutOfTimeError(BaseException):
 
 def arguments() -> argparse.Namespace:
     """Return what the command line says."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.demo", description=(__doc__ or "").partition("\n")[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m tests.demo", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "--upstream",
         choices=("auto", "real", "replay"),
@@ -92,9 +90,7 @@ def _start_real(stack: contextlib.ExitStack) -> str:
     if not llama.available():
         raise processes.NotStartedError("the extra `real` is not installed")
     server = stack.enter_context(llama.LlamaServer(cache=CACHE))
-    print(
-        f"Model server: a REAL llama.cpp server (xllamacpp {llama.version()}), only its tokens are scripted"
-    )
+    print(f"Model server: a REAL llama.cpp server (xllamacpp {llama.version()}), only its tokens are scripted")
     return server.url
 
 
@@ -134,9 +130,7 @@ def verdict(wrong: int, helped: int) -> str:
     total = len(CASES)
     if wrong:
         return f"FAILED: {wrong} of {total} replies are not what the model meant."
-    return (
-        f"OK: all {total} replies are what the model meant; {helped} of them would be lost without the proxy."
-    )
+    return f"OK: all {total} replies are what the model meant; {helped} of them would be lost without the proxy."
 
 
 if __name__ == "__main__":

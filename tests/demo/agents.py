@@ -122,9 +122,7 @@ OPENCLAW = Agent(
                     "host": {"type": "string", "enum": ["auto", "sandbox", "gateway", "node"]},
                 },
             ),
-            _tool(
-                "ls", "List a folder.", "", {"path": _text("The folder."), "limit": _number("Most entries.")}
-            ),
+            _tool("ls", "List a folder.", "", {"path": _text("The folder."), "limit": _number("Most entries.")}),
             _tool(
                 "process",
                 "Look after commands in the background.",
@@ -193,9 +191,7 @@ OPENCODE = Agent(
                 },
                 **DRAFT,
             ),
-            _tool(
-                "glob", "Find files by a pattern.", "pattern", {"pattern": _text("Such as *.py.")}, **DRAFT
-            ),
+            _tool("glob", "Find files by a pattern.", "pattern", {"pattern": _text("Such as *.py.")}, **DRAFT),
             _tool(
                 "grep",
                 "Find lines by a regular expression.",
@@ -297,11 +293,7 @@ QWEN_CODE = Agent(
                 "todo_write",
                 "Keep the list of what is to do.",
                 "todos",
-                {
-                    "todos": _list(
-                        "The whole list.", {"type": "object", "properties": {"content": _text("A task.")}}
-                    )
-                },
+                {"todos": _list("The whole list.", {"type": "object", "properties": {"content": _text("A task.")}})},
                 **DRAFT,
             ),
         ],

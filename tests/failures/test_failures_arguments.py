@@ -282,7 +282,7 @@ def test_f35_an_optional_argument_is_empty() -> None:
 
 def test_failures_of_the_arguments_come_together() -> None:
     """Each is put right by its own repair."""
-    arguments = "json\n{'todos': '[{\"content\": \"a\", \"done\": \"true\", \"rank\": \"\"}]',}</tool_call>"
+    arguments = 'json\n{\'todos\': \'[{"content": "a", "done": "true", "rank": ""}]\',}</tool_call>'
     assert mended("todowrite", arguments) == (
         {"todos": [{"content": "a", "done": True}]},
         {"junk", "literals", "literal", "dropped"},

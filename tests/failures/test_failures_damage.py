@@ -224,7 +224,7 @@ def test_an_outer_keys_opener_that_stands_twice_behind_a_nested_string_leaves_no
         assert is_refused(name, text)
 
 
-@pytest.mark.parametrize("before", ['<tool_call>{"name": "note", "arguments": ', '[TOOL_CALLS]note'])
+@pytest.mark.parametrize("before", ['<tool_call>{"name": "note", "arguments": ', "[TOOL_CALLS]note"])
 def test_what_may_close_more_than_a_nested_string_stays_text_in_text(before: str) -> None:
     behind = "}</tool_call>" if before.startswith("<") else ""
     right = '{"note": {"text": "f("}, "path": "p"}'

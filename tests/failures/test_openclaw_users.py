@@ -242,5 +242,3 @@ def test_fields_that_openclaw_does_not_expect_are_removed_for_it_alone(inside: I
         assert got is not None
         assert ({"kv_transfer_params", "service_tier", "system_fingerprint"} <= got.keys()) is kept
         assert ("stop_reason" in got["choices"][0]) is kept
-
-

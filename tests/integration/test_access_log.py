@@ -299,9 +299,7 @@ def fresh_logger() -> Iterator[logging.Logger]:
     log.handlers, log.level, log.propagate, logging.raiseExceptions = before
 
 
-def test_the_log_goes_to_standard_error_once(
-    fresh_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_log_goes_to_standard_error_once(fresh_logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
         set_up_logging()
     assert len(fresh_logger.handlers) == 1 and fresh_logger.level == logging.INFO

@@ -12,44 +12,15 @@ import pytest
 from proxy.cli.agent_files import SUFFIX
 from proxy.cli.agents import AGENTS as SETUPS
 from proxy.cli.merging import expected, merged, read
-from tests.agents import (
-    inside,
-    known,
-)
+from tests.agents import inside, known
 from tests.agents.agent import CONTEXT, MODEL, Agent
-from tests.agents.claude import CLAUDE
-from tests.agents.codex import CODEX
 from tests.agents.results import BEGIN, END
-from tests.agents.rows import BY_NAME, ROWS, Row
+from tests.agents.rows import BY_NAME
 from tests.real.processes import ROOT
-from tests.support.client_view import of_bytes
-from tests.support.helpers import function, offered
 from tests.support.messages_client import MODELS, cards
 from tests.support.scripted import PATIENCE, Upstream, answer
 
 pytestmark = pytest.mark.once
-
-TEXT = {"type": "string"}
-BASH = function(
-    "Bash", {"command": TEXT, "description": TEXT, "timeout": {"type": "number"}}, "command", additionalProperties=False
-)
-EXEC = function("exec_command", {"cmd": TEXT, "workdir": TEXT}, "cmd", additionalProperties=False)
-OFFERS = {"claude": BASH, "codex": EXEC}
-STREAMS = [row for row in ROWS if row.bodies and not row.agents]
-LOST = {"empty", "cut_mid"}
-
-
-class TestRows:
-    """What the servers of the rows send."""
-
-    @pytest.mark.parametrize("agent", [CLAUDE, CODEX], ids=lambda agent: agent.name)
-    @pytest.mark.parametrize("row", [row for row in STREAMS if row.name not in LOST], ids=lambda row: row.name)
-    def test_the_engine_finds_in_every_stream_what_the_model_meant(self, row: Row, agent: Agent) -> None:
-        """So that a cell that is not `ok` with the proxy shows the front's fault and not the row's."""
-        got = of_bytes(row.bodies["chat"](agent), tools=offered(OFFERS[agent.name]))
-        meant = [agent.call(), agent.call(second=True)][: row.calls]
-        assert got.values == [(call.name, dict(call.values)) for call in meant]
-        assert (got.finish, got.error) == ("tool_calls", "")
 
 
 class TestResults:
@@ -133,4 +104,3 @@ class TestAgent:
             assert (tmp_path / name).read_text() == text
             said = read(merged(text, file), file.format)
             assert said == expected(read(text, file.format), file.content) != read(text, file.format)
-

@@ -9,9 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from proxy.worker.audit_log import (
-    AuditFile,
-)
+from proxy.worker.audit_log import AuditFile
 from tests.unit.worker.test_audit_log import (
     _path,  # noqa: F401
     parsed,

@@ -21,15 +21,21 @@ from benchmarks.write_call import ROWS
 from tests.real.processes import ROOT
 
 
+def ran(name: str, *words: str) -> tuple[subprocess.CompletedProcess[str], list[list[str]]]:
+    """A benchmark that ended well, and the cells of its tables."""
+    command = [sys.executable, "-m", f"benchmarks.{name}", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line[:1] == "|"]
+    return done, [[cell.strip() for cell in cells] for cells in lines]
+
+
 @pytest.mark.slow
 @pytest.mark.benchmarks
 def test_one_run_measures_direct_nginx_and_proxy() -> None:
     """Every answer through every target was right, and each of the figures is there."""
     targets = ["direct", *(["nginx"] if nginx_program() or "CI" in os.environ else []), "proxy"]
-    command = [sys.executable, "-m", "benchmarks.run", "--quick", "--targets", ",".join(targets)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if line[:1] == "|"]
+    done, rows = ran("run", "--quick", "--targets", ",".join(targets))
     assert rows[0][1:] == targets
     steps = [line for line in done.stderr.splitlines() if line.startswith("benchmarks: ")]
     assert steps[0].startswith(f"benchmarks: 1/{len(steps)} ") and len(steps) == 8 * len(targets)
@@ -44,10 +50,7 @@ def test_one_run_measures_direct_nginx_and_proxy() -> None:
 @pytest.mark.benchmarks
 def test_what_is_held_is_measured_beside_nginx_and_an_older_tree() -> None:
     """Every answer was right, a live call's as well, and each number is told as met, as not met, or not measured."""
-    command = [sys.executable, "-m", "benchmarks.held", "--quick", "--without", "aiohttp,LiteLLM", "--against", "HEAD"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if line[:1] == "|"]
+    done, rows = ran("held", "--quick", "--without", "aiohttp,LiteLLM", "--against", "HEAD")
     assert rows[0][-2:] == ["HEAD", "proxy"]
     assert [row[0] for row in rows[2:]] == [what for _, what, _ in held.ROWS]
     figures = {figure: row[-2:] for (figure, _, _), row in zip(held.ROWS, rows[2:], strict=True)}
@@ -80,10 +83,7 @@ def test_growth_is_measured(tmp_path: Path) -> None:
 @pytest.mark.benchmarks
 def test_a_long_write_call_is_measured() -> None:
     """Every answer held the very arguments, or the repaired ones; they leave in pieces."""
-    command = [sys.executable, "-m", "benchmarks.write_call", "--quick"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if line[:1] == "|"]
+    done, rows = ran("write_call", "--quick")
     names = ["direct", *(["nginx"] if nginx_program() or "CI" in os.environ else [])]
     assert rows[0][1:] == [*names, "live", "repaired", "text"]
     assert [row[0] for row in rows[2:]] == [what for _, what, _ in ROWS]
@@ -96,10 +96,7 @@ def test_a_long_write_call_is_measured() -> None:
 @pytest.mark.benchmarks
 def test_the_scanner_is_measured_with_every_text() -> None:
     """None of them holds a call, and each has its speed and how it grows."""
-    command = [sys.executable, "-m", "benchmarks.scanner", "--quick"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if line[:1] == "|"]
+    done, rows = ran("scanner", "--quick")
     assert [row[0] for row in rows[2:]] == [case.name for case in CASES]
     assert all(float(value) > 0 for row in rows[2:] for value in row[1:])
     assert all(bound.what in done.stdout for bound in BOUNDS)
@@ -109,10 +106,8 @@ def test_the_scanner_is_measured_with_every_text() -> None:
 @pytest.mark.benchmarks
 def test_hostile_text_is_measured_by_kind() -> None:
     """None of it holds a call, and each kind has its speed."""
-    command = [sys.executable, "-m", "benchmarks.hostile", "--quick"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = [[cell.strip() for cell in line.split("|")[-4:-1]] for line in done.stdout.splitlines() if line[:1] == "|"]
+    done, rows = ran("hostile", "--quick")
+    rows = [cells[-3:] for cells in rows]
     assert len(rows) == 2 + len(HOSTILE_KINDS)
     assert all(float(value) > 0 for row in rows[2:] for value in row)
     assert all(bound.what in done.stdout for bound in HOSTILE_BOUNDS)
@@ -122,10 +117,7 @@ def test_hostile_text_is_measured_by_kind() -> None:
 @pytest.mark.benchmarks
 def test_the_messages_front_is_measured_beside_the_chat_front() -> None:
     """Every answer was right, with counts and without, and what a column costs beside `chat` is told."""
-    command = [sys.executable, "-m", "benchmarks.messages", "--quick"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if line[:1] == "|"]
+    rows = ran("messages", "--quick")[1]
     assert rows[0][1:] == [column.name for column in COLUMNS]
     assert [row[0] for row in rows[2:]] == [what for _, what, _ in MESSAGES_ROWS]
     figures = {row[0]: row[1:] for row in rows[2:]}
@@ -133,5 +125,3 @@ def test_the_messages_front_is_measured_beside_the_chat_front() -> None:
         ratios = figures[f"{what}: CPU, times chat"]
         assert ratios[0] == "1.00"
         assert all(float(ratio) > 0 for ratio in ratios)
-
-

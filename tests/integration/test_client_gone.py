@@ -9,11 +9,9 @@ import pytest
 
 from tests.conftest import Front
 from tests.support.scripted import (
-    PATIENCE,
     ROLE,
     SSE,
     WRITE_FILE,
-    Act,
     Action,
     Client,
     answer,
@@ -91,37 +89,6 @@ def test_a_client_that_leaves_a_path_that_passes_is_seen_too(either_front: Front
             left = client.vanish(reset=False)
         assert upstream.seen[0].gone_after(left)
         assert proxy.idle()
-
-
-def test_a_client_that_leaves_during_heartbeats_is_seen(either_front: Front) -> None:
-    """A half-closed client counts as gone."""
-    upstream, proxy = either_front.upstream, either_front.proxy
-    gate = upstream.gate()
-    upstream.play([gate])
-    with Client.post(proxy.port, chat()) as client:
-        gate.wait()
-        client.half_close()
-        assert upstream.seen[0].closed.wait(PATIENCE)
-    assert proxy.idle()
-
-
-def test_a_client_that_leaves_before_its_body_is_complete_reaches_no_upstream(front: Front) -> None:
-    top = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 80\r\n\r\n{"
-    for reset in (False, True):
-        with Client(front.proxy.port, top) as client:
-            client.vanish(reset=reset)
-        assert front.proxy.idle()
-    assert front.upstream.seen == []
-    assert "Traceback" not in front.proxy.log.read_text()
-
-
-def test_a_client_that_leaves_after_the_last_event_disturbs_nothing(front: Front) -> None:
-    front.upstream.play([*MOMENTS["mid-text"][0], Act.EXPECT_CLOSE])
-    with Client.post(front.proxy.port, chat()) as client, client.answer() as response:
-        while b"word" not in response.readline():
-            pass
-    assert front.upstream.seen[0].closed.wait(PATIENCE)
-    assert front.proxy.idle()
 
 
 def test_one_client_that_leaves_does_not_disturb_the_others(front: Front) -> None:

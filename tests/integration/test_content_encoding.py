@@ -12,7 +12,7 @@ import pytest
 
 from proxy.errors import UpstreamBroken
 from tests.conftest import Inside
-from tests.support.helpers import all_cuts, received
+from tests.support.helpers import all_cuts
 from tests.support.messages_ask import ask
 from tests.support.messages_checker import check_stream
 from tests.support.scripted import (
@@ -123,20 +123,6 @@ def streamed(coding: str, packed: bytes, step: int = 7) -> list[Any]:
     return [opening, *(chunked(packed[at : at + step]) for at in range(0, len(packed), step)), LAST]
 
 
-@EACH
-@pytest.mark.parametrize("path", [CHAT, MESSAGES])
-def test_a_stream_is_read(inside: Inside, path: str, coding: str, pack: Callable[[bytes], bytes]) -> None:
-    with Upstream(streamed(coding, pack(b"".join(EVENTS)))) as server:
-        server.paths["/v1/models"] = [answer({"data": []})]
-        response = inside(server.url).post(path, json=chat() if path == CHAT else ask(stream=True))
-        assert response.status_code == 200 and "Content-Encoding" not in response.headers
-        if path == CHAT:
-            assert response.data == b"".join(EVENTS)
-            assert received(response.data)[0].text == "So. you"
-        else:
-            assert b'"So. "' in response.data and b"message_stop" in response.data
-
-
 def test_each_event_leaves_when_it_is_here(inside: Inside) -> None:
     """A server that flushes behind each event is not waited for."""
     packing = zlib.compressobj(wbits=31)
@@ -202,9 +188,3 @@ def test_a_path_that_passes_keeps_its_coding(inside: Inside, coding: str) -> Non
 def test_an_empty_body_is_none_whatever_its_coding(inside: Inside) -> None:
     with Upstream([head(503, {"Content-Encoding": "gzip", "Content-Length": "0"})]) as server:
         assert inside(server.url).post(CHAT, json=chat()).status_code == 503
-
-
-def test_a_messages_stream_of_a_compressed_one_is_whole(inside: Inside) -> None:
-    with Upstream(streamed("gzip", gzip.compress(b"".join(EVENTS)), 3)) as server:
-        server.paths["/v1/models"] = [answer({"data": []})]
-        check_stream(inside(server.url).post(MESSAGES, json=ask(stream=True)).data)

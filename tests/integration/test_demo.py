@@ -115,8 +115,6 @@ class TestThroughTheProxy:
     def test_every_agent_gets_what_its_model_meant(self, upstream: str) -> None:
         """It ends well and in time, and names the server it stands on."""
         command = [sys.executable, "-m", "tests.demo", "--upstream", upstream]
-        done = subprocess.run(
-            command, cwd=processes.ROOT, capture_output=True, text=True, timeout=120, check=False
-        )
+        done = subprocess.run(command, cwd=processes.ROOT, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         assert upstream.upper() in done.stdout.partition("\n")[0]

@@ -221,9 +221,7 @@ CASES: Mapping[str, Case] = {
         replace(FINE, reads=None),
         "parser_missing forced_refused stream_unknown",
     ),
-    "another family's parser, text left": case(
-        replace(FINE, reads=frozenset({HERMES})), "parser_leaves_text"
-    ),
+    "another family's parser, text left": case(replace(FINE, reads=frozenset({HERMES})), "parser_leaves_text"),
     "another family's parser, swallowed": case(
         replace(FINE, reads=frozenset({HERMES}), unread="swallowed"),
         "call_swallowed stream_unknown",
@@ -250,14 +248,11 @@ CASES: Mapping[str, Case] = {
         ),
         "parser_fails stream_unknown",
     ),
-    "under none the calls are taken, too": case(
-        replace(FINE, under_none="swallowed"), "none_takes_calls"
-    ),
+    "under none the calls are taken, too": case(replace(FINE, under_none="swallowed"), "none_takes_calls"),
     "a model that does not call": case(replace(FINE, calls=False), "call_unknown forced_ignored"),
     "there is no chat": case(
         replace(FINE, before=chat_only(lambda body: (404, b'{"detail": "Not Found"}'))),
-        "chat_unanswered forced_unknown stream_unknown reasoning_unknown "
-        "overflow_unknown",
+        "chat_unanswered forced_unknown stream_unknown reasoning_unknown overflow_unknown",
         "",
     ),
     **{
@@ -270,15 +265,11 @@ CASES: Mapping[str, Case] = {
             *((400, "call_unknown"), (401, "call_unknown"), (422, "call_unknown"), (429, "call_unknown")),
         )
     },
-    "arguments cut off": case(
-        replace(FINE, before=chat_only(broken_whole)), "arguments_broken forced_broken"
-    ),
+    "arguments cut off": case(replace(FINE, before=chat_only(broken_whole)), "arguments_broken forced_broken"),
     "a forced call is prose": case(replace(FINE, before=forced({"content": "I write it."})), "forced_ignored"),
     "a forced call is cut off": case(replace(FINE, before=forced({"content": "I w"}, "length")), "forced_unknown"),
     "calls lost in streams": case(replace(FINE, stream=no_calls), "stream_loses_calls"),
-    "arguments broken in streams": case(
-        replace(FINE, stream=each_chunk(said_calls('{"path": '))), "stream_misshapen"
-    ),
+    "arguments broken in streams": case(replace(FINE, stream=each_chunk(said_calls('{"path": '))), "stream_misshapen"),
     "no index in streams": case(replace(FINE, stream=each_chunk(no_index)), "stream_misshapen"),
     "no [DONE]": case(replace(FINE, stream=lambda events: events[:-1]), "stream_misshapen"),
     "streams are refused": case(

@@ -150,7 +150,7 @@ def test_the_printed_entry_is_valid(tmp_path: Path, capsys: pytest.CaptureFixtur
     out = capsys.readouterr().out
     (tmp_path / "pasted.yaml").write_text(out[out.index("models:\n") : out.index("\nspent: ")] + "\n")
     assert main(["check", "--rules", "pasted.yaml"]) == 0
-    assert "parse: \"proxy\"" in capsys.readouterr().out
+    assert 'parse: "proxy"' in capsys.readouterr().out
 
 
 def test_a_file_that_is_not_there_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import signal
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +20,18 @@ from tests.support.scripted import (
     DONE,
     HELD,
     LAST,
-    PATIENCE,
     ROLE,
     SSE,
     WRITE_FILE,
-    Act,
     Action,
     Client,
     Gate,
     Upstream,
     answer,
-    arguments,
     chat,
     chunked,
     completion,
     finish,
-    opened,
     text,
 )
 
@@ -52,7 +47,6 @@ ASKED: dict[str, Callable[..., dict[str, Any]]] = {
     },
 }
 TEXT = chunked(ROLE), chunked(text("So"))
-HALF_A_CALL = (*TEXT, chunked(opened(0, "call_1", "write_file")), chunked(arguments(0, '{"path": "a')))
 
 
 def master(proxy: Proxy) -> psutil.Process:
@@ -76,33 +70,6 @@ def serving(stack: ExitStack, *scripts: list[Action]) -> Upstream:
     return upstream
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda each: each.name)
-def test_streams_that_still_run_end_in_their_dialects_error(proxy: Start, number: signal.Signals) -> None:
-    """In each dialect, in the middle of a text and of a call: four of one worker."""
-    begun = [(path, sent) for path in (CHAT, MESSAGES) for sent in (TEXT, HALF_A_CALL)]
-    with ExitStack() as stack:
-        upstream = serving(stack, *[[SSE, *sent, Act.EXPECT_CLOSE] for _, sent in begun])
-        front = proxy(upstream.url, "--graceful-timeout", "4")
-        first = front.health()["worker"]
-        said = [b""] * len(begun)
-        responses = []
-        for at, (path, _) in enumerate(begun):
-            client = stack.enter_context(Client.post(front.port, ASKED[path](), path))
-            responses.append(stack.enter_context(client.answer()))
-            said[at] = responses[at].read1()
-        start = time.monotonic()
-        os.kill(master(front).pid, number)
-        for at, (path, _) in enumerate(begun):
-            while more := responses[at].read1():
-                said[at] += more
-            assert time.monotonic() - start < PATIENCE
-            assert ends_in_an_error(path, said[at]), said[at]
-        if number == signal.SIGHUP:
-            assert front.health()["worker"] != first
-        assert all(upstream.wait(count).closed.wait(PATIENCE) for count in range(1, len(begun) + 1))
-
-
 def test_a_stream_that_ends_in_time_is_not_touched(proxy: Start) -> None:
     gate = Gate()
     with ExitStack() as stack:
@@ -116,47 +83,6 @@ def test_a_stream_that_ends_in_time_is_not_touched(proxy: Start) -> None:
             gate.open()
             data += response.read()
         assert data.endswith(DONE)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", [CHAT, MESSAGES])
-def test_an_answer_that_is_waited_for_is_refused_with_a_status(proxy: Start, path: str) -> None:
-    gate = Gate()
-    with ExitStack() as stack:
-        upstream = serving(stack, [gate], [gate])
-        stack.callback(gate.open)
-        front = proxy(upstream.url, "--graceful-timeout", "4")
-        client = stack.enter_context(Client.post(front.port, ASKED[path](stream=False), path))
-        upstream.wait()
-        os.kill(master(front).pid, signal.SIGTERM)
-        with client.answer() as response:
-            assert response.status == (529 if path == MESSAGES else 503)
-            assert response.getheader("Retry-After")
-
-
-def test_while_all_threads_are_busy_others_are_refused_at_once_and_health_answers(proxy: Start) -> None:
-    """P5: until its first byte a stream has a thread."""
-    gate = Gate()
-    with ExitStack() as stack:
-        script: list[Action] = [gate, SSE, *TEXT]
-        upstream = serving(stack, *[script] * 3)
-        front = proxy(upstream.url, "THREADS=4", "RESERVED_THREADS=1")
-        for number in range(3):
-            stack.enter_context(Client.post(front.port, chat()))
-            upstream.wait(number + 1)
-        stack.callback(gate.open)
-        for path in (CHAT, MESSAGES, "/v1/completions"):
-            start = time.monotonic()
-            with closing(http.client.HTTPConnection("127.0.0.1", front.port, timeout=PATIENCE)) as connection:
-                body = json.dumps(ASKED[path]() if path in ASKED else chat())
-                connection.request("POST", path, body, {"Content-Type": "application/json"})
-                refused = connection.getresponse()
-                assert refused.status == (529 if path == MESSAGES else 503)
-                assert refused.getheader("Retry-After")
-            assert time.monotonic() - start < PATIENCE
-            assert front.get("/health")[0] == 200
-        gate.open()
-        assert front.idle()
 
 
 def test_streams_hold_no_thread_and_those_over_max_streams_are_refused_at_once(proxy: Start) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import http.client
 import json
 import time
+from typing import Any
 
 import openai
 import pytest
 
 from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk, Event
+from proxy.exchange.reply_stream import StreamReply
 from tests.conftest import Front, Inside, Start
 from tests.real.processes import free_port
 from tests.support.scripted import (
@@ -19,7 +21,6 @@ from tests.support.scripted import (
     PATIENCE,
     ROLE,
     SSE,
-    USAGE,
     WRITE_FILE,
     Act,
     Client,
@@ -180,67 +181,6 @@ def test_a_whole_answer_that_breaks_off_under_a_stream_is_an_error(inside: Insid
         assert b'"error"' in response.data and DONE not in response.data
 
 
-def test_a_stream_where_json_was_asked_is_a_502(inside: Inside) -> None:
-    """U9."""
-    with Upstream(stream(ROLE, text("a"), finish(), USAGE, DONE)) as server:
-        response = inside(server.url).post(CHAT, json=chat(stream=False))
-    assert response.status_code == 502 and response.json is not None and "error" in response.json
-
-
-@pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize(
-    "script,status,word",
-    [
-        ([answer(b"<html><h1>Bad Gateway</h1></html>", 502, {"Content-Type": "text/html"})], 502, "HTML"),
-        ([answer(b"<!DOCTYPE html>", 404, {"Content-Type": "text/html"})], 404, "404"),
-        ([answer(b"<html>welcome</html>", 200, {"Content-Type": "text/html"})], 502, "JSON"),
-        ([answer(b"", 307, {"Location": "http://127.0.0.1:1/x"})], 502, "redirect"),
-        ([answer({"error": "Unauthorized"}, 401)], 401, "Unauthorized"),
-        ([answer({"detail": "Not Found"}, 404)], 404, "Not Found"),
-        ([answer(b"x" * 10_000_000, 500)], 500, "500"),
-        ([answer(b'{"error": {"message": "' + b"x" * 10_000_000 + b'"}}', 500)], 500, "500"),
-        ([head(204)], 502, "204"),
-        ([], 502, "before it answered"),
-        ([b"SSH-2.0-OpenSSH_9\r\n\r\n"], 502, "HTTP"),
-    ],
-    ids=["HTML 502", "HTML 404", "HTML 200", "307", "401", "detail", "10 MB", "10 MB of JSON", "204", "close", "SSH"],
-)
-def test_an_answer_that_is_no_success_is_an_openai_error(
-    inside: Inside, script: Script, status: int, word: str, streamed: bool
-) -> None:
-    """U4, U5, U7, U8, U9."""
-    with Upstream(script) as server:
-        response = inside(server.url).post(CHAT, json=chat(stream=streamed))
-        assert len(server.seen) == 1
-    assert response.status_code == status and response.headers["Content-Type"] == "application/json"
-    assert response.json is not None
-    error = response.json["error"]
-    assert word in error["message"] and isinstance(error["type"], str)
-    assert len(response.data) <= 65536
-
-
-@pytest.mark.parametrize("status", [429, 503])
-def test_when_to_come_again_is_passed(inside: Inside, status: int) -> None:
-    """U6."""
-    body = json.dumps({"error": {"message": "busy", "type": "x", "param": None, "code": status}}).encode()
-    with Upstream([answer(body, status, {"Retry-After": "7", "X-Should-Retry": "true"})]) as server:
-        response = inside(server.url).post(CHAT, json=chat())
-    assert (response.status_code, response.data) == (status, body)
-    assert (response.headers["Retry-After"], response.headers["X-Should-Retry"]) == ("7", "true")
-
-
-def test_an_event_over_the_limit_is_a_typed_error_and_not_a_success(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """U14, C7: `max_event`."""
-    monkeypatch.setattr("proxy.exchange.reply_stream.MAX_EVENT", 1024)
-    with Upstream(stream(ROLE, text("Hi "), text("x" * 5000), finish(), DONE)) as server:
-        data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
-    last = data.rstrip(b"\n").rpartition(b"\n\n")[2]
-    assert data.startswith(ROLE + text("Hi ")) and DONE not in data
-    assert "max_event" in json.loads(last[6:])["error"]["message"]
-
-
 @pytest.mark.parametrize("at", [1, 3])
 def test_a_defect_of_the_engine_lets_an_unchanged_reply_go_on_as_it_came(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, at: int
@@ -296,3 +236,29 @@ def test_fields_that_a_client_has_removed_stay_away_when_a_chunk_is_said_anew(in
     with Upstream(stream(ROLE, both, text(HERMES.removeprefix("I will.\n<tool_call>")), finish(), DONE)) as server:
         data = inside(server.url).post(f"/for/openclaw{CHAT}", json=chat(tools=[WRITE_FILE])).data
     assert b"write_file" in data and b'"hm"' not in data
+
+
+@pytest.mark.parametrize("words", ["So", "So it"])
+def test_a_defect_of_the_proxy_is_a_status_and_behind_a_text_an_error_event(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, words: str
+) -> None:
+    """C6: only the log says what it was."""
+    receive = StreamReply.receive
+
+    def broken(self: StreamReply, data: bytes, *more: Any) -> bytes:
+        if words.rsplit(maxsplit=1)[-1].encode() in data:
+            raise ZeroDivisionError("a defect")
+        return receive(self, data, *more)
+
+    monkeypatch.setattr(StreamReply, "receive", broken)
+    with Upstream() as server:
+        gate = server.gate()
+        server.play([SSE + chunked(ROLE + text("So")), *([gate] if " " in words else []), chunked(text(" it")), LAST])
+        with inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE]), buffered=False) as response:
+            data = b""
+            for part in response.iter_encoded():
+                data += part
+                gate.open()
+    assert (response.status_code, b'"error"' in data) == (200 if " " in words else 500, True)
+    assert (b'"So"' in data) is (" " in words) and DONE not in data and b"a defect" not in data
+    assert "a defect" in caplog.text

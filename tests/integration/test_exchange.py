@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from typing import Any
 
 import pytest
 from werkzeug.test import TestResponse
 
 from tests.conftest import Inside
+from tests.faults.bench import MODELS
+from tests.support.dialects import DIALECTS, Dialect
+from tests.support.messages_client import INPUT
 from tests.support.scripted import (
     DONE,
     LAST,
@@ -20,19 +22,15 @@ from tests.support.scripted import (
     USAGE,
     WRITE_FILE,
     Act,
-    Action,
     Script,
     Upstream,
     answer,
-    arguments,
     chat,
     chunked,
     completion,
     delta,
-    event,
     finish,
     head,
-    opened,
     stream,
     text,
 )
@@ -155,49 +153,24 @@ def test_the_200_waits_for_content_and_a_role_waits_with_it(inside: Inside) -> N
         assert opening.first().data == ROLE + b": hello\n\n" + text("a") + finish() + DONE
 
 
-@pytest.mark.parametrize("before", [b"", ROLE, b": comment\n\n"], ids=["first", "after the role", "after a comment"])
-@pytest.mark.parametrize("tools", [None, [WRITE_FILE]])
-def test_an_error_event_before_content_becomes_a_real_status(inside: Inside, before: bytes, tools: object) -> None:
-    """U12."""
-    error = event({"error": {"message": "too long", "type": "BadRequestError", "param": None, "code": 400}})
-    with Upstream([SSE, *([chunked(before)] if before else []), chunked(error), chunked(DONE), LAST]) as server:
-        response = inside(server.url).post(CHAT, json=chat(tools=tools))
-        assert len(server.seen) == 1
-    assert response.status_code == 400
-    assert response.json is not None and response.json["error"]["message"] == "too long"
-
-
-@pytest.mark.parametrize("tools", [None, [WRITE_FILE]])
-def test_an_error_event_after_text_stays_an_event_without_done(inside: Inside, tools: object) -> None:
-    """U12, F65."""
-    error = event({"error": {"message": "engine died", "type": "InternalServerError", "param": None, "code": 500}})
-    with Upstream(stream(ROLE, text("a"), error, DONE)) as server:
-        response = inside(server.url).post(CHAT, json=chat(tools=tools))
-    assert response.status_code == 200
-    assert response.data.startswith(ROLE + text("a"))
-    assert broke_off(response.data)
-    assert bodies(response.data)[-1]["error"]["message"] == "engine died"
-
-
-def test_heartbeats_are_comments_before_the_head_and_the_answer_follows(inside: Inside) -> None:
-    """U3: silence before the headers."""
-    with Upstream([0.35, *stream(ROLE, text("a"), finish(), DONE)]) as server:
-        response = inside(server.url, heartbeat=0.02).post(CHAT, json=chat(tools=[WRITE_FILE]))
-        data = response.data
-    assert response.status_code == 200
-    assert data.startswith(PING * 2) and data.replace(PING, b"") == ROLE + text("a") + finish() + DONE
-
-
-def test_heartbeats_come_while_text_is_held(inside: Inside) -> None:
-    """C2 and design: an upstream that sends what is held back must not silence the heartbeats."""
-    drops: list[Any] = []
-    for letter in HERMES:
-        drops += [chunked(text(letter)), 0.01]
-    with Upstream([SSE, *drops, *ending()]) as server:
-        data = inside(server.url, heartbeat=0.02).post(CHAT, json=chat(tools=[WRITE_FILE])).data
-    assert data.count(PING) >= 3
-    assert said(data).strip() == ""
-    assert bodies(data)[-1]["choices"][0]["finish_reason"] == "tool_calls"
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+def test_heartbeats_come_before_the_head_between_events_and_while_text_is_held(
+    inside: Inside, dialect: Dialect
+) -> None:
+    """C2, U3, F75: an upstream that sends what is held back does not silence the heartbeats."""
+    letters = [each for letter in HERMES[:30] for each in (chunked(text(letter)), 0.01)]
+    rest = [chunked(text(HERMES[30:])), *ending()]
+    pauses = [0.35, SSE + chunked(ROLE) + chunked(text("Hi ")), 0.35, chunked(text("you")), *ending()]
+    with Upstream([SSE, *letters, *rest], pauses) as server:
+        server.paths["/v1/models"] = [MODELS]
+        client = inside(server.url, heartbeat=0.02)
+        held, said_ = (client.post(dialect.path, json=dialect.ask(streamed=True, tools=True)).data for _ in range(2))
+    before, between = said_.partition(b"Hi ")[0], said_.partition(b"Hi ")[2].partition(b"you")[0]
+    assert before.startswith(dialect.first_beat)
+    assert min(before.count(dialect.beat), between.count(dialect.beat), held.count(dialect.beat)) >= 2
+    told, called = dialect.stream(said_), dialect.stream(held)
+    assert (told.text, told.finish) == ("Hi you", "stop")
+    assert (called.text.strip(), called.whole_calls, called.finish) == ("", [("write_file", INPUT)], "calls")
 
 
 def test_text_keeps_heartbeats_away(inside: Inside) -> None:
@@ -223,15 +196,6 @@ def test_a_client_that_needs_it_gets_heartbeats_as_chunks(inside: Inside) -> Non
         assert beat["choices"][0]["finish_reason"] is None
 
 
-def test_an_error_after_a_heartbeat_is_an_event(inside: Inside) -> None:
-    """The 200 has gone: the status comes as an error event."""
-    with Upstream([0.25, answer({"error": {"message": "busy", "type": "x", "code": 503}}, 503)]) as server:
-        response = inside(server.url, heartbeat=0.02).post(CHAT, json=chat())
-        data = response.data
-    assert response.status_code == 200 and data.startswith(PING)
-    assert broke_off(data) and bodies(data)[-1]["error"]["message"] == "busy"
-
-
 def test_a_client_that_asked_for_no_stream_gets_no_heartbeats(inside: Inside) -> None:
     body = answer(completion("a"))
     with Upstream([0.25, body]) as server:
@@ -239,45 +203,9 @@ def test_a_client_that_asked_for_no_stream_gets_no_heartbeats(inside: Inside) ->
     assert response.data == body.partition(b"\r\n\r\n")[2]
 
 
-WAYS_TO_BREAK: dict[str, Script] = {
-    "RST": [0.05, Act.RST],
-    "FIN without the last chunk": [],
-    "a truncated chunk": [b"30\r\ndata: {"],
-    "a bad chunk size": [b"zz\r\n"],
-    "no finish and no end marker": [LAST],
-}
-
-
-@pytest.mark.parametrize("way", WAYS_TO_BREAK.values(), ids=WAYS_TO_BREAK.keys())
-@pytest.mark.parametrize("tools", [None, [WRITE_FILE]], ids=["no tools", "tools"])
-def test_a_stream_that_breaks_off_ends_in_an_error_event(inside: Inside, way: Script, tools: object) -> None:
-    """U11, U13, F69."""
-    with Upstream([SSE, chunked(ROLE), chunked(text("a")), chunked(text("b")), 0.02, *way]) as server:
-        data = inside(server.url).post(CHAT, json=chat(tools=tools)).data
-        assert len(server.seen) == 1
-    assert data.startswith(ROLE + text("a") + text("b"))
-    assert broke_off(data)
-
-
 def test_a_break_in_the_same_read_as_text_loses_no_text(inside: Inside) -> None:
     """U11."""
     with Upstream([SSE + chunked(ROLE) + chunked(text("a")) + b"zz\r\n"]) as server:
-        data = inside(server.url).post(CHAT, json=chat()).data
-    assert said(data) == "a" and broke_off(data)
-
-
-def test_half_an_event_at_the_end_of_a_body_never_reaches_the_client(inside: Inside) -> None:
-    """U14, C5: an SDK that is given `data: {"choi` dies of it before it sees the error event."""
-    with Upstream(stream(ROLE, text("Hi "), b'data: {"choi')) as server:
-        data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
-    assert b'{"choi\n' not in data
-    assert said(data) == "Hi " and broke_off(data)
-
-
-def test_a_short_content_length_breaks_off(inside: Inside) -> None:
-    """U11."""
-    script = [head(200, {"Content-Type": "text/event-stream", "Content-Length": "9999"}), text("a"), finish(), DONE]
-    with Upstream(script) as server:
         data = inside(server.url).post(CHAT, json=chat()).data
     assert said(data) == "a" and broke_off(data)
 
@@ -288,73 +216,12 @@ def test_a_close_delimited_stream_with_its_end_marker_is_complete(inside: Inside
     assert data == ROLE + text("a") + finish() + DONE
 
 
-@pytest.mark.parametrize("last", [[finish()], [DONE]], ids=["finish only", "end marker only"])
-def test_of_finish_and_end_marker_the_one_that_is_missing_is_supplied(inside: Inside, last: list[bytes]) -> None:
-    """C4, F57."""
-    with Upstream(stream(ROLE, text("a"), *last)) as server:
-        data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
-    assert data.endswith(DONE) and data.count(DONE) == 1
-    assert [each["choices"][0]["finish_reason"] for each in bodies(data)] == [None, None, "stop"]
-
-
-@pytest.mark.parametrize("last", [[finish()], [DONE]], ids=["finish only", "end marker only"])
-def test_without_tools_what_is_missing_is_supplied_too(inside: Inside, last: list[bytes]) -> None:
-    """C4, F57."""
-    with Upstream(stream(ROLE, text("a"), *last)) as server:
-        data = inside(server.url).post(CHAT, json=chat()).data
-    assert data.endswith(DONE) and data.count(DONE) == 1
-    assert [each["choices"][0]["finish_reason"] for each in bodies(data)] == [None, None, "stop"]
-
-
-def test_a_call_that_breaks_off_never_looks_whole(inside: Inside) -> None:
-    """U10, C4 half calls: an open structured call ends in the error event, without a finish."""
-    half = arguments(0, '{"path": "a')
-    script: list[Action] = [SSE, chunked(ROLE), chunked(opened(0, "c1", "write_file")), chunked(half), 0.02]
-    with Upstream([*script, Act.RST]) as server:
-        data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
-    assert broke_off(data)
-
-
 def test_a_held_call_that_breaks_off_goes_as_text_and_then_the_error(inside: Inside) -> None:
     """C4: only a call not yet opened can go back to text."""
     with Upstream([SSE, chunked(ROLE), chunked(text(HERMES[:40])), 0.02, Act.RST]) as server:
         data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
     assert said(data) == HERMES[:40]
     assert broke_off(data)
-
-
-@pytest.mark.parametrize("before", [[], [chunked(ROLE)]], ids=["no byte", "a role"])
-def test_a_stream_that_is_silent_too_long_before_content_is_a_504(inside: Inside, before: list[bytes]) -> None:
-    with Upstream([SSE, *before, Act.EXPECT_CLOSE]) as server:
-        response = inside(server.url, idle_timeout=0.1).post(CHAT, json=chat())
-        assert server.seen[0].gone_after(time.monotonic())
-    assert response.status_code == 504
-
-
-def test_a_stream_that_is_silent_too_long_ends_in_an_error_event(inside: Inside) -> None:
-    """U10."""
-    with Upstream([SSE, chunked(ROLE), chunked(text("a")), Act.EXPECT_CLOSE]) as server:
-        data = inside(server.url, idle_timeout=0.3, heartbeat=0.02).post(CHAT, json=chat(tools=[WRITE_FILE])).data
-        assert server.seen[0].gone_after(time.monotonic())
-    assert PING in data and broke_off(data) and bodies(data)[-1]["error"]["code"] == 504
-
-
-@pytest.mark.parametrize("script", [[], [head(200, {"Content-Length": "9"})]], ids=["no head", "no body"])
-def test_a_whole_answer_that_does_not_come_in_time_is_a_504(inside: Inside, script: Script) -> None:
-    """U3: `idle_timeout` is until the whole answer where that is not streamed."""
-    with Upstream([*script, Act.EXPECT_CLOSE]) as server:
-        response = inside(server.url, idle_timeout=0.2).post(CHAT, json=chat(stream=False))
-    assert response.status_code == 504
-    assert response.json is not None and "idle_timeout" in response.json["error"]["message"]
-
-
-def test_a_body_that_stays_open_after_the_end_marker_ends_within_about_a_second(inside: Inside) -> None:
-    with Upstream([SSE, *map(chunked, (ROLE, text("a"), finish(), DONE)), Act.EXPECT_CLOSE]) as server:
-        began = time.monotonic()
-        data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
-        assert time.monotonic() - began < PATIENCE
-        assert server.seen[0].gone_after(time.monotonic())
-    assert data == ROLE + text("a") + finish() + DONE
 
 
 def test_nothing_follows_the_end_marker(inside: Inside) -> None:

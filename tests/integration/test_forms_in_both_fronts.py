@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +23,7 @@ from tests.support.whole_reply_forms import CALLS, FORMS, OFFERS, TOOLS, Argumen
 
 pytestmark = pytest.mark.once
 
+CORPORA = Path(__file__).parents[1] / "corpora"
 TEXT = {"type": "string"}
 Calls = list[tuple[str, Arguments]]
 THOUGHT = "<think>\nI need the tool.\n</think>"
@@ -91,84 +94,15 @@ TRAVEL: ToolSet = offered(
     ),
     function("read", {"path": TEXT, "limit": {"type": "integer"}}, "path"),
 )
-TRIP: Arguments = {"from": "a", "to": "b"}
-SAID = json.dumps({"name": "trip.trip", "arguments": TRIP})
-READ = '{"path": "a"}'
-KIMI = "<|tool_calls_section_begin|><|tool_call_begin|>{}<|tool_call_argument_begin|>{}<|tool_call_end|>"
-SEPARATOR = "]<]minimax[>["
 # Each with its calls, and what of it stays text.
-SUITE: dict[str, tuple[str, Calls, str]] = {
-    "a name said twice": (f"<tool_call>{SAID}</tool_call>", [("trip", TRIP)], ""),
-    "a name said twice, in a fence": (f"```json\n{SAID}\n```", [("trip", TRIP)], ""),
-    "a name said twice, glued": (f"<tool_call>{SAID.replace('.', '')}</tool_call>", [("trip", TRIP)], ""),
-    "a name said twice, in tags": (
-        "<tool_call>\n<function=trip.trip>\n<parameter=from>\na\n</parameter>\n</function>\n</tool_call>",
-        [("trip", {"from": "a"})],
-        "",
-    ),
-    "Kimi's id with underscores": (
-        KIMI.format("functions_read_2", READ) + "<|tool_calls_section_end|>",
-        [("read", {"path": "a"})],
-        "",
-    ),
-    "Kimi's id": (
-        KIMI.format("functions.read:2", READ) + "<|tool_calls_section_end|>",
-        [("read", {"path": "a"})],
-        "",
-    ),
-    "keywords as arguments, a list": ("[trip(from='a', class=\"c\")]", [("trip", {"from": "a", "class": "c"})], ""),
-    "keywords as arguments, bare": ("trip(from='a', class=\"c\")", [("trip", {"from": "a", "class": "c"})], ""),
-    "a number for a keyword": ("[trip(from=1)]", [("trip", {"from": "1"})], ""),
-    "words of JSON, a list": (
-        "[trip(from='a', flag=true, maybe=null)]",
-        [("trip", {"from": "a", "flag": True, "maybe": None})],
-        "",
-    ),
-    "words of JSON, bare": (
-        "trip(from='a', flag=false, maybe=null)",
-        [("trip", {"from": "a", "flag": False, "maybe": None})],
-        "",
-    ),
-    "words of JSON inside": (
-        "[trip(from='a', rows=[true, null, {'x': false}])]",
-        [("trip", {"from": "a", "rows": [True, None, {"x": False}]})],
-        "",
-    ),
-    "the analysis channel with JSON asked for": (
-        f"<|channel|>analysis to=functions.read <|constrain|>json<|message|>{READ}<|call|>",
-        [("read", {"path": "a"})],
-        "",
-    ),
-    "MiniMax M3, nested": (
-        "[<tool_call>\n[<invoke name=\"trip\">[<from>a[</from>[<options>[<a>1[</a>[<b>[<c>x[</c>[</b>[</options>"
-        "[</invoke>\n[</tool_call>".replace("[<", f"{SEPARATOR}<"),
-        [("trip", {"from": "a", "options": {"a": 1, "b": {"c": "x"}}})],
-        "",
-    ),
-    "MiniMax M3, mixed": (
-        "[<tool_call>\n[<invoke name=\"trip\">[<from>a[</from>[<parameter name=\"days\">3[</parameter>"
-        "[</invoke>\n[</tool_call>".replace("[<", f"{SEPARATOR}<"),
-        [("trip", {"from": "a", "days": 3})],
-        "",
-    ),
-    "X and Y, JSON": (
-        f'<tool_call>{{"name": "nope", "arguments": {{"a": 1}}}}\n{{"name": "read", "arguments": {READ}}}</tool_call>',
-        [("read", {"path": "a"})],
-        '<tool_call>{"name": "nope", "arguments": {"a": 1}}',
-    ),
-    "X and Y, Python": (
-        "<|tool_call_start|>[nope(a=1), read(path='a')]<|tool_call_end|>",
-        [("read", {"path": "a"})],
-        "<|tool_call_start|>[nope(a=1)",
-    ),
-}
+SUITE = [json.loads(line) for line in (CORPORA / "other_suites.jsonl").read_text("utf-8").splitlines()]
 
 
-@pytest.mark.parametrize("name", SUITE)
-def test_forms_of_other_suites_are_their_calls_in_both_fronts(name: str) -> None:
-    text, calls, left = SUITE[name]
-    for seen in (*in_chat(text, TRAVEL), *in_translations(text, TRAVEL)):
-        assert (seen[0], seen[1].strip(), seen[2]) == (calls, left, "tool_calls")
+@pytest.mark.parametrize("row", SUITE, ids=lambda row: row["name"])
+def test_forms_of_other_suites_are_their_calls_in_both_fronts(row: dict[str, Any]) -> None:
+    meant = [(name, arguments) for name, arguments in row["calls"]]
+    for seen in (*in_chat(row["text"], TRAVEL), *in_translations(row["text"], TRAVEL)):
+        assert (seen[0], seen[1].strip(), seen[2]) == (meant, row["left"], "tool_calls")
 
 
 @pytest.mark.slow

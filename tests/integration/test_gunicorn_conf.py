@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
@@ -34,10 +33,6 @@ def app(environ, start_response):
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [str(limits).encode()]
 """
-
-
-# In the place of the limits that would end what is held up, at a time at which a test's wait is over.
-NO_LIMITS = f"STALL_SECONDS = HEAD_SECONDS = {HELD}"
 
 
 @dataclass(frozen=True)
@@ -89,10 +84,6 @@ def own_file(folder: Path, more: str) -> Path:
     path = folder / "conf.py"
     path.write_text(own(more))
     return path
-
-
-# What `asked` gives under NO_LIMITS.
-LONG = b"[%d, %d]" % (HELD, HELD)
 
 
 def asked(port: int) -> bytes:
@@ -169,45 +160,11 @@ def test_without_descriptors_it_waits_until_there_are_some(tmp_path: Path) -> No
         assert asked(port) == b"[30, 30]"
 
 
-def test_half_a_head_is_waited_for_no_longer_than_the_limit(tmp_path: Path) -> None:
-    conf = own_file(tmp_path, f"{NO_LIMITS}\nHEAD_SECONDS = 0.5")
-    with serving(tmp_path, conf, threads=1) as port, closing(told(port, b"GET / HTTP/1.1\r\n")) as half:
-        with contextlib.suppress(ConnectionResetError):  # it is closed with something unread
-            assert half.recv(1) == b""  # else the client's own time-out is an error
-        assert asked(port) == LONG
-
-
-def test_a_body_that_does_not_come_loses_its_thread_when_the_limit_is_over(tmp_path: Path) -> None:
-    conf = own_file(tmp_path, "STALL_SECONDS = 1")
-    head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
-    with serving(tmp_path, conf, threads=1) as port, closing(told(port, head)):
-        assert asked(port) == b"[1, 1]"  # without the limit: never
-
-
 def told(port: int, request: bytes) -> socket.socket:
     """A connection that has sent something, and whose end stays open."""
     client = socket.create_connection(("127.0.0.1", port), PATIENCE)
     client.sendall(request)
     return client
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [b"GET / HTTP/1.0\r\n\r\n", b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"],
-)
-def test_clients_that_keep_their_end_open_hold_up_nobody(tmp_path: Path, request_: bytes) -> None:
-    """gunicorn's own way: 2 s for each of them on the thread that accepts."""
-    with serving(tmp_path, CONF, threads=4) as port, ExitStack() as stack:
-        clients = [stack.enter_context(closing(told(port, request_))) for _ in range(100)]
-        start = time.monotonic()
-        for client in clients:
-            answer = b""
-            while data := client.recv(65536):
-                answer += data
-            assert answer.startswith(b"HTTP/1.")  # its end came, while ours is open
-        for _ in range(20):
-            assert asked(port) == b"[30, 30]"
-        assert time.monotonic() - start < PATIENCE  # 2 s for each of a hundred are more
 
 
 def test_a_client_that_still_sends_gets_its_answer_to_the_end(tmp_path: Path) -> None:

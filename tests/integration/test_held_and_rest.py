@@ -4,10 +4,6 @@ text and reasoning leave.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from proxy.config.rules import StripFields
@@ -17,46 +13,12 @@ from proxy.dialects.messages.writer import MessagesWriter
 from proxy.engine.events import Chunk, Reasoning, Text
 from proxy.exchange.reply_stream import StreamReply
 from tests.conftest import Inside
-from tests.support.helpers import (
-    bodies,
-    calls,
-    chunk,
-    delta,
-    ends,
-    event_bytes,
-    flat,
-    new_engine,
-    piece,
-    received,
-    run,
-    says,
-)
+from tests.support.helpers import calls, chunk, delta, ends, flat, new_engine, piece, received, run, says
 from tests.support.messages_ask import ask
 from tests.support.messages_checker import check_stream
 from tests.support.scripted import DONE, LAST, SSE, Upstream, answer, chunked
 
 OPTIONS = ChatOptions("m", True, StripFields(), parsed=True)
-# The ways in which servers begin a call, delta by delta; the call is always the same.
-OPENERS: dict[str, list[dict[str, Any]]] = {
-    "empty": [piece(0, "", "bash", "a"), piece(0, '{"command": "ls"}')],
-    "none": [piece(0, None, "bash", "a"), piece(0, '{"command": "ls"}')],
-    "no arguments": [piece(0, name="bash", id="a"), piece(0, '{"command": "ls"}')],
-    "a brace": [piece(0, "{", "bash", "a"), piece(0, '"command": "ls"}')],
-    "brace by brace": [piece(0, "", "bash", "a"), piece(0, "{"), piece(0, '"command": '), piece(0, '"ls"}')],
-    "blanks first": [piece(0, "", "bash", "a"), piece(0, " "), piece(0, '{"command": "ls"}')],
-    "letter by letter": [piece(0, "", "bash", "a"), *(piece(0, letter) for letter in '{"command": "ls"}')],
-    "name alone": [piece(0, name="bash"), piece(0, "", id="a"), piece(0, '{"command": "ls"}')],
-    "whole": [piece(0, '{"command": "ls"}', "bash", "a")],
-}
-# Where a field stands, and what is put there for the n-th chunk.
-PLACES: dict[str, Callable[[dict[str, Any], int], None]] = {
-    "logprobs": lambda body, n: body["choices"][0].update(logprobs={"content": [{"token": f"t{n}", "logprob": -n}]}),
-    "token_ids": lambda body, n: body["choices"][0].update(token_ids=[n, n + 1]),
-    "usage": lambda body, n: body.update(usage={"prompt_tokens": 9, "completion_tokens": n, "total_tokens": 9 + n}),
-    "of the chunk": lambda body, n: body.update(x_chunk=f"u{n}"),
-    "of the entry": lambda body, n: body["choices"][0].update(x_entry={"n": n}),
-    "of the delta": lambda body, n: body["choices"][0]["delta"].update(x_delta=[n]),
-}
 
 
 def written(chunks: list[Chunk], options: ChatOptions = OPTIONS) -> bytes:
@@ -68,71 +30,6 @@ def written(chunks: list[Chunk], options: ChatOptions = OPTIONS) -> bytes:
     reply = StreamReply(new_engine(), ChatWriter(options), crashed)
     given = b"".join(reply.receive(each.raw) for each in chunks) + reply.receive(b"data: [DONE]\n\n")
     return given + reply.finish()
-
-
-def marked(deltas: list[dict[str, Any]], place: Callable[[dict[str, Any], int], None]) -> list[Chunk]:
-    """A chunk for each delta, with a field."""
-    found = []
-    for number, each in enumerate(deltas):
-        body = json.loads(json.dumps(calls(each).body))
-        place(body, number)
-        found.append(Chunk(body, event_bytes(body)))
-    return found
-
-
-def fields(data: bytes) -> list[tuple[str, str]]:
-    """Each field of a place above, in the order of the chunks."""
-    found: list[tuple[str, str]] = []
-    for body in bodies(data):
-        if body == "[DONE]":
-            continue
-        (entry,) = body["choices"] or [{"delta": {}}]
-        for source in (body, entry, entry["delta"]):
-            for key in ("logprobs", "token_ids", "usage", "x_chunk", "x_entry", "x_delta"):
-                if source.get(key) is not None:
-                    found.append((key, json.dumps(source[key])))
-    return found
-
-
-@pytest.mark.parametrize("deltas", OPENERS.values(), ids=OPENERS)
-@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-def test_each_field_of_each_chunk_leaves_once_and_in_order(
-    deltas: list[dict[str, Any]], place: Callable[[dict[str, Any], int], None]
-) -> None:
-    chunks = marked(deltas, place)
-    data = written([chunk(delta(role="assistant", content="")), *chunks, ends("tool_calls")])
-    got = received(data)
-    assert got[0].calls == [("bash", '{"command": "ls"}')] or got[0].calls == [("bash", ' {"command": "ls"}')]
-    assert got[0].finish == "tool_calls" and got.done and got.roles == 1
-    wanted = [field for each in chunks for field in fields(each.raw)]
-    assert len(wanted) == len(chunks) and fields(data) == wanted
-
-
-@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-def test_a_call_that_is_repaired_keeps_them_too(place: Callable[[dict[str, Any], int], None]) -> None:
-    first = [piece(3, "", "Bash", "a"), piece(3, '{"command": '), piece(3, '"ls"}')]
-    chunks = marked([*first, piece(4, "", "now", "b"), piece(4, "{}")], place)
-    data = written([*chunks, ends("stop")])
-    assert [name for name, _ in received(data)[0].calls] == ["bash", "now"]
-    assert fields(data) == [field for each in chunks for field in fields(each.raw)]
-
-
-def test_a_chunk_that_says_nothing_else_adds_no_chunk() -> None:
-    """As it was: the opener leaves with the first of the arguments."""
-    nothing = [piece(0, "", "bash", "a"), piece(0, '{"command": "ls"}')]
-    chunks = marked(nothing, lambda body, n: body["choices"][0].update(logprobs=None, token_ids=None))
-    assert len(bodies(written(chunks))) == len(bodies(written([calls(each) for each in nothing])))
-
-
-def test_what_a_client_does_not_expect_goes_here_too() -> None:
-    usage = ("total_tokens",)
-    clean = StripFields(top=("x_chunk",), choice=("token_ids",), usage=usage)
-    options = ChatOptions("m", True, clean, parsed=True)
-    for name, wanted in (("of the chunk", []), ("token_ids", []), ("usage", ["prompt_tokens", "completion_tokens"])):
-        chunks = marked(OPENERS["empty"], PLACES[name])
-        for _, value in fields(written([*chunks, ends("tool_calls")], options)):
-            assert [*json.loads(value)] == wanted
-        assert bool(fields(written([*chunks, ends("tool_calls")], options))) is bool(wanted)
 
 
 # The order of text and reasoning.

@@ -119,9 +119,7 @@ def test_a_worker_that_starts_removes_what_is_too_old(tmp_path: Path) -> None:
     assert counted(make_app(worker).test_client()) == {"removed": 1}
 
 
-def test_under_gunicorn_the_folder_is_tidied_at_the_start(
-    proxy: Start, tmp_path: Path
-) -> None:
+def test_under_gunicorn_the_folder_is_tidied_at_the_start(proxy: Start, tmp_path: Path) -> None:
     folder = tmp_path / "captures"
     folder.mkdir()
     (folder / "20200101T000000.000000Z-old.capture").write_text("")

@@ -13,7 +13,6 @@ from msgspec import structs
 
 from proxy.activity.activity import Activity
 from proxy.cli.parse import lines, reread
-from proxy.config import load as config
 from proxy.config.settings import Settings
 from proxy.exchange.capture import read_capture
 from proxy.worker.rules_in_force import Published
@@ -64,16 +63,6 @@ def ask(page: Page, body: dict[str, Any] | None = None, path: str = CHAT, **head
 
 def get(page: Page, path: str, **given: Any) -> Any:
     return page.client.get(path, environ_overrides=LOCAL, **given)
-
-
-@pytest.fixture
-def page_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A rules file under which no call is found in text; none of this machine's counts."""
-    monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "none.yaml")
-    monkeypatch.chdir(tmp_path)
-    rules = tmp_path / "without-text-calls.yaml"
-    rules.write_text("models: [{match: '*', formats: {off: ['<tool_call>']}}]\n")
-    return rules
 
 
 # What it is told.
@@ -263,11 +252,12 @@ def test_without_audit_values_nothing_that_was_said_is_kept(server: Upstream) ->
         (one,) = page.requests()
         story = page.story(1)
         kept = page.activity.ring.story(1)
-        answer_status = get(page, "/_ui/requests/1/capture").status_code
+        saved = get(page, "/_ui/requests/1/capture")
     assert said not in json.dumps([one, story])
     assert {key for repair in one["repairs"] for key in repair} == {"fix", "tool", "why", "side"}
     assert kept is not None and kept.parts == {}
-    assert (story["steps"], story["values"], answer_status) == ([], False, 404)
+    assert (story["steps"], story["values"], saved.status_code) == ([], False, 404)
+    assert b"audit_values" in saved.data
 
 
 def test_what_was_kept_is_not_shown_once_audit_values_is_off(server: Upstream) -> None:
@@ -404,10 +394,19 @@ def test_with_no_ui_there_is_nothing_and_nothing_is_kept(server: Upstream, path:
         assert page.activity.ring.newest() == []
 
 
-@pytest.mark.parametrize("path", ["/_ui/assets/sign_in.html", "/_ui/assets/..", "/_ui/requests/0", "/_ui/requests/x"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(f"assets/{name}" for name in ("page.html", "sign_in.html", "none.js", "..", "%2e%2e%2fviews.py")),
+        "assets/page.js%00",
+        *(f"requests/{name}{end}" for name in ("2", "0", "x", "-1", "1" * 16, "\u0661") for end in ("", "/capture")),
+    ],
+)
 def test_what_is_not_there_is_told(server: Upstream, path: str) -> None:
-    with live_page(server.url) as page:
-        assert get(page, path).status_code == 404
+    script(server, IN_TEXT)
+    with live_page(server.url, audit_values=True) as page:
+        ask(page)
+        assert get(page, f"/_ui/{path}").status_code == 404
 
 
 # Who is told.

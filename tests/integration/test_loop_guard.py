@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from tests.conftest import Inside
 from tests.support.scripted import DONE, WRITE_FILE, Upstream, answer, chat, completion
-from tests.unit.exchange.test_loop_guard import history
 
 CHAT = "/v1/chat/completions"
+
+
+def history(results: int) -> list[dict[str, Any]]:
+    """A conversation with so many tool results, spread over several user messages."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
+    for number in range(results):
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "write_file", "arguments": "{}"}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": "ok"})
+        messages.append({"role": "user", "content": "on"})
+    return messages
 
 
 def test_it_is_off_by_default(inside: Inside) -> None:

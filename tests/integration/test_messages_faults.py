@@ -17,7 +17,6 @@ from tests.conftest import Inside
 from tests.support.messages_checker import check_error, check_stream
 from tests.support.messages_client import (
     HERMES,
-    INPUT,
     MESSAGES,
     MODELS,
     PING,
@@ -33,7 +32,6 @@ from tests.support.messages_client import (
 from tests.support.scripted import (
     DONE,
     LAST,
-    PATIENCE,
     ROLE,
     SSE,
     USAGE,
@@ -42,18 +40,16 @@ from tests.support.scripted import (
     answer,
     arguments,
     chunked,
-    completion,
     delta,
     event,
     finish,
-    head,
     opened,
     stream,
     text,
 )
 
 MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
-TOOLS = pytest.mark.parametrize("tools", [[], [TOOL]], ids=["no tools", "tools"])
+
 SERVER = 'models:\n  - {match: "*", parse: server}\n'
 
 
@@ -115,35 +111,6 @@ def test_an_answer_that_is_no_success_has_its_status_and_this_shape(
     assert len(response.data) < 10_000
 
 
-@pytest.mark.parametrize(("status", "told"), [(429, 429), (503, 529)])
-@MODES
-def test_when_to_come_again_is_passed(inside: Inside, status: int, told: int, streamed: bool) -> None:
-    headers = {"Retry-After": "7", "X-Should-Retry": "true"}
-    with serving([answer({"error": {"message": "busy"}}, status, headers)]) as server:
-        response = inside(server.url).post(MESSAGES, json=ask(stream=streamed))
-    assert response.status_code == told
-    assert (response.headers["Retry-After"], response.headers["X-Should-Retry"]) == ("7", "true")
-    check_error(response.data, told)
-
-
-@MODES
-def test_a_server_that_is_not_there_is_a_502_that_says_when_to_come_again(inside: Inside, streamed: bool) -> None:
-    response = inside("http://127.0.0.1:9").post(MESSAGES, json=ask(stream=streamed))
-    assert (response.status_code, response.headers["Retry-After"]) == (502, "5")
-    check_error(response.data, 502)
-
-
-@pytest.mark.parametrize("before", [b"", ROLE, b": hello\n\n"], ids=["first", "behind the role", "behind a comment"])
-@TOOLS
-def test_an_error_event_before_anything_was_said_is_a_status(inside: Inside, before: bytes, tools: list[Any]) -> None:
-    """U12."""
-    script = stream(*([before] if before else []), error_event("too long", 400), DONE)
-    with serving(script) as server:
-        response = inside(server.url).post(MESSAGES, json=ask(tools=tools))
-    assert response.status_code == 400
-    assert check_error(response.data, 400)["error"]["message"] == "too long"
-
-
 @pytest.mark.parametrize("status", [503, 529])
 def test_an_event_of_a_server_that_is_busy_is_overload(inside: Inside, status: int) -> None:
     for before, told in (([], 529), ([ROLE, text("a")], 200)):
@@ -154,41 +121,12 @@ def test_an_event_of_a_server_that_is_busy_is_overload(inside: Inside, status: i
         assert made["error"] == {"type": "overloaded_error", "message": "busy"}
 
 
-@pytest.mark.parametrize("data", [[], [ROLE]], ids=["nothing", "a role"])
-@pytest.mark.parametrize("ending", [[], [0.02, Act.RST], [LAST]], ids=["FIN", "RST", "no finish"])
-def test_a_stream_that_breaks_off_before_anything_was_said_is_a_502(
-    inside: Inside, data: list[bytes], ending: list[Any]
-) -> None:
-    with serving([SSE, *map(chunked, data), *ending]) as server:
-        response = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL]))
-        assert len(server.seen) == 1
-    assert response.status_code == 502
-    check_error(response.data, 502)
-
-
 def test_an_error_that_follows_blanks_alone_is_a_status(inside: Inside) -> None:
     """Blanks open no block, so the client has nothing yet."""
     with serving(stream(ROLE, text("\n\n"), error_event("no", 400), DONE)) as server:
         response = inside(server.url).post(MESSAGES, json=ask())
     assert response.status_code == 400, response.data
     check_error(response.data, 400)
-
-
-@MODES
-def test_an_answer_that_does_not_come_in_time_is_a_504(inside: Inside, streamed: bool) -> None:
-    with serving([Act.EXPECT_CLOSE]) as server:
-        response = inside(server.url, idle_timeout=0.15).post(MESSAGES, json=ask(stream=streamed))
-        assert server.seen[0].closed.wait(PATIENCE)
-    assert response.status_code == 504
-    check_error(response.data, 504)
-
-
-def test_a_stream_where_json_was_asked_is_a_502(inside: Inside) -> None:
-    """U9."""
-    with serving(reply(True, "a")) as server:
-        response = inside(server.url).post(MESSAGES, json=ask(stream=False))
-    assert response.status_code == 502
-    check_error(response.data, 502)
 
 
 # In the stream: the error event, behind the end of the block that is open.
@@ -204,32 +142,6 @@ BREAKS: dict[str, Script] = {
     "an error event without an end": [chunked(error_event()), Act.EXPECT_CLOSE],
     "given up": [chunked(finish("abort") + DONE), LAST],
 }
-
-
-@pytest.mark.parametrize("way", BREAKS.values(), ids=BREAKS.keys())
-@TOOLS
-def test_a_stream_that_cannot_be_finished_ends_in_the_error_event(
-    inside: Inside, way: Script, tools: list[Any]
-) -> None:
-    """U11, F57, F65, F69."""
-    with serving([SSE, chunked(ROLE), chunked(text("a")), chunked(text("b")), 0.02, *way]) as server:
-        response = inside(server.url).post(MESSAGES, json=ask(tools=tools))
-        assert len(server.seen) == 1
-    assert response.status_code == 200
-    error, words, _ = broken(response.data)
-    assert (error["type"], words) == ("api_error", "ab")
-
-
-@pytest.mark.parametrize("way", BREAKS.values(), ids=BREAKS.keys())
-@TOOLS
-def test_a_call_that_cannot_be_finished_never_looks_whole(inside: Inside, way: Script, tools: list[Any]) -> None:
-    """C4, U10."""
-    half = arguments(0, '{"path": "a.txt", "content": "h')
-    with serving([SSE, chunked(ROLE), chunked(opened(0, "call_1", "write_file")), chunked(half), 0.02, *way]) as server:
-        data = inside(server.url).post(MESSAGES, json=ask(tools=tools)).data
-    _, _, called = broken(data)
-    with pytest.raises(json.JSONDecodeError):
-        json.loads(called)
 
 
 @pytest.mark.parametrize("way", BREAKS.values(), ids=BREAKS.keys())
@@ -250,22 +162,6 @@ def test_thinking_that_breaks_off_is_signed_and_ended_before_the_error(inside: I
     assert kinds == ["content_block_delta", "content_block_stop", "error"] and b"signature_delta" in data
 
 
-def test_nothing_follows_the_error(inside: Inside) -> None:
-    late = [text("late"), finish(), USAGE, DONE]
-    with serving(stream(ROLE, text("a"), error_event(), *late)) as server:
-        data = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL])).data
-    assert broken(data)[1] == "a"
-
-
-def test_an_event_over_the_limit_is_an_error(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C7."""
-    monkeypatch.setattr("proxy.exchange.reply_stream.MAX_EVENT", 1024)
-    with serving(stream(ROLE, text("Hi "), text("x" * 5000), finish(), DONE)) as server:
-        data = inside(server.url).post(MESSAGES, json=ask()).data
-    error, words, _ = broken(data)
-    assert "max_event" in error["message"] and words == "Hi "
-
-
 def test_nothing_follows_the_end(inside: Inside) -> None:
     """C5."""
     with serving(stream(ROLE, text("a"), finish(), DONE, text("late"), error_event(), DONE)) as server:
@@ -273,24 +169,7 @@ def test_nothing_follows_the_end(inside: Inside) -> None:
     assert said(made) == [("text", "a")]
 
 
-def test_a_silent_server_ends_in_the_error_event(inside: Inside) -> None:
-    with serving([SSE, chunked(ROLE + text("a")), Act.EXPECT_CLOSE]) as server:
-        data = inside(server.url, idle_timeout=0.25, heartbeat=0.02).post(MESSAGES, json=ask()).data
-        assert server.seen[0].closed.wait(PATIENCE)
-    assert broken(data)[0]["type"] == "timeout_error" and PING in data
-
-
 # Heartbeats.
-
-
-@TOOLS
-def test_pings_come_before_the_message_and_the_answer_follows(inside: Inside, tools: list[Any]) -> None:
-    """F75."""
-    with serving([0.25, *reply(True, "Hello")]) as server:
-        response = inside(server.url, heartbeat=0.02).post(MESSAGES, json=ask(tools=tools))
-    assert response.data.startswith(PING * 2)
-    assert response.data.replace(PING, b"").startswith(b"event: message_start")
-    assert said(message(response)) == [("text", "Hello")]
 
 
 @pytest.mark.parametrize("script", [[vllm("busy", 503)], [Act.CLOSE], [answer(b"<html>")], [SSE, LAST]])
@@ -301,37 +180,6 @@ def test_an_error_behind_a_ping_is_an_event(inside: Inside, script: Script) -> N
     assert [each["type"] for each in events(response.data)][-2:] == ["ping", "error"]
     error, *_ = broken(response.data)
     assert error["type"] == ("overloaded_error" if error["message"] == "busy" else "api_error")
-
-
-def test_pings_come_between_the_events_of_a_message(inside: Inside) -> None:
-    with serving([SSE + chunked(ROLE + text("Hi ")), 0.2, chunked(text("you") + finish() + DONE), LAST]) as server:
-        response = inside(server.url, heartbeat=0.02).post(MESSAGES, json=ask(tools=[TOOL]))
-    assert PING in response.data.partition(b"Hi ")[2].partition(b"you")[0]
-    assert said(message(response)) == [("text", "Hi you")]
-
-
-def test_pings_come_while_text_is_held(inside: Inside) -> None:
-    """C2."""
-    drops: list[Any] = []
-    for letter in HERMES[:30]:
-        drops += [chunked(text(letter)), 0.01]
-    rest = [chunked(text(HERMES[30:]) + finish() + DONE), LAST]
-    with serving([SSE, *drops, *rest]) as server:
-        response = inside(server.url, heartbeat=0.02).post(MESSAGES, json=ask(tools=[TOOL]))
-    assert response.data.count(PING) >= 2 and said(message(response)) == [("tool_use", INPUT)]
-
-
-def test_a_switch_to_whole_answers_keeps_the_client_alive(inside: Inside) -> None:
-    rules = 'models:\n  - {match: "*", upstream: whole}\n'
-    with serving([0.15, answer(completion("a"))]) as server:
-        response = inside(server.url, rules, heartbeat=0.02).post(MESSAGES, json=ask())
-    assert response.data.startswith(PING) and said(message(response)) == [("text", "a")]
-
-
-def test_a_client_that_asked_for_no_stream_gets_none(inside: Inside) -> None:
-    with serving([0.15, answer(completion("a"))]) as server:
-        response = inside(server.url, heartbeat=0.02).post(MESSAGES, json=ask(stream=False))
-    assert said(message(response)) == [("text", "a")]
 
 
 # A context that is too small.
@@ -555,10 +403,3 @@ def test_a_call_without_arguments_that_nobody_repairs(inside: Inside, end: str, 
         assert said(made) == [("tool_use", {})] and made["stop_reason"] == "tool_use"
     else:
         assert made["stop_reason"] == "max_tokens" and (streamed or "tool_use" not in dict(said(made)))
-
-
-def test_a_short_content_length_breaks_off(inside: Inside) -> None:
-    script = [head(200, {"Content-Type": "text/event-stream", "Content-Length": "9999"}), text("a"), finish(), DONE]
-    with serving(script) as server:
-        data = inside(server.url).post(MESSAGES, json=ask()).data
-    assert broken(data)[1] == "a"

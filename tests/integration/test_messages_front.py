@@ -480,15 +480,6 @@ def test_the_first_text_opens_the_message_and_what_only_begins_one_waits(inside:
     assert said(message(answered[0])) == [("text", "a")]
 
 
-@pytest.mark.parametrize("last", [[finish()], [DONE]], ids=["finish only", "end marker only"])
-@pytest.mark.parametrize("tools", [[], [TOOL]], ids=["no tools", "tools"])
-def test_of_finish_and_end_marker_one_is_enough(inside: Inside, last: list[bytes], tools: list[Any]) -> None:
-    """C4, F57."""
-    with serving(stream(ROLE, text("Hello"), *last)) as server:
-        made = message(inside(server.url).post(MESSAGES, json=ask(tools=tools)))
-    assert (said(made), made["stop_reason"]) == ([("text", "Hello")], "end_turn")
-
-
 @MODES
 def test_calls_with_the_same_id_get_their_own(inside: Inside, streamed: bool) -> None:
     """C5, F48: within a reply, and across turns where a server counts from the start each time."""
@@ -527,23 +518,6 @@ def test_thinking_and_calls_in_one_text(
     assert [kind for kind, _ in said(made)] == kinds
     assert made["stop_reason"] == ("tool_use" if "tool_use" in kinds else "end_turn")
     assert [inner for kind, inner in said(made) if kind == "tool_use"] == [INPUT] * kinds.count("tool_use")
-
-
-def test_text_held_too_long_is_let_go(inside: Inside) -> None:
-    """C2: the bound in time."""
-    with serving() as server:
-        gate = server.gate()
-        head_ = chunked(ROLE + text("Hi ") + text(HERMES[:30]))
-        server.play([SSE, head_, gate, chunked(finish() + DONE), LAST])
-        server.paths[MODELS] = cards("tiny")
-        got = b""
-        client = inside(server.url, hold_timeout=0.1)
-        with client.post(MESSAGES, json=ask(tools=[TOOL]), buffered=False) as response:
-            for part in response.iter_encoded():
-                got += part
-                if json.dumps(HERMES[20:30])[1:-1].encode() in got:
-                    gate.open()
-    assert said(check_stream(got)) == [("text", f"Hi {HERMES[:30]}")]
 
 
 @MODES
@@ -672,35 +646,6 @@ def test_the_loop_guard_answers_in_this_dialect(inside: Inside, streamed: bool) 
 
 
 # Clients that leave.
-
-
-@pytest.mark.parametrize("reset", [False, True], ids=["close", "RST"])
-@pytest.mark.parametrize("moment", ["before the head", "in the text", "in a call", "a whole answer"])
-def test_a_client_that_leaves_frees_the_model_server(front: Front, moment: str, reset: bool) -> None:
-    """F78, K1."""
-    upstream, proxy = front.upstream, front.proxy
-    gate = upstream.gate()
-    before = {
-        "in the text": [SSE + chunked(ROLE + text("word"))],
-        "in a call": [SSE + chunked(ROLE + opened(0, "c1", "write_file") + arguments(0, '{"path": "wordy'))],
-    }.get(moment, [])
-    upstream.play([*before, gate])
-    upstream.paths[MODELS] = cards("tiny")
-    body = ask(tools=[TOOL], stream=moment != "a whole answer")
-    with Client.post(proxy.port, body, MESSAGES) as client:
-        gate.wait()
-        if before:
-            with client.answer() as response:
-                got = b""
-                while b"word" not in got:
-                    got += response.read1()
-                left = client.vanish(reset=reset)
-        else:
-            left = client.vanish(reset=reset)
-    assert upstream.seen[0].gone_after(left)
-    assert proxy.idle()
-    log = proxy.log.read_text()
-    assert "Traceback" not in log and "ERROR" not in log, log
 
 
 def test_a_client_that_leaves_a_count_frees_the_model_server(front: Front) -> None:

@@ -24,7 +24,6 @@ from tests.support.scripted import (
     chat,
     chunked,
     completion,
-    event,
     finish,
     head,
     opened,
@@ -56,14 +55,6 @@ def test_a_header_that_cannot_be_sent_on_is_left_out(front: Front, headers: dict
     assert front.proxy.idle()
 
 
-def test_a_length_beside_chunks_is_not_believed(front: Front) -> None:
-    """RFC 9112, 6.3: a body that is relayed is neither cut nor waited for."""
-    framing = {"Content-Type": "text/plain", "Transfer-Encoding": "chunked", "Content-Length": "2"}
-    front.upstream.play([head(200, framing) + chunked(b"hello") + LAST])
-    with Client.post(front.proxy.port, {"prompt": "x"}, "/v1/completions") as client, client.answer() as response:
-        assert response.read() == b"hello"
-
-
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @pytest.mark.parametrize("length", ["7" * 5_000, "0" * 5_000 + "7", "1" * 21], ids=["long", "zeros", "21 digits"])
 def test_a_length_that_no_body_has_is_a_502(inside: Inside, dialect: Dialect, length: str) -> None:
@@ -82,15 +73,6 @@ def test_a_generation_that_the_server_gave_up_is_no_success(inside: Inside, reas
     with Upstream(stream(ROLE, *half, finish(reason), DONE)) as up:
         given = inside(up.url).post(CHAT, json=chat(stream=True)).data.decode()
     assert '"}' + '"' not in given and f'"finish_reason": "{reason}"'.replace(" ", "") in given.replace(" ", "")
-
-
-def test_an_error_event_keeps_its_code(inside: Inside) -> None:
-    """F65: agents act on `context_length_exceeded`."""
-    error = {"message": "too long", "type": "invalid", "param": "messages", "code": "context_length_exceeded"}
-    with Upstream(stream(ROLE, text("a"), event({"error": error}))) as up:
-        given = inside(up.url).post(CHAT, json=chat(stream=True)).data
-    assert json.loads(given.split(b"data: ")[-1]) == {"error": error}
-    assert b"[DONE]" not in given
 
 
 def test_the_whole_answer_said_as_a_stream_is_in_its_order(inside: Inside) -> None:

@@ -122,3 +122,18 @@ def test_an_error_that_breaks_off_is_told_by_a_status(inside: Inside) -> None:
     with Upstream([b"HTTP/1.1 429 x\r\nContent-Length: 20\r\n\r\nno", Act.CLOSE]) as server:
         response = inside(server.url).post("/v1/completions", json={})
     assert (response.status_code, response.json["error"]["code"]) == (502, 502)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("query", ["a=%00\x01", "a\u00fc", "x" * 5000], ids=["a control", "no ASCII", "too long"])
+def test_a_query_that_is_none_does_not_go_up(inside: Inside, query: str) -> None:
+    with Upstream([answer({})]) as server:
+        sent = {"QUERY_STRING": query.encode().decode("latin-1")}
+        assert inside(server.url).post("/v1/completions", json={}, environ_overrides=sent).status_code == 400
+        assert server.seen == []
+
+
+def test_an_error_over_the_limit_is_an_error_of_the_upstream(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.web.completions.MAX_ANSWER", 100)
+    with Upstream([answer(b"x" * 120, 401)]) as server:
+        response = inside(server.url).post("/v1/completions", json={})
+    assert response.status_code == 502 and b"the size of an error is 100" in response.data

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import Inside
 from tests.support.helpers import received
-from tests.support.messages_client import CHAT, HERMES, INPUT, MESSAGES, TOOL, ask, message, reply, said, serving
+from tests.support.messages_client import CHAT, HERMES, MESSAGES, TOOL, ask, message, reply, said, serving
 from tests.support.scripted import WRITE_FILE, chat
 
 FRONTS = pytest.mark.parametrize("front", [CHAT, MESSAGES])
@@ -71,70 +71,4 @@ def test_what_a_tool_showed_is_no_call(inside: Inside, front: str, streamed: boo
     assert HERMES not in shown
     assert answered(inside, front, streamed, HERMES, f"It says:\n{shown}\nNothing more.") == (HERMES, [])
     text, made = answered(inside, front, streamed, HERMES, f"It says:\n{shown.replace('hi', 'ho')}\nNothing more.")
-    assert (text, len(made)) == ("", 1)
-
-
-CORRECTED = (
-    "<tool_call>\n<function=write_file>\n<parameter=path>\na.py\n</parameter>\n<parameter=content>\n"
-    "def f():\n    grep('\\d &lt;')\n</parameter>\n</function>\n</tool_call>"
-)
-# What a result shows instead of the first in the faulty call.
-FAULTS = {
-    "no backslash": ("\\d", "d"),
-    "no entity": ("&lt;", "<"),
-}
-
-
-@FRONTS
-@MODES
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_corrected_call_is_no_copy(inside: Inside, front: str, streamed: bool, name: str) -> None:
-    faulty = CORRECTED.replace(*FAULTS[name])
-    assert faulty != CORRECTED
-    shown = "\n".join(f"{number}\t{line}" for number, line in enumerate(faulty.split("\n"), start=8))
-    for result in (faulty, shown):
-        assert answered(inside, front, streamed, faulty, f"It says:\n{result}\n") == (faulty, [])
-        text, made = answered(inside, front, streamed, CORRECTED, f"It says:\n{result}\n")
-        assert (text, len(made)) == ("", 1)
-
-
-QUOTED = {
-    "code": "Write <code>{}</code> there.",
-    "pre": "So:\n\n<pre>\n\n{}\n</pre>\nThat is it.",
-    "quotation marks": 'It says "{}" there.',
-    "a docstring": 'def f():\n    """Calls.\n\n    {}\n    """\n',
-    "a table": "| a | b |\n|---|---|\n| x | {} | y |\n",
-    "indented code": "So:\n\n    {}\n\nThat is it.",
-    "a block quote": "So:\n\n> {}\n\nThat is it.",
-    "a fence of tildes": "So:\n~~~\n{}\n~~~\nThat is it.",
-}
-
-
-@FRONTS
-@MODES
-@pytest.mark.parametrize("name", QUOTED)
-def test_what_is_quoted_is_no_call(inside: Inside, front: str, streamed: bool, name: str) -> None:
-    line = HERMES.replace("\n", "")
-    before, _, behind = QUOTED[name].partition("{}")
-    assert answered(inside, front, streamed, f"{before}{line}{behind}") == (f"{before}{line}{behind}", [])
-    text, made = answered(inside, front, streamed, f"I do:\n\n{line}")
-    assert (text.strip(), len(made)) == ("I do:", 1)
-    if front == MESSAGES:
-        assert made == [INPUT]
-    if name not in ("a block quote", "a fence of tildes"):
-        text, made = answered(inside, front, streamed, f"{before}{line}")
-        assert (text.strip(), len(made)) == (before.strip(), 1)
-
-
-@FRONTS
-@MODES
-def test_a_listing_of_tools_is_no_call(inside: Inside, front: str, streamed: bool) -> None:
-    listed = '<tools>\n{"name": "write_file", "parameters": {"type": "object", "properties": {}}}\n</tools>'
-    assert answered(inside, front, streamed, listed) == (listed, [])
-
-
-@FRONTS
-@MODES
-def test_a_doubled_opener_is_one_call(inside: Inside, front: str, streamed: bool) -> None:
-    text, made = answered(inside, front, streamed, f"<tool_call>\n{HERMES}")
     assert (text, len(made)) == ("", 1)

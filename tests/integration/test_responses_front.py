@@ -18,7 +18,7 @@ from proxy.upstream.answer_wait import AnswerWait
 from tests.conftest import Front, Inside, Start
 from tests.support.log_lines import line
 from tests.support.messages_client import CHAT, HERMES, INPUT, MODELS, call, cards, reply, serving
-from tests.support.responses_checker import calls_of, check_error, check_stream, events, text_of
+from tests.support.responses_checker import calls_of, check_error, check_stream, text_of
 from tests.support.responses_client import INPUT_TOKENS, RESPONSES, TOOL, ask, response_of
 from tests.support.scripted import (
     DONE,
@@ -26,7 +26,6 @@ from tests.support.scripted import (
     ROLE,
     SSE,
     USAGE,
-    Act,
     Client,
     Gate,
     Script,
@@ -107,7 +106,9 @@ def test_without_an_upgrade_get_is_no_method_of_it(inside: Inside) -> None:
     response = inside(NOWHERE).get(RESPONSES)
     assert (response.status_code, response.headers["Allow"]) == (405, "POST, OPTIONS")
     check_error(response.data, 405)
-    assert inside(NOWHERE).get(CHAT, headers={"Upgrade": "websocket"}).status_code == 405
+    upgrade = {"Upgrade": "websocket", "Connection": "Upgrade"}
+    asked = [inside(NOWHERE).get(path, headers=upgrade).status_code for path in (CHAT, RESPONSES)]
+    assert asked == [405, 426]
 
 
 @pytest.mark.parametrize("path", [f"{RESPONSES}/a/b", f"{RESPONSES}/", f"/for/mine{RESPONSES}/a/b"])
@@ -270,22 +271,6 @@ def test_an_error_behind_a_heartbeat_is_a_response_that_failed(proxy: Start) -> 
     assert data.count(b"event: response.in_progress") >= 2
 
 
-def test_heartbeats_repeat_the_response_before_and_in_it(proxy: Start) -> None:
-    """Comments do not reset Codex's timer."""
-    said: Script = [SSE, 0.5, chunked(ROLE + text("Hi")), 0.5, *map(chunked, (finish(), USAGE, DONE)), LAST]
-    with ExitStack() as stack:
-        server = stack.enter_context(serving(said))
-        front = proxy(server.url, "--heartbeat", "0.1")
-        client = stack.enter_context(Client.post(front.port, ask(), RESPONSES))
-        with client.answer() as response:
-            data = response.read()
-    assert text_of(check_stream(data)) == "Hi"
-    names = [name for name, _ in events(data)]
-    begun = names.index("response.output_item.added")
-    before, after = names[:begun], names[begun:]
-    assert before.count("response.in_progress") >= 2 and after.count("response.in_progress") >= 2
-
-
 def test_a_heartbeat_between_two_slices_comes_behind_what_was_read(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,23 +318,6 @@ def test_a_call_streams_on_as_it_comes(front: Front) -> None:
         gate.open()
         made = check_stream(data + response.read())
     assert calls_of(made) == [("write_file", {"path": "a", "content": "one two"})]
-
-
-def test_a_reply_that_breaks_off_failed(front: Front) -> None:
-    front.upstream.play([SSE + chunked(ROLE) + chunked(text("Half")), 0.05, Act.RST])
-    front.upstream.paths[MODELS] = cards("tiny")
-    with Client.post(front.proxy.port, ask(), RESPONSES) as client, client.answer() as response:
-        data = response.read()
-    made = check_stream(data)
-    assert (made["status"], made["error"]["code"], text_of(made)) == ("failed", "server_error", "Half")
-    assert b"output_item.done" not in data
-
-
-@MODES
-def test_a_call_in_the_text_is_made(inside: Inside, streamed: bool) -> None:
-    with serving(reply(streamed, HERMES)) as server:
-        made = response_of(inside(server.url).post(RESPONSES, json=ask(tools=[TOOL], stream=streamed)))
-    assert calls_of(made) == [("write_file", INPUT)]
 
 
 @MODES

@@ -18,13 +18,12 @@ from pydantic import BaseModel
 
 from tests.conftest import Front, Proxy
 from tests.integration.test_sdk import SCRIPTS
-from tests.support.messages_client import HERMES, INPUT, MODELS, call, cards, reply
+from tests.support.messages_client import HERMES, INPUT, MODELS, cards, reply
 from tests.support.noting import Noting
 from tests.support.responses_checker import check_error, check_response, check_stream
 from tests.support.responses_client import TOOL
 from tests.support.scripted import PATIENCE, SSE, Act, Script, Upstream, answer, chunked, completion, opened
 from tests.support.scripted import arguments as fragment
-from tests.support.scripted import text as said
 
 pytestmark = pytest.mark.once
 
@@ -257,18 +256,6 @@ def test_errors_are_of_the_sdks_classes(
         assert (caught.value.status_code, caught.value.response.json()["error"]["message"]) == (status, "no")
 
 
-@pytest.mark.parametrize("what", ["retrieve", "delete"])
-def test_what_needs_a_store_is_a_bad_request(scripted: Scripted, what: str) -> None:
-    with scripted() as (client, upstream):
-        ways: dict[str, Callable[[], Any]] = {
-            "retrieve": lambda: client.responses.retrieve("resp_1"),
-            "delete": lambda: client.responses.delete("resp_1"),
-        }
-        with pytest.raises(openai.BadRequestError, match="keeps no responses"):
-            ways[what]()
-        assert upstream.seen == []
-
-
 def test_a_reply_that_breaks_off_is_a_response_that_failed(scripted: Scripted) -> None:
     script = [SSE + chunked(opened(0, "c1", "write_file")) + chunked(fragment(0, '{"path": "a')), 0.05, Act.RST]
     with scripted(script) as (client, _), client.responses.stream(**simply(tools=[TOOL])) as stream:
@@ -276,15 +263,6 @@ def test_a_reply_that_breaks_off_is_a_response_that_failed(scripted: Scripted) -
         assert events[-1].type == "response.failed"
         assert events[-1].response.error is not None and events[-1].response.error.code == "server_error"
         assert [event.type for event in events].count("response.output_item.done") == 0
-
-
-@MODES
-def test_a_custom_tools_input_is_its_text(scripted: Scripted, streamed: bool) -> None:
-    tool = {"type": "custom", "name": "apply_patch"}
-    given = call("c1", json.dumps({"input": "*** Begin Patch\n"}), "apply_patch")
-    with scripted(reply(streamed, "", given, end="tool_calls")) as (client, _):
-        (item,) = got(client, streamed, **simply(tools=[tool])).output
-        assert (item.type, item.call_id, item.input) == ("custom_tool_call", "c1", "*** Begin Patch\n")
 
 
 @MODES
@@ -301,9 +279,3 @@ def test_words_that_refuse_are_a_refusal(scripted: Scripted) -> None:
     with scripted([answer(body)]) as (client, _):
         (item,) = client.responses.create(**simply()).output
         assert item.type == "message" and item.content[0].type == "refusal"
-
-
-def test_an_answer_without_a_word_is_a_failure_of_nobody(scripted: Scripted) -> None:
-    with scripted([SSE + chunked(said("Hi")), 0.05, Act.RST]) as (client, _):
-        events = list(client.responses.create(**simply(), stream=True))
-        assert events[-1].type == "response.failed" and events[-1].response.status == "failed"

@@ -248,7 +248,6 @@ class TestModels:
             assert '"effort": "high"' in run("setup", "codex", "--url", server.url).out
             assert '"high": "high"' in run("setup", "pi", "--url", server.url).out
 
-
     def test_aliases_and_the_rules_tell_what_a_model_can_do(self, run: Run, tmp_path: Path) -> None:
         """A real proxy says so of each name, listed or not."""
         rules = tmp_path / "rules.yaml"
@@ -438,9 +437,10 @@ class TestWrite:
         config = home / ".codex/config.toml"
         config.parent.mkdir()
         config.write_text('profile = "work"\n[profiles.work]\nmodel_provider = "openai"\n')
-        assert "removed, because it overrides the proxy: profile\n" in run(
-            "setup", "codex", "--url", real.url, "--write"
-        ).out
+        assert (
+            "removed, because it overrides the proxy: profile\n"
+            in run("setup", "codex", "--url", real.url, "--write").out
+        )
         said = tomllib.loads(config.read_text())
         assert "profile" not in said and said["profiles"] == {"work": {"model_provider": "openai"}}
 
@@ -562,7 +562,7 @@ class TestLaunch:
         before = tree(home)
         ran = launched(home, "launch", "codex", "--url", real.url)
         assert (ran.status, ran.err) == (7, "")
-        assert ran.out.startswith(f"word {home}/bin/codex\nword -c\nword model=\"{MODEL}\"\nword -c\n")
+        assert ran.out.startswith(f'word {home}/bin/codex\nword -c\nword model="{MODEL}"\nword -c\n')
         assert tree(home) == before
 
     def test_opencode_is_told_by_a_variable_that_wins(self, real: Proxy, home: Path) -> None:

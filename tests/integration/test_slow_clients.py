@@ -43,22 +43,6 @@ def head_of(dialect: Dialect, *lines: str) -> bytes:
     return "\r\n".join((f"POST {dialect.path} HTTP/1.1", "Host: x", *lines, "", "")).encode()
 
 
-# The lines of the head, what is sent at once, and what then comes in drops.
-FRAMINGS = {
-    "a length": ("Content-Length: 100000", b"{", b" "),
-    "a great length": ("Content-Length: 20000000", b"{", b" "),
-    "zeros before the length": ("Content-Length: 00000000000000000000100000", b"{", b" "),
-    "a fast start": ("Content-Length: 3000000", b"{" + b" " * 2_000_000, b" "),
-    "in many pieces": ("Content-Length: 3000000", b"", b" " * 100),
-    "chunks": ("Transfer-Encoding: chunked", b"100\r\n{", b" "),
-    "half a size": ("Transfer-Encoding: chunked", b"1", b""),
-    "small chunks": ("Transfer-Encoding: chunked", b"1\r\n{\r\n", b"1\r\n \r\n"),
-    "a long extension": ("Transfer-Encoding: chunked", b"1;" + b"a" * 500, b"a"),
-    "trailers": ("Transfer-Encoding: chunked", b"0\r\nA: ", b"a"),
-    "leave is asked": ("Expect: 100-continue\r\nContent-Length: 100000", b"", b" "),
-    "leave is not waited for": ("expect: 100-Continue\r\nTransfer-Encoding: Chunked", b"100\r\n{", b" "),
-    "another protocol": ("Connection: upgrade\r\nUpgrade: x\r\nContent-Length: 100000", b"{", b" "),
-}
 # What is no body that can be read, and how it is answered at once.
 REFUSED = {
     "a bare LF in the trailers": ("Transfer-Encoding: chunked", b"0\r\nA: b\n\n", 400),
@@ -87,25 +71,6 @@ REFUSED = {
 def connected(port: int) -> closing[socket.socket]:
     """A client's connection."""
     return closing(socket.create_connection(("127.0.0.1", port), PATIENCE))
-
-
-@EACH
-@pytest.mark.parametrize("framing", FRAMINGS.values(), ids=FRAMINGS)
-@pytest.mark.parametrize("limit,named", [("BODY_SECONDS", "body_timeout"), ("STALL_SECONDS", "client_timeout")])
-def test_a_body_that_takes_too_long_is_answered_so(
-    benches: Benches, dialect: Dialect, framing: tuple[str, bytes, bytes], limit: str, named: str
-) -> None:
-    line, begun, _ = framing
-    bench = benches(f"{limit}=1")
-    with connected(bench.proxy.port) as client:
-        client.sendall(head_of(dialect, line) + begun)
-        with closing(HTTPResponse(client)) as response:
-            response.begin()
-            told = dialect.error(response.read(), 408)
-        assert response.status == 408 and named in told.words
-        assert response.getheader("connection") == "close" and client.recv(1) == b""
-    assert bench.upstream.seen == []
-    bench.settled()
 
 
 def test_clients_that_dribble_hold_their_threads_no_longer_than_body_timeout(benches: Benches) -> None:
@@ -304,8 +269,7 @@ def test_two_requests_in_one_go_are_both_answered(proxy: Start, framed: str) -> 
 
 @pytest.mark.parametrize("streamed", [True, False])
 def test_client_timeout_means_what_it_says(proxy: Start, streamed: bool) -> None:
-    """A client that sends half a body, and then nothing, shows how long they are on this machine.
-    """
+    """A client that sends half a body, and then nothing, shows how long they are on this machine."""
     many = [SSE, *[chunked(text("x" * 4000)) * 16] * 600]
     flood: list[Any] = many if streamed else [answer(completion("x" * 30_000_000))]
     with Upstream([*flood, Act.EXPECT_CLOSE]) as upstream:

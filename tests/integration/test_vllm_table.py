@@ -34,5 +34,3 @@ def test_what_is_not_as_expected_is_told() -> None:
     assert fault_of(row, "400/1", "call/2") == ""
     assert fault_of(row, "400/2", "call/2") == "EXPECTED 400/1 directly"
     assert fault_of(row, "TEXT/1", "TEXT/1") == "EXPECTED 400/1 directly, EXPECTED call/2 through the proxy"
-
-

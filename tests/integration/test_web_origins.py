@@ -131,3 +131,6 @@ def test_a_page_that_was_turned_away_is_counted(inside: Inside) -> None:
     client = inside("http://127.0.0.1:1")
     assert client.get("/health", headers={"Origin": "http://evil.example"}).status_code == 403
     assert b'tool_proxy_denied_total{reason="page"} 1.0' in client.get("/metrics").data
+    allowed = inside("http://127.0.0.1:1", origins=("http://evil.example",))
+    answer = allowed.get("/health", headers={"Origin": "http://evil.example"})
+    assert (answer.status_code, answer.headers["Access-Control-Allow-Origin"]) == (200, "http://evil.example")

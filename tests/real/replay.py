@@ -126,9 +126,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def _send_events(self, data: bytes) -> None:
         """Answer with an event stream: each event a chunk, as soon as the one before is out."""
-        self.wfile.write(
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-        )
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
         for event in events(data):
             self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event))
         self.wfile.write(b"0\r\n\r\n")

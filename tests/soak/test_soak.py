@@ -7,7 +7,6 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,11 +14,11 @@ from tests.faults.bench import Answer
 from tests.faults.scripts import INPUT
 from tests.soak import plans
 from tests.soak.clients import judge
-from tests.soak.plans import EVENT, FAULTS, OK, Leave, Plan, Said, make, status
+from tests.soak.plans import EVENT, FAULTS, OK, Leave, Plan, Said, make
 from tests.soak.report import Sample, growth
 from tests.soak.soak import Soak
 from tests.support.dialects import DIALECTS
-from tests.support.scripted import DONE, ROLE, arguments, chunked, completion, event, finish, opened, text
+from tests.support.scripted import DONE, ROLE, arguments, chunked, event, finish, opened, text
 from tests.support.scripted import SSE as HEAD
 
 FAILED = event({"error": {"message": "died", "type": "api_error", "param": None, "code": 502}})
@@ -62,18 +61,6 @@ def test_an_error_event_is_one_only_behind_a_part_of_what_was_said_and_without_a
     assert judge(broken, given(ROLE, text("so"), *CALL, FAILED)).outcome == "wrong"
 
 
-@pytest.mark.parametrize("name", DIALECTS)
-def test_a_status_is_that_of_the_chat_dialect(name: str) -> None:
-    dialect = DIALECTS[name]
-    body: dict[str, Any] = {"type": "error", "error": {"type": "overloaded_error", "message": "full"}}
-    if name == "responses":
-        body = {"error": {**body["error"], "param": None, "code": "server_is_overloaded"}}
-    data = json.dumps(body).encode()
-    answered = Answer(dialect, True, "soak-1", dialect.status(503), JSON, data, True)
-    wanted = replace(plan("503 at once"), dialect=dialect)
-    assert judge(wanted, answered).outcome == status(503)
-
-
 def test_each_kind_of_fault_comes_and_can_be_played() -> None:
     rng = random.Random(1)
     made = [make(number, rng) for number in range(4000)]
@@ -108,8 +95,3 @@ def test_a_soak_in_which_something_is_not_as_expected_fails(
     code = asyncio.run(Soak(tmp_path, minutes=0.05, clients=20, seed=2).run(1))
     told = capsys.readouterr().out
     assert code == 1 and "unexpected: 0" not in told and "fault='none'" in told
-
-
-def test_a_completion_is_what_a_whole_plan_says() -> None:
-    said = Said("so", "text")
-    assert json.loads(plans.whole(said)) == completion({"role": "assistant", "content": said.text})

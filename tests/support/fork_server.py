@@ -57,9 +57,7 @@ def end(process: ForkServerProcess, patience: float = 4) -> None:
         process.join()
 
 
-def _serve(
-    words: list[str], folder: Path, environment: dict[str, str], log: Path, limits: dict[str, float]
-) -> None:
+def _serve(words: list[str], folder: Path, environment: dict[str, str], log: Path, limits: dict[str, float]) -> None:
     with log.open("wb") as file:
         os.dup2(file.fileno(), 2)
     os.chdir(folder)

@@ -1,6 +1,6 @@
 """Recorded replies: rows of the engine's events and the bodies they came in, and what a client gets of them.
 
-    {"in": [{"body": {...}}, {"text": "Hi"}, {"call": [0, "c1", "run"]}, {"arguments": [0, "{}"]}, {"finish": "stop"}]}
+{"in": [{"body": {...}}, {"text": "Hi"}, {"call": [0, "c1", "run"]}, {"arguments": [0, "{}"]}, {"finish": "stop"}]}
 """
 
 from __future__ import annotations

@@ -7,6 +7,4 @@ from pathlib import Path
 
 VARIABLE = "TESTS_SHARED"
 # The second name is that of earlier releases.
-SHARED = Path(
-    os.environ.get(VARIABLE) or os.environ.get("TOOL_PROXY_SHARED") or Path(__file__).parents[3] / "shared"
-)
+SHARED = Path(os.environ.get(VARIABLE) or os.environ.get("TOOL_PROXY_SHARED") or Path(__file__).parents[3] / "shared")

@@ -8,7 +8,7 @@ from tests.support.each_case import VARIABLE, current
 
 pytest_plugins = ["pytester"]
 
-MODULE = '''
+MODULE = """
 import pytest
 from tests.support.each_case import each_case
 
@@ -27,7 +27,7 @@ def test_words(word):
 
 def test_all_ran():
     assert sorted(RAN) == [(one, other) for one in (1, 3, 5, 7) for other in (10, 20)]
-'''
+"""
 
 
 def test_all_run_and_those_that_fail_are_told(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

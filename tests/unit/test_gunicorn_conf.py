@@ -96,7 +96,7 @@ def test_the_master_empties_the_folder_that_its_workers_share(tmp_path: Path, mo
 
 
 def test_without_a_runtime_directory_the_folder_is_a_private_one_for_as_long_as_the_master_runs(
-    monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("RUNTIME_DIRECTORY", "/nowhere")
     monkeypatch.setenv(gunicorn_conf.FOLDER_VARIABLE, "1:/of/another/master")

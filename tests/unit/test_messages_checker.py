@@ -326,5 +326,3 @@ def test_a_wrong_answer_is_refused_and_it_is_said_why(changed: dict[str, Any], w
     check_message(ANSWER)
     with pytest.raises(AssertionError, match=why):
         check_message({**ANSWER, **changed})
-
-

@@ -221,9 +221,7 @@ class ChatWriter:
             envelope["system_fingerprint"] = last["system_fingerprint"]
         return envelope
 
-    def _chunk(
-        self, choice: int, delta: JsonObject, finish: str | None = None, source: Chunk | None = None
-    ) -> bytes:
+    def _chunk(self, choice: int, delta: JsonObject, finish: str | None = None, source: Chunk | None = None) -> bytes:
         """Return a chunk of ours, with the other fields of the server's chunk that it replaces (`source`)."""
         if delta and not self._spoke:
             self._due.setdefault(choice, "assistant")
@@ -285,9 +283,9 @@ def new_writer(options: ChatOptions, *, expand: bool = False) -> ChatWriter:
 def with_calls_as_text(event: Event) -> tuple[Event, ...]:
     """Return an event with calls as text, once they are complete; then the finish is `stop`.
 
-        <tool_call>
-        {"name": "read", "arguments": {"path": "a.py"}}
-        </tool_call>
+    <tool_call>
+    {"name": "read", "arguments": {"path": "a.py"}}
+    </tool_call>
     """
     match event:
         case CallOpened() | CallArguments():

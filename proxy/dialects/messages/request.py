@@ -38,17 +38,39 @@ from proxy.errors import NoThreads
 # Known fields of the body that are dropped; an unknown one is logged as well.
 _IGNORED = frozenset(
     (
-        "cache_control", "context_management", "diagnostics", "fallbacks", "fallback_credit_token", "billing_policy",
-        "inference_geo", "service_tier", "speed", "betas", "user_profile_id", "workspace_id",
+        "cache_control",
+        "context_management",
+        "diagnostics",
+        "fallbacks",
+        "fallback_credit_token",
+        "billing_policy",
+        "inference_geo",
+        "service_tier",
+        "speed",
+        "betas",
+        "user_profile_id",
+        "workspace_id",
     )
 )
 # Blocks that only Anthropic's servers write or read.
 SERVER_BLOCKS = frozenset(
     (
-        "server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "advisor_tool_result",
-        "code_execution_tool_result", "bash_code_execution_tool_result", "text_editor_code_execution_tool_result",
-        "tool_search_tool_result", "mcp_tool_use", "mcp_tool_result", "mcp_tool_listing", "container_upload",
-        "compaction", "tool_addition", "tool_removal", "browser_state",
+        "server_tool_use",
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "advisor_tool_result",
+        "code_execution_tool_result",
+        "bash_code_execution_tool_result",
+        "text_editor_code_execution_tool_result",
+        "tool_search_tool_result",
+        "mcp_tool_use",
+        "mcp_tool_result",
+        "mcp_tool_listing",
+        "container_upload",
+        "compaction",
+        "tool_addition",
+        "tool_removal",
+        "browser_state",
     )
 )
 # Claude Code's line of accounting, which changes with each request and would void the prefix cache (F95).

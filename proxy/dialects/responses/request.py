@@ -36,14 +36,33 @@ from proxy.dialects.translation import (
 # Known fields of the body that are dropped; an unknown one is logged as well.
 _IGNORED = frozenset(
     (
-        "include", "service_tier", "access_programs", "background_options", "context_management", "image", "moderation",
-        "prompt_cache_options", "prompt_cache_retention", "stream_options", "top_logprobs", "client_metadata",
+        "include",
+        "service_tier",
+        "access_programs",
+        "background_options",
+        "context_management",
+        "image",
+        "moderation",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "stream_options",
+        "top_logprobs",
+        "client_metadata",
     )
 )
 _HOSTED_ITEMS = frozenset(
     (
-        "file_search_call", "computer_call", "computer_call_output", "code_interpreter_call", "image_generation_call",
-        "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "mcp_call", "program", "program_output",
+        "file_search_call",
+        "computer_call",
+        "computer_call_output",
+        "code_interpreter_call",
+        "image_generation_call",
+        "mcp_list_tools",
+        "mcp_approval_request",
+        "mcp_approval_response",
+        "mcp_call",
+        "program",
+        "program_output",
     )
 )
 _DROPPED_ITEMS = {

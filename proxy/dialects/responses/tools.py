@@ -30,8 +30,15 @@ INPUT = "input"
 _CLIENT_TOOLS = frozenset(("apply_patch", "computer", "computer_use_preview", "local_shell", "shell"))
 _HOSTED_TOOLS = frozenset(
     (
-        "code_interpreter", "file_search", "image_generation", "mcp", "programmatic_tool_calling", "web_search",
-        "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11",
+        "code_interpreter",
+        "file_search",
+        "image_generation",
+        "mcp",
+        "programmatic_tool_calling",
+        "web_search",
+        "web_search_2025_08_26",
+        "web_search_preview",
+        "web_search_preview_2025_03_11",
     )
 )
 
@@ -193,9 +200,7 @@ class OfferedTools:
         if kind == "allowed_tools":
             allowed = lost.read(choice, AllowedTools, where)
             names = {
-                name
-                for at, each in enumerate(allowed.tools)
-                for name in self._named(each, f"{where}.tools.{at}", lost)
+                name for at, each in enumerate(allowed.tools) for name in self._named(each, f"{where}.tools.{at}", lost)
             }
             tools = [each for each in self.functions if as_object(as_object(each)["function"])["name"] in names]
             if not tools:

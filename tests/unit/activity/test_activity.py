@@ -83,13 +83,6 @@ def names(ring: ActivityRing) -> list[object]:
     return [summary["id"] for _, summary in ring.newest()]
 
 
-def test_records_come_in_the_order_in_which_they_were_kept(activity: Activity, ring: NotedRing) -> None:
-    for number in range(10):
-        activity.keep(lambda number=number: Record({"id": number}))  # type: ignore[misc]
-    ring.wait(lambda: len(names(ring)) == 10)
-    assert names(ring) == [*range(10)]
-
-
 def test_what_waits_at_the_end_is_written(tmp_path: Path, told: Told) -> None:
     path = str(tmp_path / "ring")
     one = Activity(ActivityRing(SharedFile(path).transaction), lambda: False, told.lose)
@@ -169,15 +162,6 @@ def test_a_file_that_cannot_be_used_is_told_once(told: Told, logged: pytest.LogC
     one.close()
     assert told.lost == 3
     assert len([line for line in logged.messages if "what it should show is lost" in line]) == 1
-
-
-def test_what_is_under_way_is_told_while_somebody_looks(activity: Activity, ring: NotedRing) -> None:
-    one: JsonObject = {"id": "a"}
-    end = activity.begin(lambda: one)
-    ring.wait(lambda: ["a"] in ring.shown)
-    end()
-    ring.wait(lambda: ring.shown[-1] == [])
-    end()
 
 
 def test_while_nobody_looks_nothing_is_written(ring: NotedRing, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,23 +35,6 @@ def names(ring: ActivityRing, after: int = 0) -> list[object]:
     return [summary["id"] for _, summary in ring.newest(after)]
 
 
-def test_requests_are_there_in_the_order_in_which_they_ended(ring: ActivityRing) -> None:
-    ring.add([record("a"), record("b")], NOW)
-    ring.add([record("c")], NOW)
-    assert ring.newest() == [(1, {"id": "a"}), (2, {"id": "b"}), (3, {"id": "c"})]
-    assert names(ring, after=1) == ["b", "c"]
-    assert [number for number, _ in ring.newest(0, 2)] == [2, 3]
-
-
-def test_a_story_has_its_parts(ring: ActivityRing) -> None:
-    ring.add([record("a", asked=b"\xff{}", sent=b""), record("b")], NOW)
-    story, other = ring.story(1), ring.story(2)
-    assert story is not None and other is not None
-    assert (story.summary, story.parts) == ({"id": "a"}, {"asked": b"\xff{}", "sent": b""})
-    assert other.parts == {}
-    assert ring.story(3) is None
-
-
 def test_the_oldest_go_by_their_number(ring: ActivityRing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rings, "MAX_REQUESTS", 3)
     for name in "abcde":
@@ -70,15 +53,6 @@ def test_the_oldest_go_by_their_bytes(ring: ActivityRing, monkeypatch: pytest.Mo
     assert names(ring) == []
     ring.add([record("d", asked=b"1234")], NOW)
     assert names(ring) == ["d"]
-
-
-def test_numbers_are_added_up_by_the_minute_and_go_after_an_hour(ring: ActivityRing) -> None:
-    minute = int(NOW // 60)
-    ring.add([Record({}, counts={("repairs", "closers"): 2}), Record({}, counts={("repairs", "closers"): 1})], NOW)
-    ring.add([Record({}, counts={("refusals", "quoted"): 1})], NOW + 60)
-    assert ring.counts(NOW + 60) == [(minute, "repairs", "closers", 3), (minute + 1, "refusals", "quoted", 1)]
-    ring.add([Record({})], NOW + 3600)
-    assert ring.counts(NOW + 3600) == [(minute + 1, "refusals", "quoted", 1)]
 
 
 def test_a_minute_has_so_many_names(ring: ActivityRing, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,40 +58,6 @@ def failed(step: object) -> CommandError:
     return caught.value
 
 
-def test_a_file_that_was_not_there_is_made_for_its_user_alone_and_goes_again(home: Path) -> None:
-    before = tree(home)
-    assert files(home).write([made(home)]) == [f"{home}/.agent/config.json: written"]
-    path = home / ".agent/config.json"
-    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == (WHOLE, 0o600)
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert list(files(home).restore()) == [f"{path}: removed, because it did not exist before"]
-    assert tree(home) == before
-
-
-@pytest.mark.parametrize("mode", [0o600, 0o644, 0o640])
-def test_one_that_was_there_keeps_its_mode_and_comes_back_to_the_byte(home: Path, mode: int) -> None:
-    path = home / "config.json"
-    path.write_bytes(b'{\r\n "a": 1.0 /* x */\r\n}')
-    path.chmod(mode)
-    before = tree(home)
-    (line,) = files(home).write([made(home, "config.json")])
-    copy = home / f"config.json{SUFFIX}"
-    assert line == f"{path}: written; the original is {copy}"
-    assert {stat.S_IMODE(each.stat().st_mode) for each in (path, copy)} == {mode}
-    assert (copy.read_bytes(), b'"model": "m"' in path.read_bytes()) == (before["config.json"][1], True)
-    assert list(files(home).restore()) == [f"{path}: restored"]
-    assert tree(home) == before
-
-
-def test_the_second_time_nothing_changes_and_it_says_so(home: Path) -> None:
-    files(home).write([made(home)])
-    once = tree(home)
-    times = {path: path.stat().st_mtime_ns for path in home.rglob("*")}
-    assert files(home).write([made(home)]) == [f"{home}/.agent/config.json: nothing to change"]
-    assert tree(home) == once
-    assert {path: path.stat().st_mtime_ns for path in home.rglob("*")} == times
-
-
 def test_another_content_keeps_the_first_copy(home: Path) -> None:
     path = home / "config.json"
     path.write_text("{}")
@@ -157,11 +123,6 @@ def test_nothing_is_written_unless_all_can_be_merged(home: Path) -> None:
     assert str(error).startswith(f"{home}/bad.json is unchanged: it is not valid JSON")
     assert tree(home) == before
     assert list(files(home).restore()) == ["nothing to undo"]
-
-
-def test_bytes_that_are_no_text_are_left_alone(home: Path) -> None:
-    (home / "bad.json").write_bytes(b"\xff\xfe{")
-    assert "not UTF-8" in str(failed(lambda: files(home).write([made(home, "bad.json")])))
 
 
 def test_a_link_stays_a_link(home: Path) -> None:

@@ -60,8 +60,6 @@ def rules(text: str) -> Rules:
         ),
     ],
 )
-def test_three_lines_say_what_is_served_and_how(
-    settings: Settings, text: str, keys: Keys, expected: list[str]
-) -> None:
+def test_three_lines_say_what_is_served_and_how(settings: Settings, text: str, keys: Keys, expected: list[str]) -> None:
     lines = [*startup_lines(settings, rules(text), keys)]
     assert lines == [f"vllm-tool-proxy {__version__} {line}" for line in expected]

@@ -89,9 +89,11 @@ _NUMBERS = st.sampled_from(
 _STRINGS = st.text().map(json.dumps) | st.text().map(lambda text: json.dumps(text, ensure_ascii=False))
 _VALUES = st.recursive(
     _NUMBERS | _STRINGS | st.sampled_from(["null", "true", "false"]),
-    lambda inner: st.lists(inner).map(lambda texts: f"[{', '.join(texts)}]")
-    | st.lists(st.tuples(_STRINGS, inner)).map(
-        lambda pairs: f"{{{', '.join(f'{key}: {value}' for key, value in pairs)}}}"
+    lambda inner: (
+        st.lists(inner).map(lambda texts: f"[{', '.join(texts)}]")
+        | st.lists(st.tuples(_STRINGS, inner)).map(
+            lambda pairs: f"{{{', '.join(f'{key}: {value}' for key, value in pairs)}}}"
+        )
     ),
 )
 

@@ -43,11 +43,7 @@ def test_each_default_passes_its_own_check_and_has_a_flag_and_a_variable() -> No
 
 
 def test_the_rules_file_shows_every_setting_with_its_default_and_its_help() -> None:
-    lines = [
-        line
-        for each in SPECS
-        for line in (f"  # {each.help}.", f"  # {each.name}: {as_yaml(each.default)}")
-    ]
+    lines = [line for each in SPECS for line in (f"  # {each.help}.", f"  # {each.name}: {as_yaml(each.default)}")]
     assert "settings:\n" + "\n".join(lines) + "\n\n" in (REPO / "rules.yaml").read_text()
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from proxy.engine.events import Call, CallArguments, CallClosed, CallOpened, Finished, Text, Usage
+from proxy.engine.events import Call, Text
 from proxy.errors import UpstreamBroken
-from proxy.exchange.joined_reply import answer_instead, events_instead, guided_call
+from proxy.exchange.joined_reply import answer_instead, guided_call
 from tests.support.helpers import function, new_engine, offered
 
 ENGINE = (function("write_file", {"path": {"type": "string"}}, "path"),)
@@ -22,11 +21,6 @@ def answer(*calls: tuple[str, str], finish: str = "tool_calls", content: str | N
     ]
     message = {"role": "assistant", "content": content, "tool_calls": made}
     return {"id": "x", "choices": [{"index": 0, "message": message, "finish_reason": finish}]}
-
-
-def test_the_one_call_of_the_second_answer_is_taken() -> None:
-    call = guided_call(answer(("write_file", ARGUMENTS)), new_engine(offered(*ENGINE)), "write_file")
-    assert (call.name, json.loads(call.arguments)) == ("write_file", {"path": "a.txt"})
 
 
 @pytest.mark.parametrize(
@@ -47,15 +41,6 @@ def test_anything_else_is_an_error(made: dict[str, Any]) -> None:
 
 CALL = Call("c1", "write_file", ARGUMENTS)
 BROKEN = Text(0, '<tool_call>{"name": "write')
-
-
-def test_in_a_stream_the_call_stands_at_the_end() -> None:
-    usage: dict[str, Any] = {"total_tokens": 3}
-    opened, arguments, closed, finished, used = events_instead(BROKEN, CALL, usage)
-    assert opened == CallOpened(0, 0, "c1", "write_file")
-    assert arguments == CallArguments(0, 0, ARGUMENTS) and closed == CallClosed(0, 0, CALL, ())
-    assert finished == Finished(0, "tool_calls", None) and used == Usage(usage)
-    assert len(events_instead(BROKEN, CALL, {})) == 4
 
 
 @pytest.mark.parametrize(("before", "after"), [("So. ", "So."), ("", None)])

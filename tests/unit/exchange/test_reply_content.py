@@ -60,21 +60,9 @@ def test_each_event_says_so_much(event: Event, saying: ContentLevel) -> None:
     assert said(event).level is saying
 
 
-
-
-
-
-
-
-
-
 @pytest.mark.parametrize("word", ["refusal", "audio", "images"])
 @pytest.mark.parametrize("where", ["delta", "message"])
 def test_other_words_are_an_answer(word: str, where: str) -> None:
     heard = ReplyContent()
     heard.observe_body({"choices": [{where: {word: "No."}}]})
     assert heard.answered
-
-
-
-

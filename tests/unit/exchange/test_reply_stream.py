@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from proxy.config.rules import StripFields
+from proxy.dialects.chat.answer import ChatDialect, read_whole
 from proxy.dialects.chat.writer import ChatOptions, ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk
-from proxy.errors import InternalError, LimitExceeded, UpstreamBroken, UpstreamRefused
+from proxy.errors import InternalError, LimitExceeded, UpstreamBroken
 from proxy.exchange.reply_stream import StreamReply
+from proxy.exchange.unsent_events import MAX_KEPT, UnsentEvents
+from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from tests.support.helpers import (
-    RECORDINGS,
     all_cuts,
     call_json,
     calls,
@@ -25,7 +28,6 @@ from tests.support.helpers import (
     new_engine,
     piece,
     received,
-    recording,
     says,
 )
 
@@ -71,31 +73,6 @@ def test_a_clean_reply_leaves_byte_for_byte_at_every_cut(chunks: list[Chunk]) ->
         assert sent(cut) == data
 
 
-@pytest.mark.parametrize("text", ["Just text.", STRONG, f"a\n{STRONG}\nb", WEAK, f"{WEAK} no", "a <tool_c"])
-def test_a_reply_says_the_same_at_every_cut_of_its_bytes(text: str) -> None:
-    """Style, point 5."""
-    data = wire([ROLE, *(says(text[at : at + 7]) for at in range(0, len(text), 7)), ends(), USAGE])
-    whole = received(sent(data))
-    assert whole.done
-    for cut in all_cuts(data):
-        assert received(sent(cut)) == whole
-
-
-@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*/*stream*200.txt")), ids=lambda path: path.stem)
-def test_a_recorded_stream_is_a_reply_that_a_strict_client_can_read(path: Any) -> None:
-    """C5."""
-    data = path.read_bytes()
-    one = reply()
-    got = received(sent(data, one) + (one.fail(one.failure) if one.failure else b""))
-    assert got.done is (b"[DONE]" in data)
-    assert bool(got.error) is (b'"error"' in data)
-
-
-def test_comments_pass_in_their_place() -> None:
-    data = ROLE.raw + b": ping\n\n" + says("a").raw + ends().raw + DONE
-    assert sent(data) == data
-
-
 def test_an_event_that_says_nothing_passes() -> None:
     """U15: not ours to understand."""
     for odd in (b"data: null\n\n", b"data: [1]\n\n", b"event: x\ndata: 7\n\n", b"data:\n\n"):
@@ -108,11 +85,6 @@ def test_the_end_marker_is_known_in_each_spelling(done: bytes) -> None:
     one = reply()
     assert sent(wire(TEXT, done=False) + done, one) == wire(TEXT)
     assert one.done
-
-
-def test_what_follows_the_end_marker_is_dropped() -> None:
-    """C5."""
-    assert sent(wire(TEXT) + says("late").raw + ERROR) == wire(TEXT)
 
 
 def test_a_role_alone_does_not_start_the_reply() -> None:
@@ -143,27 +115,6 @@ def test_held_text_does_not_start_the_reply_and_its_release_does() -> None:
     assert not one.held
 
 
-def test_an_error_event_first_is_a_failure_before_the_start() -> None:
-    """F65: it can become a real status."""
-    one = reply()
-    one.receive(ROLE.raw)
-    assert one.receive(ERROR) == b""
-    assert isinstance(one.failure, UpstreamRefused)
-    assert (one.failure.message, one.failure.status) == ("no", 500)
-    assert not one.started
-    assert one.finish() == b""
-
-
-def test_an_error_event_after_text_ends_the_stream_with_an_error() -> None:
-    """F65: what was held goes first; no finish, no end marker."""
-    one = reply()
-    given = one.receive(says("a").raw + says(" <tool").raw + ERROR + says("late").raw)
-    assert one.failure
-    got = received(given + one.fail(one.failure))
-    assert (got[0].text, got[0].finish, got.done) == ("a <tool", None, False)
-    assert got.error == {"message": "no", "type": "server_error", "code": 500}
-
-
 def test_an_error_event_that_lacks_its_blank_line_loses_no_text() -> None:
     """F65, F66: what was held goes first, also when the error is the last thing of the body."""
     one = reply()
@@ -172,32 +123,6 @@ def test_an_error_event_that_lacks_its_blank_line_loses_no_text() -> None:
     got = received(given + one.fail(one.failure))
     assert (got[0].text, got.done) == ("a <tool", False)
     assert got.error
-
-
-def test_a_body_that_broke_off_ends_with_what_was_held_and_the_error() -> None:
-    """C4."""
-    one = reply()
-    given = one.receive(says("a <tool").raw)
-    got = received(given + one.fail(UpstreamBroken("it broke off")))
-    assert (got[0].text, got.done) == ("a <tool", False)
-    assert got.error
-    assert got.error["message"] == "it broke off"
-
-
-@pytest.mark.parametrize(
-    ("data", "finish"),
-    [
-        (wire([ROLE, says("a")]), "stop"),
-        (wire(TEXT, done=False), "stop"),
-        (wire([says(STRONG)]), "tool_calls"),
-        (wire([says("a"), ends("length")], done=False), "length"),
-        (wire(TEXT, done=False)[:-2], "stop"),
-    ],
-)
-def test_of_finish_and_end_marker_the_missing_one_is_supplied(data: bytes, finish: str) -> None:
-    """C4, F57."""
-    got = received(sent(data))
-    assert (got[0].finish, got.done, got.error) == (finish, True, None)
 
 
 def test_a_reply_with_neither_is_a_failure() -> None:
@@ -226,25 +151,33 @@ def test_an_event_over_the_limit_at_the_end_is_a_failure_too(monkeypatch: pytest
     assert isinstance(one.failure, LimitExceeded)
 
 
+def test_of_what_waits_to_leave_too_much_is_given_up() -> None:
+    """C7."""
+    unsent, half = UnsentEvents(changed=False), b"x" * (MAX_KEPT // 2)
+    unsent.keep(half)
+    unsent.keep(half)
+    assert not unsent.changed
+    unsent.leave(1)
+    unsent.keep(half)
+    assert not unsent.changed and unsent.keep(b"x") == 4
+    assert unsent.changed and not unsent.kept
+
+
 def test_too_many_calls_are_a_failure() -> None:
     one = reply(new_engine(max_calls=1))
     one.receive(calls(piece(0, LS, "bash", "a")).raw + calls(piece(1, LS, "bash", "b")).raw)
     assert isinstance(one.failure, UpstreamBroken)
 
 
-def test_a_reply_that_used_tokens_and_said_nothing_is_swallowed() -> None:
-    one = reply()
-    sent(recording("vllm-0.32.0-hermes/coder-chat-stream-200.txt"), one)
-    assert one.swallowed
-    other = reply()
-    sent(wire([*TEXT, USAGE]), other)
-    assert not other.swallowed
-
-
-def test_a_heartbeat_changes_nothing() -> None:
-    one = reply()
-    data = one.receive(TEXT[0].raw) + one.heartbeat() + one.receive(wire(TEXT[1:])) + one.finish()
-    assert received(data) == received(wire(TEXT))
+def test_too_many_calls_of_a_whole_answer_are_a_failure() -> None:
+    """C4."""
+    made = [{"id": id_, "type": "function", "function": {"name": "bash", "arguments": LS}} for id_ in "ab"]
+    entry = {"index": 0, "message": {"role": "assistant", "tool_calls": made}, "finish_reason": "tool_calls"}
+    body = json.dumps({"id": "w", "choices": [entry]}).encode()
+    with pytest.raises(UpstreamBroken, match="more than 1"):
+        answer_as_answer(body, read_whole(body), new_engine(max_calls=1), ChatDialect(options()))
+    with pytest.raises(UpstreamBroken, match="more than 1"):
+        answer_as_stream(read_whole(body), new_engine(max_calls=1), ChatWriter(options(), expand=True))
 
 
 class Raises:

@@ -2,49 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from proxy.exchange.reply_stream import LONG
-from tests.support.helpers import RECORDINGS, call_json, calls, ends, new_engine, piece, says
-from tests.unit.exchange.test_reply_stream import (
-    ROLE,
-    STRONG,
-    TEXT,
-    WEAK,
-    Crashes,
-    reply,
-    sent,
-    wire,
-)
+from tests.support.helpers import call_json, calls, new_engine, piece, says
+from tests.unit.exchange.test_reply_stream import ROLE, TEXT, Crashes, reply, wire
 
 LARGE = "x" * (2 * LONG)
 
 
 def always() -> bool:
     return True
-
-
-def sliced(data: bytes) -> bytes:
-    """What leaves if each event is a slice of its own."""
-    one = reply()
-    given = one.receive(data, always)
-    while one.unread:
-        given += one.receive(b"", always)
-    return given + one.finish()
-
-
-@pytest.mark.parametrize("text", ["Just text.", STRONG, f"a\n{STRONG}\nb", WEAK, f"{WEAK} no", "a <tool_c"])
-def test_a_reply_is_the_same_in_slices(text: str) -> None:
-    data = wire([ROLE, *(says(text[at : at + 3]) for at in range(0, len(text), 3)), ends()])
-    assert sliced(data) == sent(data)
-
-
-@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*/*stream*200.txt")), ids=lambda path: path.stem)
-def test_a_recorded_reply_is_the_same_in_slices(path: Any) -> None:
-    data = path.read_bytes()
-    assert sliced(data) == sent(data)
 
 
 def test_a_slice_is_one_event_if_that_is_enough() -> None:
@@ -78,7 +46,7 @@ def test_a_large_event_takes_a_long_step() -> None:
 
 def test_what_follows_a_large_text_that_waits_takes_a_long_step() -> None:
     one = reply()
-    opened = f'<tool_call>\n{call_json("bash", command=LARGE)[:-2]}'
+    opened = f"<tool_call>\n{call_json('bash', command=LARGE)[:-2]}"
     for at in range(0, len(opened), 100):
         one.receive(says(opened[at : at + 100]).raw)
     assert one.held and one.takes_long(says('"}}').raw) and one.ends_long
@@ -93,8 +61,6 @@ def test_the_end_of_a_large_call_takes_a_long_step_and_its_middle_none() -> None
     assert one.takes_long(calls(piece(1, "{}", "bash", "b")).raw)
     assert one.takes_long(says("Done.").raw)
     assert one.ends_long
-
-
 
 
 def test_what_has_crashed_takes_no_long_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,8 +101,6 @@ def test_every_family_with_a_switch_takes_every_word(suffix: str) -> None:
         assert (made is BODY) == (family.switch is None and family.efforts is None) or family.efforts is not None
 
 
-
-
 def test_new_fields_stand_before_the_messages() -> None:
     """C8: the next turn begins with the bytes of this one."""
     made, _ = switched({"model": "m", "messages": [], "reasoning_effort": "none"}, family_of("", "qwen3"))

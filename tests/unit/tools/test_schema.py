@@ -19,7 +19,6 @@ ROOT: dict[str, Any] = {
 }
 
 
-
 def compiled(schema: Any, root: dict[str, Any]) -> Schema:
     """A parameter's schema in a tool's, whose definitions it may refer to."""
     return or_anything(compile_schema({**root, "properties": {"value": schema}}).properties["value"])

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from proxy.activity.ring import Story
+from proxy.dialects.chat.request import read_chat
 from proxy.exchange.capture import Answer, capture_bytes, request_facts
 from proxy.notations.thoughts import Thoughts
-from proxy.ui.story import last_capture, story_json
-from tests.support.answered_exchange import SSE, request
-from tests.support.helpers import ends, says
+from proxy.ui.story import story_json
+from tests.support.helpers import OFFERED, ends, says
+from tests.support.scripted import chat
 from tests.unit.exchange.test_reply_stream import ROLE, STRONG, wire
 
 TEXT = wire([ROLE, says(f"I will.\n{STRONG}"), ends()])
@@ -19,8 +20,9 @@ TEXT = wire([ROLE, says(f"I will.\n{STRONG}"), ends()])
 
 def capture(body: bytes = TEXT, *, status: int = 200, complete: bool = True, **asked: Any) -> bytes:
     """What is kept of an answer."""
-    about = request_facts(request(**asked), raw_text=False, client="", ordered=False, thoughts=Thoughts(unknown=True))
-    return capture_bytes(about, Answer(status, SSE, body, 1_000_000, complete=complete), ())
+    request = read_chat(b"", chat(**{"tools": [*OFFERED], **asked}))
+    about = request_facts(request, raw_text=False, client="", ordered=False, thoughts=Thoughts(unknown=True))
+    return capture_bytes(about, Answer(status, "text/event-stream", body, 1_000_000, complete=complete), ())
 
 
 def story(**parts: bytes) -> Story:
@@ -47,17 +49,6 @@ def test_the_steps_are_told_in_the_order_in_which_they_were_said() -> None:
         {"title": "What the model server answered, try 2", "text": "second"},
         {"title": "What the client got", "text": "down"},
     ]
-
-
-def test_of_several_captures_the_last_one_counts() -> None:
-    assert last_capture(story(capture_1=b"1", capture_2=b"2", sent=b"3")) == b"2"
-    assert last_capture(story(sent=b"3")) is None
-
-
-def test_how_the_text_of_the_last_answer_is_read_is_told() -> None:
-    lines = reading(story(capture_1=capture(wire([ROLE, says("no"), ends()])), capture_2=capture()))
-    assert any("bash" in line for line in lines)
-    assert not any(line in ("content:", "no content") or "I will" in line for line in lines)
 
 
 def test_without_tools_the_text_is_not_read_and_that_is_told() -> None:

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from flask import Request
 from flask import request as current
 
-from proxy.config.api_keys import ClientKey, Keys
-from proxy.config.rules import parse_rules
+from proxy.config.api_keys import ClientKey
 from proxy.config.settings import Settings
-from proxy.errors import Forbidden, NotFound, TooMany, Unavailable
-from proxy.limits import RESERVED_THREADS
+from proxy.errors import NotFound
 from proxy.web import before_request as steps
-from proxy.web import routes
 from proxy.web.app import make_app
 from proxy.web.context import RequestContext
-from proxy.web.routes import Route
 from proxy.worker.state import WorkerState
 from tests.support.worker_state import make_state, read_rules
-
-KEY = ClientKey("alice", hashlib.sha256(b"alice").digest(), models=("tiny*",), requests_per_minute=2, streams=1)
 
 
 def worker(**settings: Any) -> WorkerState:
@@ -41,32 +32,6 @@ def requested(path: str, method: str = "GET", *, of: WorkerState | None = None, 
 
 def context(of: WorkerState, key: ClientKey | None = None, method: str = "POST") -> RequestContext:
     return RequestContext("r1", of, of.current(), method=method, key=key)
-
-
-def environ(body: bytes) -> dict[str, Any]:
-    return {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body)), "CONTENT_TYPE": "application/json"}
-
-
-@pytest.mark.parametrize(
-    ("path", "method", "route", "client"),
-    [
-        ("/v1/chat/completions", "POST", routes.CHAT, None),
-        ("/for/agent/v1/chat/completions", "POST", routes.CHAT, "agent"),
-        ("/v1/responses/resp_1", "DELETE", routes.RESPONSE, None),
-        ("/v1/chat/completions", "GET", None, None),
-        ("/nothing", "GET", None, None),
-        ("/v1/rerank", "POST", routes.listed_route("/v1/rerank"), None),
-        ("/for/agent/v1/rerank", "POST", routes.listed_route("/v1/rerank"), "agent"),
-        ("/v1/rerank", "OPTIONS", None, None),
-        ("/v1/rerank/", "POST", None, None),
-    ],
-)
-def test_a_request_is_for_the_route_of_its_path_and_method(
-    path: str, method: str, route: Route | None, client: str | None
-) -> None:
-    served = worker(pass_through=("/v1/rerank", "/v1/messages"))
-    with requested(path, method, of=served) as given:
-        assert steps.find_target(given, served.current().settings) == steps.Target(route, client)
 
 
 def test_no_listed_path_takes_the_place_of_one_of_the_tables() -> None:
@@ -98,97 +63,6 @@ def test_the_live_page_is_known_by_its_path_and_its_own_origin(path: str, origin
     headers = {"Host": "127.0.0.1:8003", **({"Origin": origin} if origin else {})}
     with app.test_request_context(path, headers=headers):
         assert steps.is_of_live_page(current) is is_own
-
-
-def test_a_request_counts_as_active_until_its_context_is_closed() -> None:
-    served = worker()
-    headers = {"Authorization": "Bearer sk-secret-0123456789", "X-Request-Id": "mine"}
-    with requested("/v1/chat/completions?a=b", "POST", of=served, headers=headers) as given:
-        ctx, other = steps.begin(served, given), steps.begin(served, given)
-    assert (ctx.id, ctx.method, ctx.path) == ("mine", "POST", "/v1/chat/completions")
-    assert "sk-secret-0123456789" in ctx.secrets
-    # The one that asks for this does not count.
-    assert served.health()["active_requests"] == 1
-    ctx.give_back()
-    assert served.health()["active_requests"] == 0
-    other.give_back()
-
-
-def test_a_key_has_its_share_of_requests() -> None:
-    served = worker()
-    ctx = context(served, KEY)
-    for _ in range(2):
-        steps.admit(ctx, routes.MODELS)
-    with pytest.raises(TooMany):
-        steps.admit(ctx, routes.MODELS)
-    steps.admit(context(served), routes.MODELS)
-
-
-def test_what_may_take_long_takes_a_thread_and_gives_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.worker.state.THREADS", RESERVED_THREADS + 4)
-    served = worker()
-    taken = []
-    with pytest.raises(Unavailable):
-        for _ in range(10):
-            taken.append(steps.admit(context(served), routes.CHAT))
-    assert steps.admit(context(served), routes.HEALTH[0]) is None
-    first = taken[0]
-    assert first is not None
-    first.give_back()
-    assert steps.admit(context(served), routes.CHAT) is not None
-
-
-def test_the_client_of_a_request_is_named_in_its_path_or_by_its_key_or_by_the_setting() -> None:
-    rules = parse_rules(b"clients: {agent: {parse: proxy}}", "rules.yaml", read_rules(None))
-    snapshot = make_state(Settings(upstream="http://127.0.0.1:9", client="usual"), rules).current()
-    of_key = ClientKey("bob", b"", client="keyed")
-    assert steps.client_name(None, snapshot, None) == "usual"
-    assert steps.client_name(KEY, snapshot, None) == "usual"
-    assert steps.client_name(of_key, snapshot, None) == "keyed"
-    assert steps.client_name(of_key, snapshot, "agent") == "agent"
-    with pytest.raises(NotFound, match=r"no client 'agemt'.*agent"):
-        steps.client_name(None, snapshot, "agemt")
-
-
-@pytest.mark.parametrize(
-    ("method", "route", "body"),
-    [
-        ("POST", routes.CHAT, b'{"model": "tiny"}'),
-        ("GET", routes.CHAT, b""),
-        ("POST", routes.RELOAD, b""),
-        ("DELETE", routes.RESPONSE, b""),
-    ],
-)
-def test_a_body_is_read_where_one_means_something(method: str, route: Route, body: bytes) -> None:
-    assert steps.read(context(worker(), method=method), route, environ(b'{"model": "tiny"}')) == steps.Received(body)
-
-
-def test_a_body_that_passes_names_a_model_that_its_key_may_use() -> None:
-    (passed, *_) = routes.PASSED
-    served = worker()
-    assert steps.read(context(served, replace(KEY, streams=0)), passed, environ(b'{"model": "tiny-2"}')).body
-    with pytest.raises(Forbidden, match="alice"):
-        steps.read(context(served, KEY), passed, environ(b'{"model": "large"}'))
-
-
-def test_a_key_has_so_many_requests_under_way_until_they_end() -> None:
-    served, body = worker(), b'{"model": "tiny"}'
-    first = steps.read(context(served, KEY), routes.CHAT, environ(body))
-    assert first.body == body and first.give_back is not None
-    with pytest.raises(TooMany):
-        steps.read(context(served, KEY), routes.CHAT, environ(body))
-    first.give_back()
-    steps.read(context(served, KEY), routes.CHAT, environ(body))
-
-
-def test_who_asks_is_a_value_with_the_key_that_goes_up_among_the_secrets() -> None:
-    sent = {"HTTP_AUTHORIZATION": "Bearer alice's"}
-    with_key = make_state(Settings(upstream="http://h:1"), read_rules(None), keys=Keys(upstream="server's"))
-    for served, goes_up, others in ((worker(), "alice's", ()), (with_key, "server's", ("alice's",))):
-        ctx, environ_of_it = context(served), dict(sent)
-        ctx.secrets = ("alice's",)
-        assert steps.authenticate(routes.CHAT, environ_of_it, ctx) == steps.Identity(None, goes_up, (goes_up, *others))
-        assert environ_of_it == sent and ctx.secrets == ("alice's",) and goes_up not in repr(ctx)
 
 
 def test_all_is_given_back_the_last_first_whatever_goes_wrong() -> None:

@@ -10,7 +10,6 @@ import pytest
 from proxy.codec.json_text import load_json
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
-from proxy.exchange.routing import conversation_of
 from proxy.upstream.paths import COMPLETIONS, TOKENIZE
 from proxy.web import passed_body as module
 from proxy.web.context import RequestContext
@@ -52,34 +51,12 @@ def test_the_model_counts_where_it_decides_where_the_request_goes(body: bytes, r
     assert passed(body, rules=rules).model() == name
 
 
-def test_only_a_conversation_whose_tokens_are_counted_is_healed() -> None:
-    for data in (b"", b"no JSON", b"[1]", b'{"prompt":  "a"}', b'{"messages":  [{"role": "user", "content": "a"}]}'):
-        assert passed(data, TOKENIZE).upward({}) is data
-    untidy = json.dumps(UNTIDY).encode()
-    assert passed(untidy, COMPLETIONS).upward({}) is untidy
-    healed = json.loads(passed(untidy, TOKENIZE).upward({}))
-    assert healed["tools"][0]["function"]["parameters"] == {"type": "object", "properties": {}}
-    assert healed["messages"] == SAID
-
-
-@pytest.mark.parametrize("path", [TOKENIZE, COMPLETIONS, EMBEDDINGS])
-def test_messages_are_a_conversation_on_each_path(path: str) -> None:
-    turns = [*SAID, {"role": "assistant", "content": "Yes?"}]
-    assert key(CHAT, path) == key({**CHAT, "messages": turns}, path) == conversation_of(CHAT)
-
-
 def test_a_text_to_complete_is_a_conversation_and_nothing_else_is() -> None:
     one, same, other = (key({"model": "tiny", "prompt": text}, COMPLETIONS) for text in ("a", "a", "b"))
     assert one == same != other and one is not None and len(one) == 32
     assert key({"model": "tiny", "prompt": ["a"]}, COMPLETIONS) == one
     assert key({"prompt": "a"}, TOKENIZE) is key({"input": "a"}) is key({"prompt": [1, 2]}, COMPLETIONS) is None
     assert key(b"", COMPLETIONS) is key(b"no JSON", COMPLETIONS) is key(b'["messages"]') is None
-
-
-def test_a_header_of_the_client_s_own_does_not_go_up_in_its_place() -> None:
-    sent = {"HTTP_OPENAI_SESSION": "s", "HTTP_X_CONVERSATION_KEY": "forged"}
-    headers = passed({"input": "a"}).headers(sent, None)
-    assert headers["Openai-Session"] == "s" and "forged" not in headers.values()
 
 
 @pytest.mark.parametrize(("body", "times"), [({"model": "large-1", "input": "a"}, 0), (UNTIDY, 1)])

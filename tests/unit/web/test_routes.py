@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.web import routes
-from proxy.web.routes import BY_PATH, Access, Route
+from proxy.web.routes import BY_PATH, Access
 
 # Of the live page: what is the same for all, and what nobody has signed in for yet.
 OF_THE_PAGE = {"/_ui/assets/{asset}", "/_ui/sign-in"}
@@ -30,27 +30,6 @@ def test_what_is_answered_here_takes_no_thread_and_no_slot() -> None:
     assert not paths(dialect="own") & (paths(names_model=True) | paths(keeps_model_busy=True))
 
 
-def test_counting_and_listing_keep_no_model_busy() -> None:
-    api = {route.path for route in routes.API}
-    idle = {"/v1/messages/count_tokens", "/tokenize", "/detokenize", "/v1/models", "/v1/models/{id}"}
-    idle |= {"/v1/responses/input_tokens", *(route.path for route in (routes.RESPONSE, *routes.UNSUPPORTED))}
-    assert api - paths(keeps_model_busy=True) == idle
-
-
-def test_a_listed_path_is_passed_and_counts() -> None:
-    assert routes.listed_route("/v1/rerank") == Route(
-        "/v1/rerank", routes.LISTED_METHODS, "passed", names_model=True, keeps_model_busy=True
-    )
-
-
-@pytest.mark.parametrize(
-    ("path", "plain"),
-    [("/v1/models", "/v1/models"), ("/for/a/v1/models", "/v1/models"), ("/for/a", "/for/a"), ("/for/a/", "/")],
-)
-def test_the_client_of_a_path_is_none_of_its_route(path: str, plain: str) -> None:
-    assert routes.without_client(path) == plain
-
-
 @pytest.mark.parametrize(
     ("path", "named", "messages"),
     [
@@ -70,11 +49,3 @@ def test_the_dialect_of_an_answer_is_told_by_the_path_and_else_by_the_header(
     path: str, named: bool, messages: bool
 ) -> None:
     assert routes.asks_in_messages(path, names_version=named) is messages
-
-
-def test_the_paths_that_are_shown_are_all_of_them() -> None:
-    shown = routes.shown_paths(("/v1/rerank",))
-    refused = {route.path for route in (routes.RESPONSE, *routes.UNSUPPORTED)}
-    of_the_page = {route.path for route in routes.LIVE_PAGE} - {"/_ui"}
-    own = {*BY_PATH} - refused - of_the_page - {"/for/<client>/"}
-    assert {*shown} == own | {"/v1/rerank", "/for/{client}/v1/…"}

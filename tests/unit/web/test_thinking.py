@@ -20,8 +20,6 @@ from proxy.healing.reasoning import SHOWN_BY_REPLY
 from proxy.notations.thoughts import Thoughts
 from proxy.web.thinking import efforts_of, switch_of, thoughts_in_text, with_thinking
 
-BODY: JsonObject = {"model": "m", "messages": []}
-OFF: JsonObject = {"chat_template_kwargs": {"enable_thinking": False}}
 GIVEN = Thoughts(begun="<think>")
 KNOWN = Thoughts(begun="<think>", family="qwen3.5")
 BUILT_IN = parse_rules((Path(__file__).parents[3] / "rules.yaml").read_bytes(), "built-in")
@@ -124,23 +122,6 @@ def rules(text: str) -> Rules:
     return parse_rules(text.encode(), "r.yaml", Rules())
 
 
-def test_a_request_is_written_in_the_words_of_the_family() -> None:
-    asked: JsonObject = {**BODY, "reasoning_effort": "none"}
-    made = with_thinking(asked, Rules(), Profile(), family_of("qwen3-8b"), requested="mine")
-    assert made.body["chat_template_kwargs"] == OFF["chat_template_kwargs"] and made.changed
-    made = with_thinking(asked, Rules(), Profile(), None, requested="mine")
-    assert (made.body, made.changed) == (asked, False)
-
-
-def test_a_suffix_counts_where_an_alias_takes_it() -> None:
-    read = rules('aliases: {"*:nothink": "qwen3-8b"}')
-    made = with_thinking(BODY, read, Profile(), family_of("qwen3-8b"), requested="any:nothink")
-    assert made.body["chat_template_kwargs"] == OFF["chat_template_kwargs"]
-    assert made.changed
-    made = with_thinking(BODY, read, Profile(), family_of("qwen3-8b"), requested="any")
-    assert (made.body, made.changed) == (BODY, False)
-
-
 @pytest.mark.parametrize(
     ("model", "text", "switch"),
     [
@@ -188,8 +169,6 @@ def test_reasoning_is_separated_where_the_proxy_reads_the_text(
     ],
     ids=["by its name", "by the rules", "not at all", "forbidden"],
 )
-def test_how_much_a_model_can_be_told_to_think_is_its_familys(
-    model: str, entry: str, efforts: tuple[str, ...]
-) -> None:
+def test_how_much_a_model_can_be_told_to_think_is_its_familys(model: str, entry: str, efforts: tuple[str, ...]) -> None:
     rules = rules_of_entry(entry)
     assert efforts_of(rules, model, family_of(model, rules.profile(model, "").family)) == efforts

@@ -280,6 +280,7 @@ def test_whatever_a_server_streams_the_client_gets_blocks_in_order(
 
 # Older servers.
 
+
 def test_a_server_that_only_knows_function_call_is_understood() -> None:
     """F46 and others: the field that `tool_calls` replaced, streamed and whole."""
     halves = ({"name": "write_file", "arguments": ""}, {"arguments": LEGACY["arguments"][:9]})
