@@ -50,7 +50,7 @@ class Excerpt:
 
 
 class TryRecording:
-    """One try: the body that went up, and what the model server answered. `raw_text`: the proxy alone looked for calls."""
+    """One try: the body that went up and what the server answered. `raw_text`: the proxy alone looked for calls."""
 
     def __init__(self, body: bytes, *, raw_text: bool) -> None:
         self.up = Excerpt(body)

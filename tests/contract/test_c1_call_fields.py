@@ -453,11 +453,8 @@ def test_in_random_streams_no_field_is_lost_and_none_comes_twice(seed: int) -> N
     sent = relayed([*entries, delta(0, "tool_calls")], flush=rng.random() < 0.5)
     pieces = pieces_in(sent)
     assert sorted(value["n"] for _, _, value in fields_in(pieces)) == marks  # type: ignore[index]
-    wanted = {
-        value["n"]: index
-        for entry in entries
-        for index, _, value in fields_in(entry["delta"]["tool_calls"])  # type: ignore[index]
-    }
+    fields = [field for entry in entries for field in fields_in(entry["delta"]["tool_calls"])]
+    wanted = {value["n"]: index for index, _, value in fields}  # type: ignore[index]
     assert {value["n"]: index for index, _, value in fields_in(pieces)} == wanted  # type: ignore[index]
     bare = pieces_in(relayed([*map(_bare, entries), delta(0, "tool_calls")]))
     assert calls_in(pieces) == calls_in(bare)
