@@ -24,7 +24,7 @@ The other readers accept no NaN or Infinity, except `load_prefix` and `canonical
 is not quite JSON is read by `notations.literals`. JSON files of people, which may hold comments, are
 read and edited in place by `agents/jsonc_text.py`.
 
-Python's own `json` stays where its errors count (`web/request_body.py` reports where a body breaks off), its pairs
+Python's own `json` stays where its errors count (`web/admission.py` reports where a body breaks off), its pairs
 (`config/api_keys.py`), in lines for people (the log, `check`, the entry of a model), in indented files
 for people (`agents`, which also writes the strings of TOML so; the record of `setup`, the report of `doctor`), and in
 `server`, which imports nothing of the package.

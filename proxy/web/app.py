@@ -22,16 +22,14 @@ from proxy.dialects.chat import writer as chat
 from proxy.dialects.messages import writer as messages
 from proxy.dialects.responses import errors as responses
 from proxy.errors import ClientGone, InternalError, MethodNotAllowed, NotFound, ProxyError, UpgradeRefused
-from proxy.web import before_request as steps
+from proxy.web import admission, messages_views, responses_views, routes
 from proxy.web import completions as views
-from proxy.web import messages_views, responses_views, routes
-from proxy.web.access import check_loop, check_target
+from proxy.web.access import authenticate, check_web_page, cors
 from proxy.web.access_log import log_request, measure
 from proxy.web.activity_record import end_activity
 from proxy.web.context import ClientRequest, RequestContext, current_request, json_response, request_context
-from proxy.web.headers import add_id, error_headers
+from proxy.web.headers import add_id, credential, error_headers
 from proxy.web.prepare import prepare_chat, prepare_messages
-from proxy.web.web_origins import check_web_page, cors
 from proxy.worker.logging_setup import keep_secrets, set_up_logging
 from proxy.worker.state import WorkerState, announce, start_worker, tidy_captures
 
@@ -130,7 +128,7 @@ def _views() -> dict[routes.Route, _View]:
 def _url_map(answered: tuple[routes.Route, ...]) -> Map:
     """The paths of all routes: one for clients is also under `/for/NAME` for the client that says so.
 
-    Both have the route's path as their endpoint, by which `before_request.find_target` knows it.
+    Both have the route's path as their endpoint, by which `admission.find_target` knows it.
     """
     rules = list[Rule]()
     for route in answered:
@@ -173,49 +171,38 @@ def _is_plain(word: str) -> bool:
 
 
 def _before_request(worker: WorkerState, page: LivePage | None) -> Response | None:
-    """Before every view: the steps of `before_request`, whose values the context keeps."""
+    """Check a request before its view, and answer it here if it has none: OPTIONS, signing in, listed paths."""
     request = current_request()
     environ = request.environ
-    request.context = context = steps.begin(worker, request)
-    settings = context.snapshot.settings
-    check_target(environ)
-    if not steps.is_of_live_page(request):
-        check_web_page(environ, settings.origins)
+    request.context = context = admission.begin(worker, request)
+    snapshot = context.snapshot
+    admission.check_target(environ)
+    if not admission.is_of_live_page(request):
+        check_web_page(environ, snapshot.settings.origins)
         context.cors = cors(environ)
     if request.method == "OPTIONS":
         return _options(request)
-    target = steps.find_target(request, settings)
-    context.route = route = target.route
+    route, client = admission.find_target(request, snapshot.settings)
+    context.route = route
     if route is None:
-        return None  # Flask raises it next
-    check_loop(environ, context.snapshot.via)
+        return None  # Flask raises the error next
+    admission.check_loop(environ, snapshot.via)
     try:
-        identity = steps.authenticate(route, environ, context)
+        context.key = authenticate(route, environ, snapshot, worker.activity)
     except Unauthorized as error:
         if route is routes.UI and page is not None:
             context.denied = error.reason
             return page.sign_in()
         raise
-    context.key, context.upstream_key, context.secrets = identity.key, identity.upstream_key, identity.secrets
-    _let_in(context, route, environ, target.client)
+    context.upstream_key = snapshot.keys.upstream_key(credential(environ))
+    context.add_secret(context.upstream_key)
+    admission.let_in(context, route, environ, client)
     return None if request.routing_exception is None else views.passed(route.path)
-
-
-def _let_in(context: RequestContext, route: routes.Route, environ: Mapping[str, Any], client: str | None) -> None:
-    """The steps of a request of which is known who asks; `client` is the one in its path."""
-    thread = steps.admit(context, route)
-    if thread is not None:
-        context.hold_thread(thread)
-    context.client = steps.client_name(context.key, context.snapshot, client)
-    received = steps.read(context, route, environ)
-    context.body = received.body
-    if received.give_back is not None:
-        context.held.append(received.give_back)
 
 
 def _is_listed(ctx: RequestContext) -> bool:
     """True if the path is one of settings.pass_through, which Flask does not know."""
-    return steps.is_listed(routes.without_client(ctx.path), ctx.snapshot.settings)
+    return admission.is_listed(routes.without_client(ctx.path), ctx.snapshot.settings)
 
 
 def _options(request: ClientRequest) -> Response:

@@ -16,10 +16,10 @@ from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import CLAUDE, ModelCard, all_cards, completed_list, read_cards, served_name
 from proxy.upstream.paths import MODELS
 from proxy.upstream.responses import decoded, error_of_response, read_body
+from proxy.web.admission import parse_body
 from proxy.web.context import RequestContext, json_response, request_context
 from proxy.web.headers import upstream_headers
 from proxy.web.prepare import healed_conversation, model_server, translated
-from proxy.web.request_body import parse_body
 from proxy.web.thinking import efforts_of
 
 # Seconds in which the model server must have counted, or listed its models; a client waits for it to go on.

@@ -35,10 +35,9 @@ from proxy.notations.thoughts import Thoughts
 from proxy.upstream.client import ModelServer
 from proxy.upstream.headers import CONVERSATION
 from proxy.upstream.model_list import served_name
+from proxy.web.admission import parse_body
 from proxy.web.context import PreparedRequest, RequestContext
-from proxy.web.fresh_ids import fresh_id
-from proxy.web.headers import JSON_TYPE, owner_digest, upstream_headers
-from proxy.web.request_body import parse_body
+from proxy.web.headers import JSON_TYPE, fresh_id, owner_digest, upstream_headers
 from proxy.web.thinking import switch_of, with_thinking
 from proxy.worker.response_store import ResponseStore
 

@@ -10,11 +10,11 @@ from proxy.dialects.responses.kept import ADVICE
 from proxy.dialects.responses.request import NO_RESPONSES, translate_count
 from proxy.dialects.token_count import HEADER, count
 from proxy.errors import BadRequest, NotFound
+from proxy.web.admission import parse_body
 from proxy.web.completions import answered
 from proxy.web.context import current_request, json_response, request_context
 from proxy.web.messages_views import ask
 from proxy.web.prepare import healed_conversation, prepare_responses, response_store, resumed, translated
-from proxy.web.request_body import parse_body
 
 
 def create() -> Response:

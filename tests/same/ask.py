@@ -106,7 +106,7 @@ def main(given: str, taken: str) -> None:
     secrets.token_hex = lambda nbytes=None: bytes(nbytes or 32).hex()
     uuid.uuid4 = lambda: uuid.UUID(int=0)
     with contextlib.suppress(ImportError):  # an older tree has none
-        from proxy.web import fresh_ids  # noqa: PLC0415
+        from proxy.web import headers as fresh_ids  # noqa: PLC0415
 
         fresh_ids._FreshBytes.next = lambda self, size: bytes(size)  # type: ignore[method-assign]
     with open(given, encoding="utf-8") as lines:

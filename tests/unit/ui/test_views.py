@@ -11,7 +11,7 @@ import pytest
 from proxy.activity.record import Record
 from proxy.codec.json_text import JsonObject
 from proxy.ui.views import SIGN_INS
-from proxy.web.admin_access import COOKIE
+from proxy.web.access import COOKIE
 from tests.support.live_page import LOCAL, OWN_PAGE, Page, admin, live_page
 from tests.unit.ui.test_story import capture
 

@@ -7,21 +7,13 @@ from typing import Any
 
 import pytest
 
-from proxy.config.api_keys import ClientKey, Forbidden, Keys, TooMany, Unauthorized
+from proxy.config.api_keys import ClientKey, Forbidden, Keys, Unauthorized
 from proxy.config.settings import Settings
 from proxy.errors import BadRequest
 from proxy.web import routes
-from proxy.web.access import (
-    acquire_slot,
-    authenticate,
-    check_named_model,
-    check_target,
-    count_request,
-    release_slot,
-    upstream_key,
-)
+from proxy.web.access import authenticate
+from proxy.web.admission import check_named_model, check_target
 from proxy.web.routes import Route
-from proxy.worker.shared_file import SharedFile
 from proxy.worker.snapshot import Snapshot, make_snapshot
 from tests.support.worker_state import read_rules
 
@@ -40,11 +32,6 @@ def client_key(**limits: Any) -> ClientKey:
 
 def snapshot(keys: Keys, **settings: Any) -> Snapshot:
     return make_snapshot(Settings(upstream="http://h:1", **settings), read_rules(None), keys)
-
-
-@pytest.fixture(name="shared")
-def _shared() -> SharedFile:
-    return SharedFile()
 
 
 @pytest.mark.parametrize(
@@ -110,37 +97,6 @@ def test_without_an_admins_key_only_this_machine_may(route: Route) -> None:
         authenticate(route, {**ELSEWHERE}, snapshot(Keys()))
 
 
-@pytest.mark.parametrize(
-    ("keys", "goes_up"),
-    [
-        (Keys(), "alice's"),
-        (Keys(clients=(client_key(),)), ""),
-        (Keys(clients=(client_key(),), upstream="server's"), "server's"),
-    ],
-    ids=["no keys", "a key that opens", "the server's own"],
-)
-def test_which_key_goes_up(keys: Keys, goes_up: str) -> None:
-    assert upstream_key(ALICE, snapshot(keys)) == goes_up
-
-
-def test_a_key_has_so_many_requests_a_minute(shared: SharedFile) -> None:
-    key = client_key(requests_per_minute=2)
-    count_request(key, shared)
-    count_request(key, shared)
-    with pytest.raises(TooMany) as caught:
-        count_request(key, shared)
-    # A second more than a minute: of the one in which it was counted a part may be over.
-    assert caught.value.reason == "rate" and 1 <= int(caught.value.retry_after or 0) <= 61
-    count_request(ClientKey("bob", digest("bob's"), requests_per_minute=2), shared)
-
-
-def test_a_key_without_such_a_limit_is_not_counted(shared: SharedFile) -> None:
-    for _ in range(100):
-        count_request(client_key(), shared)
-    with shared.transaction() as database:
-        assert database.execute("SELECT * FROM seconds").fetchall() == []
-
-
 @pytest.mark.parametrize("body", [b'{"model": "tiny"}', b'{"messages": []}', b"", b"no JSON"])
 def test_a_key_with_models_of_its_own_may_use_no_other(body: bytes) -> None:
     key = client_key(models=("large*",))
@@ -169,19 +125,3 @@ def test_where_two_readers_may_find_two_models_none_is_found() -> None:
 )
 def test_where_the_body_says_nothing_of_it_another_model_passes(key: ClientKey, route: Route) -> None:
     check_named_model(key, route, b'{"model": "tiny"}')
-
-
-def test_a_key_has_so_many_requests_under_way(shared: SharedFile) -> None:
-    key = client_key(streams=1)
-    assert acquire_slot(key, routes.CHAT, shared)
-    with pytest.raises(TooMany) as caught:
-        acquire_slot(key, routes.MESSAGES, shared)
-    assert (caught.value.reason, caught.value.retry_after) == ("streams", "2")
-    release_slot(key, shared)
-    assert acquire_slot(key, routes.MESSAGES, shared)
-
-
-def test_only_what_keeps_the_model_busy_is_under_way(shared: SharedFile) -> None:
-    assert not acquire_slot(client_key(streams=1), routes.MODELS, shared)
-    assert not acquire_slot(client_key(), routes.CHAT, shared)
-    assert acquire_slot(client_key(streams=1), routes.CHAT, shared)

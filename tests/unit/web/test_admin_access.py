@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from proxy.config.api_keys import Forbidden, Keys, Unauthorized
-from proxy.web.admin_access import check_admin
+from proxy.web.access import check_admin
 from proxy.web.headers import key_bytes
 
 LOCAL = {"REMOTE_ADDR": "127.0.0.1", "HTTP_HOST": "127.0.0.1:8003"}

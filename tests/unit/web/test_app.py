@@ -10,7 +10,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from proxy.config.api_keys import ClientKey, Keys
-from proxy.web import before_request, routes
+from proxy.web import admission, routes
 from proxy.web.routes import Route
 from tests.conftest import Inside
 from tests.support.messages_checker import check_error as check_messages_error
@@ -124,7 +124,7 @@ def test_a_defect_is_told_without_its_words_and_logged(
     def fails(*_: object) -> None:
         raise ZeroDivisionError("the inside of it")
 
-    monkeypatch.setattr(before_request, "client_name", fails)
+    monkeypatch.setattr(admission, "let_in", fails)
     answer = client.get("/health")
     assert answer.status_code == 500 and "inside" not in answer.text
     assert any(record.levelno == logging.ERROR and record.exc_info for record in logged.records)

@@ -13,12 +13,12 @@ import pytest
 from flask import Request
 from flask import request as current
 
-from proxy.config.api_keys import ClientKey, Forbidden, Keys, TooMany
+from proxy.config.api_keys import ClientKey, Forbidden, TooMany
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.errors import NotFound, Unavailable
 from proxy.limits import RESERVED_THREADS
-from proxy.web import before_request as steps
+from proxy.web import admission as steps
 from proxy.web import routes
 from proxy.web.app import make_app
 from proxy.web.context import RequestContext
@@ -66,7 +66,7 @@ def test_a_request_is_for_the_route_of_its_path_and_method(
 ) -> None:
     served = worker(pass_through=("/v1/rerank", "/v1/messages"))
     with requested(path, method, of=served) as given:
-        assert steps.find_target(given, served.current().settings) == steps.Target(route, client)
+        assert steps.find_target(given, served.current().settings) == (route, client)
 
 
 def test_no_listed_path_takes_the_place_of_one_of_the_tables() -> None:
@@ -116,38 +116,47 @@ def test_a_request_counts_as_active_until_its_context_is_closed() -> None:
 
 def test_a_key_has_its_share_of_requests() -> None:
     served = worker()
-    ctx = context(served, KEY)
+    ctx = context(served, replace(KEY, models=()), method="GET")
     for _ in range(2):
-        steps.admit(ctx, routes.MODELS)
-    with pytest.raises(TooMany):
-        steps.admit(ctx, routes.MODELS)
-    steps.admit(context(served), routes.MODELS)
+        steps.let_in(ctx, routes.MODELS, {}, None)
+    with pytest.raises(TooMany) as caught:
+        steps.let_in(ctx, routes.MODELS, {}, None)
+    assert caught.value.reason == "rate"
+    steps.let_in(context(served, method="GET"), routes.MODELS, {}, None)
 
 
 def test_what_may_take_long_takes_a_thread_and_gives_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.worker.state.THREADS", RESERVED_THREADS + 4)
     served = worker()
-    taken = []
+    taken: list[RequestContext] = []
     with pytest.raises(Unavailable):
         for _ in range(10):
-            taken.append(steps.admit(context(served), routes.CHAT))
-    assert steps.admit(context(served), routes.HEALTH[0]) is None
-    first = taken[0]
-    assert first is not None
-    first.give_back()
-    assert steps.admit(context(served), routes.CHAT) is not None
+            ctx = context(served, method="GET")
+            steps.let_in(ctx, routes.MODELS, {}, None)
+            taken.append(ctx)
+    steps.let_in(context(served, method="GET"), routes.HEALTH[0], {}, None)
+    taken[0].return_thread()
+    taken[0].give_back()
+    steps.let_in(context(served, method="GET"), routes.MODELS, {}, None)
+    with pytest.raises(Unavailable):
+        steps.let_in(context(served, method="GET"), routes.MODELS, {}, None)
 
 
 def test_the_client_of_a_request_is_named_in_its_path_or_by_its_key_or_by_the_setting() -> None:
     rules = parse_rules(b"clients: {agent: {parse: proxy}}", "rules.yaml", read_rules(None))
-    snapshot = make_state(Settings(upstream="http://127.0.0.1:9", client="usual"), rules).current()
+    served = make_state(Settings(upstream="http://127.0.0.1:9", client="usual"), rules)
     of_key = ClientKey("bob", b"", client="keyed")
-    assert steps.client_name(None, snapshot, None) == "usual"
-    assert steps.client_name(KEY, snapshot, None) == "usual"
-    assert steps.client_name(of_key, snapshot, None) == "keyed"
-    assert steps.client_name(of_key, snapshot, "agent") == "agent"
+
+    def name(key: ClientKey | None, named: str | None) -> str:
+        ctx = context(served, key, method="GET")
+        steps.let_in(ctx, routes.HEALTH[0], {}, named)
+        return ctx.client
+
+    assert name(None, None) == name(replace(KEY, models=()), None) == "usual"
+    assert name(of_key, None) == "keyed"
+    assert name(of_key, "agent") == "agent"
     with pytest.raises(NotFound, match=r"no client 'agemt'.*agent"):
-        steps.client_name(None, snapshot, "agemt")
+        name(None, "agemt")
 
 
 @pytest.mark.parametrize(
@@ -160,35 +169,29 @@ def test_the_client_of_a_request_is_named_in_its_path_or_by_its_key_or_by_the_se
     ],
 )
 def test_a_body_is_read_where_one_means_something(method: str, route: Route, body: bytes) -> None:
-    assert steps.read(context(worker(), method=method), route, environ(b'{"model": "tiny"}')) == steps.Received(body)
+    ctx = context(worker(), method=method)
+    steps.let_in(ctx, route, environ(b'{"model": "tiny"}'), None)
+    assert ctx.body == body
 
 
 def test_a_body_that_passes_names_a_model_that_its_key_may_use() -> None:
     (passed, *_) = routes.PASSED
     served = worker()
-    assert steps.read(context(served, replace(KEY, streams=0)), passed, environ(b'{"model": "tiny-2"}')).body
+    steps.let_in(context(served, replace(KEY, streams=0)), passed, environ(b'{"model": "tiny-2"}'), None)
     with pytest.raises(Forbidden, match="alice"):
-        steps.read(context(served, KEY), passed, environ(b'{"model": "large"}'))
+        steps.let_in(context(served, KEY), passed, environ(b'{"model": "large"}'), None)
 
 
 def test_a_key_has_so_many_requests_under_way_until_they_end() -> None:
-    served, body = worker(), b'{"model": "tiny"}'
-    first = steps.read(context(served, KEY), routes.CHAT, environ(body))
-    assert first.body == body and first.give_back is not None
-    with pytest.raises(TooMany):
-        steps.read(context(served, KEY), routes.CHAT, environ(body))
-    first.give_back()
-    steps.read(context(served, KEY), routes.CHAT, environ(body))
-
-
-def test_who_asks_is_a_value_with_the_key_that_goes_up_among_the_secrets() -> None:
-    sent = {"HTTP_AUTHORIZATION": "Bearer alice's"}
-    with_key = make_state(Settings(upstream="http://h:1"), read_rules(None), keys=Keys(upstream="server's"))
-    for served, goes_up, others in ((worker(), "alice's", ()), (with_key, "server's", ("alice's",))):
-        ctx, environ_of_it = context(served), dict(sent)
-        ctx.secrets = ("alice's",)
-        assert steps.authenticate(routes.CHAT, environ_of_it, ctx) == steps.Identity(None, goes_up, (goes_up, *others))
-        assert environ_of_it == sent and ctx.secrets == ("alice's",) and goes_up not in repr(ctx)
+    served, body, key = worker(), b'{"model": "tiny"}', replace(KEY, requests_per_minute=0)
+    first = context(served, key)
+    steps.let_in(first, routes.CHAT, environ(body), None)
+    with pytest.raises(TooMany) as caught:
+        steps.let_in(context(served, key), routes.CHAT, environ(body), None)
+    assert (caught.value.reason, caught.value.retry_after) == ("streams", "2")
+    steps.let_in(context(served, key, "GET"), routes.RESPONSE, {}, None)
+    first.held.pop()()
+    steps.let_in(context(served, key), routes.CHAT, environ(body), None)
 
 
 def test_all_is_given_back_the_last_first_whatever_goes_wrong() -> None:

@@ -13,7 +13,7 @@ from proxy.errors import Unavailable
 from proxy.limits import RESERVED_THREADS
 from proxy.web import routes
 from proxy.web.app import make_app
-from proxy.web.context import HeldThread, RequestContext, current_request, json_response, request_context
+from proxy.web.context import RequestContext, current_request, json_response, request_context
 from proxy.worker.state import WorkerState
 from tests.support.worker_state import make_state, read_rules
 
@@ -47,16 +47,16 @@ def test_a_thread_is_given_back_once_however_the_request_ends(monkeypatch: pytes
     of = worker()
     first, second = context(of), context(of)
     first.return_thread()
-    first.hold_thread(HeldThread(of))
+    first.take_thread()
     with pytest.raises(Unavailable):
-        HeldThread(of)
+        second.take_thread()
     first.return_thread()
-    second.hold_thread(HeldThread(of))
+    second.take_thread()
     first.give_back()
     with pytest.raises(Unavailable):
-        HeldThread(of)
+        context(of).take_thread()
     second.give_back()
-    HeldThread(of)
+    context(of).take_thread()
 
 
 def test_a_stream_is_given_back_at_the_end() -> None:

@@ -7,8 +7,8 @@ from collections import deque
 
 import pytest
 
-from proxy.web import fresh_ids
-from proxy.web.fresh_ids import fresh_bytes, fresh_id
+from proxy.web import headers as fresh_ids
+from proxy.web.headers import fresh_bytes, fresh_id
 
 
 def test_they_are_as_long_as_was_asked_for() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.activity.activity import Activity
 from proxy.activity.ring import ActivityRing
-from proxy.web.page_sessions import SECONDS, begin_session, end_session, has_session
+from proxy.web.access import SECONDS, begin_session, end_session, has_session
 from proxy.worker.shared_file import SharedFile
 
 ADMIN, OTHER = b"a" * 32, b"b" * 32
