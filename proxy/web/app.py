@@ -22,14 +22,14 @@ from proxy.dialects.chat import writer as chat
 from proxy.dialects.messages import writer as messages
 from proxy.dialects.responses import errors as responses
 from proxy.errors import ClientGone, InternalError, MethodNotAllowed, NotFound, ProxyError, UpgradeRefused
-from proxy.web import admission, messages_views, responses_views, routes
-from proxy.web import completions as views
+from proxy.web import admission, routes, views
 from proxy.web.access import authenticate, check_web_page, cors
-from proxy.web.access_log import log_request, measure
-from proxy.web.activity_record import end_activity
+from proxy.web.answer import reply
 from proxy.web.context import ClientRequest, RequestContext, current_request, json_response, request_context
 from proxy.web.headers import add_id, credential, error_headers
-from proxy.web.prepare import prepare_chat, prepare_messages
+from proxy.web.passed import passed
+from proxy.web.prepare import prepare_chat, prepare_messages, prepare_responses
+from proxy.web.record import end_activity, log_request, measure
 from proxy.worker.logging_setup import keep_secrets, set_up_logging
 from proxy.worker.state import WorkerState, announce, start_worker, tidy_captures
 
@@ -37,7 +37,6 @@ log = logging.getLogger("proxy")
 
 _View = Callable[..., Response]
 _PLACEHOLDER = re.compile(r"\{[a-z]+\}")
-_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@+-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +103,17 @@ def make_app(worker: WorkerState, page: LivePage | None = None) -> Flask:
 def _views() -> dict[routes.Route, _View]:
     """The view of each route of the table."""
     return {
-        routes.CHAT: partial(views.reply, prepare_chat),
-        routes.MESSAGES: partial(views.reply, prepare_messages),
-        routes.COUNT_TOKENS: messages_views.count_tokens,
-        routes.RESPONSES: responses_views.create,
-        routes.INPUT_TOKENS: responses_views.input_tokens,
-        routes.COMPACT: responses_views.compact,
-        routes.RESPONSE: responses_views.one_response,
-        routes.CANCEL: responses_views.cancel,
-        routes.MODELS: _models,
-        routes.MODEL: _one_model,
-        **{route: partial(views.passed, route.path) for route in routes.PASSED},
+        routes.CHAT: partial(reply, prepare_chat),
+        routes.MESSAGES: partial(reply, prepare_messages),
+        routes.COUNT_TOKENS: views.count_tokens,
+        routes.RESPONSES: partial(reply, prepare_responses),
+        routes.INPUT_TOKENS: views.count_tokens,
+        routes.COMPACT: views.compact,
+        routes.RESPONSE: views.one_response,
+        routes.CANCEL: views.cancel,
+        routes.MODELS: views.models,
+        routes.MODEL: views.model,
+        **{route: partial(passed, route.path) for route in routes.PASSED},
         **dict.fromkeys(routes.HEALTH, views.health),
         routes.READY: views.ready,
         routes.RELOAD: views.reload,
@@ -147,29 +146,6 @@ def _for_any_client(view: _View) -> _View:
     return called
 
 
-def _models() -> Response:
-    ctx = request_context()
-    if ctx.in_messages:
-        return messages_views.models()
-    rules = ctx.snapshot.rules
-    if rules.aliases or rules.urls:
-        return messages_views.openai_models()
-    return views.passed(routes.MODELS.path)
-
-
-def _one_model(name: str) -> Response:
-    """A model's name is the only part of a path that comes from the client: plain words between slashes."""
-    if not all(map(_is_plain, name.split("/"))):
-        raise NotFound(f"{name!r} is no name of a model")
-    if request_context().in_messages:
-        return messages_views.model(name)
-    return views.passed(f"{routes.MODELS.path}/{name}", model=name)
-
-
-def _is_plain(word: str) -> bool:
-    return bool(word.strip(".")) and set(word) <= _NAME
-
-
 def _before_request(worker: WorkerState, page: LivePage | None) -> Response | None:
     """Check a request before its view, and answer it here if it has none: OPTIONS, signing in, listed paths."""
     request = current_request()
@@ -197,7 +173,7 @@ def _before_request(worker: WorkerState, page: LivePage | None) -> Response | No
     context.upstream_key = snapshot.keys.upstream_key(credential(environ))
     context.add_secret(context.upstream_key)
     admission.let_in(context, route, environ, client)
-    return None if request.routing_exception is None else views.passed(route.path)
+    return None if request.routing_exception is None else passed(route.path)
 
 
 def _is_listed(ctx: RequestContext) -> bool:

@@ -20,7 +20,7 @@ from proxy.exchange.outcome import Outcome
 from proxy.healing.families import Family
 from proxy.healing.heal import HealPlan
 from proxy.notations.thoughts import Thoughts
-from proxy.upstream.answer_wait import HasDescriptor, HasTurn
+from proxy.upstream.answer_wait import AnswerWait, HasDescriptor, HasTurn, Timeouts
 from proxy.upstream.client import ModelServer
 from proxy.web.headers import JSON_TYPE, MAX_SECRETS, fresh_bytes
 from proxy.web.routes import Route
@@ -109,6 +109,10 @@ class RequestContext:
     def heal_plan(self, model: str, family: Family | None = None) -> HealPlan:
         """Return the healings for a model, by its family, the rules and earlier refusals."""
         return self.snapshot.rules.heal_plan(model, family).learnt(self.worker.lessons_of(model))
+
+    def wait(self, timeouts: Timeouts) -> AnswerWait:
+        """Return the wait for a response of the model server, which ends when the client leaves or the worker stops."""
+        return AnswerWait(self.socket, timeouts, self.worker.drain, turn=self.turn)
 
     def take_thread(self) -> None:
         """Count the request as one that may hold a thread for long. Raises Unavailable if there are too many."""

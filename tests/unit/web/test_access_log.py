@@ -20,8 +20,8 @@ from proxy.errors import UpstreamTimeout
 from proxy.exchange.plan import Plan, Why
 from proxy.upstream.client import ModelServer, ServerOptions
 from proxy.web import routes
-from proxy.web.access_log import MAX_LINES, MAX_TEXT, log_request, measure
 from proxy.web.context import PreparedRequest, RequestContext
+from proxy.web.record import MAX_LINES, MAX_TEXT, log_request, measure
 from tests.support.answered_exchange import request
 from tests.support.worker_state import make_state, read_rules
 

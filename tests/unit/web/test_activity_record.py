@@ -17,7 +17,8 @@ from proxy.audit_record import Repair
 from proxy.config.settings import Settings
 from proxy.errors import UpstreamBroken
 from proxy.web import routes
-from proxy.web.activity_record import (
+from proxy.web.context import RequestContext
+from proxy.web.record import (
     MAX_REPAIRS,
     MAX_VALUE,
     begin_activity,
@@ -26,7 +27,6 @@ from proxy.web.activity_record import (
     note_sent,
     record_of,
 )
-from proxy.web.context import RequestContext
 from proxy.worker.shared_file import SharedFile
 from tests.support.worker_state import make_state, read_rules
 

@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from proxy.errors import UpstreamBroken
-from proxy.web import completions
+from proxy.web import passed
 from tests.conftest import Inside
 from tests.support.answered_exchange import JSON, Answer, answering
 from tests.support.helpers import OFFERED, ends, received, says
@@ -148,7 +148,7 @@ def test_an_error_that_passes_quotes_no_key(client: FlaskClient, monkeypatch: py
 def test_a_passed_error_over_the_limit_is_an_error_of_the_upstream(
     client: FlaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(completions, "MAX_ANSWER", 100)
+    monkeypatch.setattr(passed, "MAX_ANSWER", 100)
     answering(monkeypatch, Answer([b"x" * 60, b"x" * 60], JSON, 401))
     response = client.post("/v1/completions", json={})
     assert response.status_code == 502 and b"the size of an error is 100" in response.data

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.errors import UpstreamBroken, UpstreamUnreachable
 from proxy.upstream.client import ModelServer
-from proxy.web.token_counts import tokens_of
+from proxy.web.answer import tokens_of
 from tests.support.answered_exchange import JSON, Answer, Server, answering
 
 
