@@ -24,7 +24,7 @@ from proxy.web import routes
 from proxy.web.access import is_of_own_page
 from proxy.web.context import RequestContext
 from proxy.web.headers import request_id, secrets
-from proxy.web.routes import Route
+from proxy.web.routes import Access, Route
 from proxy.worker.logging_setup import keep_secrets
 from proxy.worker.state import WorkerState
 
@@ -88,12 +88,16 @@ def check_loop(environ: Mapping[str, Any], pseudonym: str) -> None:
 
 
 def find_target(request: Request, settings: Settings) -> tuple[Route | None, str | None]:
-    """Return the route of a request and the client in its path, or None for each. Raises NotFound for a redirect."""
+    """Return the route of a request and, taken from its arguments, the client in its path; None for each.
+
+    Raises NotFound for what Flask would redirect.
+    """
     path = request.path
     if isinstance(request.routing_exception, RequestRedirect):
         raise NotFound(f"there is nothing at {path!r}")
     if request.routing_exception is None:
-        return routes.BY_PATH[request.endpoint or ""], (request.view_args or {}).get("client")
+        # No view takes the client as an argument.
+        return routes.BY_PATH[request.endpoint or ""], (request.view_args or {}).pop("client", None)
     plain = routes.without_client(path)
     if request.method not in routes.LISTED_METHODS or not is_listed(plain, settings):
         return None, None
@@ -130,7 +134,7 @@ def let_in(ctx: RequestContext, route: Route, environ: Mapping[str, Any], client
         known_names = ", ".join(ctx.snapshot.rules.client_names) or "none"
         raise NotFound(f"there is no client {client!r} in the rules; known are: {known_names} (clients: in rules.yaml)")
     ctx.client = client or (key.client if key else "") or settings.client
-    if ctx.method in ("POST", "PUT") and route.reads_body:
+    if ctx.method in ("POST", "PUT") and route.access not in (Access.ADMIN, Access.PAGE):
         ctx.body = read_body(environ, settings.max_body)
     if key is None:
         return

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
 from flask import Response
 
@@ -33,7 +33,7 @@ from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.paths import CHAT_COMPLETIONS, TOKENIZE
 from proxy.upstream.responses import decoded, read_body
 from proxy.web.context import PreparedRequest, RequestContext, current_request, json_response
-from proxy.web.headers import JSON_TYPE, STREAM_HEADERS, STREAM_TYPE
+from proxy.web.headers import JSON_TYPE, STREAM_HEADERS
 from proxy.web.prepare import thoughts_in_text
 from proxy.web.record import begin_activity, note_sent
 from proxy.worker.audit_log import as_header
@@ -43,16 +43,17 @@ from proxy.worker.state import WorkerState
 
 log = logging.getLogger("proxy")
 
-# Reads a dialect's request into the internal one; it may ask the model server for its models.
-Prepare: TypeAlias = Callable[[RequestContext, Mapping[str, Any]], PreparedRequest]
 # gunicorn's worker sets this to receive the wait of a stream, which its pump then drives (server/pump.py).
 HAND_OVER = "tool_proxy.hand_over"
 # Time limit to count the tokens of a text, in seconds; the end of a reply waits for it.
 _COUNT_SECONDS = 1.0
 
 
-def reply(prepare: Prepare) -> Response:
-    """Answer `POST /v1/chat/completions`, `/v1/messages` and `/v1/responses`."""
+def reply(prepare: Callable[[RequestContext, Mapping[str, Any]], PreparedRequest]) -> Response:
+    """Answer `POST /v1/chat/completions`, `/v1/messages` and `/v1/responses`.
+
+    `prepare` reads the dialect's request; it may ask the model server for its models.
+    """
     request = current_request()
     ctx, environ = request.context, request.environ
     ctx.prepared = prepared = prepare(ctx, environ)
@@ -76,7 +77,7 @@ def reply(prepare: Prepare) -> Response:
             response.headers["X-Tool-Proxy-Fixes"] = as_header(ctx.outcome.audit)
         return response
     headers = [*STREAM_HEADERS, *ctx.outcome.headers]
-    response = Response(sent(ctx, chain((first,), parts)), 200, headers, content_type=STREAM_TYPE)
+    response = Response(sent(ctx, chain((first,), parts)), 200, headers)
     response.call_on_close(parts.close)
     hand_over = environ.get(HAND_OVER)
     if hand_over is not None:
@@ -114,6 +115,16 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         until_complete=not chat.stream or profile.transport == "whole",
         total=REPLY_SECONDS,
     )
+    capture, count = None, ctx.worker.metrics.add
+    if settings.capture:
+        capture = Capture(
+            folder=CaptureFolder(settings.capture, lambda what, number: count("captures", number, what)),
+            id=ctx.id,
+            secrets=ctx.secrets,
+            client=ctx.client,
+            ordered=not prepared.dialect.verbatim,
+            thoughts=prepared.thoughts,
+        )
     return Exchange(
         upstream=server,
         path=CHAT_COMPLETIONS,
@@ -124,27 +135,12 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         engine=partial(_engine, ctx, prepared, parse, hold_broken=Why.BROKEN in ask_again),
         dialect=prepared.dialect,
         hold_timeout=settings.hold_timeout,
-        capture=_capture(ctx, prepared),
+        capture=capture,
         recording=ctx.recording,
         count=partial(tokens_of, model=chat.model, server=prepared.server, headers=prepared.headers),
         retries=Retries(parse, profile.parse == "auto", ask_again, profile.broken_calls == "retry"),
         outcome=ctx.outcome,
         secrets=ctx.secrets,
-    )
-
-
-def _capture(ctx: RequestContext, prepared: PreparedRequest) -> Capture | None:
-    settings = ctx.snapshot.settings
-    if not settings.capture:
-        return None
-    count = ctx.worker.metrics.add
-    return Capture(
-        folder=CaptureFolder(settings.capture, lambda what, number: count("captures", number, what)),
-        id=ctx.id,
-        secrets=ctx.secrets,
-        client=ctx.client,
-        ordered=not prepared.dialect.verbatim,
-        thoughts=prepared.thoughts,
     )
 
 

@@ -29,7 +29,6 @@ from proxy.worker.snapshot import Snapshot
 from proxy.worker.state import WorkerState
 
 _UNKNOWN = Thoughts(unknown=True)
-_SEED_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ class RequestContext:
     in_messages: bool = False
     upstream_key: str = field(default="", repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    seed: bytes = field(default_factory=partial(fresh_bytes, _SEED_BYTES), repr=False)
+    seed: bytes = field(default_factory=partial(fresh_bytes, 16), repr=False)
     body: bytes = b""
     cors: Mapping[str, str] = field(default_factory=dict)
     prepared: PreparedRequest | None = None

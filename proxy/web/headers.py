@@ -21,9 +21,12 @@ from proxy.codec.secrets import masked_text
 from proxy.upstream.headers import REQUEST, REQUEST_PREFIX, SECRET_WORDS
 
 JSON_TYPE = "application/json"
-STREAM_TYPE = "text/event-stream; charset=utf-8"
 # Proxies in between must not buffer a stream.
-STREAM_HEADERS = (("Content-Type", STREAM_TYPE), ("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no"))
+STREAM_HEADERS = (
+    ("Content-Type", "text/event-stream; charset=utf-8"),
+    ("Cache-Control", "no-cache"),
+    ("X-Accel-Buffering", "no"),
+)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _WORDS = re.compile("[A-Z]+")
 _BETWEEN = re.compile('[ ,;="]+')

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from proxy.audit_record import Repair
@@ -127,7 +128,7 @@ def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepare
 
 def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
     """Translate a Responses request. The model server may be asked for its models."""
-    request = resumed(ctx, environ, parse_body(ctx.body))
+    request, store = resumed(ctx, environ, parse_body(ctx.body)), response_store(ctx, environ)
     target = find_model(ctx, environ, request.body)
     made = responses.translate(request.body, target.options)
     chat, thoughts = target.chat(ctx, made.body, made.dropped, json_reply=made.json_reply)
@@ -140,7 +141,7 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
         target.context,
         int(time.time()),
         lambda: int(time.time()),
-        _keeper(ctx, environ, request),
+        None if store is None or not request.keep else partial(store.keep, items=request.items),
     )
     return target.prepared(chat, ResponsesDialect(options), thoughts)
 
@@ -160,14 +161,6 @@ def resumed(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -
     """Return a Responses request with everything that it refers to; unchanged if nothing is kept."""
     store = response_store(ctx, environ)
     return Resumed(body) if store is None else resume(body, store)
-
-
-def _keeper(ctx: RequestContext, environ: Mapping[str, Any], request: Resumed) -> Callable[[JsonObject], None] | None:
-    """Return a function that stores the response, or None if it should not be kept."""
-    store = response_store(ctx, environ)
-    if store is None or not request.keep:
-        return None
-    return lambda response: store.keep(response, request.items)
 
 
 def find_model(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -> TargetModel:

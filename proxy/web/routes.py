@@ -48,11 +48,6 @@ class Route:
     names_model: bool = False
     keeps_model_busy: bool = False
 
-    @property
-    def reads_body(self) -> bool:
-        """True where a body means something; an admin's has none."""
-        return self.access not in (Access.ADMIN, Access.PAGE)
-
 
 def _own(path: str, access: Access = Access.ANYONE, method: str = "GET") -> Route:
     return Route(path, (method,), access=access, takes_thread=False)
