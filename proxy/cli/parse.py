@@ -37,7 +37,7 @@ from proxy.healing.families import family_of
 from proxy.healing.reasoning import thoughts_of
 from proxy.repair.text_report import explained, read_text, reasons, rejected, text_json, written_calls
 from proxy.tools.toolset import ToolSet, read_tools
-from proxy.web.prepare import thoughts_in_text
+from proxy.web.thinking import thoughts_in_text
 
 NO_CALL = 1
 _SEED = b"capture"

@@ -95,10 +95,10 @@ def _check_page(environ: Mapping[str, Any], keys: Keys, activity: Activity | Non
 
 def _why_not_local(environ: Mapping[str, Any], *, of_page: bool = False) -> str:
     """Return why a request is not from a program on this machine, or "". `of_page` allows the header `Origin`."""
-    address = _address(str(environ.get("REMOTE_ADDR", "")))
+    address = _address(environ.get("REMOTE_ADDR", ""))
     if address is None or not address.is_loopback:
         return "this request comes from elsewhere"
-    host = str(environ.get("HTTP_HOST", "")).lower()
+    host = environ.get("HTTP_HOST", "").lower()
     name, address = _read_host(host)
     if host.endswith(":") or not (name == "localhost" if address is None else address.is_loopback):
         return "the Host of this request is no loopback address"
@@ -131,20 +131,20 @@ def _session(token: str, admin: bytes) -> bytes:
 
 def cookie_of(environ: Mapping[str, Any]) -> str:
     """Return the token of the browser's session, or "" if there is none or more than one."""
-    tokens = parse_cookie(str(environ.get("HTTP_COOKIE", ""))).getlist(COOKIE)
+    tokens = parse_cookie(environ.get("HTTP_COOKIE", "")).getlist(COOKIE)
     return tokens[0] if len(tokens) == 1 else ""
 
 
 def is_of_own_page(environ: Mapping[str, Any]) -> bool:
     """Return whether `Origin` or, without it, `Referer` names a page of the requested host."""
-    host = str(environ.get("HTTP_HOST", "")).lower()
+    host = environ.get("HTTP_HOST", "").lower()
     origin = _page_origin(environ)
     return bool(host and origin) and str(origin).lower() in (f"http://{host}", f"https://{host}")
 
 
 def comes_from_elsewhere(environ: Mapping[str, Any]) -> bool:
     """Return whether a header names any other page."""
-    if str(environ.get("HTTP_SEC_FETCH_SITE", "")).strip().lower() in ("cross-site", "same-site"):
+    if environ.get("HTTP_SEC_FETCH_SITE", "").strip().lower() in ("cross-site", "same-site"):
         return True
     return _page_origin(environ) is not None and not is_of_own_page(environ)
 
@@ -161,7 +161,7 @@ def check_web_page(environ: Mapping[str, Any], origins: Sequence[str]) -> None:
         named = f"the web page {origin[:100]!r}" if origin else "a web page that does not say which it is"
         words = f"this request comes from {named}, which may not ask here; if it shall, list it in origins"
         raise Forbidden(words, "page")
-    host = str(environ.get("HTTP_HOST", ""))
+    host = environ.get("HTTP_HOST", "")
     name, address = _read_host(host.lower())
     own_names = {"localhost", *(_read_host(each.partition("://")[2])[0] for each in origins)}
     # DNS cannot change what an address means.
@@ -175,9 +175,9 @@ def _page_origin(environ: Mapping[str, Any]) -> str | None:
     if "HTTP_ORIGIN" in environ:
         return str(environ["HTTP_ORIGIN"]).strip(" \t")
     if "HTTP_REFERER" in environ:
-        match = _ORIGIN.match(str(environ["HTTP_REFERER"]).strip(" \t").lower())
+        match = _ORIGIN.match(environ["HTTP_REFERER"].strip(" \t").lower())
         return match[0] if match else ""
-    crossing = str(environ.get("HTTP_SEC_FETCH_SITE", "")).strip().lower() == "cross-site"
+    crossing = environ.get("HTTP_SEC_FETCH_SITE", "").strip().lower() == "cross-site"
     return "" if crossing else None
 
 
@@ -215,7 +215,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 def cors(environ: Mapping[str, Any]) -> dict[str, str]:
     """Return the headers by which a browser lets an allowed page read the answer (Fetch Standard, CORS)."""
-    origin = str(environ.get("HTTP_ORIGIN", "")).strip(" \t")
+    origin = environ.get("HTTP_ORIGIN", "").strip(" \t")
     if not origin:
         return {}
     shown = ", ".join(SHOWN_TO_PAGES)
@@ -223,7 +223,7 @@ def cors(environ: Mapping[str, Any]) -> dict[str, str]:
     if environ.get("REQUEST_METHOD") != "OPTIONS":
         return headers
     headers |= {"Access-Control-Allow-Methods": _METHODS, "Access-Control-Max-Age": _MAX_AGE}
-    requested_headers = str(environ.get("HTTP_ACCESS_CONTROL_REQUEST_HEADERS", ""))
+    requested_headers = environ.get("HTTP_ACCESS_CONTROL_REQUEST_HEADERS", "")
     if _PLAIN_LIST.fullmatch(requested_headers):
         headers["Access-Control-Allow-Headers"] = requested_headers
     if environ.get("HTTP_ACCESS_CONTROL_REQUEST_PRIVATE_NETWORK") == "true":

@@ -75,14 +75,14 @@ def check_target(environ: Mapping[str, Any]) -> None:
     # HTTP/1.0 has no Host (RFC 9112, 3.2).
     if environ.get("SERVER_PROTOCOL") == "HTTP/1.1" and not environ.get("HTTP_HOST"):
         raise BadRequest("the request has no Host header")
-    target = str(environ.get("RAW_URI", "/"))
+    target = environ.get("RAW_URI", "/")
     if not target.startswith("/") and (target, environ.get("REQUEST_METHOD")) != ("*", "OPTIONS"):
         raise BadRequest("the request target must be a path; absolute URLs are not supported")
 
 
 def check_loop(environ: Mapping[str, Any], pseudonym: str) -> None:
     """Raise Loop for a request with this proxy's own entry in `Via` (RFC 9110, 7.6.3): `1.1 PSEUDONYM`."""
-    entries = str(environ.get("HTTP_VIA", "")).split(",")
+    entries = environ.get("HTTP_VIA", "").split(",")
     if pseudonym and any(pseudonym in entry.split()[1:2] for entry in entries):
         raise Loop
 

@@ -34,8 +34,8 @@ from proxy.upstream.paths import CHAT_COMPLETIONS, TOKENIZE
 from proxy.upstream.responses import decoded, read_body
 from proxy.web.context import PreparedRequest, RequestContext, current_request, json_response
 from proxy.web.headers import JSON_TYPE, STREAM_HEADERS
-from proxy.web.prepare import thoughts_in_text
 from proxy.web.record import begin_activity, note_sent
+from proxy.web.thinking import thoughts_in_text
 from proxy.worker.audit_log import as_header
 from proxy.worker.logging_setup import keep_secrets
 from proxy.worker.snapshot import Snapshot

@@ -89,7 +89,7 @@ def owner_digest(environ: Mapping[str, Any]) -> bytes:
     """Return a digest that identifies a client without a client key: of its key, as in the file of client keys, or of
     an Authorization of another scheme (`Basic …`).
     """
-    key = key_bytes(environ) or str(environ.get("HTTP_AUTHORIZATION", "")).encode("latin-1", "replace")
+    key = key_bytes(environ) or environ.get("HTTP_AUTHORIZATION", "").encode("latin-1", "replace")
     return sha256(key).digest()
 
 
@@ -99,10 +99,10 @@ def secrets(environ: Mapping[str, Any]) -> tuple[str, ...]:
     for name in [name for name in environ if name[:5] == "HTTP_"]:
         if not SECRET_WORDS.isdisjoint(name.split("_")):
             # The text after the scheme, if there is one, and its long words: `Token token="KEY"`.
-            scheme, _, rest = str(environ[name]).strip().partition(" ")
+            scheme, _, rest = environ[name].strip().partition(" ")
             token = rest.strip() or scheme
             values += [token, *(word for word in _BETWEEN.split(token) if len(word) >= _LONG)]
-    query = str(environ.get("QUERY_STRING", ""))
+    query = environ.get("QUERY_STRING", "")
     if query:
         values += [
             value for name, value in parse_qsl(query) if not SECRET_WORDS.isdisjoint(_WORDS.findall(name.upper()))

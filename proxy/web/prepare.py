@@ -12,7 +12,7 @@ from typing import Any
 from proxy.audit_record import Repair
 from proxy.codec.json_access import as_text
 from proxy.codec.json_text import JsonObject, dump_request
-from proxy.config.rules import Parse, Profile, Rules
+from proxy.config.rules import Profile
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.answer import ChatDialect
 from proxy.dialects.chat.request import ChatRequest, KnownFields, read_chat
@@ -20,7 +20,7 @@ from proxy.dialects.chat.writer import ChatOptions
 from proxy.dialects.messages.blocks import ReplyOptions
 from proxy.dialects.messages.request import translate
 from proxy.dialects.messages.writer import MessagesDialect
-from proxy.dialects.model_options import OWN_WORDS, ModelOptions
+from proxy.dialects.model_options import ModelOptions
 from proxy.dialects.responses import output
 from proxy.dialects.responses import request as responses
 from proxy.dialects.responses.echo import echo
@@ -31,8 +31,7 @@ from proxy.exchange.routing import choose_server, conversation_of
 from proxy.healing.families import Family
 from proxy.healing.heal import WANTS_REASONING, Healed, heal_request
 from proxy.healing.parameters import Sampling
-from proxy.healing.reasoning import SHOWN_BY_REPLY, ThinkingRequest, ThinkingRules, field_back, think
-from proxy.healing.switches import effort_words
+from proxy.healing.reasoning import ThinkingRequest, field_back
 from proxy.notations.thoughts import Thoughts
 from proxy.upstream.client import ModelServer
 from proxy.upstream.headers import CONVERSATION
@@ -40,6 +39,7 @@ from proxy.upstream.model_list import served_name
 from proxy.web.admission import parse_body
 from proxy.web.context import PreparedRequest, RequestContext
 from proxy.web.headers import JSON_TYPE, fresh_id, owner_digest, upstream_headers
+from proxy.web.thinking import switch_of, with_thinking
 from proxy.worker.response_store import ResponseStore
 
 
@@ -121,7 +121,7 @@ def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepare
         made.stop_sequences,
         ctx.id,
         made.prefill if repeats else "",
-        leave_open=str(environ.get("HTTP_USER_AGENT", "")).startswith("claude-cli/"),
+        leave_open=environ.get("HTTP_USER_AGENT", "").startswith("claude-cli/"),
     )
     return target.prepared(chat, MessagesDialect(options), thoughts)
 
@@ -213,43 +213,3 @@ def conversation_headers(
     """
     own = {CONVERSATION: conversation_of(body)}
     return upstream_headers(environ, JSON_TYPE, ctx.id, ctx.server_key(model), own)
-
-
-def with_thinking(
-    body: JsonObject, rules: Rules, profile: Profile, family: Family | None, *, requested: str
-) -> ThinkingRequest:
-    """Return a request in the words of its model's family. `requested` is the client's name for the model."""
-    return think(body, ThinkingRules(family, profile.thinking, rules.thinking_suffix(requested)))
-
-
-def switch_of(rules: Rules, profile: Profile, model: str, family: Family | None) -> str:
-    """Return the switch by which a translated client's thinking settings reach the model.
-
-    The rules name it; by default it is the family's. A family with words for the effort takes more than a switch says.
-    """
-    named = rules.entry(model).thinking
-    if family is None or named == "none":
-        return profile.thinking
-    if family.efforts is not None and not (family.efforts.top and named):
-        return OWN_WORDS
-    if named is not None or family.switch is None:
-        return profile.thinking
-    return "enable_thinking"
-
-
-def efforts_of(rules: Rules, model: str, family: Family | None) -> tuple[str, ...]:
-    """Return the words that set the model's effort; none if it cannot be set, or a rule forbids it."""
-    return () if rules.entry(model).thinking == "none" else effort_words(family)
-
-
-def thoughts_in_text(own: Thoughts, profile: Profile, parse: Parse, *, blocks: bool) -> Thoughts | None:
-    """Return how reasoning is separated from the text of a reply, or None if it is not.
-
-    `own` is the family's way; `parse` says who looks for calls in the text. If the proxy does and the family is
-    unknown, the reply itself must show its reasoning. A client with `blocks` of reasoning always gets marked reasoning.
-    """
-    if profile.telling == "split":
-        return own
-    if profile.telling == "auto" and parse == "proxy":
-        return own if own.family else SHOWN_BY_REPLY
-    return Thoughts() if blocks else None

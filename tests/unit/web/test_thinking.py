@@ -18,7 +18,7 @@ from proxy.dialects.responses.request import translate as of_responses
 from proxy.healing.families import family_of
 from proxy.healing.reasoning import SHOWN_BY_REPLY
 from proxy.notations.thoughts import Thoughts
-from proxy.web.prepare import efforts_of, switch_of, thoughts_in_text, with_thinking
+from proxy.web.thinking import efforts_of, switch_of, thoughts_in_text, with_thinking
 
 BODY: JsonObject = {"model": "m", "messages": []}
 OFF: JsonObject = {"chat_template_kwargs": {"enable_thinking": False}}
