@@ -204,7 +204,7 @@ class PumpWorker(ThreadWorker):
         finally:
             # Otherwise the process waits for its idle threads forever after a defect.
             self.tpool.shutdown(wait=False)
-        # What runs without a client (web/background.py) ends now: the process waits for its threads.
+        # What runs without a client (background responses) ends now: the process waits for its threads.
         os.eventfd_write(self._drain, 1)
         self._pump.stop()
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs
 
-from proxy.web.admin_access import COOKIE
-from proxy.web.page_sessions import SECONDS
+from proxy.web.access import COOKIE, SECONDS
 from proxy.web.routes import UI
 
 # Bytes of the form that is sent.

@@ -24,10 +24,8 @@ from proxy.errors import Denied, Forbidden, NotFound, Unavailable
 from proxy.ui.sign_in import expired_cookie, given_key, session_cookie
 from proxy.ui.state import PageState, without_values
 from proxy.web import routes
-from proxy.web.access import authenticate
-from proxy.web.admin_access import comes_from_elsewhere, cookie_of, is_of_own_page
+from proxy.web.access import authenticate, begin_session, comes_from_elsewhere, cookie_of, end_session, is_of_own_page
 from proxy.web.context import RequestContext, json_response, request_context
-from proxy.web.page_sessions import begin_session, end_session
 from proxy.worker.state import PAGES
 
 # Pages that are open at the same time; each has a thread of its worker's.

@@ -1,7 +1,7 @@
 """Which headers go up, which of an answer's go down, and which of ours a web page may see: the tables of their names.
 
 They stand here and not in `proxy/web`, as answers are read in this package and in `exchange`, which may not import it.
-What is done by them: requests `proxy/web/headers.py`, web pages `proxy/web/web_origins.py`, answers `response_headers`.
+What is done by them: requests `proxy/web/headers.py`, web pages `proxy/web/access.py`, answers `response_headers`.
 """
 
 from __future__ import annotations

@@ -1,143 +1,232 @@
-"""Access to the proxy: the key that a request needs, the model that the key may use, and how much of both.
+"""Who may use the proxy: client keys, the admin key, sign-ins to the live page, and the origins of web pages.
 
-It goes by the route that was found, never by the text of a path.
+Programs that are not browsers send no `Origin`, `Referer` or `Sec-Fetch-Site`, and no check of web pages applies to
+them. Without these checks, any page that the user has open could drive the model: a POST of `text/plain` needs no CORS
+preflight, and a page whose own name resolves to this machine (DNS rebinding) could read the answers.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import hashlib
+import ipaddress
+import re
+import secrets
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from werkzeug.http import parse_cookie
+
 from proxy.activity.activity import Activity
-from proxy.codec.json_access import as_text
-from proxy.codec.json_text import Json
-from proxy.config.api_keys import ClientKey
-from proxy.errors import BadRequest, Loop, TooMany
-from proxy.web.admin_access import check_admin, check_page
-from proxy.web.headers import credential, key_bytes
-from proxy.web.page_sessions import has_session
+from proxy.config.api_keys import ClientKey, Keys
+from proxy.errors import Forbidden, Unauthorized
+from proxy.upstream.headers import SHOWN_TO_PAGES
+from proxy.web.headers import key_bytes
 from proxy.web.routes import Access, Route
-from proxy.worker.shared_file import SharedFile
 from proxy.worker.snapshot import Snapshot
 
-# What a client that has too much under way is told to wait, in seconds: nobody knows.
-_WAIT = 2
-
-
-def check_target(environ: Mapping[str, Any]) -> None:
-    """Raise BadRequest for what gunicorn lets pass and two readers may take for two things: no Host, another's URL."""
-    # HTTP/1.0 knows no Host (RFC 9112, 3.2).
-    needs_host = environ.get("SERVER_PROTOCOL") == "HTTP/1.1"
-    if needs_host and not environ.get("HTTP_HOST"):
-        raise BadRequest("the request has no Host header")
-    target = str(environ.get("RAW_URI", "/"))
-    if target.startswith("/"):
-        return
-    if target == "*" and environ.get("REQUEST_METHOD") == "OPTIONS":
-        return
-    raise BadRequest("the request target must be a path; absolute URLs are not supported")
-
-
-def check_loop(environ: Mapping[str, Any], pseudonym: str) -> None:
-    """Raise Loop for a request with this proxy's own entry in `Via` (RFC 9110, 7.6.3): `1.1 PSEUDONYM`."""
-    entries = str(environ.get("HTTP_VIA", "")).split(",")
-    if pseudonym and any(pseudonym in entry.split()[1:2] for entry in entries):
-        raise Loop
+# A host with its port, which may be empty (RFC 3986, 3.2.3): a name or an IPv4 address, or an IPv6 one in brackets.
+_HOST = re.compile(r"(?:([a-z0-9_-]+(?:\.[a-z0-9_-]+)*)|\[([0-9a-f.]*:[0-9a-f:.]*)\])(?::[0-9]{0,5})?")
+_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)")
+# Headers of a web page, or of a front that forwards requests of others: these, X-Forwarded-*, and the ones with an
+# address (X-Real-IP, CF-Connecting-IP, True-Client-IP, X-Client-IP).
+_OF_OTHERS = re.compile(r"HTTP_(?:ORIGIN|FORWARDED|VIA|X_FORWARDED.*|.*IP(?:V[46])?)")
+_LOCAL_ONLY = (
+    "without an admin key this path answers only programs on this machine that ask for it by a loopback address, and "
+    "{}; ask there, or set admin_key_file"
+)
+# The cookie of a browser that has signed in at the live page, and its lifetime in seconds.
+COOKIE = "tool_proxy_page"
+SECONDS = 12 * 3600
+_METHODS = "GET, HEAD, POST, PUT, DELETE, OPTIONS"
+_PLAIN_LIST = re.compile(r"[A-Za-z0-9_, -]{1,1000}")
+# Seconds for which a browser may cache the answer to a preflight.
+_MAX_AGE = "600"
 
 
 def authenticate(
     route: Route, environ: Mapping[str, Any], snapshot: Snapshot, activity: Activity | None = None
 ) -> ClientKey | None:
-    """The client key that lets a request in, None where none is needed.
+    """Return the client key of a request, or None if its route needs none. Raises Unauthorized or Forbidden.
 
-    `activity` knows who has signed in at the live page.
-
-    Raises Unauthorized or Forbidden.
+    `activity` has the sessions of the live page.
     """
     keys = snapshot.keys
     if route.access is Access.ADMIN:
         check_admin(environ, keys)
-        return None
-    if route.access is Access.PAGE:
-        check_page(environ, keys, lambda token: has_session(activity, keys.admin, token))
-        return None
-    if route.access is Access.ANYONE:
-        return None
-    if not keys.clients:
-        return None
-    return keys.client(key_bytes(environ))
+    elif route.access is Access.PAGE:
+        _check_page(environ, keys, activity)
+    elif route.access is Access.CLIENT and keys.clients:
+        return keys.client(key_bytes(environ))
+    return None
 
 
-def upstream_key(environ: Mapping[str, Any], snapshot: Snapshot) -> str:
-    """The key that goes up with a request that was let in: the client's own, the server's, or "" for none."""
-    return snapshot.keys.upstream_key(credential(environ))
+def check_admin(environ: Mapping[str, Any], keys: Keys) -> None:
+    """Raise Unauthorized or Forbidden unless the request has the admin key or, if there is none, is local."""
+    if not keys.admin:
+        reason = _why_not_local(environ)
+        if reason:
+            raise Forbidden(_LOCAL_ONLY.format(reason), "admin")
+    elif not keys.is_admin(key_bytes(environ)):
+        needed = "this path needs the admin's key, as Authorization: Bearer KEY or x-api-key: KEY"
+        raise Unauthorized(needed, "admin")
 
 
-def count_request(key: ClientKey, shared: SharedFile) -> None:
-    """Count a request against the quota of its key. Raises TooMany if that is used up."""
-    limit = key.requests_per_minute
-    if not limit:
-        return
-    wait = shared.rate_limit(_name(key), limit)
-    if wait:
-        raise TooMany(f"the key {key.name} has {limit} requests a minute (requests_per_minute)", "rate", wait)
+def _check_page(environ: Mapping[str, Any], keys: Keys, activity: Activity | None) -> None:
+    """Raise Unauthorized or Forbidden unless the request may use the live page.
 
-
-def check_named_model(key: ClientKey, route: Route, body: bytes) -> None:
-    """Check the model of a body that goes up as it came; the dialects check theirs, by the name that servers know.
-
-    Raises Forbidden, and BadRequest where another reader may find another model.
+    A browser cannot send a key with a navigation or an event stream: it signs in and sends a cookie. The cookie goes
+    with every request to this host, so a request that changes something must name the live page as its origin.
     """
-    if not key.restricted:
+    own, elsewhere = is_of_own_page(environ), comes_from_elsewhere(environ)
+    if not keys.admin:
+        reason = _why_not_local(environ, of_page=own) or ("this request comes from another page" if elsewhere else "")
+        if reason:
+            raise Forbidden(_LOCAL_ONLY.format(reason), "admin")
         return
-    if not route.names_model:
+    if elsewhere:
+        raise Forbidden("the live page is for itself alone, and this request comes from another page", "page")
+    if keys.is_admin(key_bytes(environ)):
         return
-    named = named_model(body)
-    if route.dialect == "passed":
-        key.check_model(named)
+    if not has_session(activity, keys.admin, cookie_of(environ)):
+        raise Unauthorized("this path needs the admin's key, or to be signed in at /_ui", "admin")
+    if environ.get("REQUEST_METHOD") not in ("GET", "HEAD") and not own:
+        raise Forbidden("this request does not say that it comes from the live page", "page")
 
 
-def named_model(body: bytes) -> str:
-    """Return the model that a body requests, or "". Raises BadRequest if another reader may find another model.
+def _why_not_local(environ: Mapping[str, Any], *, of_page: bool = False) -> str:
+    """Return why a request is not from a program on this machine, or "". `of_page` allows the header `Origin`."""
+    address = _address(environ.get("REMOTE_ADDR", ""))
+    if address is None or not address.is_loopback:
+        return "this request comes from elsewhere"
+    host = environ.get("HTTP_HOST", "").lower()
+    name, address = _read_host(host)
+    if host.endswith(":") or not (name == "localhost" if address is None else address.is_loopback):
+        return "the Host of this request is no loopback address"
+    for header in environ:
+        if _OF_OTHERS.fullmatch(header) and not (of_page and header == "HTTP_ORIGIN"):
+            return f"this request has the header {header.removeprefix('HTTP_').replace('_', '-').title()}"
+    return ""
 
-    For keys that may not use every model: a body that is forwarded unchanged must mean the same to the server.
+
+def begin_session(activity: Activity, admin: bytes) -> str:
+    """Return a new token for the live page. `admin` is the digest of the admin key; another key ends the session."""
+    token = secrets.token_urlsafe(32)
+    activity.ring.begin_session(_session(token, admin), time.time() + SECONDS)
+    return token
+
+
+def has_session(activity: Activity | None, admin: bytes, token: str) -> bool:
+    """Return whether the token is that of a running session."""
+    return bool(token and activity and activity.ring.has_session(_session(token, admin), time.time()))
+
+
+def end_session(activity: Activity, admin: bytes, token: str) -> None:
+    """End the session of a token."""
+    activity.ring.end_session(_session(token, admin))
+
+
+def _session(token: str, admin: bytes) -> bytes:
+    return hashlib.sha256(admin + token.encode("latin-1", "replace")).digest()
+
+
+def cookie_of(environ: Mapping[str, Any]) -> str:
+    """Return the token of the browser's session, or "" if there is none or more than one."""
+    tokens = parse_cookie(environ.get("HTTP_COOKIE", "")).getlist(COOKIE)
+    return tokens[0] if len(tokens) == 1 else ""
+
+
+def is_of_own_page(environ: Mapping[str, Any]) -> bool:
+    """Return whether `Origin` or, without it, `Referer` names a page of the requested host."""
+    host = environ.get("HTTP_HOST", "").lower()
+    origin = _page_origin(environ)
+    return bool(host and origin) and str(origin).lower() in (f"http://{host}", f"https://{host}")
+
+
+def comes_from_elsewhere(environ: Mapping[str, Any]) -> bool:
+    """Return whether a header names any other page."""
+    if environ.get("HTTP_SEC_FETCH_SITE", "").strip().lower() in ("cross-site", "same-site"):
+        return True
+    return _page_origin(environ) is not None and not is_of_own_page(environ)
+
+
+def check_web_page(environ: Mapping[str, Any], origins: Sequence[str]) -> None:
+    """Raise Forbidden for a web page that is not in `origins`, or that uses a name which is not this proxy's.
+
+    The proxy's names are `localhost`, addresses, and the hosts of `origins`.
     """
+    origin = _page_origin(environ)
+    if origin is None:
+        return
+    if not _allows(origins, origin.lower()):
+        named = f"the web page {origin[:100]!r}" if origin else "a web page that does not say which it is"
+        words = f"this request comes from {named}, which may not ask here; if it shall, list it in origins"
+        raise Forbidden(words, "page")
+    host = environ.get("HTTP_HOST", "")
+    name, address = _read_host(host.lower())
+    own_names = {"localhost", *(_read_host(each.partition("://")[2])[0] for each in origins)}
+    # DNS cannot change what an address means.
+    if address is None and (not name or name not in own_names):
+        words = f"this request of a web page is for the host {host[:100]!r}; if that is this proxy"
+        raise Forbidden(f"{words}, add https://HOST to origins", "page")
+
+
+def _page_origin(environ: Mapping[str, Any]) -> str | None:
+    """Return the origin of the page that sent a request, "" if it is not named, or None if no page sent it."""
+    if "HTTP_ORIGIN" in environ:
+        return str(environ["HTTP_ORIGIN"]).strip(" \t")
+    if "HTTP_REFERER" in environ:
+        match = _ORIGIN.match(environ["HTTP_REFERER"].strip(" \t").lower())
+        return match[0] if match else ""
+    crossing = environ.get("HTTP_SEC_FETCH_SITE", "").strip().lower() == "cross-site"
+    return "" if crossing else None
+
+
+def _allows(origins: Sequence[str], origin: str) -> bool:
+    if "*" in origins:
+        return True
+    match = _ORIGIN.fullmatch(origin)
+    if match is None:  # `null` is the origin of every sandbox and file
+        return False
+    scheme, host = match.groups()
+    if host and not _HOST.fullmatch(host):
+        return False
+    if origin in origins or f"{scheme}://" in origins:
+        return True
+    if "loopback" not in origins or scheme not in ("http", "https"):
+        return False
+    name, address = _read_host(host)
+    # Browsers resolve all names under localhost to this machine (RFC 6761, 6.3).
+    return f".{name}".endswith(".localhost") if address is None else address.is_loopback
+
+
+def _read_host(host: str) -> tuple[str, ipaddress.IPv4Address | ipaddress.IPv6Address | None]:
+    """Return the name of a host without its port, and its address if it is one; ("", None) if it is not a host."""
+    match = _HOST.fullmatch(host)
+    return (match[1] or "", _address(match[1] or match[2])) if match else ("", None)
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        pairs = json.loads(body, object_pairs_hook=_Pairs)
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(pairs, _Pairs):
-        return ""
-    named = [(name, value) for name, value in pairs if name.casefold() == "model"]
-    if not named:
-        return ""
-    name, model = named[0]
-    if len(named) > 1 or name != "model":
-        raise BadRequest("the body must name its model once, as model: this key may not use every model")
-    return as_text(model)
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address  # a listener on :: sees IPv4 addresses mapped
 
 
-class _Pairs(list[tuple[str, Json]]):
-    """The keys and values of a JSON object, duplicates included."""
-
-
-def acquire_slot(key: ClientKey, route: Route, shared: SharedFile) -> bool:
-    """Take one of the slots of a key for running requests. Returns False if there is no limit; raises TooMany."""
-    if not key.streams:
-        return False
-    if not route.keeps_model_busy:
-        return False
-    if not shared.acquire_slot(_name(key), key.streams):
-        words = f"the key {key.name} has {key.streams} requests under way already (streams)"
-        raise TooMany(words, "streams", _WAIT)
-    return True
-
-
-def release_slot(key: ClientKey, shared: SharedFile) -> None:
-    """Return the slot of a request that has ended."""
-    shared.release_slot(_name(key))
-
-
-def _name(key: ClientKey) -> str:
-    return f"key {key.name}"
+def cors(environ: Mapping[str, Any]) -> dict[str, str]:
+    """Return the headers by which a browser lets an allowed page read the answer (Fetch Standard, CORS)."""
+    origin = environ.get("HTTP_ORIGIN", "").strip(" \t")
+    if not origin:
+        return {}
+    shown = ", ".join(SHOWN_TO_PAGES)
+    headers = {"Access-Control-Allow-Origin": origin, "Vary": "Origin", "Access-Control-Expose-Headers": shown}
+    if environ.get("REQUEST_METHOD") != "OPTIONS":
+        return headers
+    headers |= {"Access-Control-Allow-Methods": _METHODS, "Access-Control-Max-Age": _MAX_AGE}
+    requested_headers = environ.get("HTTP_ACCESS_CONTROL_REQUEST_HEADERS", "")
+    if _PLAIN_LIST.fullmatch(requested_headers):
+        headers["Access-Control-Allow-Headers"] = requested_headers
+    if environ.get("HTTP_ACCESS_CONTROL_REQUEST_PRIVATE_NETWORK") == "true":
+        headers["Access-Control-Allow-Private-Network"] = "true"
+    return headers

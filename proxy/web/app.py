@@ -10,7 +10,6 @@ from functools import cache, partial
 from typing import Any
 
 from flask import Flask, Request, Response
-from flask.sessions import NullSession, SessionInterface
 from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as NoSuchMethod
 from werkzeug.exceptions import NotFound as NoSuchPath
@@ -30,16 +29,14 @@ from proxy.errors import (
     Unauthorized,
     UpgradeRefused,
 )
-from proxy.web import before_request as steps
-from proxy.web import completions as views
-from proxy.web import messages_views, responses_views, routes
-from proxy.web.access import check_loop, check_target
-from proxy.web.access_log import log_request, measure
-from proxy.web.activity_record import end_activity
+from proxy.web import admission, routes, views
+from proxy.web.access import authenticate, check_web_page, cors
+from proxy.web.answer import reply
 from proxy.web.context import ClientRequest, RequestContext, current_request, json_response, request_context
-from proxy.web.headers import add_id, error_headers
-from proxy.web.prepare import prepare_chat, prepare_messages
-from proxy.web.web_origins import check_web_page, cors
+from proxy.web.headers import add_id, credential, error_headers
+from proxy.web.passed import passed
+from proxy.web.prepare import prepare_chat, prepare_messages, prepare_responses
+from proxy.web.record import end_activity, log_request, measure
 from proxy.worker.logging_setup import keep_secrets, set_up_logging
 from proxy.worker.state import WorkerState, announce, start_worker, tidy_captures
 
@@ -47,45 +44,32 @@ log = logging.getLogger("proxy")
 
 _View = Callable[..., Response]
 _PLACEHOLDER = re.compile(r"\{[a-z]+\}")
-_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@+-")
 
 
 @dataclass(frozen=True, slots=True)
 class LivePage:
-    """The live page, which is made above this package: its views, and what who has not signed in gets of it."""
+    """The live page, which is in a package above: its views, and the page to sign in."""
 
     views: Mapping[routes.Route, _View]
     sign_in: Callable[[], Response]
 
 
-class _NoSessions(SessionInterface):
-    """There are none, and no secret to sign them with: Flask asks for that anew for each request."""
-
-    _none = NullSession()
-
-    def open_session(self, app: Flask, request: Request) -> NullSession:
-        """The session of every request."""
-        return self._none
-
-
 class _App(Flask):
-    """Flask, without what it asks anew for each request and what is always the same here."""
-
-    session_interface = _NoSessions()
+    """Flask without what it would look up again for each request."""
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """The function as it is: all views are synchronous."""
+        """Return the function: all views are synchronous."""
         return func
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
-        """The routes for a request's path, which alone tells them, whatever its `Host` is."""
+        """Return the routes of a request: they depend on its path alone, not on `Host`."""
         if request is None:
             return None
         return self.url_map.bind("", path_info=request.path, default_method=request.method)
 
 
 def create_app(page: LivePage | None = None) -> Flask:
-    """The application for one worker, from the environment and the rules file; RulesError if they cannot be used."""
+    """Return one worker's application, from the environment and the rules file. Raises RulesError."""
     set_up_logging()
     worker = start_worker()
     settings = worker.snapshot.settings
@@ -96,13 +80,12 @@ def create_app(page: LivePage | None = None) -> Flask:
 
 
 def make_app(worker: WorkerState, page: LivePage | None = None) -> Flask:
-    """The application over a worker's state."""
+    """Return the application for a worker's state."""
     app = _App("proxy", static_folder=None)
     app.request_class = ClientRequest
     all_views = _views() if page is None else {**_views(), **page.views}
     app.url_map = _url_map(tuple(all_views))
-    for route, view in all_views.items():
-        app.view_functions[route.path] = _for_any_client(view)
+    app.view_functions = {route.path: view for route, view in all_views.items()}
     app.before_request(lambda: _before_request(worker, page))
     app.after_request(_closing)
     app.register_error_handler(HTTPException, _http_error)
@@ -112,19 +95,19 @@ def make_app(worker: WorkerState, page: LivePage | None = None) -> Flask:
 
 
 def _views() -> dict[routes.Route, _View]:
-    """The view of each route of the table."""
+    """Return the view of each route but the live page's."""
     return {
-        routes.CHAT: partial(views.reply, prepare_chat),
-        routes.MESSAGES: partial(views.reply, prepare_messages),
-        routes.COUNT_TOKENS: messages_views.count_tokens,
-        routes.RESPONSES: responses_views.create,
-        routes.INPUT_TOKENS: responses_views.input_tokens,
-        routes.COMPACT: responses_views.compact,
-        routes.RESPONSE: responses_views.one_response,
-        routes.CANCEL: responses_views.cancel,
-        routes.MODELS: _models,
-        routes.MODEL: _one_model,
-        **{route: partial(views.passed, route.path) for route in routes.PASSED},
+        routes.CHAT: partial(reply, prepare_chat),
+        routes.MESSAGES: partial(reply, prepare_messages),
+        routes.COUNT_TOKENS: views.count_tokens,
+        routes.RESPONSES: partial(reply, prepare_responses),
+        routes.INPUT_TOKENS: views.count_tokens,
+        routes.COMPACT: views.compact,
+        routes.RESPONSE: views.one_response,
+        routes.CANCEL: views.cancel,
+        routes.MODELS: views.models,
+        routes.MODEL: views.model,
+        **{route: partial(passed, route.path) for route in routes.PASSED},
         **dict.fromkeys(routes.HEALTH, views.health),
         routes.READY: views.ready,
         routes.RELOAD: views.reload,
@@ -136,9 +119,9 @@ def _views() -> dict[routes.Route, _View]:
 
 @cache
 def _url_map(answered: tuple[routes.Route, ...]) -> Map:
-    """The paths of all routes: one for clients is also under `/for/NAME` for the client that says so.
+    """Return the URL rules of these routes, whose endpoints are the routes' paths.
 
-    Both have the route's path as their endpoint, by which `before_request.find_target` knows it.
+    A route for clients is also under `/for/NAME`, for that client of the rules.
     """
     rules = list[Rule]()
     for route in answered:
@@ -148,98 +131,53 @@ def _url_map(answered: tuple[routes.Route, ...]) -> Map:
     return Map(rules, merge_slashes=False)
 
 
-def _for_any_client(view: _View) -> _View:
-    """The view without the name of the client that the path may say."""
-
-    def called(client: str | None = None, **values: str) -> Response:
-        return view(**values)
-
-    return called
-
-
-def _models() -> Response:
-    ctx = request_context()
-    if ctx.in_messages:
-        return messages_views.models()
-    rules = ctx.snapshot.rules
-    if rules.aliases or rules.urls:
-        return messages_views.openai_models()
-    return views.passed(routes.MODELS.path)
-
-
-def _one_model(name: str) -> Response:
-    """A model's name is the only part of a path that comes from the client: plain words between slashes."""
-    if not all(map(_is_plain, name.split("/"))):
-        raise NotFound(f"{name!r} is no name of a model")
-    if request_context().in_messages:
-        return messages_views.model(name)
-    return views.passed(f"{routes.MODELS.path}/{name}", model=name)
-
-
-def _is_plain(word: str) -> bool:
-    return bool(word.strip(".")) and set(word) <= _NAME
-
-
 def _before_request(worker: WorkerState, page: LivePage | None) -> Response | None:
-    """Before every view: the steps of `before_request`, whose values the context keeps."""
+    """Check a request before its view, and answer it here if it has none: OPTIONS, signing in, listed paths."""
     request = current_request()
     environ = request.environ
-    request.context = context = steps.begin(worker, request)
-    settings = context.snapshot.settings
-    check_target(environ)
-    if not steps.is_of_live_page(request):
-        check_web_page(environ, settings.origins)
+    request.context = context = admission.begin(worker, request)
+    snapshot = context.snapshot
+    admission.check_target(environ)
+    if not admission.is_of_live_page(request):
+        check_web_page(environ, snapshot.settings.origins)
         context.cors = cors(environ)
     if request.method == "OPTIONS":
         return _options(request)
-    target = steps.find_target(request, settings)
-    context.route = route = target.route
+    route, client = admission.find_target(request, snapshot.settings)
+    context.route = route
     if route is None:
-        return None  # Flask raises it next
-    check_loop(environ, context.snapshot.via)
+        return None  # Flask raises the error next
+    admission.check_loop(environ, snapshot.via)
     try:
-        identity = steps.authenticate(route, environ, context)
+        context.key = authenticate(route, environ, snapshot, worker.activity)
     except Unauthorized as error:
         if route is routes.UI and page is not None:
             context.denied = error.reason
             return page.sign_in()
         raise
-    context.key, context.upstream_key, context.secrets = identity.key, identity.upstream_key, identity.secrets
-    _let_in(context, route, environ, target.client)
-    return None if request.routing_exception is None else views.passed(route.path)
-
-
-def _let_in(context: RequestContext, route: routes.Route, environ: Mapping[str, Any], client: str | None) -> None:
-    """The steps of a request of which is known who asks; `client` is the one in its path."""
-    thread = steps.admit(context, route)
-    if thread is not None:
-        context.hold_thread(thread)
-    context.client = steps.client_name(context.key, context.snapshot, client)
-    received = steps.read(context, route, environ)
-    context.body = received.body
-    if received.give_back is not None:
-        context.held.append(received.give_back)
-
-
-def _is_listed(ctx: RequestContext) -> bool:
-    """True if the path is one of settings.pass_through, which Flask does not know."""
-    return steps.is_listed(routes.without_client(ctx.path), ctx.snapshot.settings)
+    context.upstream_key = snapshot.keys.upstream_key(credential(environ))
+    context.add_secret(context.upstream_key)
+    admission.let_in(context, route, environ, client)
+    return None if request.routing_exception is None else passed(route.path)
 
 
 def _options(request: ClientRequest) -> Response:
-    """`OPTIONS` of any path: 204, and what the path takes."""
-    response = Response(status=204)
-    missing = request.routing_exception
+    """Answer `OPTIONS` of any path: 204, with the methods of the path."""
+    allowed = _allowed(request)
+    return Response(status=204, headers={"Allow": allowed} if allowed else None)
+
+
+def _allowed(request: ClientRequest) -> str:
+    """Return the methods of a path that exists for other methods than this one, or ""."""
+    missing, settings = request.routing_exception, request.context.snapshot.settings
+    if missing is not None and admission.is_listed(routes.without_client(request.path), settings):
+        return ", ".join([*routes.LISTED_METHODS, "OPTIONS"])
     methods = missing.valid_methods if isinstance(missing, NoSuchMethod) else None
-    if missing is not None and _is_listed(request.context):
-        methods = routes.LISTED_METHODS
-    if methods:
-        response.headers["Allow"] = ", ".join([*methods, "OPTIONS"])
-    return response
+    return ", ".join([*methods, "OPTIONS"]) if methods else ""
 
 
 def _closing(response: Response) -> Response:
-    """After every view: when the answer is all out, or nobody takes it any more, the request has ended."""
+    """Complete the headers of a response. When it is closed, the request has ended."""
     ctx = request_context()
     if ctx.cors:
         response.headers.update(ctx.cors)
@@ -250,8 +188,9 @@ def _closing(response: Response) -> Response:
 
 
 def _ended(ctx: RequestContext, status: int, length: int) -> None:
-    """Give back what the request held, and tell of it. It is not told of its response, which refers to this: with it
-    the request's texts would stay until garbage is collected.
+    """Record a request that has ended, and give back its resources.
+
+    The response is not an argument: it refers to this call, and the cycle would keep the request's texts in memory.
     """
     keep_secrets(ctx.secrets)  # the thread that ends a stream has worked on another request
     if not ctx.sent:
@@ -291,37 +230,29 @@ def _proxy_error(error: ProxyError) -> Response:
 
 
 def _http_error(error: HTTPException) -> Response:
-    """A refusal of Flask's own as JSON: Flask says it in HTML, and clients read JSON."""
-    ctx = request_context()
-    if isinstance(error, NoSuchPath) and _is_listed(ctx):
-        error = NoSuchMethod(routes.LISTED_METHODS)
-    if isinstance(error, NoSuchPath):
-        known = ", ".join(routes.shown_paths(ctx.snapshot.settings.pass_through))
-        return _proxy_error(
-            NotFound(
-                f"there is nothing at {ctx.path!r}; this proxy answers {known}. Another path of the model server "
-                "is passed through when it is listed in settings.pass_through of rules.yaml."
-            )
+    """Return an error of Flask's own, which it would write in HTML, in the shape of the path's API."""
+    request = current_request()
+    path, allowed = request.path, _allowed(request)
+    if allowed:
+        words = f"{path} takes {allowed}, not {request.method}"
+        refused: ProxyError = MethodNotAllowed(words)
+        if "HTTP_UPGRADE" in request.environ and routes.asks_in_responses(path):
+            # Codex asks for a WebSocket first; only after 426 does it send its request without waiting.
+            refused = UpgradeRefused(f"{path} speaks no WebSocket; send the request with POST")
+        refused.headers = (("Allow", allowed),)
+    elif isinstance(error, NoSuchPath):
+        known = ", ".join(routes.shown_paths(request.context.snapshot.settings.pass_through))
+        refused = NotFound(
+            f"there is nothing at {path!r}; this proxy answers {known}. Another path of the model server "
+            "is passed through when it is listed in settings.pass_through of rules.yaml."
         )
-    if isinstance(error, NoSuchMethod):
-        allowed = ", ".join([*(error.valid_methods or ()), "OPTIONS"])
-        response = _proxy_error(_refused_method(allowed))
-        response.headers["Allow"] = allowed
-        return response
-    refused = ProxyError(error.description or error.name)
-    refused.status = error.code or 500
+    else:
+        refused = ProxyError(error.description or error.name)
+        refused.status = error.code or 500
     return _proxy_error(refused)
 
 
-def _refused_method(allowed: str) -> MethodNotAllowed:
-    """Codex asks for a WebSocket first: after 426 it sends its request at once, after anything else it waits."""
-    request = current_request()
-    if "HTTP_UPGRADE" in request.environ and routes.asks_in_responses(request.path):
-        return UpgradeRefused(f"{request.path} speaks no WebSocket; send the request with POST")
-    return MethodNotAllowed(f"{request.path} takes {allowed}, not {request.method}")
-
-
 def _defect(error: Exception) -> Response:
-    """A defect of the proxy; the log has the traceback."""
+    """Log a defect of the proxy, and return its error."""
     log.error("a request could not be answered", exc_info=error)
     return _proxy_error(InternalError("the proxy failed; its log says why"))

@@ -1,4 +1,4 @@
-"""One request of a client, from its first byte to its log line."""
+"""The context of one client request, from its first byte to its log line."""
 
 from __future__ import annotations
 
@@ -20,25 +20,23 @@ from proxy.exchange.outcome import Outcome
 from proxy.healing.families import Family
 from proxy.healing.heal import HealPlan
 from proxy.notations.thoughts import Thoughts
-from proxy.upstream.answer_wait import HasDescriptor, HasTurn
+from proxy.upstream.answer_wait import AnswerWait, HasDescriptor, HasTurn, Timeouts
 from proxy.upstream.client import ModelServer
-from proxy.web.fresh_ids import fresh_bytes
-from proxy.web.headers import JSON_TYPE, with_secret
+from proxy.web.headers import JSON_TYPE, MAX_SECRETS, fresh_bytes
 from proxy.web.routes import Route
 from proxy.worker.logging_setup import keep_secrets
 from proxy.worker.snapshot import Snapshot
 from proxy.worker.state import WorkerState
 
 _UNKNOWN = Thoughts(unknown=True)
-_SEED_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """A client's request in chat completions, and the way of its reply.
+    """A client's request as a chat completion, and how its reply is written.
 
-    `server` is where it goes, chosen once, and `headers` are all that it goes up with. `family` is the model's,
-    and `thoughts` says how it marks reasoning in the text of the reply.
+    `headers` are all headers for `server`. `family` is the model's; `thoughts` says how reasoning is marked in the text
+    of the reply.
     """
 
     chat: ChatRequest
@@ -50,37 +48,17 @@ class PreparedRequest:
     family: Family | None = None
 
 
-class HeldThread:
-    """A request counts as one that may need its thread for long, until it is given back.
-
-    To make one raises Unavailable where too many do.
-    """
-
-    __slots__ = ("_worker",)
-
-    def __init__(self, worker: WorkerState) -> None:
-        worker.take_thread()
-        self._worker: WorkerState | None = worker
-
-    def give_back(self) -> None:
-        """It needs its thread no more; nothing a second time."""
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.return_thread()
-
-
 @dataclass(slots=True)
 class RequestContext:
-    """One request of a client: what was in force when it came, who sent it, and what its log line will say.
+    """One client request: the rules in force when it arrived, its sender, its resources and its results.
 
-    `socket` is the client's under gunicorn; None elsewhere (test client), where only the upstream is watched. `turn` is
-    given back where the request waits; None elsewhere. `held` are the steps by which the request gives back what it
-    has when it has ended (`give_back`), `thread` is the one that it counts as needing, None where it needs none.
-    `in_messages`: what it is told, errors included, is in the Messages dialect.
-    `route` is None until one is found, `prepared` where no model is asked through a dialect. `key` is the client key
-    that let it in, `denied` why it was not let in, `upstream_key` goes up with it; no log may show its `secrets`.
-    `seed` is for the ids of its calls, `cors` are the headers for the web page that asks. `events` have been sent of a
-    stream; `recording` has what was said, where the live page may show that. How it ended says its `outcome`.
+    `socket` is the client's under gunicorn; without it (test client) only the upstream is watched. `turn` is released
+    while the request waits, if there is one. `held` are the functions that give back its resources (`give_back`);
+    `holds_thread` is true while it counts as one that may hold a thread for long. `in_messages`: answers and errors are
+    in the Messages dialect. `route` is None until it is found, `prepared` unless a model is asked through a dialect.
+    `key` is the client key that was accepted, `denied` the reason of a rejection, `upstream_key` the key that is sent
+    upstream; no log may show its `secrets`. `seed` is for the ids of its calls, `cors` are headers for the web page
+    that sent it. `events` is the number of events sent; `recording` has the bodies if the live page may show them.
     """
 
     id: str
@@ -97,7 +75,7 @@ class RequestContext:
     in_messages: bool = False
     upstream_key: str = field(default="", repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    seed: bytes = field(default_factory=partial(fresh_bytes, _SEED_BYTES), repr=False)
+    seed: bytes = field(default_factory=partial(fresh_bytes, 16), repr=False)
     body: bytes = b""
     cors: Mapping[str, str] = field(default_factory=dict)
     prepared: PreparedRequest | None = None
@@ -108,43 +86,52 @@ class RequestContext:
     recording: Recording | None = None
     outcome: Outcome = field(default_factory=Outcome)
     held: list[Callable[[], object]] = field(default_factory=list)
-    thread: HeldThread | None = None
+    holds_thread: bool = False
 
     @property
     def dialect(self) -> str:
-        """The route's dialect, for the log and the metrics; `own` where there is no route."""
+        """The route's dialect, for the log and the metrics; `own` without a route."""
         return "own" if self.route is None else self.route.dialect
 
     def server_key(self, model: str | None) -> str:
         """Return the key for the server of a model (None: the main server), or ""; no log or error shows it."""
         key = self.snapshot.server_key(model, self.upstream_key)
-        request_secrets = with_secret(self.secrets, key)
-        if request_secrets is not self.secrets:
-            self.secrets = request_secrets
-            keep_secrets(request_secrets)
+        self.add_secret(key)
         return key
 
+    def add_secret(self, secret: str) -> None:
+        """Mask a secret, if it is not empty, in what is logged and reported from now on."""
+        if secret and secret not in self.secrets:
+            self.secrets = (secret, *self.secrets)[:MAX_SECRETS]
+            keep_secrets(self.secrets)
+
     def heal_plan(self, model: str, family: Family | None = None) -> HealPlan:
-        """The healings of requests for a model: by its family, by the rules, and by refusals."""
+        """Return the healings for a model, by its family, the rules and earlier refusals."""
         return self.snapshot.rules.heal_plan(model, family).learnt(self.worker.lessons_of(model))
 
-    def hold_thread(self, thread: HeldThread) -> None:
-        """Keep what `admit` has taken for it."""
-        self.thread = thread
-        self.held.append(thread.give_back)
+    def wait(self, timeouts: Timeouts) -> AnswerWait:
+        """Return the wait for a response of the model server, which ends when the client leaves or the worker stops."""
+        return AnswerWait(self.socket, timeouts, self.worker.drain, turn=self.turn)
+
+    def take_thread(self) -> None:
+        """Count the request as one that may hold a thread for long. Raises Unavailable if there are too many."""
+        self.worker.take_thread()
+        self.holds_thread = True
+        self.held.append(self.return_thread)
 
     def return_thread(self) -> None:
-        """It needs its thread no more, though it has not ended."""
-        if self.thread is not None:
-            self.thread.give_back()
+        """Stop counting it so, also before it has ended."""
+        if self.holds_thread:
+            self.holds_thread = False
+            self.worker.return_thread()
 
     def take_stream(self) -> None:
-        """It asks for a stream. Raises Unavailable."""
+        """Count the request as a stream. Raises Unavailable."""
         self.worker.take_stream()
         self.held.append(self.worker.return_stream)
 
     def give_back(self) -> None:
-        """It has ended: give back what it has, the last first, whatever goes wrong with one of them."""
+        """Give back all resources, the newest first, even if one of the functions fails."""
         try:
             while self.held:
                 self.held.pop()()
@@ -153,16 +140,13 @@ class RequestContext:
                 self.give_back()
 
     def check_model(self, model: str) -> None:
-        """Raise Forbidden if its key may not use this model, by the name that the model server knows."""
+        """Raise Forbidden if its key may not use a model, named as the model server knows it."""
         if self.key is not None:
             self.key.check_model(model)
 
 
 class ClientRequest(Request):
-    """A request as Flask has it, with the context that it is given before its view.
-
-    Its environ does not refer to it: it is given back, with its body, as soon as the request has ended.
-    """
+    """Flask's request with its context. The environ does not refer to it, so both are freed when the request ends."""
 
     context: RequestContext
 
@@ -171,17 +155,17 @@ class ClientRequest(Request):
 
 
 def current_request() -> ClientRequest:
-    """The request that this thread works on. Flask's `request` looks for it anew at each of its attributes."""
+    """Return this thread's request. Flask's `request` looks it up again for each attribute."""
     current = request_ctx.request
     assert isinstance(current, ClientRequest)
     return current
 
 
 def request_context() -> RequestContext:
-    """The context of the request that this thread works on."""
+    """Return the context of this thread's request."""
     return current_request().context
 
 
 def json_response(data: bytes, status: int = 200) -> Response:
-    """A JSON answer of these very bytes."""
+    """Return a response with this JSON."""
     return Response(data, status, content_type=JSON_TYPE)

@@ -1,4 +1,4 @@
-"""The thinking of a model, as a request and the rules say it."""
+"""A model's reasoning, as the request and the rules configure it; free of Flask, as the command `parse` uses it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ def with_thinking(
     body: JsonObject, rules: Rules, profile: Profile, family: Family | None, *, requested: str
 ) -> ThinkingRequest:
     """Return a request in the words of its model's family. `requested` is the client's name for the model."""
-    suffix = rules.thinking_suffix(requested)
-    return think(body, ThinkingRules(family, profile.thinking, suffix))
+    return think(body, ThinkingRules(family, profile.thinking, rules.thinking_suffix(requested)))
 
 
 def switch_of(rules: Rules, profile: Profile, model: str, family: Family | None) -> str:
     """Return the switch by which a translated client's thinking settings reach the model.
 
-    It is what the rules name or, where they say nothing, one that becomes the family's own. A family with words for
-    the effort takes more than a switch says.
+    The rules name it; by default it is the family's. A family with words for the effort takes more than a switch says.
     """
     named = rules.entry(model).thinking
     if family is None or named == "none":
@@ -37,17 +35,14 @@ def switch_of(rules: Rules, profile: Profile, model: str, family: Family | None)
 
 def efforts_of(rules: Rules, model: str, family: Family | None) -> tuple[str, ...]:
     """Return the words that set the model's effort; none if it cannot be set, or a rule forbids it."""
-    if rules.entry(model).thinking == "none":
-        return ()
-    return effort_words(family)
+    return () if rules.entry(model).thinking == "none" else effort_words(family)
 
 
 def thoughts_in_text(own: Thoughts, profile: Profile, parse: Parse, *, blocks: bool) -> Thoughts | None:
     """Return how reasoning is separated from the text of a reply, or None if it is not.
 
-    `own` is the way of the model's family, and `parse` says who looks for calls in the text. Where the proxy does and
-    the family is not known, the reply itself must show its reasoning. A client with `blocks` of reasoning gets what the
-    reply marks in any case.
+    `own` is the family's way; `parse` says who looks for calls in the text. If the proxy does and the family is
+    unknown, the reply itself must show its reasoning. A client with `blocks` of reasoning always gets marked reasoning.
     """
     if profile.telling == "split":
         return own

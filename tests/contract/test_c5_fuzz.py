@@ -24,8 +24,7 @@ from proxy.errors import BadRequest, LimitExceeded, RulesError
 from proxy.exchange.plan import Plan, proxy_parses, upstream_request
 from proxy.notations import tables
 from proxy.repair.policy import Policy
-from proxy.web.access import named_model
-from proxy.web.request_body import parse_body
+from proxy.web.admission import named_model, parse_body
 from tests.support.helpers import call_json, merged, new_scanner, scan
 from tests.support.messages_ask import PICTURE, TOOL, ask, assistant, call, result, system, text, user
 from tests.support.work import over_soon

@@ -16,7 +16,7 @@ from proxy.dialects.responses.output import echo
 from proxy.dialects.responses.request import Translation, translate, translate_count
 from proxy.dialects.translation import ModelOptions
 from proxy.errors import BadRequest
-from proxy.web.request_body import parse_body
+from proxy.web.admission import parse_body
 from tests.contract.test_c5_fuzz import MOST, OPTIONS, QUICK, mutated
 from tests.support.responses_ask import CUSTOM, PIXEL, SPACE, TOOL, ask, assistant, call, developer, output, text, user
 from tests.support.work import over_soon

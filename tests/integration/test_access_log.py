@@ -12,7 +12,7 @@ import pytest
 
 from proxy.audit_record import Repair
 from proxy.engine.engine import Engine
-from proxy.web.access_log import MAX_LINES
+from proxy.web.record import MAX_LINES
 from proxy.worker.logging_setup import set_up_logging
 from tests.conftest import Inside
 from tests.support.scripted import (

@@ -392,7 +392,7 @@ def test_a_defect_of_the_proxy_is_a_500_in_json_and_its_traceback_is_logged(
     def fail(*_: object) -> None:
         raise KeyError("a defect")
 
-    monkeypatch.setattr("proxy.web.completions.limit_answer", fail)
+    monkeypatch.setattr("proxy.web.answer.limit_answer", fail)
     response = inside(NOWHERE).post(CHAT, json=chat())
     assert response.status_code == 500 and error_of(response)["type"] == "server_error"
     assert "a defect" not in response.text

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from proxy.web.fresh_ids import fresh_bytes
+from proxy.web.headers import fresh_bytes
 from tests.conftest import Inside
 from tests.support.helpers import OFFERED
 from tests.support.scripted import Upstream, answer, completion

@@ -17,7 +17,7 @@ import pytest
 
 from proxy.exchange import attempt
 from proxy.exchange.reply_stream import LONG
-from proxy.web.completions import HAND_OVER
+from proxy.web.answer import HAND_OVER
 from tests.conftest import Front, Inside
 from tests.support.messages_checker import check_stream as check_message_stream
 from tests.support.messages_client import MESSAGES, MODELS, cards

@@ -209,7 +209,7 @@ def test_keys_are_reloaded_with_the_rules_and_a_bad_file_changes_nothing(two: Tw
         assert two.ask("POST", CHAT, chat(), x_api_key=ALICE)[0] == 401
     keys.write_text("- {name: dave, sha256: key-of-dave}\n")
     status, _, told = two.ask("POST", "/_reload", **admin)
-    assert status == 422 and b"keys.yaml:1: sha256 of key dave" in told and b"key-of-dave" not in told
+    assert status == 422 and b"keys.yaml:1: sha256 of" in told and b"key-of-dave" not in told
     assert two.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 200
     assert two.samples()["tool_proxy_rules_in_force"] == 0
     # A worker that replaces another one has the keys that are in force, not those of the file.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.upstream.client import ModelServer
-from proxy.web.completions import HAND_OVER
+from proxy.web.answer import HAND_OVER
 from proxy.worker.snapshot import Snapshot
 from proxy.worker.state import WorkerState
 from tests.conftest import Inside

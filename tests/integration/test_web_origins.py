@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.web.web_origins import cors
+from proxy.web.access import cors
 from tests.conftest import Front, Inside, Start
 from tests.support.messages_ask import ask
 from tests.support.scripted import DONE, PATIENCE, ROLE, Upstream, answer, chat, completion, finish, stream, text

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import importlib
 import json
 import os
 import re
@@ -105,10 +106,9 @@ def main(given: str, taken: str) -> None:
     secrets.token_bytes = lambda nbytes=None: bytes(nbytes or 32)
     secrets.token_hex = lambda nbytes=None: bytes(nbytes or 32).hex()
     uuid.uuid4 = lambda: uuid.UUID(int=0)
-    with contextlib.suppress(ImportError):  # an older tree has none
-        from proxy.web import fresh_ids  # noqa: PLC0415
-
-        fresh_ids._FreshBytes.next = lambda self, size: bytes(size)  # type: ignore[method-assign]
+    for module in ("headers", "fresh_ids"):  # an older tree has the latter, or none
+        with contextlib.suppress(ImportError, AttributeError):
+            importlib.import_module(f"proxy.web.{module}")._FreshBytes.next = lambda self, size: bytes(size)
     with open(given, encoding="utf-8") as lines:
         cases = [json.loads(line) for line in lines]
     for case in cases:

@@ -22,7 +22,7 @@ from proxy.config.api_keys import (
 )
 from proxy.config.rules import parse_rules
 from proxy.errors import BadRequest, Forbidden, RulesError, TooMany, Unauthorized
-from proxy.web.access import named_model
+from proxy.web.admission import named_model
 
 
 def digest(key: str) -> str:

@@ -11,7 +11,7 @@ from proxy.config.api_keys import ClientKey, Keys
 from proxy.config.settings import Settings
 from proxy.errors import BadRequest
 from proxy.web import routes
-from proxy.web.access import check_named_model, check_target
+from proxy.web.admission import check_named_model, check_target
 from proxy.web.routes import Route
 from proxy.worker.snapshot import Snapshot, make_snapshot
 from tests.support.worker_state import read_rules

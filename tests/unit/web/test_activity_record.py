@@ -13,8 +13,8 @@ from proxy.audit_record import Repair
 from proxy.config.settings import Settings
 from proxy.errors import UpstreamBroken
 from proxy.web import routes
-from proxy.web.activity_record import MAX_REPAIRS, MAX_VALUE, live_row, note_sent, record_of
 from proxy.web.context import RequestContext
+from proxy.web.record import MAX_REPAIRS, MAX_VALUE, live_row, note_sent, record_of
 from tests.support.worker_state import make_state, read_rules
 
 SECRET = "sk-secret-0123456789"

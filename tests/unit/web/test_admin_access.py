@@ -8,7 +8,7 @@ import pytest
 
 from proxy.config.api_keys import Keys
 from proxy.errors import Forbidden, Unauthorized
-from proxy.web.admin_access import check_admin
+from proxy.web.access import check_admin
 from proxy.web.headers import key_bytes
 
 LOCAL = {"REMOTE_ADDR": "127.0.0.1", "HTTP_HOST": "127.0.0.1:8003"}

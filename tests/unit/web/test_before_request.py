@@ -13,7 +13,7 @@ from flask import request as current
 from proxy.config.api_keys import ClientKey
 from proxy.config.settings import Settings
 from proxy.errors import NotFound
-from proxy.web import before_request as steps
+from proxy.web import admission as steps
 from proxy.web.app import make_app
 from proxy.web.context import RequestContext
 from proxy.worker.state import WorkerState

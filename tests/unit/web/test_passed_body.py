@@ -11,9 +11,9 @@ from proxy.codec.json_text import load_json
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.upstream.paths import COMPLETIONS, TOKENIZE
-from proxy.web import passed_body as module
+from proxy.web import passed as module
 from proxy.web.context import RequestContext
-from proxy.web.passed_body import PassedBody
+from proxy.web.passed import PassedBody
 from tests.support.worker_state import make_state, read_rules
 
 EMBEDDINGS = "/v1/embeddings"

@@ -12,7 +12,7 @@ import pytest
 from gunicorn.http.errors import NoMoreData
 
 from proxy.errors import BadRequest
-from proxy.web.request_body import parse_body, read_body
+from proxy.web.admission import parse_body, read_body
 from tests.support.work import over_soon
 
 LIMIT = 100

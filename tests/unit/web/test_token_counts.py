@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.upstream.client import ModelServer, ServerOptions
-from proxy.web.token_counts import tokens_of
+from proxy.web.answer import tokens_of
 from tests.support.scripted import Script, Upstream, answer
 
 

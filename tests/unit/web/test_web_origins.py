@@ -6,7 +6,7 @@ import pytest
 
 from proxy.config.settings import Settings
 from proxy.errors import Forbidden
-from proxy.web.web_origins import check_web_page
+from proxy.web.access import check_web_page
 
 DEFAULT = Settings().origins
 HERE = {"HTTP_HOST": "127.0.0.1:8003"}

@@ -1,0 +1,265 @@
+"""The checks of a request before its view; none of them asks the network.
+
+What a dialect makes of the body is left to its view, which may have to ask the model server.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NoReturn
+
+from flask import Request
+from gunicorn.http.errors import ParseException
+from werkzeug.routing import RequestRedirect
+
+from proxy.codec.json_access import as_text
+from proxy.codec.json_text import Json, JsonObject, finite, is_deep, load_json
+from proxy.config.api_keys import ClientKey
+from proxy.config.settings import Settings
+from proxy.errors import BadRequest, BodyTooLarge, Loop, NotFound, TooMany, Unavailable
+from proxy.limits import MAX_DEPTH
+from proxy.web import routes
+from proxy.web.access import is_of_own_page
+from proxy.web.context import RequestContext
+from proxy.web.headers import request_id, secrets
+from proxy.web.routes import Access, Route
+from proxy.worker.logging_setup import keep_secrets
+from proxy.worker.state import WorkerState
+
+# The key of the WSGI environment for the request's turn to compute (server/pump_worker.py).
+TURN = "tool_proxy.turn"
+# `Retry-After` of a client that has too many requests running, in seconds: when one ends is not known.
+_WAIT = 2
+# Strings are skipped whole, also one that never ends. Only for bodies that are refused anyway.
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]|NaN|-?Infinity', re.DOTALL)
+
+
+class UnsupportedEncoding(BadRequest):
+    """The body is compressed."""
+
+    status = 415
+
+
+class BodyTooSlow(BadRequest):
+    """The body did not arrive in time."""
+
+    status = 408
+    kind = "timeout_error"
+
+
+def begin(worker: WorkerState, request: Request) -> RequestContext:
+    """Return the context of a new request; it counts as active until `RequestContext.give_back`."""
+    environ = request.environ
+    path, request_secrets = request.path, secrets(environ)
+    keep_secrets(request_secrets)
+    context = RequestContext(
+        request_id(environ, request_secrets),
+        worker,
+        worker.current(),
+        environ.get("gunicorn.socket"),
+        environ.get(TURN),
+        request.method,
+        path,
+        in_messages=routes.asks_in_messages(path, names_version="HTTP_ANTHROPIC_VERSION" in environ),
+        secrets=request_secrets,
+        held=[worker.leave],
+    )
+    worker.enter()
+    return context
+
+
+def check_target(environ: Mapping[str, Any]) -> None:
+    """Raise BadRequest for a target that two readers may read differently: one without Host, or an absolute URL."""
+    # HTTP/1.0 has no Host (RFC 9112, 3.2).
+    if environ.get("SERVER_PROTOCOL") == "HTTP/1.1" and not environ.get("HTTP_HOST"):
+        raise BadRequest("the request has no Host header")
+    target = environ.get("RAW_URI", "/")
+    if not target.startswith("/") and (target, environ.get("REQUEST_METHOD")) != ("*", "OPTIONS"):
+        raise BadRequest("the request target must be a path; absolute URLs are not supported")
+
+
+def check_loop(environ: Mapping[str, Any], pseudonym: str) -> None:
+    """Raise Loop for a request with this proxy's own entry in `Via` (RFC 9110, 7.6.3): `1.1 PSEUDONYM`."""
+    entries = environ.get("HTTP_VIA", "").split(",")
+    if pseudonym and any(pseudonym in entry.split()[1:2] for entry in entries):
+        raise Loop
+
+
+def find_target(request: Request, settings: Settings) -> tuple[Route | None, str | None]:
+    """Return the route of a request and, taken from its arguments, the client in its path; None for each.
+
+    Raises NotFound for what Flask would redirect.
+    """
+    path = request.path
+    if isinstance(request.routing_exception, RequestRedirect):
+        raise NotFound(f"there is nothing at {path!r}")
+    if request.routing_exception is None:
+        # No view takes the client as an argument.
+        return routes.BY_PATH[request.endpoint or ""], (request.view_args or {}).pop("client", None)
+    plain = routes.without_client(path)
+    if request.method not in routes.LISTED_METHODS or not is_listed(plain, settings):
+        return None, None
+    client = None if plain == path else path.removeprefix("/for/").partition("/")[0]
+    return routes.listed_route(plain), client
+
+
+def is_listed(path: str, settings: Settings) -> bool:
+    """Return whether `settings.pass_through` lists a path, given without its client, that has no route of its own."""
+    return path in settings.pass_through and not routes.is_api(path)
+
+
+def is_of_live_page(request: Request) -> bool:
+    """Return whether the live page asks for something of its own, which `origins` need not allow."""
+    if request.routing_exception is not None or not is_of_own_page(request.environ):
+        return False
+    return routes.BY_PATH[request.endpoint or ""] in routes.LIVE_PAGE
+
+
+def let_in(ctx: RequestContext, route: Route, environ: Mapping[str, Any], client: str | None) -> None:
+    """Check the limits of an authenticated request and read its body. `client` is the one in its path.
+
+    Raises TooMany, Unavailable, NotFound, Forbidden, and the errors of `read_body`.
+    """
+    key, shared, settings = ctx.key, ctx.worker.shared, ctx.snapshot.settings
+    if key is not None and key.requests_per_minute:
+        wait = shared.rate_limit(f"key {key.name}", key.requests_per_minute)
+        if wait:
+            words = f"the key {key.name} has {key.requests_per_minute} requests a minute (requests_per_minute)"
+            raise TooMany(words, "rate", wait)
+    if route.takes_thread:
+        ctx.take_thread()
+    if client is not None and client not in ctx.snapshot.rules.clients:
+        known_names = ", ".join(ctx.snapshot.rules.client_names) or "none"
+        raise NotFound(f"there is no client {client!r} in the rules; known are: {known_names} (clients: in rules.yaml)")
+    ctx.client = client or (key.client if key else "") or settings.client
+    if ctx.method in ("POST", "PUT") and route.access not in (Access.ADMIN, Access.PAGE):
+        ctx.body = read_body(environ, settings.max_body)
+    if key is None:
+        return
+    check_named_model(key, route, ctx.body)
+    if key.streams and route.keeps_model_busy:
+        if not shared.acquire_slot(f"key {key.name}", key.streams):
+            words = f"the key {key.name} has {key.streams} requests under way already (streams)"
+            raise TooMany(words, "streams", _WAIT)
+        ctx.held.append(partial(shared.release_slot, f"key {key.name}"))
+
+
+def check_named_model(key: ClientKey, route: Route, body: bytes) -> None:
+    """Check the model of a body that is sent upstream unchanged; dialects check the model's name at the server.
+
+    Raises Forbidden, and BadRequest where another reader may find another model.
+    """
+    if key.restricted and route.names_model:
+        named = named_model(body)
+        if route.dialect == "passed":
+            key.check_model(named)
+
+
+def named_model(body: bytes) -> str:
+    """Return the model that a body requests, or "". Raises BadRequest if another reader may find another model.
+
+    For keys that may not use every model: a body that is forwarded unchanged must mean the same to the server.
+    """
+    try:
+        pairs = json.loads(body, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(pairs, _Pairs):
+        return ""
+    named = [(name, value) for name, value in pairs if name.casefold() == "model"]
+    if not named:
+        return ""
+    name, model = named[0]
+    if len(named) > 1 or name != "model":
+        raise BadRequest("the body must name its model once, as model: this key may not use every model")
+    return as_text(model)
+
+
+class _Pairs(list[tuple[str, Json]]):
+    """The keys and values of a JSON object, duplicates included."""
+
+
+def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
+    """Return the whole body of a WSGI request.
+
+    Werkzeug silently truncates a chunked body at its limit and takes a short one for whole, so it is read here.
+
+    Raises BodyTooLarge over `limit` bytes, BadRequest if it is incomplete, BodyTooSlow, and Unavailable if the worker
+    ends.
+    """
+    if environ.get("HTTP_CONTENT_ENCODING", "").strip().lower() not in ("", "identity"):
+        raise UnsupportedEncoding("the body is compressed (Content-Encoding); send it as it is")
+    if environ.get("HTTP_TRANSFER_ENCODING", "chunked").strip().lower() != "chunked":
+        raise BadRequest("the transfer coding must be chunked (Transfer-Encoding)")
+    length = environ.get("CONTENT_LENGTH", "")
+    announced = int(length) if length.isdecimal() else None
+    # One byte over the limit shows that there is more.
+    size = (limit + 1 if environ.get("wsgi.input_terminated") is True else 0) if announced is None else announced
+    body = b""
+    if 0 < size <= limit + (announced is None):
+        try:
+            body = environ["wsgi.input"].read(size)
+        except TimeoutError as error:
+            raise BodyTooSlow(str(error)) from None
+        except InterruptedError as error:
+            raise Unavailable(str(error)) from None
+        except (OSError, ParseException):
+            raise BadRequest("the request body was incomplete") from None
+    if max(len(body), announced or 0) > limit:
+        raise BodyTooLarge(f"the body is larger than {limit} bytes (max_body)")
+    if announced not in (None, len(body)):
+        raise BadRequest(f"the body has {len(body)} bytes, and Content-Length says {announced}")
+    return body
+
+
+def parse_body(raw: bytes) -> JsonObject:
+    """Return the JSON object of a body. Raises BadRequest that says where it is invalid or too deep."""
+    try:
+        body = load_json(raw)
+    except ValueError:
+        raise _not_json(raw) from None
+    if not isinstance(body, dict):
+        raise BadRequest("the body must be a JSON object, at character 0")
+    # Most bodies have fewer brackets than the limit, and need no count.
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and is_deep(body, MAX_DEPTH):
+        raise _too_deep(raw)
+    return body
+
+
+def _not_json(raw: bytes) -> BadRequest:
+    """Return the error of an invalid body, in the words of Python's own decoder."""
+    try:
+        _DECODER.decode(raw.decode(json.detect_encoding(raw), "surrogatepass"))
+    except json.JSONDecodeError as error:
+        position = f"line {error.lineno}, column {error.colno} (character {error.pos})"
+        return BadRequest(f"the body is no JSON: {error.msg} at {position}")
+    except UnicodeDecodeError as error:
+        return BadRequest(f"the body is no UTF-8: byte {error.start} cannot be read")
+    except RecursionError:
+        return _too_deep(raw)
+    except ValueError as error:
+        constants = (token.start() for token in _TOKEN.finditer(raw) if token.group()[:1] in b"NI-")
+        place = next((f", at byte {start}" for start in constants), "")
+        return BadRequest(f"the body is no JSON: {error}{place}")
+    return BadRequest("the body is no JSON")
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON value")
+
+
+# Kept, as `json.loads` would build one per body.
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=finite)
+
+
+def _too_deep(raw: bytes) -> BadRequest:
+    words = f"the body is nested more than {MAX_DEPTH} levels deep (max_depth)"
+    depth = 0
+    for token in _TOKEN.finditer(raw):
+        depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(token.group(), 0)
+        if depth > MAX_DEPTH:
+            return BadRequest(f"{words}, at byte {token.start()}")
+    return BadRequest(words)

@@ -1,0 +1,248 @@
+"""The reply to a request for a completion, in any dialect: prepared, sent upstream, repaired, streamed or whole."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from flask import Response
+
+from proxy.codec.json_access import as_list, as_object, objects_in
+from proxy.codec.json_text import JsonObject, dump_request, load_upstream
+from proxy.config.rules import Parse, entry_with
+from proxy.engine.engine import Engine
+from proxy.errors import ClientGone, ProxyError
+from proxy.exchange.attempt import Exchange, run_exchange
+from proxy.exchange.capture import Capture
+from proxy.exchange.capture_folder import CaptureFolder
+from proxy.exchange.loop_guard import limit_answer, render_limit_answer
+from proxy.exchange.plan import Plan, Retries, Why, reasons_to_ask_again
+from proxy.exchange.task import make_task
+from proxy.healing.heal import HealPlan
+from proxy.healing.repeats import TOLD_IN_THE_LOG, newest_repeat
+from proxy.limits import REPLY_SECONDS
+from proxy.upstream.answer_wait import AnswerWait, Timeouts
+from proxy.upstream.client import ModelServer, UpstreamCall
+from proxy.upstream.paths import CHAT_COMPLETIONS, TOKENIZE
+from proxy.upstream.responses import decoded, read_body
+from proxy.web.context import PreparedRequest, RequestContext, current_request, json_response
+from proxy.web.headers import JSON_TYPE, STREAM_HEADERS
+from proxy.web.record import begin_activity, note_sent
+from proxy.web.thinking import thoughts_in_text
+from proxy.worker.audit_log import as_header
+from proxy.worker.logging_setup import keep_secrets
+from proxy.worker.snapshot import Snapshot
+from proxy.worker.state import WorkerState
+
+log = logging.getLogger("proxy")
+
+# gunicorn's worker sets this to receive the wait of a stream, which its pump then drives (server/pump.py).
+HAND_OVER = "tool_proxy.hand_over"
+# Time limit to count the tokens of a text, in seconds; the end of a reply waits for it.
+_COUNT_SECONDS = 1.0
+
+
+def reply(prepare: Callable[[RequestContext, Mapping[str, Any]], PreparedRequest]) -> Response:
+    """Answer `POST /v1/chat/completions`, `/v1/messages` and `/v1/responses`.
+
+    `prepare` reads the dialect's request; it may ask the model server for its models.
+    """
+    request = current_request()
+    ctx, environ = request.context, request.environ
+    ctx.prepared = prepared = prepare(ctx, environ)
+    chat, heal_plan = prepared.chat, ctx.heal_plan(prepared.chat.model, prepared.family)
+    ending = _ending(ctx, prepared, heal_plan)
+    if ending is not None:
+        ctx.outcome.stop_loop()
+        data = render_limit_answer(ending, prepared.dialect, stream=chat.stream)
+        return Response(data, 200, list(STREAM_HEADERS)) if chat.stream else json_response(data)
+    if chat.stream:
+        ctx.take_stream()
+    begin_activity(ctx)
+    exchange = _exchange(ctx, prepared, heal_plan)
+    parts = run_exchange(exchange)
+    first = next(filter(None, parts), b"") if chat.stream else b"".join(parts)
+    ctx.first_byte = time.monotonic()
+    if not chat.stream:
+        note_sent(ctx, first)
+        response = Response(first, 200, [("Content-Type", JSON_TYPE), *ctx.outcome.headers])
+        if ctx.outcome.audit:
+            response.headers["X-Tool-Proxy-Fixes"] = as_header(ctx.outcome.audit)
+        return response
+    headers = [*STREAM_HEADERS, *ctx.outcome.headers]
+    response = Response(sent(ctx, chain((first,), parts)), 200, headers)
+    response.call_on_close(parts.close)
+    hand_over = environ.get(HAND_OVER)
+    if hand_over is not None:
+        exchange.wait.on_lane = partial(note_sent, ctx)
+        hand_over(exchange.wait)
+        ctx.return_thread()
+    return response
+
+
+def _ending(ctx: RequestContext, prepared: PreparedRequest, plan: HealPlan) -> JsonObject | None:
+    """Return the answer that ends a conversation with too many calls or the same call again and again, or None.
+
+    A model that repeats a call with the same result is logged (F92).
+    """
+    chat = prepared.chat
+    name, count = repeat = newest_repeat(objects_in(chat.body.get("messages")), plan.tools.polls)
+    if count >= TOLD_IN_THE_LOG:
+        words = "model %r has made the same call of %r with the same result %d times in this conversation"
+        log.warning(words, chat.model[:100], name[:100], count)
+    return limit_answer(chat, ctx.snapshot.settings.max_tool_calls, repeat, plan.tools.most_repeats)
+
+
+def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPlan) -> Exchange:
+    snapshot, settings, chat, profile = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.profile
+    server = _ServerOfRequest(snapshot, prepared, ctx.worker)
+    parse = profile.parse
+    if parse == "auto":  # docs/configuration.md: who parses
+        parse = "proxy" if snapshot.parses(chat.model) else "server"
+    # How a server is made to leave calls alone depends on its kind; without tools there are no calls.
+    kind = server.kind() if parse == "proxy" and chat.tools is not None else profile.server_kind
+    ask_again = reasons_to_ask_again(chat, broken=profile.broken_calls != "text")
+    timeouts = Timeouts(
+        idle=settings.idle_timeout,
+        heartbeat=settings.heartbeat if chat.stream else 0.0,
+        until_complete=not chat.stream or profile.transport == "whole",
+        total=REPLY_SECONDS,
+    )
+    capture, count = None, ctx.worker.metrics.add
+    if settings.capture:
+        capture = Capture(
+            folder=CaptureFolder(settings.capture, lambda what, number: count("captures", number, what)),
+            id=ctx.id,
+            secrets=ctx.secrets,
+            client=ctx.client,
+            ordered=not prepared.dialect.verbatim,
+            thoughts=prepared.thoughts,
+        )
+    return Exchange(
+        upstream=server,
+        path=CHAT_COMPLETIONS,
+        headers=prepared.headers,
+        request=chat,
+        plan=Plan(parse, profile.transport, kind, heal=heal_plan),
+        wait=ctx.wait(timeouts),
+        engine=partial(_engine, ctx, prepared, parse, hold_broken=Why.BROKEN in ask_again),
+        dialect=prepared.dialect,
+        hold_timeout=settings.hold_timeout,
+        capture=capture,
+        recording=ctx.recording,
+        count=partial(tokens_of, model=chat.model, server=prepared.server, headers=prepared.headers),
+        retries=Retries(parse, profile.parse == "auto", ask_again, profile.broken_calls == "retry"),
+        outcome=ctx.outcome,
+        secrets=ctx.secrets,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _ServerOfRequest:
+    """The model server of one request, and what is known of it (`exchange.Upstream`)."""
+
+    snapshot: Snapshot
+    prepared: PreparedRequest
+    worker: WorkerState
+
+    @property
+    def server(self) -> ModelServer:
+        return self.prepared.server
+
+    def kind(self) -> str:
+        configured_kind = self.prepared.profile.server_kind
+        return configured_kind or self.snapshot.server_kind(self.prepared.headers, self.server)
+
+    def remember_parser_failure(self) -> None:
+        self.snapshot.remember(self.prepared.chat.model)
+
+    def remember_healings(self, ids: tuple[str, ...]) -> None:
+        model = self.prepared.chat.model
+        if self.worker.learn(model, ids):
+            entry = entry_with(self.snapshot.rules.entry(model), model, sorted(self.worker.lessons_of(model)))
+            words = "the model server refused a request for model %r and took it healed, as all are from now on; %s: %s"
+            log.warning(words, model[:100], "to keep that, put first in models of rules.yaml", entry)
+
+
+def _engine(
+    ctx: RequestContext, prepared: PreparedRequest, parse: Parse, raw_text: bool, forced: str, *, hold_broken: bool
+) -> Engine:
+    """Return the engine for one try.
+
+    `parse` says who looks for calls in the first try. With `hold_broken` a call that cannot be read is held, as it may
+    be asked for again. `forced` is the tool that this try forces, or "".
+    """
+    ordered = not prepared.dialect.verbatim  # the blocks of Messages
+    apart = thoughts_in_text(prepared.thoughts, prepared.profile, "proxy" if raw_text else parse, blocks=ordered)
+    task = make_task(
+        prepared.chat,
+        ctx.snapshot.rules.policy(prepared.chat.model, prepared.family),
+        seed=ctx.seed,
+        raw_text=raw_text,
+        ordered=ordered,
+        thoughts=apart,
+        max_held=ctx.snapshot.settings.max_held,
+    )
+    if forced:
+        # A model that is forced to call writes the arguments first, even if the prompt has opened its reasoning.
+        maybe = None if apart is None else replace(apart, begun="", unknown=True)
+        return Engine(replace(task, forced=forced, one_call=True, thoughts=maybe))
+    return Engine(replace(task, hold_broken=True) if hold_broken else task)
+
+
+def sent(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield and count the parts of a body.
+
+    If they break off, the connection is cut, so that the client does not take the body for complete. `parts` is not
+    closed here: the generator may never start (a HEAD request, a client that is gone).
+    """
+    try:
+        for part in parts:
+            note_sent(ctx, part)
+            yield part
+            keep_secrets(ctx.secrets)  # the pump's thread works on many requests
+    except (ClientGone, GeneratorExit) as error:
+        ctx.outcome.leave()
+        if isinstance(error, GeneratorExit):
+            raise
+    except Exception as error:
+        ctx.outcome.break_off(error)
+        if not isinstance(error, ProxyError):
+            log.exception("a reply could not be finished")
+        if isinstance(ctx.socket, socket.socket):
+            with contextlib.suppress(OSError):  # it may be gone already
+                ctx.socket.shutdown(socket.SHUT_RDWR)
+
+
+def whole_body(call: UpstreamCall, wait: AnswerWait) -> bytes:
+    """Wait for the whole body of a response, and return it decompressed."""
+    reading = read_body(decoded(call, wait.receive(call)))
+    while True:
+        try:
+            next(reading)
+        except StopIteration as done:
+            body: bytes = done.value
+            return body
+
+
+def tokens_of(text: str, model: str, server: ModelServer, headers: Mapping[str, str]) -> int:
+    """Return the number of tokens of a text by `/tokenize` of vLLM or llama.cpp, or 0 if the server does not say."""
+    body: JsonObject = {"model": model, "prompt": text, "content": text, "add_special_tokens": False}
+    wait = AnswerWait(None, Timeouts(_COUNT_SECONDS, total=_COUNT_SECONDS, until_complete=True))
+    try:
+        with server.open("POST", TOKENIZE, headers, dump_request(body)) as call:
+            # {"count": 3} of vLLM, {"tokens": [1, 2, 3]} of llama.cpp
+            answer = as_object(load_upstream(whole_body(call, wait))[0])
+    except (ProxyError, ValueError):
+        return 0
+    if call.status != 200:
+        return 0
+    count = answer.get("count")
+    return count if type(count) is int else len(as_list(answer.get("tokens")))

@@ -1,0 +1,290 @@
+"""The record of a request: its log lines, its metrics, and its row and story on the live page.
+
+In the log, text from clients and models is quoted, so that no line can be forged. The live page gets bodies only under
+`audit_values`. Secrets are masked everywhere but in the model's replies.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from proxy.activity.record import REFUSALS, REPAIRS, REQUESTS, Record
+from proxy.activity.recording import MAX_KEPT, Recording
+from proxy.audit_record import Repair
+from proxy.codec.json_text import Json, JsonObject
+from proxy.codec.secrets import MIN_SECRET, masked, masked_start, masked_text
+from proxy.dialects.chat.request import ChatRequest
+from proxy.exchange.capture import Answer, capture_bytes, request_facts
+from proxy.web.context import RequestContext
+from proxy.worker.audit_log import Audited, lines, total
+from proxy.worker.logging_setup import FactsRecord
+from proxy.worker.metrics import OTHER, upstream_kind
+
+log = logging.getLogger("proxy")
+# Log lines about the repairs of one reply; the request's own line counts them all.
+MAX_LINES = 100
+# Characters of one fact.
+MAX_TEXT = 500
+# Repairs of one request on the live page, and characters of each value before and after.
+MAX_REPAIRS = 50
+MAX_VALUE = 4000
+# vLLM's newer parsers take calls out of the text even if `tool_choice` is none.
+_ADVICE = "set parse: proxy for this model in rules.yaml"
+_ADVICE_BY_PROXY = "start it with the parser of the model's family, or without one"
+_PLAIN = re.compile(r"[A-Za-z0-9._:,/{}-]{1,200}")
+
+
+def log_request(ctx: RequestContext, status: int) -> None:
+    """Log a request that has ended and its repairs, and write its audit records."""
+    outcome = ctx.outcome
+    first_byte = round((ctx.first_byte - ctx.began) * 1000, 1) if ctx.first_byte else None
+    answered = status < 400 and ctx.first_byte and not outcome.gone and ctx.dialect != "own"
+    facts: dict[str, object] = {
+        "id": ctx.id,
+        "method": ctx.method,
+        "path": ctx.path,
+        "status": status,
+        "ms": round((time.monotonic() - ctx.began) * 1000, 1),
+        "dialect": ctx.dialect,
+        "route": None if ctx.route is None else ctx.route.path,
+        "client": ctx.client or None,
+        "key": None if ctx.key is None else ctx.key.name,
+        "ttfb_ms": first_byte,
+        "bytes": ctx.sent,
+        **({} if ctx.prepared is None else _chat_facts(ctx, ctx.prepared.chat)),
+        "upstream": upstream_kind(outcome.failure) or ("ok" if answered else None),
+        "gone": _gone(ctx) or None,
+        "error": outcome.error or None,
+    }
+    _log(ctx, "request", {name: value for name, value in facts.items() if value is not None})
+    if ctx.prepared is not None:
+        _audit(ctx, ctx.prepared.chat)
+
+
+def _chat_facts(ctx: RequestContext, chat: ChatRequest) -> dict[str, object]:
+    """Return the facts of a reply, None for what is not logged, and warn of a swallowed call."""
+    outcome, again = ctx.outcome, ctx.outcome.tries > 1
+    if outcome.swallowed and chat.tools is not None:
+        log.warning(
+            "model %s used tokens and said nothing: the server's tool parser may have swallowed a call; %s",
+            _shown(masked_start(chat.model, MAX_TEXT, ctx.secrets)),
+            _ADVICE_BY_PROXY if outcome.plan.parse == "proxy" else _ADVICE,
+        )
+    return {
+        "model": chat.model,
+        "stream": chat.stream,
+        "calls": outcome.calls,
+        "fixes": total(outcome.audit) or None,
+        "refused": dict(outcome.refusals) or None,
+        "invalid": outcome.invalid or None,
+        "cut": outcome.cut or None,
+        "tries": outcome.tries if again else None,
+        "parse": outcome.plan.parse if again else None,
+    }
+
+
+def _audit(ctx: RequestContext, chat: ChatRequest) -> None:
+    """Report the repairs of a reply: without values in the log, with them in the audit file."""
+    outcome = ctx.outcome
+    # Most records of a translated request are the same in every turn: they are only in the audit file.
+    of_request = outcome.request_audit
+    repairs = (*outcome.audit[len(of_request) :], *(repair for repair in of_request if repair.logged))
+    for repair in repairs[:MAX_LINES]:
+        about = {"id": ctx.id, "model": chat.model, "tool": repair.tool, "fix": repair.id, "why": repair.why}
+        _log(ctx, "repair", about)
+    if len(repairs) > MAX_LINES:
+        _log(ctx, "repair", {"id": ctx.id, "more": len(repairs) - MAX_LINES})
+    audit_log = ctx.snapshot.audit
+    if audit_log is not None and outcome.audit:
+        audited = Audited(ctx.id, chat.model, ctx.client, outcome.audit)
+        if not audit_log.write(lines(audited, time.time(), ctx.secrets)):
+            ctx.worker.metrics.add("audit_lost", 1)
+
+
+def _log(ctx: RequestContext, event: str, facts: Mapping[str, object]) -> None:
+    """Log the facts, with their secrets masked, as values and as a line of text."""
+    if not log.isEnabledFor(logging.INFO):
+        return
+    shown = dict(facts)
+    for name, value in facts.items():
+        if isinstance(value, str) and len(value) >= MIN_SECRET:
+            shown[name] = masked_start(value, MAX_TEXT, ctx.secrets)
+    words = [f"{name}={_shown(value)}" for name, value in shown.items()]
+    line = " ".join(words if event == "request" else [event, *words])
+    log.handle(FactsRecord(logging.INFO, line, event, shown))
+
+
+def _shown(value: object) -> str:
+    """Return a plain word unchanged, and everything else as a JSON string."""
+    if type(value) in (int, float):
+        return repr(value)  # as JSON has it, but faster
+    if isinstance(value, dict):
+        value = ",".join(f"{name}:{number}" for name, number in value.items())
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text[:MAX_TEXT])
+
+
+def measure(ctx: RequestContext, status: int) -> None:
+    """Count a request that has ended, for /metrics."""
+    model = "" if ctx.prepared is None else ctx.prepared.chat.model
+    if model:
+        known_models = ctx.snapshot.known_models()
+        # Neither a client's key nor a model that no server is known to have becomes a label.
+        if (known_models and model not in known_models) or masked_text(model, ctx.secrets) != model:
+            model = OTHER
+    ctx.worker.metrics.count(
+        ctx.outcome,
+        dialect=ctx.dialect,
+        status=status,
+        seconds=time.monotonic() - ctx.began,
+        first_byte=ctx.first_byte - ctx.began if ctx.first_byte else None,
+        model=model,
+        when=_gone(ctx),
+        denied=ctx.denied,
+    )
+
+
+def _gone(ctx: RequestContext) -> str:
+    """Return when the client left, or ""."""
+    if not ctx.outcome.gone:
+        return ""
+    return "answering" if ctx.sent else "waiting"
+
+
+def begin_activity(ctx: RequestContext) -> None:
+    """Show a request to a model on the live page from now on."""
+    activity, settings = ctx.worker.activity, ctx.snapshot.settings
+    if activity is None or settings.no_ui:
+        return
+    if settings.audit_values:
+        ctx.recording = Recording(ctx.body)
+    ctx.held.append(activity.begin(partial(live_row, ctx)))
+
+
+def note_sent(ctx: RequestContext, part: bytes) -> None:
+    """Count a part of the answer that is sent to the client."""
+    ctx.sent += len(part)
+    ctx.events += part.count(b"\n\n")
+    if ctx.recording is not None:
+        ctx.recording.sent.add(part)
+
+
+def live_row(ctx: RequestContext) -> JsonObject:
+    """Return the live page's row of a running request."""
+    now = time.monotonic()
+    waiting = "trying again" if ctx.outcome.tries > 1 else "waiting"
+    return {
+        **_about(ctx),
+        "phase": "answering" if ctx.sent else waiting,
+        "seconds": round(now - ctx.began, 1),
+        "events": ctx.events,
+        "tokens_per_second": _rate(ctx, now),
+    }
+
+
+def _rate(ctx: RequestContext, until: float) -> float:
+    """Return the approximate tokens per second: model servers send one event for each."""
+    seconds = until - ctx.first_byte
+    return round(ctx.events / seconds, 1) if ctx.first_byte and seconds > 0 else 0.0
+
+
+def end_activity(ctx: RequestContext, status: int) -> None:
+    """Pass a request to a model, which has ended, to the live page.
+
+    The record is built on the thread that writes the ring, after the client has its answer.
+    """
+    activity = ctx.worker.activity
+    asks_model = ctx.route is not None and ctx.route.keeps_model_busy and ctx.dialect != "passed"
+    if activity is not None and asks_model and not ctx.snapshot.settings.no_ui:
+        recorded = 0 if ctx.recording is None else ctx.recording.size
+        activity.keep(partial(record_of, ctx, status, time.monotonic()), len(ctx.body) + recorded)
+
+
+def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
+    """Return the record of a request that ended at this time (`time.monotonic`)."""
+    outcome = ctx.outcome
+    summary: JsonObject = {
+        **_about(ctx),
+        "at": round(time.time() - (time.monotonic() - ended), 3),
+        "status": status,
+        "seconds": round(ended - ctx.began, 3),
+        "first_byte": round(ctx.first_byte - ctx.began, 3) if ctx.first_byte else None,
+        "bytes": ctx.sent,
+        "events": ctx.events,
+        "tokens_per_second": _rate(ctx, ended),
+        "calls": outcome.calls,
+        "tries": outcome.tries,
+        "parse": outcome.plan.parse,
+        "gone": outcome.gone,
+        "error": _clean(ctx, outcome.error),
+        "upstream": upstream_kind(outcome.failure),
+        "repairs": [_repair(ctx, repair) for repair in outcome.audit[:MAX_REPAIRS]],
+        "more_repairs": max(0, len(outcome.audit) - MAX_REPAIRS),
+        "refusals": dict(outcome.refusals),
+        "swallowed": outcome.swallowed,
+        "values": ctx.recording is not None,
+    }
+    counts = {(REQUESTS, "failed" if status >= 400 or outcome.error else "answered"): 1}
+    counts |= {(REPAIRS, _clean(ctx, name)): count for name, count in total(outcome.audit).items()}
+    counts |= {(REFUSALS, reason): count for reason, count in outcome.refusals.items()}
+    parts = {} if ctx.recording is None else dict(_parts(ctx, ctx.recording))
+    return Record(summary, parts, counts)
+
+
+def _about(ctx: RequestContext) -> JsonObject:
+    """Return the facts that are known from the start."""
+    prepared = ctx.prepared
+    return {
+        "id": ctx.id,
+        "client": ctx.client,
+        "key": "" if ctx.key is None else ctx.key.name,
+        "dialect": ctx.dialect,
+        "path": "" if ctx.route is None else ctx.route.path,
+        "model": "" if prepared is None else _clean(ctx, prepared.chat.model),
+        "stream": prepared is not None and prepared.chat.stream,
+        "server": "" if prepared is None else prepared.server.target.url,
+    }
+
+
+def _repair(ctx: RequestContext, repair: Repair) -> JsonObject:
+    """Return one repair, with its values only if they may be shown."""
+    of_request = repair in ctx.outcome.request_audit or repair in ctx.outcome.healed
+    record: dict[str, Json] = {
+        "fix": _clean(ctx, repair.id),
+        "tool": _clean(ctx, repair.tool),
+        "why": _clean(ctx, repair.why),
+        "side": "request" if of_request else "reply",
+    }
+    if ctx.recording is not None:
+        record |= {"before": _clean(ctx, repair.before, MAX_VALUE), "after": _clean(ctx, repair.after, MAX_VALUE)}
+    return record
+
+
+def _clean(ctx: RequestContext, text: str, most: int = MAX_TEXT) -> str:
+    return masked_start(text, most, ctx.secrets) if text else ""
+
+
+def _parts(ctx: RequestContext, recording: Recording) -> Iterator[tuple[str, bytes]]:
+    """Yield the bodies of a request by name: from the client, to and from the model server, and to the client."""
+    yield "asked", masked(recording.client_body.data, ctx.secrets)
+    for number, one in enumerate(recording.tries, 1):
+        yield f"up {number}", masked(one.up.data, ctx.secrets)
+        if ctx.prepared is None or not one.status:
+            continue
+        about = request_facts(
+            ctx.prepared.chat,
+            raw_text=one.raw_text,
+            client=ctx.client,
+            ordered=not ctx.prepared.dialect.verbatim,
+            thoughts=ctx.prepared.thoughts,
+        )
+        data, cut = one.answer.data, one.answer.cut
+        # The second limit leaves room for the facts of the request.
+        answer = Answer(one.status, one.content_type, data, 4 * MAX_KEPT, complete=one.complete and not cut, cut=cut)
+        yield f"capture {number}", capture_bytes(about, answer, ctx.secrets)
+    yield "sent", recording.sent.data
