@@ -32,7 +32,7 @@ class Kind:
 
 
 # Every id that is in no other table: the forms of arguments, the schema's fixes and healings have their own
-# (`repair/arguments.py`, `repair/schema_fixes.py`, `healing/table.py`), and a rule's is `rule:` and its name.
+# (`repair/arguments.py`, `repair/schema_fixes.py`, `healing/healings.json`), and a rule's is `rule:` and its name.
 KINDS = (
     Kind("text_call", "the model wrote the call as text", '<tool_call>{"name": "exec", …}</tool_call>', "a call"),
     Kind("name", "the only offered tool that the name can mean", "functions.exec:0", "exec"),

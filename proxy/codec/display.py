@@ -1,6 +1,6 @@
 """Texts as people are shown them: short, and on one line.
 
-Other modules have ways of their own: a client's words in an error of a dialect (`dialects/validation.py`: ASCII), the
+Other modules have ways of their own: a client's words in an error of a dialect (`dialects/translation.py`: ASCII), the
 fields of the access log (`web/record.py`: words or JSON), values in the audit (`worker/audit_log.py`: with their
 length where they are cut), lines of the log (`worker/logging_setup.py`: without keys).
 """
