@@ -200,7 +200,7 @@ class CallOutput:
         return events
 
     def _only_repeats(self, call: Call, twin: Call) -> bool:
-        """Return whether the second call of an id says nothing that the first one does not: it may be for another tool."""
+        """Return whether the second call of an id only repeats the first one; it may be for another tool."""
         if call.names and self._offered(call) != self._offered(twin):
             return False
         text = call.text.strip()
