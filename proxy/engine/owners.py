@@ -222,9 +222,10 @@ class Owners:
 
     def _begins_twin(self, call: Call, delta: CallDelta) -> bool:
         """Return whether a delta with the id of a call begins another one."""
-        if delta.name and call.names and delta.name not in call.names and call.size:
+        elsewhere = delta.index != call.server_index
+        if delta.name and call.names and delta.name not in call.names and (call.size or elsewhere):
             return True
-        again = call.finished or bool(delta.name and delta.index != call.server_index and call.size)
+        again = call.finished or bool(delta.name and elsewhere and call.size)
         # A name under a new index comes before its arguments.
         head = delta.name and not delta.fragment and delta.index is not None and delta.index not in self._by_index
         return bool(again and (delta.begins_object or head)) and not call.lacks_arguments(self._tools)
