@@ -186,7 +186,7 @@ class CallOutput:
 
     def _settle(self, call: Call, *, stopped: bool) -> list[Event]:
         twin = call.twin
-        if twin is not None and canonical(call.text.strip()) == canonical(twin.text.strip()):
+        if twin is not None and self._only_repeats(call, twin):
             # vLLM flushes the last delta of a stream twice (F27).
             self.audit.append(Repair("doubled", call.text, "", "the same object was sent twice", twin.name))
             call.move(State.DROPPED)
@@ -198,6 +198,13 @@ class CallOutput:
             part = Call(odd=True) if at else call
             events += self._settle_part(part, text, behind if at == len(texts) - 1 else "", stopped=stopped)
         return events
+
+    def _only_repeats(self, call: Call, twin: Call) -> bool:
+        """Return whether the second call of an id only repeats the first one; it may be for another tool."""
+        if call.names and self._offered(call) != self._offered(twin):
+            return False
+        text = call.text.strip()
+        return not text or canonical(text) == canonical(twin.text.strip())
 
     def _objects(self, call: Call) -> tuple[list[str], str]:
         """Return the texts of the objects that came as a call's arguments (F41), and what follows them.

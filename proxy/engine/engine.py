@@ -168,9 +168,9 @@ class Engine:
         return events
 
     def _feed(self, chunk: Chunk) -> tuple[Event, ...]:
-        error = chunk.body.get("error")
+        # {"error": {"message": "out of memory", "code": 500}}, {"object": "error", "message": "out of memory"}
+        error = chunk.body.get("error") or (chunk.body.get("object") == "error" and chunk.body)
         if error:
-            # {"error": {"message": "out of memory", "code": 500}}
             body = dump_json({"error": error}) if isinstance(error, dict) else None
             return (*self.release(), Failed(refusal(error, body=body)))
         try:

@@ -1,7 +1,8 @@
 """Which call a delta belongs to (F41 to F47, F51).
 
 1. A known id names its call, whatever the index, unless the delta begins another call: `{` behind a whole object, or
-   another name. The second call of one id is the first one's twin: it is sent only if it says something else (F27).
+   another name, or a name alone under a new index. The second call of one id is the first one's twin: it is sent only
+   if it says something else (F27).
 2. A name or a new id belongs to the call of its index, unless that one is over: a name with another id (but not within
    an object that continues), `{` or another name behind a whole object. A call with `{}` whose tool takes arguments is
    not over (F25).
@@ -221,10 +222,13 @@ class Owners:
 
     def _begins_twin(self, call: Call, delta: CallDelta) -> bool:
         """Return whether a delta with the id of a call begins another one."""
-        if delta.name and call.names and delta.name not in call.names and call.size:
+        elsewhere = delta.index != call.server_index
+        if delta.name and call.names and delta.name not in call.names and (call.size or elsewhere):
             return True
-        again = call.finished or bool(delta.name and delta.index != call.server_index and call.size)
-        return again and delta.begins_object and not call.lacks_arguments(self._tools)
+        again = call.finished or bool(delta.name and elsewhere and call.size)
+        # A name under a new index comes before its arguments.
+        head = delta.name and not delta.fragment and delta.index is not None and delta.index not in self._by_index
+        return bool(again and (delta.begins_object or head)) and not call.lacks_arguments(self._tools)
 
     def _begins_other(self, call: Call, delta: CallDelta) -> bool:
         """Return whether a delta with a name or a new id is not of the call of its index."""

@@ -345,10 +345,13 @@ def test_a_half_call_of_a_reply_that_stopped_fails_and_has_no_finish() -> None:
     assert seen[0].finish is None
 
 
-def test_an_error_event_fails_after_what_was_held() -> None:
+ERROR = {"message": "no", "type": "server_error", "code": 500}
+
+
+@pytest.mark.parametrize("body", [{"error": ERROR}, {"object": "error", **ERROR}])
+def test_an_error_event_fails_after_what_was_held(body: dict[str, Any]) -> None:
     """F65."""
-    error = Chunk({"error": {"message": "no", "type": "server_error", "code": 500}}, b"")
-    events = run([says("a <tool"), error])
+    events = run([says("a <tool"), Chunk(body, b"")])
     seen = view(events)
     assert seen[0].text == "a <tool"
     assert seen.failed
