@@ -123,7 +123,7 @@ class Activity:
                 self._come.clear()
                 self._write(self._taken())
             if time.monotonic() >= next_look:
-                self._look()
+                self._try(self._look, 0)
                 next_look = time.monotonic() + TICK
         self._write(self._taken())
 
@@ -146,14 +146,14 @@ class Activity:
         self._try(lambda: self.ring.add(records, time.time()), len(records))
 
     def _look(self) -> None:
-        """Tell what is under way, if somebody looks; once more when it has become nothing."""
+        """Tell what is under way, if somebody looks; once more when it has become nothing. Raises Unavailable."""
         if not self._is_watched():
             return
         rows = self._rows()
         if not (rows or self._is_shown):
             return
         self._is_shown = bool(rows)
-        self._try(lambda: self.ring.show_live(os.getpid(), rows, time.time()), 0)
+        self.ring.show_live(os.getpid(), rows, time.time())
 
     def _rows(self) -> list[JsonObject]:
         """The rows of the requests that are under way."""

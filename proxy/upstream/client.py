@@ -17,6 +17,7 @@ import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 import h11
@@ -33,6 +34,8 @@ from proxy.limits import CONNECT_SECONDS, MAX_HEAD, SEND_SECONDS, SPARE_DESCRIPT
 _RECEIVE = 16 * 1024
 # Bytes that one call of `receive` takes, so that a fast upstream cannot keep a slow client's thread in it.
 _MAX_RECEIVED = 1024 * 1024
+# Interim answers (status 1xx) before the real one.
+_MAX_INTERIM = 100
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 # The server takes no more of a request; it may have answered already.
 _REFUSED_HALFWAY = frozenset((errno.EPIPE, errno.ECONNRESET))
@@ -52,7 +55,10 @@ class UpstreamCall:
     nothing.
     """
 
-    __slots__ = ("_ahead", "_failure", "_headers", "_http", "_is_ended", "_socket", "_tls", "more", "status")
+    __slots__ = (
+        *("_ahead", "_failure", "_headers", "_http", "_interim", "_is_ended", "_socket", "_tls"),
+        *("more", "status"),
+    )
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -62,6 +68,7 @@ class UpstreamCall:
         self._http.send(h11.EndOfMessage())
         self._headers: dict[str, list[str]] = {}
         self._is_ended = False
+        self._interim = 0
         # Why the response broke off. An exception here would be a cycle with its own traceback.
         self._failure = ""
         # Body that `look` has received, until it is taken.
@@ -178,13 +185,23 @@ class UpstreamCall:
                         self._headers.setdefault(name.decode(), []).append(value.decode("latin-1"))
                 elif isinstance(event, h11.EndOfMessage):
                     self._is_ended = True
-                elif not isinstance(event, h11.InformationalResponse):
+                elif isinstance(event, h11.InformationalResponse):
+                    self._interim += 1
+                    if self._interim > _MAX_INTERIM:
+                        raise h11.RemoteProtocolError("there are only interim answers")
+                else:
                     break
         except h11.RemoteProtocolError as error:
+            # What h11 quotes of the answer is left out: it may be a secret, and is of no use to a client.
+            said = str(error).partition(": bytearray")[0]
             if self.status:
-                words = f"'s chunked encoding is broken: {error}" if data else "'s answer broke off"
+                words = f"'s chunked encoding is broken: {said}" if data else "'s answer broke off"
+            elif not data:
+                words = " closed the connection before it answered"
+            elif error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+                words = f" sent more than {MAX_HEAD} bytes of headers (max_header)"
             else:
-                words = f" did not answer in HTTP/1.1: {error}" if data else " closed the connection before it answered"
+                words = f" did not answer in HTTP/1.1: {said}"
             self._failure = f"the model server{words}"
         return b"".join(parts)
 

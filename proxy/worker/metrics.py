@@ -9,8 +9,9 @@ Names that clients or the rules choose are bounded: a number of each, the others
 
 from __future__ import annotations
 
-import contextlib
-import struct
+import glob
+import logging
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -36,6 +37,9 @@ from proxy.errors import (
 )
 from proxy.exchange.outcome import Outcome
 from proxy.worker.audit_log import total
+from proxy.worker.metrics_file import use_metrics_files
+
+log = logging.getLogger("proxy")
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 # Names of models, and of fixes and reasons each, in one worker; bytes of one name.
@@ -110,9 +114,10 @@ class Metrics:
     """The metrics of one worker."""
 
     def __init__(self) -> None:
+        use_metrics_files()
         own = self._own = CollectorRegistry()
-        folder = environment().get("PROMETHEUS_MULTIPROC_DIR")
-        self._all = MultiProcessCollector(None, folder) if folder else own  # type: ignore[no-untyped-call]
+        self._folder = environment().get("PROMETHEUS_MULTIPROC_DIR", "")
+        self._broken: set[str] = set()
         self._counters = {
             name: Counter(PREFIX + name, text, labels, registry=own) for name, (labels, text) in COUNTERS.items()
         }
@@ -194,12 +199,22 @@ class Metrics:
         return found
 
     def _collect(self) -> list[Metric]:
-        """Return what all workers have counted. prometheus-client fails at the file that a worker is just creating."""
+        """Return what all workers have counted, without the files that cannot be read."""
+        if not self._folder:
+            return [*self._own.collect()]
+        files: set[str] = set()
+        known, self._broken = self._broken, {file for file in self._broken if _merged({file}) is None}
         for _ in range(_TRIES):
-            with contextlib.suppress(struct.error):
-                return [*self._all.collect()]
+            files = {*glob.glob(os.path.join(glob.escape(self._folder), "*.db"))} - self._broken
+            if (metrics := _merged(files)) is not None:
+                return metrics
+            # The file that a worker is just creating cannot be read yet.
             time.sleep(_PAUSE)
-        return [*self._own.collect()]
+        broken = {file for file in files if _merged({file}) is None}
+        for file in sorted(broken - known):
+            log.error("what is counted in %s is left out: it cannot be read", file)
+        self._broken |= broken
+        return _merged(files - broken) or [*self._own.collect()]
 
     def _model(self, model: str, status: int) -> str:
         """Return the model's label. A name gets its own only once the model server took it: clients invent any."""
@@ -212,6 +227,14 @@ class Metrics:
         if label not in known and len(known) < most:
             known.add(label)
         return label if label in known else OTHER
+
+
+def _merged(files: Iterable[str]) -> list[Metric] | None:
+    """Return the numbers of the files added up, or None if one of them cannot be read."""
+    try:
+        return [*MultiProcessCollector.merge(files)]  # type: ignore[no-untyped-call]
+    except Exception:  # prometheus-client does not say which; a file may hold anything
+        return None
 
 
 def label_of(name: str) -> str:

@@ -55,6 +55,28 @@ def test_a_header_that_cannot_be_sent_on_is_left_out(front: Front, headers: dict
     assert front.proxy.idle()
 
 
+def _status_line(line: str, headers: str = "") -> bytes:
+    return f"HTTP/1.1 {line}\r\n{headers}\r\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        (_status_line("200 OK", f"X-A: {'a' * 100_000}\r\n"), "65536 bytes of headers (max_header)"),
+        (_status_line("103 Early Hints") * 1000, "there are only interim answers"),
+        (_status_line("200 OK", "secret-of-mine X: a\r\n"), "illegal header line"),
+        (_status_line("secret-of-mine OK"), "illegal status line"),
+    ],
+)
+def test_a_head_that_cannot_be_read_is_told_without_its_bytes(inside: Inside, sent: bytes, words: str) -> None:
+    with Upstream([sent]) as up:
+        response = inside(up.url).post(CHAT, json=chat(stream=False))
+    assert response.status_code == 502
+    assert words in response.json["error"]["message"]  # type: ignore[index]
+    assert b"bytearray" not in response.data
+    assert b"secret-of-mine" not in response.data
+
+
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @pytest.mark.parametrize("length", ["7" * 5_000, "0" * 5_000 + "7", "1" * 21], ids=["long", "zeros", "21 digits"])
 def test_a_length_that_no_body_has_is_a_502(inside: Inside, dialect: Dialect, length: str) -> None:

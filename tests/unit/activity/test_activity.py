@@ -13,6 +13,7 @@ from proxy.activity.activity import Activity
 from proxy.activity.record import Record
 from proxy.activity.ring import ActivityRing
 from proxy.codec.json_text import JsonObject
+from proxy.errors import Unavailable
 from proxy.worker.shared_file import SharedFile
 from tests.support.scripted import PATIENCE
 
@@ -195,3 +196,19 @@ def test_a_row_that_cannot_be_made_ends_nothing(
     activity.begin(lambda: {"id": "a"})
     ring.wait(lambda: ["a"] in ring.shown)
     assert "what is under way cannot be told" in logged.text
+
+
+def test_the_thread_survives_that_it_cannot_be_told_whether_somebody_looks(caplog: pytest.LogCaptureFixture) -> None:
+    asked = threading.Semaphore(0)
+
+    def fail() -> bool:
+        asked.release()
+        raise Unavailable("the file cannot be used")
+
+    activity = Activity(NotedRing(), fail, Told().lose)
+    activity.begin(lambda: {"id": "a"})
+    try:
+        assert all(asked.acquire(timeout=PATIENCE) for _ in range(2))
+    finally:
+        activity.close()
+    assert caplog.text.count("the file cannot be used") == 1
