@@ -168,6 +168,7 @@ class Literals(StringReader):
             if sign == "{" and not values and close == "}":  # doubled braces
                 inner, pos = self.value(pos, schema)
                 values = inner if isinstance(inner, dict) else values
+                self._open[-1].has_text = any(isinstance(each, str) for each in values.values())
                 continue
             if sign == "{" and key and _member(schema, key).types == {"array"}:  # a list without its brackets
                 value, pos = self.value(pos, _items_of(_member(schema, key)))
@@ -198,7 +199,7 @@ class Literals(StringReader):
         self._for_text &= key not in opened.declared
         if key not in opened.declared:
             # Only text before it can go on to here.
-            self._undeclared |= bool(opened.declared) and any(isinstance(each, str) for each in values.values())
+            self._undeclared |= bool(opened.declared) and opened.has_text
             self._strayed |= any(key in each.keys for each in self._open)
         schema = _member(opened.schema, key)
         if schema is ANYTHING and key in ARGUMENT_WORDS and not values:  # a wrapper that comes off
@@ -207,6 +208,7 @@ class Literals(StringReader):
         if key in values:  # the first of them, or this one, may be part of a string
             raise NoCall("a key is there twice")
         values[key] = value
+        opened.has_text |= isinstance(value, str)
         if not apart:
             self.odd.add(Oddity.LOST_COMMAS)
         return key, pos

@@ -60,7 +60,7 @@ class Oddity(Enum):
 @dataclass(slots=True)
 class Open:
     """A bracket that is open: what closes it, what the schema says, whether it holds items, the keys that it declares,
-    those not given yet.
+    those not given yet, whether a value in it is a string.
     """
 
     close: str
@@ -68,6 +68,7 @@ class Open:
     listed: bool = False
     declared: frozenset[str] = frozenset()
     keys: set[str] = field(default_factory=set)
+    has_text: bool = False
 
 
 class StringReader:

@@ -194,6 +194,14 @@ def test_a_long_text_is_read_or_refused_soon(unit: str) -> None:
             literal(start + unit * ((1 << 17) // len(unit)))
 
 
+def test_many_undeclared_keys_are_read_soon() -> None:
+    """C7."""
+    schema = compile_schema({"type": "object", "properties": {"a": {"type": "string"}}})
+    text = "{" + "".join(f'"k{number}": 1, ' for number in range(1 << 16)) + "}"
+    with over_soon():
+        read(text, schema)
+
+
 def test_c9_what_only_python_escapes_stays_as_it_is_in_the_quotation_marks_of_json() -> None:
     for text in ("\\033[1m", "\\0", "\\app", "\\vendor", "\\xadmin", "\\Users", "a \\\n b"):
         assert read(f'{{"a": "{text}",}}') == {"a": text}
