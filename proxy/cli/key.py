@@ -51,9 +51,16 @@ def add_command(*, name: str, file: str | None, rules: str | None) -> None:
         raise CommandError(Status.NOT_WRITTEN, message)
     try:
         # Appended in place: the file keeps its owner, so the service can still read it.
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "wb") as output:
-            output.write(added_text.encode())
+        output = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "wb")
     except OSError as error:
         raise CommandError(Status.NOT_WRITTEN, f"{path} cannot be written ({error.strerror})") from error
-    print(key)
+    with output:
+        # First: a key that nobody has seen is not stored.
+        print(key, flush=True)
+        try:
+            output.write(added_text.encode())
+            output.flush()
+        except OSError as error:
+            message = f"{path} cannot be written ({error.strerror}); the key that was printed is not valid"
+            raise CommandError(Status.NOT_WRITTEN, message) from error
     say("note", f"added {name} to {path}; the key is not stored, so save it now; reload the proxy to accept it")

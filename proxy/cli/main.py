@@ -7,6 +7,7 @@ An error is one line on standard error, with exit code 2 unless docs/agents.md s
 from __future__ import annotations
 
 import ctypes
+import errno
 import io
 import json
 import os
@@ -60,6 +61,8 @@ Exit status (`launch` exits with the agent's):
   4    what answers is not this proxy
   127  the agent is not installed
   130  interrupted (Ctrl-C)"""
+
+_NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -319,7 +322,8 @@ def _given(options: dict[str, str | None]) -> dict[str, str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's own) and return its exit status, or become gunicorn.
 
-    If the reader of a pipe closes it (`check | head`), the command ends silently.
+    If the reader of a pipe closes it (`check | head`), the command ends silently. An output that has no room on its
+    disk is an error.
     """
     _open_standard_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -332,9 +336,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes standard output again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
+    except OSError as error:
+        if error.errno not in _NO_ROOM or error.filename is not None:
+            raise
+        _discard_output()
+        say("error", f"the output cannot be written ({error.strerror})")
+        return Status.NOT_WRITTEN
     return code
+
+
+def _discard_output() -> None:
+    """Let nothing more be written: Python flushes standard output again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _ended(words: list[str]) -> int:

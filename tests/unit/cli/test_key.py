@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from proxy.cli.main import main
 from proxy.config.api_keys import Keys, parse_clients
+from tests.real.processes import ROOT
 from tests.support.bare import make_bare
 
 
@@ -70,3 +73,12 @@ def test_what_cannot_be_added_is_one_line_and_changes_nothing(  # noqa: PLR0917
 def test_without_a_file_it_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["key", "add", "alice"]) == 2
     assert "pass --file FILE, or set client_keys" in capsys.readouterr().err
+
+
+def test_a_key_that_cannot_be_shown_is_not_stored(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    command = [sys.executable, "-m", "proxy", "key", "add", "alice", "--file", str(file)]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    error = "vllm-tool-proxy: error: the output cannot be written (No space left on device)\n"
+    assert (done.returncode, done.stderr, file.read_bytes()) == (1, error, b"")
