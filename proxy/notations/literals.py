@@ -172,8 +172,10 @@ class Literals(StringReader):
                 continue
             if sign == "{" and key and _member(schema, key).types == {"array"}:  # a list without its brackets
                 value, pos = self.value(pos, _items_of(_member(schema, key)))
-                before = values[key]
-                values[key] = [*(before if isinstance(before, list) else [before]), value]
+                items = values[key]
+                if not isinstance(items, list):
+                    items = values[key] = [items]
+                items.append(value)
                 comma = False
                 continue
             if sign == "," and values and not comma:

@@ -202,6 +202,13 @@ def test_many_undeclared_keys_are_read_soon() -> None:
         read(text, schema)
 
 
+def test_many_items_without_the_brackets_of_their_list_are_read_soon() -> None:
+    """C7."""
+    schema = compile_schema({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "object"}}}})
+    with over_soon():
+        assert len(read('{"a": {}' + ", {}" * (1 << 18) + "}", schema)["a"]) == (1 << 18) + 1
+
+
 def test_c9_what_only_python_escapes_stays_as_it_is_in_the_quotation_marks_of_json() -> None:
     for text in ("\\033[1m", "\\0", "\\app", "\\vendor", "\\xadmin", "\\Users", "a \\\n b"):
         assert read(f'{{"a": "{text}",}}') == {"a": text}
