@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import re
-import sys
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -86,8 +85,8 @@ def lost_lines() -> int:
 def _is_journal() -> bool:
     """True if standard error is the journal itself (sd-daemon(3)): it then reads each line's level from its start."""
     try:
-        about = os.fstat(sys.stderr.fileno())
-    except (OSError, ValueError):
+        about = os.fstat(2)  # sys.stderr is None if the process was started without
+    except OSError:
         return False
     return environment().get("JOURNAL_STREAM") == f"{about.st_dev}:{about.st_ino}"
 
