@@ -14,6 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Request, expect
 
 from proxy.exchange.capture import read_capture
+from proxy.worker.shared_file import FILE_NAME
 from tests.conftest import Proxy, start
 from tests.support.browser import PATIENCE, browser, opened
 from tests.support.page_traffic import HOSTILE, TOOLS, USUAL, Agent, call_in_text, held_open, said
@@ -172,14 +173,18 @@ def test_it_is_told_of_what_happens_while_it_is_open(chromium: Browser, tmp_path
 
 
 @pytest.mark.slow
-def test_what_another_ring_had_goes_with_it(chromium: Browser, tmp_path: Path) -> None:
-    """The ring of a single worker is in its memory."""
+def test_what_another_ring_had_goes_with_it(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ring is in the file that workers share; a worker that finds it broken begins another."""
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     with site(tmp_path) as one, opened(chromium, one.url) as page:
         one.play(USUAL[0], USUAL[2])
         one.agent.ask()
         one.agent.ask()
         expect(page.locator("#request-rows tr")).to_have_count(2)
         expect(page.locator("#refusal-list li")).to_have_count(1)
+        for file in tmp_path.glob(f"{FILE_NAME}*"):
+            if not file.name.endswith(("-shm", ".lock")):
+                file.write_bytes(b"no database " * 4096)
         psutil.Process(one.proxy.health()["worker"]).terminate()
         expect(page.locator("#request-rows tr")).to_have_count(0)
         for section in ("requests", "repairs", "refusals", "charts"):
