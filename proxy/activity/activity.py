@@ -146,7 +146,7 @@ class Activity:
         self._try(lambda: self.ring.add(records, time.time()), len(records))
 
     def _look(self) -> None:
-        """Tell what is under way, if somebody looks; once more when it has become nothing. Raises Unavailable."""
+        """Publish the running requests while a live page is open, once more after the last. Raises Unavailable."""
         if not self._is_watched():
             return
         rows = self._rows()

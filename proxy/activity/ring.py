@@ -133,7 +133,7 @@ class ActivityRing:
             database.execute(f"DELETE FROM sessions WHERE rowid IN ({oldest})", (MAX_SESSIONS,))
 
     def has_session(self, digest: bytes, now: float) -> bool:
-        """Return whether there is such a session."""
+        """Return whether the session exists and has not expired."""
         with self._use() as database:
             query = "SELECT 1 FROM sessions WHERE digest = ? AND until > ?"
             return database.execute(query, (digest, now)).fetchone() is not None

@@ -94,7 +94,7 @@ class Keys:
                 raise RulesError(f"{key.location}: {words}")
 
     def is_admin(self, key: bytes) -> bool:
-        """Return whether it is the admin key; False if there is none."""
+        """Return whether `key` is the admin key. Without an admin key no key is."""
         return bool(self.admin) and hmac.compare_digest(self.admin, hashlib.sha256(key).digest())
 
     def upstream_key(self, key: str) -> str:

@@ -15,7 +15,7 @@ from proxy.errors import ProxyError
 
 
 class LaneTeller(Protocol):
-    """Writes the texts of a lane in a dialect that writes all events anew: they continue an open block or item."""
+    """Writes the text of a lane in a dialect that encodes every event; it continues an open block or item."""
 
     def tell(self, texts: Sequence[bytes]) -> bytes | None:
         """Return texts, as they are in strings of JSON, as events of the dialect; None if they cannot be sent so."""
@@ -44,7 +44,7 @@ class Writer(Protocol):
         """Return whether events with text or arguments are sent unchanged; `around` is all else in them."""
 
     def teller(self, lane: Lane) -> LaneTeller | None:
-        """Return the writer of a lane's texts, if events that are written anew differ only in their text."""
+        """Return the writer of a lane's text, or None if more than the text differs between encoded events."""
 
     def comment(self, raw: bytes) -> bytes:
         """Return an upstream comment as it is sent."""
@@ -71,7 +71,7 @@ class Dialect(Protocol):
         """Whether the reply is stored in a file at its end, which may block."""
 
     def writer(self, *, expand: bool) -> Writer:
-        """Return a writer for one stream. `expand`: unchanged events are not chunks, so they are written anew."""
+        """Return a writer for one stream. `expand`: encode unchanged events, too; they did not arrive as chunks."""
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """Return a whole answer (its bytes, and parsed) with the engine's events; raise the error of a `Failed`."""

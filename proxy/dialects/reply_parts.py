@@ -12,6 +12,7 @@ other half never arrives is written as U+FFFD.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
@@ -46,7 +47,7 @@ _ESCAPE = re.compile(
 )
 
 
-class Reply:
+class Reply(ABC):
     """The events of one reply, as far as both dialects treat them alike; a dialect writes the content."""
 
     def __init__(self) -> None:
@@ -56,13 +57,13 @@ class Reply:
         self._counts: Mapping[str, Json] = {}
         self._refusal: list[str] = []
 
+    @abstractmethod
     def write(self, event: Content) -> list[JsonObject]:
         """Return the dialect's events for what the model says."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end(self) -> list[JsonObject]:
         """Return the end of a finished reply. Raises a ProxyError if it is not a success."""
-        raise NotImplementedError
 
     def take(self, event: Event) -> list[JsonObject]:
         """Return the dialect's events for one of the engine's. Further choices cannot be requested in a dialect."""
@@ -129,17 +130,17 @@ class Reply:
         self._blanks, self._is_after_thinking = "", False
 
 
-class TranslatedWriter:
-    """What the writers share of dialects in which nothing leaves as it came (dialects.Writer)."""
+class TranslatedWriter(ABC):
+    """The common part of the Messages and Responses writers, which encode every event (dialects.base.Writer)."""
 
     verbatim = False
 
     def __init__(self, reply: Reply) -> None:
         self._reply = reply
 
+    @abstractmethod
     def encode(self, events: Iterable[JsonObject]) -> bytes:
         """Return the bytes of the dialect's events."""
-        raise NotImplementedError
 
     def observe_chunk(self, chunk: Chunk) -> None:
         """Keep the newest token counts, and what else the reply needs of a chunk."""
@@ -154,7 +155,7 @@ class TranslatedWriter:
         return self.encode(self._reply.end())
 
     def passes(self, around: bytes) -> bool:
-        """Nothing leaves as it came."""
+        """Return False: every event is encoded."""
         return False
 
     def comment(self, raw: bytes) -> bytes:

@@ -197,7 +197,7 @@ class Asker:
 
 
 class Reply:
-    """An answer to `POST /v1/chat/completions`: its first choice, and why there is none."""
+    """An answer to `POST /v1/chat/completions`: its first choice, or the reason that there is none."""
 
     def __init__(self, answer: Answer, *, streamed: bool) -> None:
         self.status = answer.status

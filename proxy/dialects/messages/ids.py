@@ -66,7 +66,7 @@ class Signature:
 
 
 def signed_field(signature: Json, text: str) -> str:
-    """Return the field that the signature of a text names; "" if it is not ours, or that of another text."""
+    """Return the field named in the signature; "" if the proxy did not sign this text."""
     own = Signature()
     own.add(text)
     return next((field for field in FIELDS[1:] if signature == own.sign(field)), "")

@@ -46,7 +46,7 @@ class MessagesDialect:
     keeps: ClassVar[bool] = False
 
     def writer(self, *, expand: bool) -> MessagesWriter:
-        """Return a writer for one stream; `expand` makes no difference, because everything is written anew."""
+        """Return a writer for one stream. `expand` has no effect: every event is encoded anyway."""
         return MessagesWriter(Blocks(self.options))
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:

@@ -33,7 +33,7 @@ class Kept(Protocol):
     """The responses kept for the key that sent the request."""
 
     def response(self, id_: str) -> JsonObject | None:
-        """Return the response of this id, or None if there is none."""
+        """Return the stored response with this id, or None."""
 
     def input_of(self, id_: str) -> list[Json]:
         """Return the whole input of the response of this id, as items."""

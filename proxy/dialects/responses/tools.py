@@ -24,7 +24,7 @@ from proxy.dialects.translation import Lost, Name, Object, bad, kind_of, shown
 # The longest name of a function in OpenAI's API and its imitations.
 _LONGEST = 64
 SEARCH = "tool_search"
-# The field of the function that stands for a custom tool.
+# The only parameter of the function that replaces a custom tool.
 INPUT = "input"
 # Tools that the client runs, with schemas that only OpenAI's models know.
 _CLIENT_TOOLS = frozenset(("apply_patch", "computer", "computer_use_preview", "local_shell", "shell"))

@@ -31,7 +31,7 @@ class ResponsesDialect:
         return self.options.keep is not None
 
     def writer(self, *, expand: bool) -> ResponsesWriter:
-        """Return a writer for one stream; `expand` makes no difference, because everything is written anew."""
+        """Return a writer for one stream. `expand` has no effect: every event is encoded anyway."""
         return ResponsesWriter(self.options)
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
