@@ -100,7 +100,8 @@ class Answer:
         """The words of an error: OpenAI's `error.message`, vLLM's older flat `message`, FastAPI's `detail`."""
         error = self.json.get("error")
         words = as_text(as_object(error).get("message")) or as_text(error)
-        return words or as_text(self.json.get("message")) or as_text(self.json.get("detail")) or _start_of(self.body)
+        words = words or as_text(self.json.get("message")) or as_text(self.json.get("detail"))
+        return words or self.body[:300].decode("utf-8", "replace").strip()
 
 
 @dataclass(slots=True)
@@ -284,7 +285,3 @@ def object_in(data: bytes) -> JsonObject:
         return as_object(load_json(data))
     except ValueError:
         return {}
-
-
-def _start_of(body: bytes) -> str:
-    return body[:300].decode("utf-8", "replace").strip()

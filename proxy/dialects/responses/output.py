@@ -200,7 +200,7 @@ class Output(Reply):
         """
         reason = self.finish_reason()
         cut = was_cut(reason)
-        if cut and reason != "content_filter" and self._is_full():
+        if reason == "length" and self._is_full():
             raise ContextFull("the model's context is full: the answer was cut off; make the conversation shorter")
         if not cut and not all(
             call.is_plain or call.is_whole or not call.arguments.strip() for call in self._calls.values()
