@@ -71,7 +71,6 @@ Globs: TypeAlias = Annotated[tuple[Text, ...], Meta(min_length=1, title="a list 
 Fields: TypeAlias = tuple[
     Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)", title="the name of a field")], ...
 ]
-_HIDDEN = {"secret": True}
 _ABOVE_0 = Meta(gt=0, title="a number above 0")
 Positive: TypeAlias = Annotated[int, _ABOVE_0] | Annotated[float, _ABOVE_0]
 if TYPE_CHECKING:
@@ -150,9 +149,7 @@ class Model(Struct, frozen=True, omit_defaults=True):
     upstream: live, or whole for servers whose streaming is broken.
     server: Kind of the model server; detected by default.
     url: Base URL of these models' server; default: the setting upstream.
-    key: The word same: the server at `url` is sent the main server's key.
-    key_env: Environment variable that holds the key of the server at `url`.
-    key_file: Absolute path of a file that holds the key of the server at `url`.
+    key: Key of the server at `url`: $NAME (a variable), the absolute path of a file, or same (the main server's key).
     formats: Text formats of calls.
     reasoning: What separates reasoning from text: split (the proxy), server, or auto; or the field of responses for it.
     thinking: Switch that the thinking settings of Messages and Responses clients are sent as.
@@ -170,14 +167,14 @@ class Model(Struct, frozen=True, omit_defaults=True):
     transport: Transport | None = msgspec.field(name="upstream", default=None)
     server_kind: ServerKind | None = msgspec.field(name="server", default=None)
     url: Url | None = None
-    same_key: Annotated[
-        Literal["same"] | None, Meta(title="`same`; use key_env or key_file for another key", extra=_HIDDEN)
-    ] = msgspec.field(name="key", default=None)
-    key_env: Annotated[
-        str, Meta(pattern=r"^[A-Za-z_]\w*$(?!\n)", title="the name of an environment variable", extra=_HIDDEN)
-    ] = ""
-    key_file: Annotated[
-        str, Meta(pattern="^/.", max_length=200, title="the absolute path of a file", extra=_HIDDEN)
+    key: Annotated[
+        str,
+        Meta(
+            pattern=rf"^(?:{SAME_KEY}|\$[A-Za-z_]\w*|/.+)$(?!\n)",
+            max_length=200,
+            title=f"$NAME (a variable), the absolute path of a file, or {SAME_KEY}",
+            extra={"secret": True},
+        ),
     ] = ""
     formats: Formats = Formats()
     reasoning: Telling | ReasoningField | None = None
@@ -188,15 +185,6 @@ class Model(Struct, frozen=True, omit_defaults=True):
     heal: Heal = Heal()
     sampling: Sampling = Sampling()
     tools: OfferedTools = OfferedTools()
-
-    def __post_init__(self) -> None:
-        if bool(self.same_key) + bool(self.key_env) + bool(self.key_file) > 1:
-            raise ValueError("", "there are several of key, key_env and key_file; keep one of them")
-
-    @property
-    def key(self) -> str:
-        """The source of the server's key: "same", "$NAME" (a variable), an absolute path, or ""."""
-        return f"${self.key_env}" if self.key_env else self.key_file or self.same_key or ""
 
 
 class StripFields(Struct, frozen=True, omit_defaults=True):

@@ -128,8 +128,8 @@ def ask_all(client: FlaskClient, model: str) -> None:
     [
         ("", {None}),
         (", key: same", {"Bearer main"}),
-        (", key_env: OWN_KEY", {"Bearer own"}),
-        (", key_file: /keys/own", {"Bearer of-file"}),
+        (", key: $OWN_KEY", {"Bearer own"}),
+        (", key: /keys/own", {"Bearer of-file"}),
     ],
 )
 def test_another_server_is_sent_only_the_key_that_its_entry_names(
@@ -168,7 +168,7 @@ def test_an_answer_that_repeats_the_key_of_another_server_is_masked(
     usual, own = two
     own.paths[CHAT] = [answer({"error": {"message": "the key secret-of-own is not known"}}, 401)]
     keys = Keys(upstream="main", named={"$OWN_KEY": "secret-of-own"})
-    client = inside(usual.url, f"models: [{{match: own, url: '{own.url}', key_env: OWN_KEY}}]", keys)
+    client = inside(usual.url, f"models: [{{match: own, url: '{own.url}', key: $OWN_KEY}}]", keys)
     response = client.post(CHAT, json=chat(model="own"))
     assert response.status_code == 401 and b"secret-of-own" not in response.data
     assert "secret-of-own" not in caplog.text
@@ -388,7 +388,7 @@ def test_the_list_brings_another_server_only_the_key_of_its_entry(
 ) -> None:
     usual, own = two
     keys = Keys(upstream="main", named={"$OWN_KEY": "own"})
-    for entry, key in (("", None), (", key_env: OWN_KEY", "Bearer own"), (", key: same", "Bearer main")):
+    for entry, key in (("", None), (", key: $OWN_KEY", "Bearer own"), (", key: same", "Bearer main")):
         client = inside(usual.url, f"models: [{{match: own, url: '{own.url}'{entry}}}]", keys)
         client.get("/v1/models", headers={**CLIENT_KEY, **version})
         assert (keys_at(own), keys_at(usual)) == ({key}, {"Bearer main"})

@@ -44,7 +44,7 @@ models:
     upstream: whole
     server: vllm
     url: http://other:8000
-    key_env: OTHER_KEY
+    key: $OTHER_KEY
     formats: {off: [json]}
     reasoning: split
     thinking: thinking
@@ -99,9 +99,8 @@ def test_the_reader_before_gave_the_same_verdict_but_for_what_is_gone() -> None:
         ("models: [{match: a, sampling: {set: {x: 010}}}]", "other YAML readers take '010' for another value"),
         ("models: [{match: a, url: 'http://u:secret@h'}]", "this value cannot be used; it must be an http:// or"),
         ("models: [{match: a, url: ['http://h']}]", "must be the URL of one model server; put several equal servers"),
-        ("models: [{match: a, key: sk-secret}]", "this value cannot be used; it must be same"),
-        ("models: [{match: a, key_env: sk-secret}]", "this value cannot be used; it must be the name of an"),
-        ("models: [{match: a, key: same, key_env: K}]", "several of key, key_env and key_file; keep one of them"),
+        ("models: [{match: a, key: sk-secret}]", "this value cannot be used; it must be $NAME (a variable), the"),
+        ("models: [{match: a, key_env: K}]", "there is no 'key_env' in an item of models; use key"),
         ("models: [{match: a, retry: 0}]", "there is no 'retry' in an item of models; use match, parse, "),
         ("families: []", "there is no 'families' in the file; use aliases"),
         ("clients: {x: {clean: {message: [content]}}}", "'content' cannot be removed from responses; keep it"),
