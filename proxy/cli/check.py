@@ -34,7 +34,7 @@ from proxy.config.rules import Rules
 from proxy.config.server_url import origin
 from proxy.config.settings import Settings
 from proxy.config.summary import sections, summary
-from proxy.config.yaml_nodes import place_of
+from proxy.config.yaml_nodes import MAX_BYTES, place_of
 from proxy.doctor.asking import unreachable
 from proxy.errors import RulesError
 from proxy.exchange.routing import keyless
@@ -55,7 +55,12 @@ _Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 def check_command(flags: dict[str, str], *, as_json: bool) -> None:
     """Run `check`. Raises RulesError."""
-    settings, rules = checked_settings(flags)
+    if flags.get("rules") in ("-", "/dev/stdin"):
+        with open(0, "rb", closefd=False) as stdin:
+            text = RulesText(stdin.read(MAX_BYTES + 1), "<stdin>")
+    else:
+        text = rules_text(flags)
+    settings, rules = checked_settings(flags, text)
     check_surroundings(settings, rules)
     try:
         importlib.import_module("proxy.app")
@@ -63,7 +68,6 @@ def check_command(flags: dict[str, str], *, as_json: bool) -> None:
         # A worker that cannot load the code would take the service down at a reload.
         message = f"the code cannot be loaded ({type(error).__name__}: {error}); reinstall {NAME}"
         raise RulesError(message) from error
-    text = rules_text(flags)
     notes = [*keyless_entries(settings, rules), *_notes(text)]
     entries = [entry.text for entry in summary(text)]
     if as_json:
@@ -79,12 +83,12 @@ def check_command(flags: dict[str, str], *, as_json: bool) -> None:
     show([title, *(f"note: {note}" for note in notes), *entries])
 
 
-def checked_settings(flags: dict[str, str]) -> tuple[Settings, Rules]:
-    """Load settings and rules, with the paths in `flags` made absolute. Raises RulesError."""
+def checked_settings(flags: dict[str, str], text: RulesText | None = None) -> tuple[Settings, Rules]:
+    """Load settings and rules, of `text` if given, with the paths in `flags` made absolute. Raises RulesError."""
     env = environment()
     folder = working_folder(env)
     flags |= {name: str(folder / flags[name]) for name in _PATHS if flags.get(name)}
-    settings, rules = load(flags, env)
+    settings, rules = load(flags, env, text)
     _refuse_own_address(settings, (settings.upstream, *rules.urls), env)
     return settings, rules
 
@@ -103,7 +107,7 @@ def check_surroundings(settings: Settings, rules: Rules) -> Keys:
 def keyless_entries(settings: Settings, rules: Rules) -> Iterator[str]:
     """Yield a note, safe to print, for each entry of `models` whose server gets no key."""
     for entry in keyless(rules, settings):
-        words = f"no key is sent to {entry.url} (models entry {entry.match}); set key_env, key_file or key: same"
+        words = f"no key is sent to {entry.url} (models entry {entry.match}); set its key"
         yield printable(words, " ")
 
 

@@ -7,11 +7,12 @@ import json
 import os
 import re
 import secrets
+import sys
 from pathlib import Path
 
 from proxy.cli.output import CommandError, Status, say
 from proxy.config.api_keys import parse_clients
-from proxy.config.load import environment, load, working_folder
+from proxy.config.load import environment, load, read_file, working_folder
 from proxy.errors import RulesError
 
 
@@ -25,13 +26,11 @@ def add_command(*, name: str, file: str | None, rules: str | None) -> None:
         raise RulesError("no file of client keys is set; pass --file FILE, or set client_keys in the rules file")
     path = Path(os.path.realpath(working_folder(env) / file))
     try:
-        before = path.read_bytes().decode()
-    except FileNotFoundError:
-        before = ""
+        before = read_file(path).decode() if os.path.lexists(path) else ""
     except UnicodeDecodeError as error:
         raise RulesError(f"{path} is not UTF-8; give the file of client keys") from error
-    except OSError as error:
-        raise RulesError(f"{path} cannot be read ({error.strerror}); check the path and its permissions") from error
+    if sys.stdout is None:
+        raise CommandError(Status.NOT_WRITTEN, "standard output is closed, so a key cannot be shown; open it")
     has_keys = any(line.strip() and not line.lstrip().startswith(("#", "---")) for line in before.splitlines())
     keys = parse_clients(before.encode(), str(path)) if has_keys else ()
     if name in [key.name for key in keys]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Annotated
@@ -105,16 +104,17 @@ class Keys:
         return self.upstream if self.clients or self.upstream else key
 
 
-@dataclass(frozen=True, slots=True)
-class KeyFile:
+class KeyFile(Struct, frozen=True):
     """The bytes of a file with keys, and their source, which is empty if there is no such file."""
 
-    data: bytes = field(default=b"", repr=False)
+    data: bytes = b""
     source: str = ""
 
+    def __repr__(self) -> str:
+        return f"KeyFile({self.source!r})"
 
-@dataclass(frozen=True, slots=True)
-class KeyFiles:
+
+class KeyFiles(Struct, frozen=True):
     """The files that keys come from, unread. `named` are those of rules' entries."""
 
     clients: KeyFile = KeyFile()
@@ -131,19 +131,6 @@ class KeyFiles:
             admin=parse_admin(admin.data, admin.source) if admin.source else b"",
             named={file.source: parse_secret(file.data, file.source) for file in self.named},
         )
-
-    def to_bytes(self) -> tuple[bytes, ...]:
-        """Return all files as bytes, for `keys_from_bytes`."""
-        files = (self.clients, self.upstream, self.admin, *self.named)
-        return tuple(os.fsencode(file.source) + b"\0" + file.data if file.source else b"" for file in files)
-
-
-def keys_from_bytes(parts: Sequence[bytes]) -> KeyFiles:
-    """Return the files that `KeyFiles.to_bytes` wrote; without bytes, no files."""
-    split = (part.partition(b"\0") for part in parts)
-    files = [KeyFile(data, os.fsdecode(source)) for source, _, data in split]
-    clients, upstream, admin, *named = files or [KeyFile()] * 3
-    return KeyFiles(clients, upstream, admin, tuple(named))
 
 
 class _Entry(Struct, frozen=True):

@@ -11,13 +11,13 @@ import re
 import ssl
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from proxy.config.api_keys import KeyFile, KeyFiles, Keys
 from proxy.config.rules import Rules, parse_rules
@@ -46,8 +46,7 @@ BUILT_IN = "built-in"
 AUDIT_NAME = "vllm-tool-proxy-audit.jsonl"
 
 
-@dataclass(frozen=True, slots=True)
-class RulesText:
+class RulesText(Struct, frozen=True):
     """The bytes of a rules file, and their source: its path, or "built-in"."""
 
     data: bytes
@@ -114,11 +113,8 @@ def unread_rules(env: Mapping[str, str]) -> Path | None:
         return None
     path = working_folder(env) / RULES_NAME
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            return None
-        data = _read(path)
-        in_force = rules_text({}, env)
-    except (OSError, RulesError):
+        data, in_force = read_file(path), rules_text({}, env)
+    except RulesError:
         return None
     is_copy = data in (in_force.data, builtin_text().data)
     return path if _OUR_KEYS.search(data) and not is_copy else None
@@ -148,15 +144,26 @@ def rules_text(flags: Mapping[str, str] | None = None, env: Mapping[str, str] | 
     """Return the text of the rules file in force, for `load`. Raises RulesError if it cannot be read."""
     env = environment() if env is None else env
     path = find_rules((flags or {}).get("rules"), env)
-    return builtin_text() if path is None else RulesText(_read(path), str(path))
+    return builtin_text() if path is None else RulesText(read_file(path), _source(path))
 
 
-def _read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
+    """Return the bytes of a file, up to one more than MAX_BYTES.
+
+    Raises RulesError, also if it is not a regular file: a pipe may have no end, and can be read only once.
+    """
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return file.read(MAX_BYTES + 1)
     except OSError as error:
         raise _unreadable(path, error) from None
+    raise RulesError(f"{path}: a pipe or a device cannot be used here; give the path of a regular file")
+
+
+def _source(path: Path) -> str:
+    """Return a path as text that can be encoded: a name may have any bytes."""
+    return os.fsencode(path).decode(errors="replace")
 
 
 def builtin_text() -> RulesText:
@@ -238,9 +245,9 @@ def key_files(settings: Settings, rules: Rules, env: Mapping[str, str]) -> KeyFi
 def _named_key(source: str, env: Mapping[str, str]) -> KeyFile:
     """Return the key of a rules' entry: of a variable (`$NAME`) or of a file."""
     if not source.startswith("$"):
-        return KeyFile(_read(Path(source)), source)
+        return KeyFile(read_file(Path(source)), source)
     if source[1:] not in env:
-        raise RulesError(f"key_env: the variable {source[1:]} is not set; set it in the environment of the proxy")
+        raise RulesError(f"key: the variable {source[1:]} is not set; set it in the environment of the proxy")
     return KeyFile(os.fsencode(env[source[1:]]), source)
 
 
@@ -248,7 +255,7 @@ def _key_file(named: str, credential: str, env: Mapping[str, str]) -> KeyFile:
     path = Path(named or os.path.join(env.get(_CREDENTIALS, ""), credential))
     if not named and (_CREDENTIALS not in env or not _exists(path)):
         return KeyFile()
-    return KeyFile(_read(path), str(path))
+    return KeyFile(read_file(path), _source(path))
 
 
 def open_to_all(settings: Settings, keys: Keys) -> str:

@@ -18,7 +18,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxy.config.load import RulesText, builtin_text, rules_of
+from proxy.config.load import RulesText, builtin_text, read_file, rules_of
 from proxy.config.rules import Rules
 from proxy.errors import RulesError
 
@@ -92,12 +92,7 @@ def _says(data: bytes, source: str, model: str, entry: str) -> bool:
 
 
 def _read(file: Path) -> bytes | None:
-    try:
-        return file.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise RulesError(f"{file}: cannot be read ({error.strerror}); check the path and its permissions") from None
+    return read_file(file) if os.path.lexists(file) else None
 
 
 def _backed_up(file: Path) -> Path:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from proxy.config.api_keys import KeyFiles
+from proxy.config.load import RulesText
 from proxy.errors import RulesError
 from proxy.worker.private_file import check_plain, lock_within, open_private
 
@@ -22,16 +24,15 @@ _PATIENCE = 30.0
 
 
 class Published(msgspec.Struct, frozen=True):
-    """The text of the rules file in force with its path, and the bytes of `KeyFiles`.
+    """The text of the rules file in force, and the files of keys.
 
     `number` counts the reloads. `error` says why a newer text is not in force. `lessons` are the healings that a model
     server has taught by refusing requests, by model; a reload forgets them.
     """
 
     number: int = 0
-    text: bytes = b""
-    source: bytes = b""
-    keys: tuple[bytes, ...] = ()
+    text: RulesText = RulesText(b"", "")
+    keys: KeyFiles = KeyFiles()
     error: str = ""
     lessons: dict[str, tuple[str, ...]] = {}
 

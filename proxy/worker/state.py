@@ -21,12 +21,10 @@ from proxy import __version__
 from proxy.activity.activity import Activity
 from proxy.activity.ring import ActivityRing
 from proxy.codec.json_text import JsonObject
-from proxy.config.api_keys import keys_from_bytes
 from proxy.config.load import (
     DRAIN_VARIABLE,
     STOP_VARIABLE,
     VIA_VARIABLE,
-    RulesText,
     check_files,
     environment,
     key_files,
@@ -49,6 +47,8 @@ log = logging.getLogger("proxy")
 FOLDER_VARIABLE = "VLLM_TOOL_PROXY_FOLDER"
 # The live pages that are open, as a name of slots.
 PAGES = "pages"
+# Seconds between two looks at what is published.
+LOOK_SECONDS = 1.0
 # Models of which lessons are kept, and characters of a model's name.
 _MAX_TAUGHT = 256
 _MAX_NAME = 300
@@ -75,6 +75,7 @@ class WorkerState:
     activity: Activity | None = None
     keeps: bool = False
     _seen: tuple[int, int] | None = None
+    _look_at: float = 0.0
     _active: int = 0
     _threads: int = 0
     _streams: int = 0
@@ -119,21 +120,29 @@ class WorkerState:
             self._streams -= 1
         self.metrics.streams.dec()
 
-    def current(self) -> Snapshot:
-        """Return the snapshot for a request that begins now; what was published is taken first."""
-        if self.in_force.version() not in (None, self._seen):
+    def current(self, *, at_once: bool = False) -> Snapshot:
+        """Return the snapshot for a request that begins now.
+
+        What was published is taken first, within a second, or `at_once`.
+        """
+        if at_once or time.monotonic() >= self._look_at:
             with self._changing:
                 version = self.in_force.version()
                 if version not in (None, self._seen):
                     self._take()
                     self._seen = version
+                self._look_at = time.monotonic() + LOOK_SECONDS
         return self.snapshot
 
     def reload(self) -> None:
-        """Read settings and rules again and publish them. Raises RulesError, and changes nothing, if they are bad."""
+        """Read settings and rules again and publish them; all workers have them when this returns.
+
+        Raises RulesError, and changes nothing, if they are bad.
+        """
         with self.in_force.locked():
             publish(self.in_force, self.in_force.read() or self.published)
-        self.current()
+        if self.current(at_once=True).settings.workers > 1:
+            time.sleep(LOOK_SECONDS)  # then every worker looks before its next request
 
     def _take(self) -> None:
         """Take what is published. The snapshot stays if only an error or a lesson is new."""
@@ -172,13 +181,13 @@ class WorkerState:
                     return False
                 lessons = {**last.lessons, model: after}
                 self.in_force.publish(msgspec.structs.replace(last, lessons=lessons))
-            self.current()
+            self.current(at_once=True)
             return True
         return False
 
     def health(self) -> JsonObject:
         """Return the answer of `/health`, with the keys that earlier systems' users read."""
-        snapshot, numbers = self.current(), self.metrics.numbers()
+        snapshot, numbers = self.current(at_once=True), self.metrics.numbers()
         settings, rules = snapshot.settings, snapshot.rules
         return {
             "status": "healthy",
@@ -262,8 +271,7 @@ def _descriptor(made: str) -> int | None:
 
 
 def _snapshot_of(published: Published, via: str) -> Snapshot:
-    settings, rules = load(text=RulesText(published.text, os.fsdecode(published.source)))
-    return make_snapshot(settings, rules, keys_from_bytes(published.keys).read(), via)
+    return make_snapshot(*load(text=published.text), published.keys.read(), via)
 
 
 def publish(in_force: RulesInForce, last: Published | None) -> None:
@@ -283,7 +291,7 @@ def publish(in_force: RulesInForce, last: Published | None) -> None:
             in_force.publish(msgspec.structs.replace(last, error=words))
         raise
     number = 1 if last is None else last.number + 1
-    in_force.publish(Published(number, text.data, os.fsencode(text.source), files.to_bytes()))
+    in_force.publish(Published(number, text, files))
 
 
 def announce(snapshot: Snapshot, kept: str = "") -> None:

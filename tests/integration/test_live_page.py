@@ -13,6 +13,7 @@ from msgspec import structs
 
 from proxy.activity.activity import Activity
 from proxy.cli.parse import lines, reread
+from proxy.config.load import RulesText
 from proxy.config.settings import Settings
 from proxy.exchange.capture import read_capture
 from proxy.worker.rules_in_force import Published
@@ -228,7 +229,7 @@ def test_so_many_pages_are_open_at_once(server: Upstream, monkeypatch: pytest.Mo
 def test_rules_servers_and_settings_are_told(server: Upstream, tmp_path: Path) -> None:
     server.paths["/health"] = [answer({})]
     with live_page(server.url, "models:\n  - match: tiny\n    parse: proxy\n") as page:
-        page.worker.published = Published(text=b"models:\n  - match: tiny\n    parse: proxy\n")
+        page.worker.published = Published(text=RulesText(b"models:\n  - match: tiny\n    parse: proxy\n", "rules.yaml"))
         status = page.state()["status"]
     assert status["servers"] == [{"url": server.url, "ready": True}]
     assert (status["values"], status["lost"]) == (False, 0)

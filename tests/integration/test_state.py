@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.config.load import load
+from proxy.config.load import RulesText, load
 from proxy.config.settings import Settings
 from proxy.worker import state as module
 from proxy.worker.rules_in_force import Published
@@ -88,7 +88,7 @@ def test_many_requests_that_come_after_a_reload_read_the_text_once(
         return load(**given)
 
     with worker.in_force.locked():
-        worker.in_force.publish(Published(7, b"settings: {heartbeat: 3}\n", b"r.yaml"))
+        worker.in_force.publish(Published(7, RulesText(b"settings: {heartbeat: 3}\n", "r.yaml")))
     monkeypatch.setattr(module, "load", slow)
     seen = list[float]()
     threads = [threading.Thread(target=lambda: seen.append(heartbeat(worker))) for _ in range(8)]

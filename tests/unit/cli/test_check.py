@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from proxy.cli.main import main
+from tests.real.processes import ROOT
 
 
 def told(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -68,6 +71,15 @@ def test_a_glob_that_starts_with_an_asterisk_needs_quotes(
     assert main(["check", "--rules", str(tmp_path / "r.yaml")]) == 2
     told = 'r.yaml:2: a glob that starts with * needs quotes; write it as "*..."\n'
     assert capsys.readouterr().err.endswith(told)
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_rules_can_be_piped_into_check(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "proxy", "check", "--rules", name]
+    texts = {"aliases: {a: b}\n": (0, "aliases a: b\n"), "aliases: [a]\n": (2, "error: <stdin>:1: aliases must be a ")}
+    for text, (status, said) in texts.items():
+        done = subprocess.run(command, cwd=ROOT, input=text, capture_output=True, text=True, check=False)
+        assert done.returncode == status and said in done.stdout + done.stderr
 
 
 def test_check_reports_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

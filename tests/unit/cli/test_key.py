@@ -75,6 +75,14 @@ def test_without_a_file_it_says_what_to_do(capsys: pytest.CaptureFixture[str]) -
     assert "pass --file FILE, or set client_keys" in capsys.readouterr().err
 
 
+def test_without_standard_output_no_key_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    command = f"{sys.executable} -m proxy key add alice --file {file} >&-"
+    done = subprocess.run(["/bin/sh", "-c", command], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, file.exists()) == (1, False)
+    assert "standard output is closed, so a key cannot be shown" in done.stderr
+
+
 def test_a_key_that_cannot_be_shown_is_not_stored(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     command = [sys.executable, "-m", "proxy", "key", "add", "alice", "--file", str(file)]

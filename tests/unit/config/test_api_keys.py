@@ -15,7 +15,6 @@ from proxy.config.api_keys import (
     KeyFile,
     KeyFiles,
     Keys,
-    keys_from_bytes,
     parse_admin,
     parse_clients,
     parse_secret,
@@ -234,13 +233,6 @@ def test_the_admins_key_is_given_itself_or_by_its_digest() -> None:
     for wrong in ("sha256:", "sha256:abc", f"sha256:{digest('x')}0"):
         with pytest.raises(RulesError, match="64 hex digits"):
             parse_admin(wrong.encode(), "a")
-
-
-def test_files_become_bytes_and_files_again() -> None:
-    files = KeyFiles(KeyFile(b"a\0b", "/k\xe4"), KeyFile(), KeyFile(b"", "/a"))
-    assert keys_from_bytes(files.to_bytes()) == files
-    assert keys_from_bytes(KeyFiles().to_bytes()) == KeyFiles() == keys_from_bytes(())
-    assert KeyFiles().read() == Keys()
 
 
 @pytest.mark.parametrize(

@@ -284,8 +284,17 @@ def test_a_variable_of_the_worker_is_no_setting_and_no_error() -> None:
     assert "TOOL_PROXY_DRAIN" not in refused({}, {"TOOL_PROXY_DRAIM": "1:2"})
 
 
+@pytest.mark.parametrize("what", ["pipe", "device"])
+def test_a_rules_file_that_may_have_no_end_is_refused(what: str) -> None:
+    os.mkfifo("pipe")
+    path = "pipe" if what == "pipe" else "/dev/zero"
+    assert "a pipe or a device cannot be used here; give the path of a regular file" in refused({"rules": path}, {})
+
+
 def test_a_huge_file_is_not_read_to_its_end() -> None:
-    assert "over 262144 bytes" in refused({"rules": "/dev/zero"}, {})
+    with open("huge.yaml", "wb") as file:
+        file.truncate(2**40)
+    assert "over 262144 bytes" in refused({"rules": "huge.yaml"}, {})
 
 
 def test_the_working_folder_keeps_the_users_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,14 +377,14 @@ def test_a_file_of_keys_that_is_named_and_not_there_is_an_error(tmp_path: Path) 
 
 def test_an_entry_names_the_key_of_its_server_by_a_variable_or_a_file(tmp_path: Path) -> None:
     path = write(tmp_path / "key", b"of-file\n")
-    text = f"models: [{{match: a, key_env: GPU_KEY}}, {{match: b, key_file: {path}}}, {{match: c, key: same}}]"
+    text = f"models: [{{match: a, key: $GPU_KEY}}, {{match: b, key: {path}}}, {{match: c, key: same}}]"
     rules = parse_rules(text.encode(), "rules.yaml", read_rules(None))
     assert key_files(Settings(), rules, {"GPU_KEY": "of-variable"}).read().named == {
         "$GPU_KEY": "of-variable",
         path: "of-file",
     }
     doubled = path.replace("/own", "//own").replace("/key", "//key")
-    spelled = parse_rules(f"models: [{{match: b, key_file: {doubled}}}]".encode(), "rules.yaml", read_rules(None))
+    spelled = parse_rules(f"models: [{{match: b, key: {doubled}}}]".encode(), "rules.yaml", read_rules(None))
     assert key_files(Settings(), spelled, {}).read().named == {doubled: "of-file"}
     with pytest.raises(RulesError, match="the variable GPU_KEY is not set"):
         key_files(Settings(), rules, {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from proxy import gunicorn_conf
 from proxy.config import load as config
+from proxy.config.load import RulesText
 from proxy.config.settings import Settings
 from proxy.errors import RulesError, Unavailable
 from proxy.worker import state as module
@@ -27,6 +29,7 @@ def _rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The rules file in force, not there yet; no setting of this machine counts."""
     monkeypatch.setattr(config, "environment", lambda: {"PWD": str(tmp_path)})
     monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "rules.yaml")
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
     monkeypatch.chdir(tmp_path)
     return tmp_path / "rules.yaml"
 
@@ -63,7 +66,7 @@ def test_there_are_no_more_streams_than_there_may_be() -> None:
     assert worker.health()["total_buffers"] == 2
 
 
-@pytest.mark.parametrize("broken", ["text", "gone", "folder", "long", "latin-1", "client", "no value", "no ca"])
+@pytest.mark.parametrize("broken", ["text", "gone", "folder", "pipe", "long", "latin-1", "client", "no value", "no ca"])
 def test_a_reload_of_what_cannot_be_used_changes_nothing_and_health_says_why(
     rules: Path, broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +80,8 @@ def test_a_reload_of_what_cannot_be_used_changes_nothing_and_health_says_why(
             rules.write_text("settings: {heartbeat\n")
         case "folder":
             rules.mkdir()
+        case "pipe":
+            os.mkfifo(rules)
         case "long":
             rules.write_text("#" * 300 * 1024)
         case "latin-1":
@@ -93,6 +98,7 @@ def test_a_reload_of_what_cannot_be_used_changes_nothing_and_health_says_why(
     assert error(worker) == caught.value.message and str(rules) in caught.value.message
     if rules.is_dir():
         rules.rmdir()
+    rules.unlink(missing_ok=True)
     rules.write_text("settings: {heartbeat: 4}\n")
     worker.reload()
     assert (heartbeat(worker), error(worker)) == (4.0, None)
@@ -121,12 +127,26 @@ def test_every_worker_takes_what_one_has_read_and_not_what_the_file_says_by_then
 
 
 @pytest.mark.usefixtures("master")
+def test_a_worker_looks_once_a_second_for_what_another_one_has_published(
+    rules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_SECONDS", 1.0)
+    one, other = start_worker(), start_worker()
+    assert (heartbeat(one), heartbeat(other)) == (10.0, 10.0)
+    rules.write_text("settings: {heartbeat: 3}\n")
+    one.reload()
+    assert (heartbeat(one), heartbeat(other)) == (3.0, 10.0)
+    time.sleep(1.0)
+    assert heartbeat(other) == 3.0
+
+
+@pytest.mark.usefixtures("master")
 def test_a_worker_is_not_disturbed_by_published_rules_that_it_does_not_know(rules: Path) -> None:
     """One of the release before, which ends soon, beside those of the next."""
     worker = start_worker()
     before = worker.current()
     with worker.in_force.locked():
-        worker.in_force.publish(Published(7, b"a_new_section: {}\n", b"r.yaml"))
+        worker.in_force.publish(Published(7, RulesText(b"a_new_section: {}\n", "r.yaml")))
     assert worker.current() is before and worker.current() is before
     rules.write_text("settings: {heartbeat: 3}\n")
     worker.reload()
