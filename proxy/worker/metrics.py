@@ -1,25 +1,30 @@
 """What a worker counts, and the text of `/metrics` over all workers.
 
-prometheus-client keeps the numbers in a file of each worker and adds them up at a scrape (its multiprocess mode), so
-that no counter goes back when a worker is replaced. It reads PROMETHEUS_MULTIPROC_DIR when it is imported, which
-gunicorn_conf.py sets before. Without that folder the numbers are those of this process.
+prometheus-client keeps the numbers in files of each worker and adds them up at a scrape (its multiprocess mode), so
+that no counter goes back when a worker is replaced. A worker that starts adds up the files of those that have ended.
+prometheus-client reads PROMETHEUS_MULTIPROC_DIR when it is imported, which gunicorn_conf.py sets before. Without that
+folder the numbers are those of this process.
 
 Names that clients or the rules choose are bounded: a number of each, the others are `other`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import glob
+import json
 import logging
+import mmap
 import os
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, values
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from proxy import __version__
@@ -37,7 +42,7 @@ from proxy.errors import (
 )
 from proxy.exchange.outcome import Outcome
 from proxy.worker.audit_log import total
-from proxy.worker.metrics_file import use_metrics_files
+from proxy.worker.private_file import lock_within, open_private
 
 log = logging.getLogger("proxy")
 
@@ -48,8 +53,12 @@ MAX_NAMES = 256
 MAX_NAME = 100
 OTHER = "other"
 PREFIX = "tool_proxy_"
-# How often the files are read again, and seconds in between.
-_TRIES, _PAUSE = 50, 0.01
+# Bytes of a new file, which doubles as it fills.
+_FIRST_BYTES = 8 * 1024
+# Bytes of an entry beside its key: the length, two numbers, and what aligns them.
+_ENTRY_BYTES = 32
+# Seconds to wait for a worker that adds up files.
+_PATIENCE = 5.0
 _FIRST = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 # Each metric with its labels and its help text. docs/operations.md has the same names.
 COUNTERS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -110,14 +119,58 @@ def upstream_kind(error: BaseException | None) -> str:
     return next((kind for type_, kind in _KINDS if isinstance(error, type_)), "")
 
 
+class MetricsFile(MmapedDict):
+    """A file of numbers, all of whose blocks are taken, so that a full disk cannot kill a worker.
+
+    prometheus-client makes a file without its blocks and maps it into memory: where no block is left, writing to it is
+    SIGBUS, which ends the process. Without the blocks a worker counts in memory, for itself alone (`is_lost`).
+    """
+
+    is_lost = False
+
+    def __init__(self, filename: str, read_mode: bool = False) -> None:
+        try:
+            with open(filename, "ab") as file:
+                os.posix_fallocate(file.fileno(), 0, max(_FIRST_BYTES, file.tell()))
+        except OSError as error:
+            self._lose(filename, error)
+            # An empty one could not be read.
+            with contextlib.suppress(OSError):
+                os.unlink(filename)
+            with open(os.memfd_create("metrics"), "rb") as memory:
+                super().__init__(f"/proc/self/fd/{memory.fileno()}", read_mode)  # type: ignore[no-untyped-call]
+            return
+        super().__init__(filename, read_mode)  # type: ignore[no-untyped-call]
+
+    def _init_value(self, key: str) -> None:
+        if self._used + len(key.encode()) + _ENTRY_BYTES > self._capacity:
+            try:
+                os.posix_fallocate(self._f.fileno(), 0, 2 * self._capacity)
+            except OSError as error:
+                self._lose(self._fname, error)
+                memory = open(os.memfd_create("metrics"), "r+b")  # noqa: SIM115
+                memory.write(self._m[:])
+                memory.flush()
+                self._f.close()
+                self._f, self._m = memory, mmap.mmap(memory.fileno(), self._capacity)
+        super()._init_value(key)  # type: ignore[no-untyped-call]
+
+    def _lose(self, filename: str, error: OSError) -> None:
+        self.is_lost = True
+        log.error("%s cannot be written (%s): /metrics lacks what this worker counts", filename, error.strerror)
+
+
 class Metrics:
     """The metrics of one worker."""
 
     def __init__(self) -> None:
-        use_metrics_files()
+        values.MmapedDict = MetricsFile  # type: ignore[attr-defined]
         own = self._own = CollectorRegistry()
         self._folder = environment().get("PROMETHEUS_MULTIPROC_DIR", "")
         self._broken: set[str] = set()
+        if self._folder:
+            with self._locked():
+                self._add_up_ended()
         self._counters = {
             name: Counter(PREFIX + name, text, labels, registry=own) for name, (labels, text) in COUNTERS.items()
         }
@@ -199,22 +252,62 @@ class Metrics:
         return found
 
     def _collect(self) -> list[Metric]:
-        """Return what all workers have counted, without the files that cannot be read."""
+        """Return what all workers have counted."""
         if not self._folder:
             return [*self._own.collect()]
-        files: set[str] = set()
-        known, self._broken = self._broken, {file for file in self._broken if _merged({file}) is None}
-        for _ in range(_TRIES):
-            files = {*glob.glob(os.path.join(glob.escape(self._folder), "*.db"))} - self._broken
-            if (metrics := _merged(files)) is not None:
-                return metrics
-            # The file that a worker is just creating cannot be read yet.
-            time.sleep(_PAUSE)
-        broken = {file for file in files if _merged({file}) is None}
-        for file in sorted(broken - known):
-            log.error("what is counted in %s is left out: it cannot be read", file)
-        self._broken |= broken
-        return _merged(files - broken) or [*self._own.collect()]
+        with self._locked():
+            files = filter(self._entries, glob.iglob(os.path.join(glob.escape(self._folder), "*.db")))
+            return [*MultiProcessCollector.merge(files)]  # type: ignore[no-untyped-call]
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other workers from adding up files meanwhile, if the folder can be used."""
+        with contextlib.ExitStack() as opened:
+            with contextlib.suppress(OSError):
+                file = open_private(os.path.join(self._folder, "lock"), os.O_RDWR)
+                opened.callback(os.close, file)
+                lock_within(file, _PATIENCE)
+            yield
+
+    def _entries(self, path: str) -> list[tuple[str, float]]:
+        """Return what a file counts: nothing if it is just being created, or cannot be read."""
+        try:
+            if os.path.getsize(path) == 0:
+                return []
+            entries = MmapedDict.read_all_values_from_file(path)  # type: ignore[no-untyped-call]
+            return [(key, value) for key, value, *_ in entries if json.loads(key)]
+        except FileNotFoundError:  # its worker has ended
+            return []
+        except Exception:  # prometheus-client does not say which; a file may hold anything
+            if path not in self._broken:
+                log.error("what is counted in %s is left out: it cannot be read", path)
+            self._broken.add(path)
+            return []
+
+    def _add_up_ended(self) -> None:
+        """Add the counts of workers that have ended to one file of each kind; only while `_locked`."""
+        for kind in ("counter", "histogram"):
+            paths = glob.glob(os.path.join(glob.escape(self._folder), f"{kind}_[0-9]*.db"))
+            pids = [path.rpartition("_")[2].removesuffix(".db") for path in paths]
+            ended = [path for path, pid in zip(paths, pids, strict=True) if not os.path.exists(f"/proc/{pid}")]
+            if not ended:
+                continue
+            all_ended = os.path.join(self._folder, f"{kind}_ended.db")
+            new = f"{all_ended}.new"
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(new)
+            sums: dict[str, float] = {}
+            for key, value in chain.from_iterable(map(self._entries, (all_ended, *ended))):
+                sums[key] = sums.get(key, 0.0) + value
+            with contextlib.closing(MetricsFile(new)) as file:
+                for key, value in sums.items():
+                    file.write_value(key, value, 0.0)  # type: ignore[no-untyped-call]
+                if file.is_lost:
+                    continue
+            # In this order, a worker that is killed meanwhile loses counts, and never counts them twice.
+            for path in ended:
+                os.unlink(path)
+            os.rename(new, all_ended)
 
     def _model(self, model: str, status: int) -> str:
         """Return the model's label. A name gets its own only once the model server took it: clients invent any."""
@@ -227,14 +320,6 @@ class Metrics:
         if label not in known and len(known) < most:
             known.add(label)
         return label if label in known else OTHER
-
-
-def _merged(files: Iterable[str]) -> list[Metric] | None:
-    """Return the numbers of the files added up, or None if one of them cannot be read."""
-    try:
-        return [*MultiProcessCollector.merge(files)]  # type: ignore[no-untyped-call]
-    except Exception:  # prometheus-client does not say which; a file may hold anything
-        return None
 
 
 def label_of(name: str) -> str:
