@@ -1,7 +1,7 @@
 """The agents that `setup` and `launch` configure.
 
-What their files and environments say is in agents.yaml. To add an agent, describe it there, write its two functions,
-and add them here.
+What their files and environments say is in agents.yaml. To add an agent, describe it there, write the function that
+configures it for one run, and add it here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import yaml
 
 from proxy.cli.configuration import NO_KEY, PATIENCE, PROVIDER, Agent, Configuration, File, Format, Values
 from proxy.cli.merging import NotMergeableError, expected, other_models, read
+from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject
 
 _DATA: dict[str, Any] = yaml.safe_load(resources.files("proxy.cli").joinpath("agents.yaml").read_text("utf-8"))
@@ -35,8 +37,6 @@ _CLAUDE_NOTE = (
     f"{_CLAUDE_PROMPT}=1 in your environment."
 )
 _CODEX_CATALOG = f"{PROVIDER}-models.json"
-# OpenClaw: an agent's own model, as it is written since 2026.9, and before.
-_OPENCLAW_RIVALS = (("agents", "entries", "*", "model"), ("agents", "list", "*", "model"))
 _OPENCLAW_ROOTS = "OPENCLAW_INCLUDE_ROOTS"
 _OPENCODE_CONTENT = "OPENCODE_CONFIG_CONTENT"
 # Qwen Code: settings for all users of a machine override those of the user and of the project.
@@ -44,8 +44,8 @@ _QWEN_SYSTEM = "QWEN_CODE_SYSTEM_SETTINGS_PATH"
 _QWEN_DEFAULTS = "QWEN_CODE_SYSTEM_DEFAULTS_PATH"
 
 
-def _part(agent: str, part: str, values: Values, **more: str) -> Any:
-    """Return a part of an agent's data, filled with values."""
+def _data(agent: str, values: Values, **more: str) -> dict[str, Any]:
+    """Return an agent's data, filled with values."""
     name, efforts = values.key_name, values.efforts
     levels = {level: word if word in efforts else None for level, word in _DATA["pi"]["levels"].items()}
     described = _DATA["codex"]["efforts"]
@@ -71,8 +71,12 @@ def _part(agent: str, part: str, values: Values, **more: str) -> Any:
         "thinking_levels": levels if efforts else None,
         "thinking_compat": _DATA["pi"]["compat"] if efforts else None,
         "instructions": _DATA["codex"]["instructions"],
+        "catalog": values.place("CODEX_HOME", ".codex", _CODEX_CATALOG),
+        **more,
     }
-    return _filled(_DATA[agent][part], {**words, **more})
+    words["catalog_model"] = _filled(_DATA["codex"]["model"], words)
+    filled: dict[str, Any] = _filled(_DATA[agent], words)
+    return filled
 
 
 def _filled(template: Any, words: Mapping[str, Any]) -> Any:
@@ -88,56 +92,58 @@ def _filled(template: Any, words: Mapping[str, Any]) -> Any:
     return _PLACE.sub(lambda place: str(words[place[1]]), template)
 
 
-def _variables(agent: str, values: Values) -> dict[str, str]:
-    return {name: str(value) for name, value in _part(agent, "variables", values).items()}
+def _configured(agent: str, values: Values, **more: str) -> Configuration:
+    """Return what an agent needs permanently, as its data says."""
+    data = _data(agent, values, **more)
+    files = (
+        File(
+            values.place(*file["place"]),
+            Format(file.get("format", "JSON")),
+            file["content"],
+            own=file.get("own", False),
+            without=tuple(map(tuple, file.get("without", ()))),
+            rivals=tuple(map(tuple, file.get("rivals", ()))),
+        )
+        for file in data.get("files", ())
+    )
+    return Configuration(
+        command=tuple(data.get("command", ())),
+        environment={name: str(value) for name, value in data.get("variables", {}).items()},
+        unset=tuple(data.get("rivals", ())),
+        files=tuple(files),
+        first=tuple(data.get("first", ())),
+        written=values.place(*data["written"]) if "written" in data else "",
+        notes=tuple(data.get("notes", ())),
+    )
 
 
 def _claude(values: Values) -> Configuration:
-    variables, helper, rivals, common = _claude_parts(values)
+    usual = _configured("claude", values)
+    prompt = values.environment.get(_CLAUDE_PROMPT) or "0"
+    settings: JsonObject = {"env": {**usual.environment, _CLAUDE_PROMPT: prompt}}
+    rivals = usual.unset
+    if values.key_name:
+        # A token would override the command.
+        settings["apiKeyHelper"] = f'printf %s "${values.key_name}"'
+        rivals = (*rivals, _CLAUDE_TOKEN)
     path = values.place("CLAUDE_CONFIG_DIR", ".claude", "settings.json")
-    settings: JsonObject = {"env": {**variables, _CLAUDE_PROMPT: common.environment[_CLAUDE_PROMPT]}, **helper}
-    file = File(path, Format.JSON, settings, optional=True, without=tuple(("env", name) for name in rivals))
-    return replace(common, command=("claude",), files=(file,))
+    is_small = values.context is not None and values.context < _CLAUDE_SMALL
+    return replace(
+        usual,
+        environment={**usual.environment, _CLAUDE_TOKEN: values.key, _CLAUDE_PROMPT: prompt},
+        files=(File(path, Format.JSON, settings, optional=True, without=tuple(("env", name) for name in rivals)),),
+        notes=(_CLAUDE_NOTE,) if is_small and prompt == "0" else (),
+    )
 
 
 def _launch_claude(values: Values) -> Configuration:
     """Settings on the command line override every file of the user and the project; files override the environment."""
-    variables, helper, rivals, common = _claude_parts(values)
-    # An empty variable counts as not set.
-    settings = {"env": {**dict.fromkeys(rivals, ""), **variables}, **helper}
-    return replace(common, command=("claude", "--settings", json.dumps(settings)))
-
-
-def _claude_parts(values: Values) -> tuple[dict[str, str], dict[str, str], tuple[str, ...], Configuration]:
-    """Return the variables for its settings, the command that prints the key, the variables that would override
-    either, and what `setup` and `launch` have in common.
-    """
-    variables, rivals = _variables("claude", values), tuple(_DATA["claude"]["rivals"])
-    prompt = values.environment.get(_CLAUDE_PROMPT) or "0"
-    is_small = values.context is not None and values.context < _CLAUDE_SMALL
-    common = Configuration(
-        environment={**variables, _CLAUDE_TOKEN: values.key, _CLAUDE_PROMPT: prompt},
-        unset=rivals,
-        notes=(_CLAUDE_NOTE,) if is_small and prompt == "0" else (),
-    )
-    if not values.key_name:
-        return variables, {}, rivals, common
-    # A token would override the command.
-    return variables, {"apiKeyHelper": f'printf %s "${values.key_name}"'}, (*rivals, _CLAUDE_TOKEN), common
-
-
-def _codex(values: Values) -> Configuration:
-    catalog = values.place("CODEX_HOME", ".codex", _CODEX_CATALOG)
-    config = values.place("CODEX_HOME", ".codex", "config.toml")
-    settings = _part("codex", "settings", values, catalog=catalog)
-    return Configuration(
-        command=("codex",),
-        files=(
-            # Up to 0.133 the profile that it names overrides the rest; later versions do not start with it.
-            File(config, Format.TOML, settings, without=(("profile",),)),
-            File(catalog, Format.JSON, {"models": [_part("codex", "model", values)]}, own=True),
-        ),
-    )
+    usual = _claude(values)
+    (file,) = usual.files
+    # An empty variable counts as not set. How long its instructions are is for the user's own settings.
+    settings = expected({"env": {name: "" for _, name in file.without}}, file.content)
+    settings["env"] = {name: value for name, value in as_object(settings["env"]).items() if name != _CLAUDE_PROMPT}
+    return replace(usual, command=("claude", "--settings", json.dumps(settings)), files=())
 
 
 def _launch_codex(values: Values) -> Configuration:
@@ -150,22 +156,16 @@ def _launch_codex(values: Values) -> Configuration:
             else:
                 yield from ("-c", f"{path}{key}={json.dumps(value, ensure_ascii=False)}")
 
-    settings = _part("codex", "settings", values, catalog=f"{values.folder}/{_CODEX_CATALOG}")
-    catalog = json.dumps({"models": [_part("codex", "model", values)]})
-    return Configuration(command=("codex", *options(settings)), private={_CODEX_CATALOG: catalog})
-
-
-def _openclaw(values: Values) -> Configuration:
-    path = values.place("OPENCLAW_STATE_DIR", ".openclaw", "openclaw.json")
-    file = File(path, Format.JSON, _part("openclaw", "settings", values), rivals=_OPENCLAW_RIVALS)
-    return Configuration(command=("openclaw",), files=(file,))
+    config, catalog = _configured("codex", values, catalog=f"{values.folder}/{_CODEX_CATALOG}").files
+    private = {_CODEX_CATALOG: json.dumps(catalog.content)}
+    return Configuration(command=("codex", *options(config.content)), private=private)
 
 
 def _launch_openclaw(values: Values) -> Configuration:
     """A private configuration includes the user's own and overrides it. OpenClaw writes no included file of another
     folder, and keeps its state, logins included, where it is.
     """
-    (file,) = _openclaw(values).files
+    (file,) = _configured("openclaw", values).files
     own = str(Path(values.environment.get("OPENCLAW_CONFIG_PATH") or file.path).expanduser().absolute())
     settings, roots, left = file.content, values.environment.get(_OPENCLAW_ROOTS, ""), list[str]()
     text = values.read(own)
@@ -190,17 +190,11 @@ def _launch_openclaw(values: Values) -> Configuration:
     )
 
 
-def _opencode(values: Values) -> Configuration:
-    path = values.place("XDG_CONFIG_HOME", ".config", "opencode/opencode.json")
-    file = File(path, Format.JSON, _part("opencode", "settings", values), rivals=(("agent", "*", "model"),))
-    return Configuration(command=("opencode",), files=(file,))
-
-
 def _launch_opencode(values: Values) -> Configuration:
     """The variable is merged with the files and overrides those of the user and of the project. All other providers
     are disabled: their models would bypass the proxy.
     """
-    (file,) = _opencode(values).files
+    (file,) = _configured("opencode", values).files
     own: list[str] = []
     with suppress(NotMergeableError):  # OpenCode itself reports it
         own += [path[1] for name in (file.path, f"{file.path}c") for path in other_models(values.read(name), file)]
@@ -212,33 +206,19 @@ def _launch_opencode(values: Values) -> Configuration:
     return Configuration(command=("opencode",), environment={_OPENCODE_CONTENT: json.dumps(settings)})
 
 
-def _qwen(values: Values) -> Configuration:
-    file = File(values.place("", ".qwen", "settings.json"), Format.JSON, _part("qwen", "settings", values))
-    return Configuration(command=("qwen",), environment=_variables("qwen", values), files=(file,))
-
-
 def _launch_qwen(values: Values) -> Configuration:
     """Private settings replace the machine's, which are merged into them. Raises NotMergeableError."""
     system = values.environment.get(_QWEN_SYSTEM) or "/etc/qwen-code/settings.json"
     # A model of this name in the user's list would bring its own URL.
-    winning: JsonObject = {**_part("qwen", "settings", values), "modelProviders": {"openai": []}}
+    usual = _configured("qwen", values)
+    winning: JsonObject = {**usual.files[0].content, "modelProviders": {"openai": []}}
     del winning["env"]
     settings = expected(read(values.read(system), Format.JSON), winning)
     # They are read from the folder of the machine's settings.
     defaults = values.environment.get(_QWEN_DEFAULTS) or f"{system.rpartition('/')[0]}/system-defaults.json"
     paths = {_QWEN_SYSTEM: f"{values.folder}/settings.json", _QWEN_DEFAULTS: defaults}
-    environment = {**_variables("qwen", values), **paths}
+    environment = {**usual.environment, **paths}
     return Configuration(command=("qwen",), environment=environment, private={"settings.json": json.dumps(settings)})
-
-
-def _pi(values: Values) -> Configuration:
-    provider = _part("pi", "provider", values)
-    contents = {"models.json": {"providers": {PROVIDER: provider}}, "settings.json": _part("pi", "settings", values)}
-    files = (
-        File(values.place("PI_CODING_AGENT_DIR", ".pi/agent", name), Format.JSON, content)
-        for name, content in contents.items()
-    )
-    return Configuration(command=("pi",), files=tuple(files))
 
 
 def _launch_pi(values: Values) -> Configuration:
@@ -248,20 +228,12 @@ def _launch_pi(values: Values) -> Configuration:
     """
     # pi keeps a compiled copy of a ".js", but not of a ".mjs".
     extension = "provider.mjs"
-    provider = f"{json.dumps(PROVIDER)}, {json.dumps(_part('pi', 'provider', values))}"
+    models, _ = _configured("pi", values).files
+    provider = json.dumps([PROVIDER, as_object(models.content["providers"])[PROVIDER]])[1:-1]
     options = ("--extension", f"{values.folder}/{extension}", "--provider", PROVIDER, "--model", values.model)
     return Configuration(
         command=("pi", *options),
         private={extension: f"export default function (pi) {{\n  pi.registerProvider({provider});\n}}\n"},
-    )
-
-
-def _cline(values: Values) -> Configuration:
-    return Configuration(
-        command=tuple(_part("cline", "command", values)),
-        first=tuple(_part("cline", "auth", values)),
-        written=values.place("CLINE_DATA_DIR", ".cline/data", "settings/providers.json"),
-        notes=(_DATA["cline"]["note"],),
     )
 
 
@@ -271,34 +243,35 @@ def _launch_cline(values: Values) -> Configuration:
     A session runs in its own process: the daemon that Cline shares between sessions would keep these providers for the
     user's later sessions.
     """
-    path = f"{values.folder}/providers.json"
+    data, path = _data("cline", values), f"{values.folder}/providers.json"
     return Configuration(
-        command=tuple(_part("cline", "command", values)),
+        command=tuple(data["command"]),
         environment={"CLINE_PROVIDER_SETTINGS_PATH": path, "CLINE_SESSION_BACKEND_MODE": "local"},
-        private={"providers.json": json.dumps(_part("cline", "providers", values))},
+        private={"providers.json": json.dumps(data["providers"])},
     )
 
 
-def _sdk(values: Values) -> Configuration:
-    return Configuration(environment=_variables("sdk", values), notes=tuple(_part("sdk", "notes", values)))
-
-
 def _launch_sdk(values: Values) -> Configuration:
-    return Configuration(environment=_variables("sdk", values))
+    return replace(_configured("sdk", values), notes=())
 
 
-_FUNCTIONS = {
-    "claude": (_claude, _launch_claude),
-    "codex": (_codex, _launch_codex),
-    "openclaw": (_openclaw, _launch_openclaw),
-    "opencode": (_opencode, _launch_opencode),
-    "qwen": (_qwen, _launch_qwen),
-    "pi": (_pi, _launch_pi),
-    "cline": (_cline, _launch_cline),
-    "sdk": (_sdk, _launch_sdk),
+_LAUNCHES = {
+    "claude": _launch_claude,
+    "codex": _launch_codex,
+    "openclaw": _launch_openclaw,
+    "opencode": _launch_opencode,
+    "qwen": _launch_qwen,
+    "pi": _launch_pi,
+    "cline": _launch_cline,
+    "sdk": _launch_sdk,
 }
 _FIELDS = ("title", "source", "date", "version", "package")
 AGENTS = {
-    name: Agent(name, configure, launch, **{field: _DATA[name].get(field, "") for field in _FIELDS})
-    for name, (configure, launch) in _FUNCTIONS.items()
+    name: Agent(
+        name,
+        _claude if name == "claude" else partial(_configured, name),
+        launch,
+        **{field: _DATA[name].get(field, "") for field in _FIELDS},
+    )
+    for name, launch in _LAUNCHES.items()
 }
