@@ -96,8 +96,7 @@ def checked_settings(flags: dict[str, str], text: RulesText | None = None) -> tu
 def check_surroundings(settings: Settings, rules: Rules) -> Keys:
     """Return the keys, and warn of what may be a mistake. Raises RulesError for unusable keys or CA files."""
     check_files(settings)
-    keys = key_files(settings, rules, environment()).read()
-    keys.check_clients(rules)
+    keys = key_files(settings, rules, environment()).read(rules)
     urls = dict.fromkeys((settings.upstream, *rules.urls))
     for warning in filter(None, (open_to_all(settings, keys), _few_descriptors(settings), *map(unreachable, urls))):
         say("warning", warning)

@@ -12,13 +12,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
+import msgspec
 from msgspec import Meta, Struct
 
 from proxy.config.rules import Globs, Rules, Text
 from proxy.config.typed import read, whole
-from proxy.config.yaml_nodes import compose, entries, items, nearest, node_error, place_of, shown
+from proxy.config.yaml_nodes import compose, entries, items, nearest, node_error, shown
 from proxy.errors import Forbidden, RulesError, Unauthorized
 
 MAX_KEYS = 1000
@@ -30,21 +31,34 @@ _HASHED = "sha256:"
 _DIGEST = "64 hex digits; make them with: printf %s KEY | sha256sum"
 
 
-@dataclass(frozen=True, slots=True)
-class ClientKey:
-    """One client's key: its digest, globs on the models that it may use (empty: all), and its limits (0: none).
+if TYPE_CHECKING:
+    Digest: TypeAlias = bytes
+else:
+    Digest = Annotated[
+        str, Meta(pattern=r"^[0-9a-fA-F]{64}$(?!\n)", title=_DIGEST, extra={"check": bytes.fromhex})
+    ]
+Limit: TypeAlias = Annotated[int, whole(1, 1_000_000)]
+
+
+class ClientKey(Struct, frozen=True):
+    """One client's key in the file: its digest, globs on the models that it may use (empty: all), and limits (0: none).
 
     `streams` limits concurrent requests to models, streamed or not: both keep the server busy. `client` names the
-    client in the rules whose entry its requests use, or is ""; `location` is the place of that name, `SOURCE:LINE`.
+    client in the rules whose entry its requests use, or is "".
     """
 
-    name: str
-    digest: bytes = field(repr=False)
-    models: tuple[str, ...] = ()
-    requests_per_minute: int = 0
-    streams: int = 0
-    client: str = ""
-    location: str = field(default="", repr=False, compare=False)
+    name: Annotated[
+        str,
+        Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$(?!\n)", title="a name of up to 64 letters, digits and ._@-"),
+    ]
+    digest: Digest = msgspec.field(name="sha256")
+    models: Globs = ()
+    requests_per_minute: Limit = 0
+    streams: Limit = 0
+    client: Text = ""
+
+    def __repr__(self) -> str:
+        return f"ClientKey({self.name!r})"
 
     @property
     def restricted(self) -> bool:
@@ -84,14 +98,6 @@ class Keys:
             raise Unauthorized(f"{what}; send one as Authorization: Bearer KEY or x-api-key: KEY", "key")
         return match
 
-    def check_clients(self, rules: Rules) -> None:
-        """Raise RulesError for a key whose client the rules do not have."""
-        for key in self.clients:
-            if key.client and key.client not in rules.clients:
-                names = nearest(key.client, rules.client_names) or "no client, for the rules have none"
-                words = f"there is no client {shown(key.client)} in {rules.source}, for key {key.name}; use {names}"
-                raise RulesError(f"{key.location}: {words}")
-
     def is_admin(self, key: bytes) -> bool:
         """Return whether `key` is the admin key. Without an admin key no key is."""
         return bool(self.admin) and hmac.compare_digest(self.admin, hashlib.sha256(key).digest())
@@ -122,33 +128,23 @@ class KeyFiles(Struct, frozen=True):
     admin: KeyFile = KeyFile()
     named: tuple[KeyFile, ...] = ()
 
-    def read(self) -> Keys:
-        """Return the keys. Raises RulesError."""
+    def read(self, rules: Rules) -> Keys:
+        """Return the keys. Raises RulesError, also for a key whose client the rules do not have."""
         clients, upstream, admin = self.clients, self.upstream, self.admin
         return Keys(
-            clients=parse_clients(clients.data, clients.source) if clients.source else (),
+            clients=parse_clients(clients.data, clients.source, rules) if clients.source else (),
             upstream=parse_secret(upstream.data, upstream.source) if upstream.source else "",
             admin=parse_admin(admin.data, admin.source) if admin.source else b"",
             named={file.source: parse_secret(file.data, file.source) for file in self.named},
         )
 
 
-class _Entry(Struct, frozen=True):
-    """One client's key in the file."""
+def parse_clients(text: bytes, source: str, rules: Rules | None = None) -> tuple[ClientKey, ...]:
+    """Return the client keys of a file.
 
-    name: Annotated[
-        str,
-        Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$(?!\n)", title="a name of up to 64 letters, digits and ._@-"),
-    ]
-    sha256: Annotated[str, Meta(pattern=r"^[0-9a-fA-F]{64}$(?!\n)", title=_DIGEST)]
-    client: Text = ""
-    models: Globs = ()
-    requests_per_minute: Annotated[int, whole(1, 1_000_000)] = 0
-    streams: Annotated[int, whole(1, 1_000_000)] = 0
-
-
-def parse_clients(text: bytes, source: str) -> tuple[ClientKey, ...]:
-    """Return the client keys of a file. Raises RulesError also if it has none: no client could use the proxy then."""
+    Raises RulesError, also for a file without a key, because no client could use the proxy then, and for a key whose
+    client the rules, if given, do not have.
+    """
     root = compose(text, source)
     nodes = [] if root is None else items(root, "the file of client keys")
     if not nodes:
@@ -161,23 +157,17 @@ def parse_clients(text: bytes, source: str) -> tuple[ClientKey, ...]:
     owners: dict[bytes, str] = {}
     for node in nodes:
         # No value is shown: the key itself may be in the place of its digest.
-        entry: _Entry = read(node, _Entry, "an item of the file of client keys", secret=True)
-        digest = bytes.fromhex(entry.sha256)
-        if entry.name in keys:
-            raise node_error(node, f"there is a key named {entry.name} already; rename this one")
-        if digest in owners:
-            raise node_error(node, f"{entry.name} has the same key as {owners[digest]}; keep one of them")
-        owners[digest] = entry.name
-        places = {name: place_of(child) for name, _, child in entries(node, "")}
-        keys[entry.name] = ClientKey(
-            entry.name,
-            digest,
-            entry.models,
-            entry.requests_per_minute,
-            entry.streams,
-            entry.client,
-            places.get("client", place_of(node)),
-        )
+        key: ClientKey = read(node, ClientKey, "an item of the file of client keys", secret=True)
+        if key.name in keys:
+            raise node_error(node, f"there is a key named {key.name} already; rename this one")
+        if key.digest in owners:
+            raise node_error(node, f"{key.name} has the same key as {owners[key.digest]}; keep one of them")
+        if rules and key.client and key.client not in rules.clients:
+            names = nearest(key.client, rules.client_names) or "no client, for the rules have none"
+            words = f"there is no client {shown(key.client)} in {rules.source}, for key {key.name}; use {names}"
+            raise node_error(next(child for name, _, child in entries(node, "") if name == "client"), words)
+        owners[key.digest] = key.name
+        keys[key.name] = key
     return tuple(keys.values())
 
 

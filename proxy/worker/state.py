@@ -271,7 +271,8 @@ def _descriptor(made: str) -> int | None:
 
 
 def _snapshot_of(published: Published, via: str) -> Snapshot:
-    return make_snapshot(*load(text=published.text), published.keys.read(), via)
+    settings, rules = load(text=published.text)
+    return make_snapshot(settings, rules, published.keys.read(rules), via)
 
 
 def publish(in_force: RulesInForce, last: Published | None) -> None:
@@ -284,7 +285,7 @@ def publish(in_force: RulesInForce, last: Published | None) -> None:
         settings, rules = load(text=text)
         check_files(settings)
         files = key_files(settings, rules, environment())
-        files.read().check_clients(rules)
+        files.read(rules)
     except RulesError as error:
         if last is not None:
             words = error.message.encode("utf-8", "replace").decode()

@@ -19,7 +19,7 @@ from proxy.config.api_keys import (
     parse_clients,
     parse_secret,
 )
-from proxy.config.rules import parse_rules
+from proxy.config.rules import Rules, parse_rules
 from proxy.errors import BadRequest, Forbidden, RulesError, TooMany, Unauthorized
 from proxy.web.admission import named_model
 
@@ -61,15 +61,15 @@ GOOD = digest("x")
 
 
 def test_a_key_may_name_a_client_that_the_rules_have() -> None:
-    (key,) = parsed(f"- {{name: a, sha256: {GOOD}, client: agent}}")
+    text = f"- {{name: a, sha256: {GOOD}, client: agent}}"
+    (key,) = parse_clients(text.encode(), "keys.yaml", parse_rules(b"clients: {agent: {}}", "r.yaml"))
     assert key.client == "agent"
-    Keys(clients=(key,)).check_clients(parse_rules(b"clients: {agent: {}}", "r.yaml"))
 
 
 def test_a_client_that_the_rules_do_not_have_is_told_with_its_line() -> None:
-    keys = Keys(clients=parsed(f"- name: a\n  sha256: {GOOD}\n  client: agnt"))
+    files = KeyFiles(KeyFile(f"- name: a\n  sha256: {GOOD}\n  client: agnt".encode(), "keys.yaml"))
     with pytest.raises(RulesError) as caught:
-        keys.check_clients(parse_rules(b"clients: {agent: {}}", "r.yaml"))
+        files.read(parse_rules(b"clients: {agent: {}}", "r.yaml"))
     assert caught.value.message == "keys.yaml:3: there is no client 'agnt' in r.yaml, for key a; use agent"
 
 
@@ -179,7 +179,7 @@ def test_every_digest_is_compared_whichever_it_is(monkeypatch: pytest.MonkeyPatc
 
 def test_no_key_is_shown_by_what_holds_it() -> None:
     files = KeyFiles(KeyFile(FILE.encode(), "k"), KeyFile(SECRET.encode(), "u"), KeyFile(SECRET.encode(), "a"))
-    for thing in (files, files.read(), *files.read().clients):
+    for thing in (files, files.read(Rules()), *files.read(Rules()).clients):
         shown = repr(thing)
         assert SECRET not in shown and digest("key of alice") not in shown and "\\x" not in shown
 

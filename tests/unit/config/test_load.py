@@ -361,9 +361,9 @@ def settings_with(name: str, value: Any) -> Settings:
 
 def test_the_model_servers_key_may_be_a_variable_and_nothing_else_that_shows(tmp_path: Path) -> None:
     env = {"TOOL_PROXY_UPSTREAM_KEY": "up"}
-    assert key_files(Settings(), Rules(), env).read().upstream == "up"
+    assert key_files(Settings(), Rules(), env).read(Rules()).upstream == "up"
     own = write(tmp_path / "own", b"own\n")
-    assert key_files(Settings(upstream_key_file=own), Rules(), env).read().upstream == "own"
+    assert key_files(Settings(upstream_key_file=own), Rules(), env).read(Rules()).upstream == "own"
     load({}, env)
     assert "upstream_key" not in {spec.name for spec in SPECS}
     assert "there is no setting" in refused({"rules": write(tmp_path / "r.yaml", b"settings: {upstream_key: x}")}, {})
@@ -379,17 +379,17 @@ def test_an_entry_names_the_key_of_its_server_by_a_variable_or_a_file(tmp_path: 
     path = write(tmp_path / "key", b"of-file\n")
     text = f"models: [{{match: a, key: $GPU_KEY}}, {{match: b, key: {path}}}, {{match: c, key: same}}]"
     rules = parse_rules(text.encode(), "rules.yaml", read_rules(None))
-    assert key_files(Settings(), rules, {"GPU_KEY": "of-variable"}).read().named == {
+    assert key_files(Settings(), rules, {"GPU_KEY": "of-variable"}).read(Rules()).named == {
         "$GPU_KEY": "of-variable",
         path: "of-file",
     }
     doubled = path.replace("/own", "//own").replace("/key", "//key")
     spelled = parse_rules(f"models: [{{match: b, key: {doubled}}}]".encode(), "rules.yaml", read_rules(None))
-    assert key_files(Settings(), spelled, {}).read().named == {doubled: "of-file"}
+    assert key_files(Settings(), spelled, {}).read(Rules()).named == {doubled: "of-file"}
     with pytest.raises(RulesError, match="the variable GPU_KEY is not set"):
         key_files(Settings(), rules, {})
     with pytest.raises(RulesError, match="GPU_KEY: this must be a key"):
-        key_files(Settings(), rules, {"GPU_KEY": "two words"}).read()
+        key_files(Settings(), rules, {"GPU_KEY": "two words"}).read(Rules())
 
 
 @pytest.mark.parametrize("name", ["client_keys", "upstream_key_file", "admin_key_file"])
