@@ -40,7 +40,7 @@ from proxy.web.admission import parse_body
 from proxy.web.context import PreparedRequest, RequestContext
 from proxy.web.headers import JSON_TYPE, fresh_id, owner_digest, upstream_headers
 from proxy.web.thinking import switch_of, with_thinking
-from proxy.worker.response_store import ResponseStore
+from proxy.worker.shared_file import ResponseStore
 
 
 @dataclass(frozen=True, slots=True)

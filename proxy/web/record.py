@@ -21,7 +21,7 @@ from proxy.codec.secrets import MIN_SECRET, masked, masked_start, masked_text
 from proxy.dialects.chat.request import ChatRequest
 from proxy.exchange.capture import Answer, capture_bytes, request_facts
 from proxy.web.context import RequestContext
-from proxy.worker.audit_log import Audited, lines, total
+from proxy.worker.audit_log import lines, total
 from proxy.worker.logging_setup import FactsRecord
 from proxy.worker.metrics import OTHER, upstream_kind
 
@@ -101,8 +101,8 @@ def _audit(ctx: RequestContext, chat: ChatRequest) -> None:
         _log(ctx, "repair", {"id": ctx.id, "more": len(repairs) - MAX_LINES})
     audit_log = ctx.snapshot.audit
     if audit_log is not None and outcome.audit:
-        audited = Audited(ctx.id, chat.model, ctx.client, outcome.audit)
-        if not audit_log.write(lines(audited, time.time(), ctx.secrets)):
+        about = {"id": ctx.id, "model": chat.model, "client": ctx.client}
+        if not audit_log.write(lines(outcome.audit, time.time(), **about, secrets=ctx.secrets)):
             ctx.worker.metrics.add("audit_lost", 1)
 
 

@@ -1,8 +1,7 @@
 """The audit file: one line of JSON for each repair, with what was before and after (contract C6).
 
-Several workers, and the threads of each, append to it at the same time, each reply's records under a lock of the file.
-logrotate may move it away at any time (deploy/logrotate): the file that is at its path is opened for each reply anew,
-as logging's WatchedFileHandler does where the file has changed. Where no logrotate runs, a bound on its size holds.
+All workers append to it, each reply's records under a lock of the file. logrotate may move it away at any time
+(deploy/logrotate), so it is opened for each reply. Without logrotate, its size is limited.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -34,18 +33,10 @@ _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._:-]")
 LOCK_TIMEOUT = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Audited:
-    """One reply's repairs, with its id, model and client."""
-
-    id: str
-    model: str
-    client: str
-    repairs: tuple[Repair, ...]
-
-
-def lines(audited: Audited, when: float, secrets: tuple[str, ...] = ()) -> bytes:
-    """Return the records of one reply, one line each, at the time `when` (seconds since 1970).
+def lines(
+    repairs: Iterable[Repair], when: float, *, id: str, model: str, client: str, secrets: tuple[str, ...] = ()
+) -> bytes:
+    """Return the records of one reply, one line for each repair, at the time `when` (seconds since 1970).
 
     The `secrets` and strings that look like keys are masked. Control characters are escaped: people read the file with
     `tail`.
@@ -56,42 +47,36 @@ def lines(audited: Audited, when: float, secrets: tuple[str, ...] = ()) -> bytes
         return start if len(text) <= MAX_VALUE else f"{start}... ({len(text)} characters)"
 
     moment = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    top = {
-        "time": moment,
-        "id": audited.id,
-        "model": shown(audited.model),
-        "client": audited.client,
-    }
     records = (
         {
-            **top,
+            "time": moment,
+            "id": id,
+            "model": shown(model),
+            "client": client,
             "tool": shown(repair.tool),
             "fix": repair.id,
             "before": shown(repair.before),
             "after": shown(repair.after),
             "why": shown(repair.why),
         }
-        for repair in islice(audited.repairs, MAX_RECORDS)
+        for repair in islice(repairs, MAX_RECORDS)
     )
     return b"".join(escaped(dump_json(record).decode()).encode() + b"\n" for record in records)
 
 
 def total(repairs: Iterable[Repair]) -> dict[str, int]:
-    """The number of repairs by the id of their fix, in order."""
-    counts: dict[str, int] = {}
-    for repair in repairs:
-        counts[repair.id] = counts.get(repair.id, 0) + 1
-    return dict(sorted(counts.items()))
+    """Return the number of repairs by the id of their fix, in order."""
+    return dict(sorted(Counter(repair.id for repair in repairs).items()))
 
 
 def as_header(repairs: Iterable[Repair]) -> str:
-    """The total for a header, `name:count, name:count`; the name of a rule in the rules file may be any text."""
+    """Return the total for a header: `name:count, name:count`. The name of a rule may be any text."""
     fixes = islice(total(repairs).items(), MAX_NAMES)
     return ", ".join(f"{_NOT_PLAIN.sub('_', name[:MAX_NAME])}:{count}" for name, count in fixes)
 
 
 class AuditFile:
-    """The file at `path`, which never grows over `max_bytes`. An error never gets out of it."""
+    """The file at `path`, which never grows beyond `max_bytes`. Its methods raise nothing."""
 
     def __init__(self, path: str, max_bytes: int) -> None:
         self.path = path
@@ -99,7 +84,7 @@ class AuditFile:
         self._failed = False
 
     def write(self, data: bytes) -> bool:
-        """Append `data` in one piece; no data only tries whether it could. False, told once in the log, if not."""
+        """Append `data` in one piece and return whether that worked; a failure is logged once. b"" only tries."""
         try:
             self._append(data)
         except OSError as error:
@@ -118,13 +103,8 @@ class AuditFile:
             size = os.fstat(file).st_size
             if size + len(data) > self._max_bytes:
                 raise OSError(f"it has {size} bytes, and may have {self._max_bytes}; rotate it")
-            _write(file, size, data)
+            if os.write(file, data) < len(data):
+                os.ftruncate(file, size)  # half a line would spoil the next one
+                raise OSError("no space is left for it")
         finally:
             os.close(file)
-
-
-def _write(file: int, size: int, data: bytes) -> None:
-    """Append all of the data or none: half a line would spoil the next one."""
-    if os.write(file, data) < len(data):
-        os.ftruncate(file, size)
-        raise OSError("no space is left for it")

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -21,10 +21,12 @@ from proxy import __version__
 from proxy.activity.activity import Activity
 from proxy.activity.ring import ActivityRing
 from proxy.codec.json_text import JsonObject
+from proxy.config.api_keys import KeyFiles
 from proxy.config.load import (
     DRAIN_VARIABLE,
     STOP_VARIABLE,
     VIA_VARIABLE,
+    RulesText,
     check_files,
     environment,
     key_files,
@@ -37,7 +39,7 @@ from proxy.exchange.capture_folder import CaptureFolder
 from proxy.limits import RESERVED_THREADS, THREADS
 from proxy.worker.logging_setup import adjust_logging
 from proxy.worker.metrics import Metrics
-from proxy.worker.rules_in_force import Published, RulesInForce
+from proxy.worker.private_file import check_plain, lock_within, open_private
 from proxy.worker.shared_file import FILE_NAME, SharedFile
 from proxy.worker.snapshot import Snapshot, make_snapshot
 
@@ -52,6 +54,105 @@ LOOK_SECONDS = 1.0
 # Models of which lessons are kept, and characters of a model's name.
 _MAX_TAUGHT = 256
 _MAX_NAME = 300
+
+# gunicorn_conf.py removes both when the master starts, and creates the second at a reload (SIGHUP).
+RULES_FILE = "rules-in-force"
+_REQUEST = "reload-requested"
+# Seconds to wait for another worker that publishes rules.
+_PATIENCE = 30.0
+
+
+class Published(msgspec.Struct, frozen=True):
+    """The text of the rules file in force, and the files of keys.
+
+    `number` counts the reloads. `error` says why a newer text is not in force. `lessons` are the healings that a model
+    server has taught by refusing requests, by model; a reload forgets them.
+    """
+
+    number: int = 0
+    text: RulesText = RulesText(b"", "")
+    keys: KeyFiles = KeyFiles()
+    error: str = ""
+    lessons: dict[str, tuple[str, ...]] = {}
+
+
+class RulesInForce:
+    """The rules in force, as a file in the folder that the workers share.
+
+    A reload reads and checks the rules file and the keys, and only then publishes their text here. A worker takes the
+    published text, whatever the rules file says by then.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._path = os.path.join(folder, RULES_FILE)
+        self._request = os.path.join(folder, _REQUEST)
+
+    def version(self) -> tuple[int, int] | None:
+        """Return what tells one publication from the next, or None if nothing is published. Costs one `stat`."""
+        try:
+            about = os.stat(self._path)
+        except OSError:
+            return None
+        return about.st_ino, about.st_mtime_ns
+
+    def read(self) -> Published | None:
+        """Return what is published, or None if there is nothing of our own that this release can read."""
+        try:
+            with open(os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+                check_plain(os.fstat(file.fileno()))
+                return msgspec.msgpack.decode(file.read(), type=Published)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def publish(self, published: Published) -> None:
+        """Replace what is published; only while `locked`. Raises RulesError if it cannot be written."""
+        new = f"{self._path}.new"
+        try:
+            with open(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
+                file.write(msgspec.msgpack.encode(published))
+            os.rename(new, self._path)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def reload(self, last: Published | None) -> None:
+        """Read the rules file and the keys, check them and publish them; only while `locked`.
+
+        Raises RulesError if they are bad; the error is published with the `last` good text.
+        """
+        try:
+            text = rules_text()
+            settings, rules = load(text=text)
+            check_files(settings)
+            files = key_files(settings, rules, environment())
+            files.read(rules)
+        except RulesError as error:
+            if last is not None:
+                words = error.message.encode("utf-8", "replace").decode()
+                self.publish(msgspec.structs.replace(last, error=words))
+            raise
+        self.publish(Published(1 if last is None else last.number + 1, text, files))
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Let one thread of one worker at a time publish. Raises RulesError if the folder cannot be used."""
+        with contextlib.ExitStack() as opened:
+            try:
+                file = opened.enter_context(open(open_private(f"{self._path}.lock", os.O_RDWR), "rb"))
+                lock_within(file.fileno(), _PATIENCE)
+            except OSError as error:
+                raise self._unusable(error) from error
+            yield
+
+    def reload_requested(self) -> bool:
+        """Return whether SIGHUP has asked for a reload, and forget the request; only while `locked`."""
+        try:
+            os.unlink(self._request)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _unusable(self, error: OSError) -> RulesError:
+        return RulesError(f"{self._path}: the workers cannot share the rules: {error.strerror or error}")
 
 
 @dataclass(slots=True)
@@ -140,7 +241,7 @@ class WorkerState:
         Raises RulesError, and changes nothing, if they are bad.
         """
         with self.in_force.locked():
-            publish(self.in_force, self.in_force.read() or self.published)
+            self.in_force.reload(self.in_force.read() or self.published)
         if self.current(at_once=True).settings.workers > 1:
             time.sleep(LOOK_SECONDS)  # then every worker looks before its next request
 
@@ -224,7 +325,7 @@ def start_worker() -> WorkerState:
         with in_force.locked():
             last = in_force.read()
             if in_force.reload_requested() or last is None:
-                publish(in_force, last)
+                in_force.reload(last)
     except RulesError as error:
         if in_force.read() is None:
             raise
@@ -273,26 +374,6 @@ def _descriptor(made: str) -> int | None:
 def _snapshot_of(published: Published, via: str) -> Snapshot:
     settings, rules = load(text=published.text)
     return make_snapshot(settings, rules, published.keys.read(rules), via)
-
-
-def publish(in_force: RulesInForce, last: Published | None) -> None:
-    """Read the rules file and the keys, check them and publish them; only while `in_force` is locked.
-
-    Raises RulesError if they are bad; the error is published with the `last` good text.
-    """
-    try:
-        text = rules_text()
-        settings, rules = load(text=text)
-        check_files(settings)
-        files = key_files(settings, rules, environment())
-        files.read(rules)
-    except RulesError as error:
-        if last is not None:
-            words = error.message.encode("utf-8", "replace").decode()
-            in_force.publish(msgspec.structs.replace(last, error=words))
-        raise
-    number = 1 if last is None else last.number + 1
-    in_force.publish(Published(number, text, files))
 
 
 def announce(snapshot: Snapshot, kept: str = "") -> None:

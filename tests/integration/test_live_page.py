@@ -16,7 +16,7 @@ from proxy.cli.parse import lines, reread
 from proxy.config.load import RulesText
 from proxy.config.settings import Settings
 from proxy.exchange.capture import read_capture
-from proxy.worker.rules_in_force import Published
+from proxy.worker.state import Published
 from tests.support.live_page import LOCAL, OWN_PAGE, Page, admin, live_page
 from tests.support.scripted import (
     DONE,

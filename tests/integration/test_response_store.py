@@ -12,7 +12,7 @@ from tests.real.processes import ROOT
 FULL = f"""
 import resource, sys
 from proxy.errors import NotKept
-from proxy.worker.response_store import ResponseStore
+from proxy.worker.shared_file import ResponseStore
 from proxy.worker.shared_file import SharedFile
 
 kept = ResponseStore(SharedFile(sys.argv[1]), "a")

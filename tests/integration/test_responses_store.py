@@ -18,7 +18,7 @@ from flask.testing import FlaskClient
 
 from proxy.config.api_keys import ClientKey, Keys
 from proxy.dialects.responses.kept import ADVICE
-from proxy.worker import response_store
+from proxy.worker import shared_file
 from proxy.worker.shared_file import FILE_NAME
 from tests.conftest import Inside, start
 from tests.real.processes import answers
@@ -142,7 +142,7 @@ def test_an_item_that_is_gone_is_refused_at_its_place(keeping: Keeping) -> None:
 def test_a_response_too_large_to_be_kept_says_so(
     keeping: Keeping, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture, streamed: bool
 ) -> None:
-    monkeypatch.setattr(response_store, "STORE_BYTES", 2**20)
+    monkeypatch.setattr(shared_file, "STORE_BYTES", 2**20)
     with serving(reply(streamed, "Hello")) as server:
         client = keeping(server.url)
         made = response_of(client.post(RESPONSES, json=ask("Hi " * 400_000, stream=streamed)))

@@ -13,8 +13,7 @@ import pytest
 from proxy.config.load import RulesText, load
 from proxy.config.settings import Settings
 from proxy.worker import state as module
-from proxy.worker.rules_in_force import Published
-from proxy.worker.state import WorkerState, start_worker
+from proxy.worker.state import Published, WorkerState, start_worker
 from tests.support.scripted import Upstream
 from tests.support.worker_state import make_state, read_rules
 from tests.unit.worker.test_state import (

@@ -11,9 +11,8 @@ from proxy.config.api_keys import Keys
 from proxy.config.load import BUILT_IN
 from proxy.config.rules import Rules, parse_rules
 from proxy.config.settings import Settings
-from proxy.worker.rules_in_force import RulesInForce
 from proxy.worker.snapshot import make_snapshot
-from proxy.worker.state import WorkerState
+from proxy.worker.state import RulesInForce, WorkerState
 
 
 def read_rules(path: Path | None) -> Rules:

@@ -19,7 +19,7 @@ from proxy import gunicorn_conf
 from proxy.server import pump_worker
 from proxy.server.pump import QUIET_SWITCH_SECONDS
 from proxy.server.pump_worker import PumpWorker
-from proxy.worker import rules_in_force, state
+from proxy.worker import state
 
 pytestmark = pytest.mark.once
 
@@ -79,7 +79,7 @@ def test_the_master_empties_the_folder_that_its_workers_share(tmp_path: Path, mo
     monkeypatch.setenv(gunicorn_conf.METRICS_VARIABLE, "")
     assert gunicorn_conf.FOLDER_VARIABLE == state.FOLDER_VARIABLE
     (tmp_path / "metrics").mkdir()
-    old = [tmp_path / name for name in ("metrics/counter_1.db", rules_in_force.FILE_NAME, "kept")]
+    old = [tmp_path / name for name in ("metrics/counter_1.db", state.RULES_FILE, "kept")]
     for path in old:
         path.touch()
     gunicorn_conf.on_starting(None)
@@ -92,7 +92,7 @@ def test_the_master_empties_the_folder_that_its_workers_share(tmp_path: Path, mo
     gunicorn_conf.child_exit(None, SimpleNamespace(pid=7))
     gunicorn_conf.on_exit(None)
     assert all(path.exists() for path in old) and not gauges.exists()
-    assert rules_in_force.RulesInForce(str(tmp_path)).reload_requested()
+    assert state.RulesInForce(str(tmp_path)).reload_requested()
 
 
 def test_without_a_runtime_directory_the_folder_is_a_private_one_for_as_long_as_the_master_runs(

@@ -20,7 +20,6 @@ from proxy.worker.audit_log import (
     MAX_NAMES,
     MAX_RECORDS,
     MAX_VALUE,
-    Audited,
     AuditFile,
     as_header,
     lines,
@@ -47,7 +46,7 @@ def _path(tmp_path: Path) -> Path:
 
 
 def test_a_record_says_when_what_whose_and_why() -> None:
-    (record,) = parsed(lines(Audited("r1", "Qwen", "pi", (REPAIR,)), 1_700_000_000.0625))
+    (record,) = parsed(lines((REPAIR,), 1_700_000_000.0625, id="r1", model="Qwen", client="pi"))
     assert record == {
         "time": "2023-11-14T22:13:20.062Z",
         "id": "r1",
@@ -64,7 +63,7 @@ def test_a_record_says_when_what_whose_and_why() -> None:
 
 def test_each_repair_has_a_line_whatever_is_in_it() -> None:
     odd = 'a\nb\r\N{LINE SEPARATOR}\x00\ud83d\N{EURO SIGN}"'
-    records = parsed(lines(Audited("r1", odd, "", (REPAIR, Repair("name", odd, odd, odd, odd))), 0))
+    records = parsed(lines((REPAIR, Repair("name", odd, odd, odd, odd)), 0, id="r1", model=odd, client=""))
     assert [record["fix"] for record in records] == ["closers", "name"]
     assert [records[1][key] for key in ("model", "tool", "before", "after", "why")] == [odd] * 5
 
@@ -72,7 +71,7 @@ def test_each_repair_has_a_line_whatever_is_in_it() -> None:
 def test_what_a_terminal_would_act_on_is_escaped() -> None:
     odd = "a\u009b31mb\u202ec\u2028d\x7fe\u200bf\u2066g\U000e0041h\x1b[2J"
     rule = Repair(f"rule:{odd}", odd, odd, odd, odd)
-    data = lines(Audited("r1", odd, odd, (rule,)), 0)
+    data = lines((rule,), 0, id="r1", model=odd, client=odd)
     assert data.count(b"\n") == 1
     assert data.decode().rstrip("\n").isprintable()
     (record,) = parsed(data)
@@ -82,7 +81,7 @@ def test_what_a_terminal_would_act_on_is_escaped() -> None:
 
 def test_values_and_records_are_bounded_and_a_value_that_was_cut_says_so() -> None:
     whole, long = "x" * MAX_VALUE, "y" * (MAX_VALUE + 1)
-    records = parsed(lines(Audited("r1", "m", "", (Repair("f", whole, long, ""),) * (MAX_RECORDS + 5)), 0))
+    records = parsed(lines((Repair("f", whole, long, ""),) * (MAX_RECORDS + 5), 0, id="r1", model="m", client=""))
     assert len(records) == MAX_RECORDS
     assert records[0]["before"] == whole
     assert records[0]["after"] == "y" * MAX_VALUE + f"... ({MAX_VALUE + 1} characters)"

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from proxy.errors import NotKept
-from proxy.worker import response_store as module
-from proxy.worker.response_store import ResponseStore
-from proxy.worker.shared_file import SharedFile
+from proxy.worker import shared_file as module
+from proxy.worker.shared_file import ResponseStore, SharedFile
 
 ASKED: list[Any] = [{"type": "message", "role": "user", "content": "Hi"}]
 MIB = 1024 * 1024

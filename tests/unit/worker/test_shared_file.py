@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from proxy.errors import NotKept, Unavailable
-from proxy.worker.response_store import ResponseStore
-from proxy.worker.shared_file import SharedFile
+from proxy.worker.shared_file import ResponseStore, SharedFile
 
 
 @pytest.fixture(name="path")

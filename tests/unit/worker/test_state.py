@@ -16,9 +16,8 @@ from proxy.config.load import RulesText
 from proxy.config.settings import Settings
 from proxy.errors import RulesError, Unavailable
 from proxy.worker import state as module
-from proxy.worker.rules_in_force import Published
 from proxy.worker.snapshot import make_snapshot
-from proxy.worker.state import WorkerState, announce, start_worker
+from proxy.worker.state import Published, WorkerState, announce, start_worker
 from tests.support.worker_state import make_state, read_rules
 
 BAD = "settings: {heartbeat: often}\n"
