@@ -1,80 +1,106 @@
-"""The agents' configurations: what each is told, and what stands in no file."""
+"""The agents' configurations: rows of `agents.jsonl`, and what holds for each of them.
+
+A row has the values that differ from VALUES, the user's files as `texts`, and the configuration: what `setup` writes
+(`configure`), or what `launch` gives to one run (`launch`).
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from proxy.cli.agents import AGENTS
-from proxy.cli.configuration import KEY, NO_KEY, PATIENCE, Agent
+from proxy.cli.configuration import KEY, NO_KEY, PATIENCE, Agent, Configuration, Values
 from proxy.cli.main import _AGENTS
-from proxy.cli.merging import merged
+from proxy.cli.merging import NotMergeableError, merged, other_models, read
 from proxy.config.settings import Settings
-from tests.support.agent_values import KEYED, VALUES, told
 
+VALUES = Values("http://10.0.0.1:8003", "Qwen/Qwen3-Coder", 65536, home="/home/u")
+KEYED = replace(VALUES, key_name="PROXY_KEY")
+FOLDER = "/tmp/private"
+ROWS = [json.loads(line) for line in Path(__file__).with_name("agents.jsonl").read_text().splitlines()]
 EVERY = pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
-PROGRAMS = pytest.mark.parametrize(
-    "agent", [each for each in AGENTS.values() if each.name != "sdk"], ids=lambda each: each.name
-)
 
 
-def test_the_command_line_knows_the_agents_that_have_a_configuration() -> None:
-    assert list(_AGENTS) == list(AGENTS)
+def configured(row: dict[str, Any]) -> Configuration:
+    """Return the configuration for the values and texts of a row."""
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in row["values"].items()
+    }
+    texts = row["texts"]
+    values = replace(VALUES, folder=FOLDER, read=lambda path: texts.get(path, ""), **given)
+    configuration: Configuration = getattr(AGENTS[row["agent"]], row["how"])(values)
+    return configuration
+
+
+def as_data(configuration: Configuration) -> Any:
+    """Return a configuration as JSON, without empty fields and with the long instructions of Codex as a word."""
+    data = {name: value for name, value in asdict(configuration).items() if value}
+    for file in data.get("files", ()):
+        file["format"] = file["format"].value
+    said = json.dumps(data)
+    instructions = r'(base_instructions\\*": \\*")You are.*?(\\*", \\*"shell_type)'
+    return json.loads(re.sub(instructions, r"\1INSTRUCTIONS\2", said))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row['agent']}: {row['why']}" for row in ROWS])
+def test_an_agent_is_configured_as_its_row_says(row: dict[str, Any]) -> None:
+    assert as_data(configured(row)) == row["configuration"]
+
+
+def test_each_agent_has_rows_and_the_command_line_knows_it() -> None:
+    assert list(_AGENTS) == list(AGENTS) and {row["agent"] for row in ROWS} == {*AGENTS}
 
 
 @EVERY
-def test_each_is_told_where_the_proxy_is_and_waits_longer_than_it(agent: Agent) -> None:
-    said = told(agent.configure(VALUES))
-    assert VALUES.url in said
+def test_each_waits_longer_than_the_proxy_and_gets_the_model_and_its_context(agent: Agent) -> None:
+    said = json.dumps(as_data(agent.configure(VALUES)))
     known = Settings()
     assert PATIENCE > known.idle_timeout > known.heartbeat
-    waits = {f"{PATIENCE}", f"{PATIENCE * 1000}"} & {*re.findall(r"\d+", said)}
-    # Cline and the SDKs have no such setting that is written down.
-    assert bool(waits) == (agent.name not in ("cline", "sdk"))
-
-
-@PROGRAMS
-def test_each_is_told_the_model_and_has_a_program(agent: Agent) -> None:
-    configuration = agent.configure(VALUES)
-    assert "Qwen/Qwen3-Coder" in told(configuration)
-    assert configuration.command
+    assert VALUES.url in said and VALUES.model in said
+    # Cline and the SDKs have no such settings.
+    has_settings = agent.name not in ("cline", "sdk")
+    assert bool({f"{PATIENCE}", f"{PATIENCE}000"} & {*re.findall(r"\d+", said)}) >= has_settings
+    assert ("65536" in said) == has_settings
+    unknown = json.dumps(as_data(agent.configure(replace(VALUES, context=None))))
+    assert "65536" not in unknown and "None" not in unknown
 
 
 @EVERY
-def test_the_context_is_told_where_it_is_known(agent: Agent) -> None:
-    """Cline's own command takes none; where it is not known nothing is made up but what the agent insists on."""
-    assert ("65536" in told(agent.configure(VALUES))) == (agent.name not in ("cline", "sdk"))
-    assert "65536" not in told(agent.configure(replace(VALUES, context=None)))
-    assert "None" not in told(agent.configure(replace(VALUES, context=None)))
-
-
-@EVERY
-def test_a_key_stands_in_no_file_and_none_is_made_up_beside_it(agent: Agent) -> None:
-    """It is named there, or given when the agent is started."""
+def test_a_key_is_in_no_file_and_nothing_stands_for_it_then(agent: Agent) -> None:
     configuration = agent.configure(KEYED)
     files = "\n".join(merged("", file) for file in configuration.files)
-    assert KEY not in files
-    assert f'"{NO_KEY}"' not in files
+    assert KEY not in files and f'"{NO_KEY}"' not in files
     assert "PROXY_KEY" in files or KEY in (*configuration.environment.values(), *configuration.first)
-    assert (NO_KEY in told(agent.configure(VALUES))) == (agent.name != "codex")
 
 
-@EVERY
-def test_files_are_below_the_home_or_where_the_agents_own_variable_says(agent: Agent) -> None:
-    names = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "OPENCLAW_STATE_DIR", "XDG_CONFIG_HOME", "PI_CODING_AGENT_DIR")
-    moved = dict.fromkeys((*names, "CLINE_DATA_DIR"), "/else/where/")
-    usual, other = agent.configure(VALUES), agent.configure(replace(VALUES, environment=moved))
-    for file in usual.files:
-        assert re.fullmatch(r"/home/u/\.[\w./-]+", file.path)
-    if agent.name != "qwen":
-        assert all(file.path.startswith("/else/where/") for file in other.files)
+def test_openclaw_includes_a_configuration_that_is_a_link(tmp_path: Path) -> None:
+    """OpenClaw refuses what a link leads to, unless that folder is one of the roots, too."""
+    for folder in ("dotfiles", ".openclaw"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "dotfiles/openclaw.json").write_text("{}")
+    (tmp_path / ".openclaw/openclaw.json").symlink_to(tmp_path / "dotfiles/openclaw.json")
+    values = replace(VALUES, home=str(tmp_path), folder=FOLDER, read=lambda path: Path(path).read_text())
+    roots = AGENTS["openclaw"].launch(values).environment["OPENCLAW_INCLUDE_ROOTS"]
+    assert roots == f"{tmp_path}/.openclaw:{tmp_path}/dotfiles"
 
 
-def test_a_model_that_takes_pictures_is_told_so() -> None:
-    for name in ("codex", "openclaw", "opencode", "pi"):
-        assert "image" not in told(AGENTS[name].configure(VALUES)).replace("supports_image_detail", "")
-        assert "image" in told(AGENTS[name].configure(replace(VALUES, images=True))).replace(
-            "supports_image_detail", ""
-        )
+def test_an_agents_own_model_is_found_unless_it_is_the_proxys() -> None:
+    (file,) = AGENTS["openclaw"].configure(VALUES).files
+    own = [{"id": "a", "model": "x/y"}, {"id": "b"}, {"id": "c", "model": {"primary": "vllm-tool-proxy/m"}}, 7]
+    entries = {"w": {"model": {"primary": "x/y"}}, "v": {"model": ""}}
+    said = json.dumps({"agents": {"list": own, "entries": entries, "defaults": {"model": "x/y"}}})
+    assert other_models(said, file) == [("agents", "entries", "w", "model"), ("agents", "list", "0", "model")]
+    assert other_models("", file) == other_models('{"agents": [1]}', file) == []
+    agents: Any = read(merged(said, file), file.format)["agents"]
+    assert agents["list"] == own
+
+
+def test_qwens_settings_of_the_machine_that_cannot_be_read_are_not_dropped() -> None:
+    with pytest.raises(NotMergeableError):
+        AGENTS["qwen"].launch(replace(VALUES, read=lambda path: "{"))
