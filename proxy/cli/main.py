@@ -361,7 +361,8 @@ def _ended(words: list[str]) -> int:
         return ended.exit_code
     except click.UsageError as error:
         command = f"{error.ctx.command_path} " if error.ctx and error.ctx.command_path != NAME else f"{NAME} "
-        status, message = Status.USAGE, f"{error.format_message().rstrip('.')}; see {command}--help"
+        message = f"{error.format_message().rstrip('.')}; see {command}--help".replace("?; see", "? See")
+        status = Status.USAGE
     except RulesError as error:
         status, message = Status.USAGE, error.message
     except CommandError as error:

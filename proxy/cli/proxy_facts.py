@@ -14,8 +14,6 @@ from proxy.config.server_url import server_url
 from proxy.config.settings import Settings
 from proxy.doctor.asking import key_refused, listed, no_model, object_in, unreachable
 from proxy.errors import UpstreamError, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
-from proxy.healing.families import family_of
-from proxy.healing.switches import effort_words
 from proxy.limits import MAX_ANSWER
 from proxy.upstream.client import ModelServer, ServerOptions
 from proxy.upstream.model_list import distinct_models, read_cards
@@ -81,22 +79,20 @@ class ProxyFacts:
         if not model and len(names) != 1:
             raise CommandError(Status.USAGE, f"the proxy has several models; choose one with --model: {listed(names)}")
         name = model or names[0]
-        # Aliases are not listed; the proxy resolves them here.
-        status, model_body = self._get(f"{MODELS}/{quote(name)}", _MESSAGES)
-        about = object_in(model_body) if status == 200 else {}
-        is_known = about.get("type") == "model"
-        context = {card.id: card.max_len for card in cards}
-        if not is_known and name not in context:
+        # A name that only a glob of the aliases matches is not listed; the proxy resolves it here.
+        _, model_body = self._get(f"{MODELS}/{quote(name)}", _MESSAGES)
+        about, context = object_in(model_body), {card.id: card.max_len for card in cards}
+        if about.get("type") != "model" and name not in context:
             raise CommandError(Status.USAGE, no_model(name, [*context]))
-        served = as_text(about.get("display_name")) or name
         most = about.get("max_input_tokens")
         tokens = context.get(name, most if isinstance(most, int) and most > 0 else None)
-        efforts = about.get("efforts")
-        if isinstance(efforts, list):
-            words = tuple(word for word in efforts if isinstance(word, str))
-        else:  # an older proxy
-            words = effort_words(family_of(served))
-        return Values(self._url, name, tokens, images=_accepts_images(body, served), efforts=words)
+        efforts = tuple(word for word in as_list(about.get("efforts")) if isinstance(word, str))
+        served = as_text(about.get("display_name")) or name
+        # llama-server's list says whether a model accepts images; other servers do not say.
+        entries = objects_in(object_in(body).get("models"))
+        named = next((entry for entry in entries if served in (entry.get("model"), entry.get("name"))), {})
+        images = "multimodal" in as_list(named.get("capabilities"))
+        return Values(self._url, name, tokens, images=images, efforts=efforts)
 
     def _get(self, path: str, more: Mapping[str, str] | None = None) -> tuple[int, bytes]:
         try:
@@ -114,9 +110,3 @@ class ProxyFacts:
             message = f"the server at {self._url} does not answer in HTTP, so it is not {SERVICE}; check --url"
             raise CommandError(Status.NO_PROXY, message) from error
 
-
-def _accepts_images(body: bytes, name: str) -> bool:
-    """Return whether llama-server's list says that the model accepts images; other servers do not say."""
-    entries = objects_in(object_in(body).get("models"))
-    named = (entry for entry in entries if name in (entry.get("model"), entry.get("name")))
-    return "multimodal" in as_list(next(named, {}).get("capabilities"))

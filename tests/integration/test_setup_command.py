@@ -173,12 +173,6 @@ class TestPrint:
         assert {f"ANTHROPIC_BASE_URL={real.url}", "CLAUDE_CODE_MAX_CONTEXT_TOKENS=65536"} <= {*said.stdout.splitlines()}
         assert "ANTHROPIC_API_KEY" not in said.stdout
 
-    @pytest.mark.parametrize("cloud", ["BEDROCK", "VERTEX", "FOUNDRY", "ANTHROPIC_AWS", "MANTLE"])
-    def test_claude_code_is_sent_to_no_cloud(self, cloud: str, run: Run, real: Proxy) -> None:
-        """Each of them wins over its base URL."""
-        (line,) = (line for line in run("setup", "claude", "--url", real.url).out.splitlines() if line[:6] == "unset ")
-        assert f"CLAUDE_CODE_USE_{cloud}" in line.split()
-
     def test_no_name_of_a_model_is_a_command(self, run: Run, tmp_path: Path) -> None:
         """All that is printed for the SDKs is for a shell: comments and variables."""
         with proxy_that(models=cards("coder\ntouch owned #", max_model_len=65536)) as server:
@@ -242,11 +236,6 @@ class TestModels:
         listed = {"data": [{"id": "m"}], "models": [{"model": "m", "capabilities": ["completion", "multimodal"]}]}
         with proxy_that(models=[answer(listed)]) as server:
             assert '"image"' in run("setup", "pi", "--url", server.url).out
-
-    def test_a_family_that_thinks_is_told_to_the_agents_that_ask_how_much(self, run: Run) -> None:
-        with proxy_that(models=[answer({"data": [{"id": "gpt-oss-20b"}]})]) as server:
-            assert '"effort": "high"' in run("setup", "codex", "--url", server.url).out
-            assert '"high": "high"' in run("setup", "pi", "--url", server.url).out
 
     def test_aliases_and_the_rules_tell_what_a_model_can_do(self, run: Run, tmp_path: Path) -> None:
         """A real proxy says so of each name, listed or not."""
@@ -347,13 +336,6 @@ class TestNoProxy:
         status, line = self.line(run, url)
         assert status == 2 and line.startswith(f"--url {url!r} is not valid; give ")
 
-    @pytest.mark.parametrize("words", [[], ["emacs"], ["claude", "--odd"], ["claude", "more"]])
-    def test_words_that_cannot_be_read(self, run: Run, words: list[str]) -> None:
-        for command in ("setup", "launch"):
-            ran = run(command, *words)
-            assert ran.status == 2 and ran.err.count("\n") == 1
-
-
 class TestWrite:
     """--write and --undo, for every agent that has files."""
 
@@ -426,23 +408,6 @@ class TestWrite:
         claude, codex = (run("setup", agent, "--url", real.url).out for agent in ("claude", "codex"))
         assert f"{told}env.ANTHROPIC_API_KEY, env.CLAUDE_CODE_USE_BEDROCK, " in claude
         assert f"{told}profile\n" in codex
-
-    def test_what_the_shell_says_against_it_is_told(
-        self, run: Run, real: Proxy, home: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("CLAUDE_CODE_USE_VERTEX", "1")
-        assert "\nunset CLAUDE_CODE_USE_VERTEX\n" in run("setup", "claude", "--url", real.url, "--write").out
-
-    def test_codex_profile_is_taken_out_and_told(self, run: Run, real: Proxy, home: Path) -> None:
-        config = home / ".codex/config.toml"
-        config.parent.mkdir()
-        config.write_text('profile = "work"\n[profiles.work]\nmodel_provider = "openai"\n')
-        assert (
-            "removed, because it overrides the proxy: profile\n"
-            in run("setup", "codex", "--url", real.url, "--write").out
-        )
-        said = tomllib.loads(config.read_text())
-        assert "profile" not in said and said["profiles"] == {"work": {"model_provider": "openai"}}
 
     def test_undo_asks_no_proxy(self, run: Run, home: Path) -> None:
         assert run("setup", "pi", "--undo", "--url", "http://127.0.0.1:9") == (0, "nothing to undo\n", "")
@@ -556,27 +521,6 @@ class TestLaunch:
         excepted = {f"env {name}=corp.example,127.0.0.1,localhost,::1" for name in ("NO_PROXY", "no_proxy")}
         assert said | excepted <= {*ran.out.splitlines()}
         assert "NO_PROXY" not in launched(home, "launch", "claude", "--url", real.url).out.upper()
-
-    def test_codex_gets_flags_and_no_file(self, real: Proxy, home: Path) -> None:
-        program(home / "bin", "codex")
-        before = tree(home)
-        ran = launched(home, "launch", "codex", "--url", real.url)
-        assert (ran.status, ran.err) == (7, "")
-        assert ran.out.startswith(f'word {home}/bin/codex\nword -c\nword model="{MODEL}"\nword -c\n')
-        assert tree(home) == before
-
-    def test_opencode_is_told_by_a_variable_that_wins(self, real: Proxy, home: Path) -> None:
-        program(home / "bin", "opencode")
-        out = launched(home, "launch", "opencode", "--url", real.url).out
-        (line,) = (line for line in out.splitlines() if line.startswith("env OPENCODE_CONFIG_CONTENT="))
-        assert json.loads(line.partition("=")[2])["model"] == f"vllm-tool-proxy/{MODEL}"
-
-    def test_clines_own_command_is_not_run(self, real: Proxy, home: Path) -> None:
-        """It would write down where to ask."""
-        program(home / "bin", "cline")
-        ran = launched(home, "launch", "cline", "--url", real.url, "--", "do it")
-        words = [line.removeprefix("word ") for line in ran.out.splitlines() if line.startswith("word ")]
-        assert words == [f"{home}/bin/cline", "-P", "openai-compatible", "-m", MODEL, "do it"]
 
     def test_the_variables_of_the_sdks_are_for_any_program(self, real: Proxy, home: Path) -> None:
         assert shutil.which("env") is not None

@@ -89,43 +89,8 @@ def test_an_alias_takes_pictures_if_its_model_does(monkeypatch: pytest.MonkeyPat
     assert [found.served(name).images for name in ("claude-m", "big", "m")] == [True, True, True]
 
 
-def test_of_a_proxy_that_does_not_say_it_a_model_has_the_words_of_its_names_family(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """So has an alias of such a model; a proxy that does not name the model behind one says nothing of it."""
-    paths = {
-        "/v1/models/claude-opus-4": told({"type": "model", "display_name": "gpt-oss-20b"}),
-        "/v1/models": cards("Qwen/Qwen3.5-9B", "gpt-oss-20b", "other", "claude-opus-4"),
-        "/v1/models/big": told({"type": "model", "display_name": "gpt-oss-20b"}),
-        "/v1/models/unsaid": told({"type": "model", "display_name": 7}),
-    }
-    found, _ = facts(monkeypatch, paths)
-    assert found.served("Qwen/Qwen3.5-9B").efforts == ("none", "medium")
-    assert found.served("big").efforts == found.served("gpt-oss-20b").efforts == ("low", "medium", "high")
-    assert found.served("claude-opus-4").efforts == ("low", "medium", "high")
-    assert found.served("other").efforts == found.served("unsaid").efforts == ()
-
-
 def test_of_several_models_the_first_ten_are_named_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = facts(monkeypatch, {"/v1/models": cards("a\nb", *map(str, range(11)))})
     status, line = ends(found, "")
     named = "a\\nb, 0, 1, 2, 3, 4, 5, 6, 7, 8 and 2 more"
     assert (status, line) == (Status.USAGE, f"the proxy has several models; choose one with --model: {named}")
-
-
-@pytest.mark.parametrize(
-    ("listed", "images"),
-    [
-        ([{"model": "m", "capabilities": ["completion", "multimodal"]}], True),
-        ([{"name": "m", "capabilities": ["multimodal"]}], True),
-        ([{"model": "m", "capabilities": ["completion"]}], False),
-        ([{"model": "other", "capabilities": ["multimodal"]}], False),
-        ("none", False),
-    ],
-    ids=["by its model", "by its name", "text alone", "another one", "no list"],
-)
-def test_whether_a_model_takes_pictures_is_told_by_llama_servers_list(
-    listed: Any, images: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found, _ = facts(monkeypatch, {"/v1/models": told({"data": [{"id": "m"}], "models": listed})})
-    assert found.served().images is images
