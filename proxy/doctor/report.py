@@ -13,12 +13,11 @@ from msgspec.structs import replace
 from proxy import __version__
 from proxy.codec.json_text import JsonObject
 from proxy.config.rules import Model, Parse, Rules, ServerKind, Telling, Transport, entry_with
-from proxy.doctor import probes, shapes
 from proxy.doctor.asking import Asker
 from proxy.doctor.examination import Examination, Finding, Level, examine_server, unknown
+from proxy.doctor.probes import PROBES
 from proxy.exchange.plan import KEEPS_TOOLS
 
-PROBES = (*probes.PROBES, *shapes.PROBES)
 # Incremented when a reader of the JSON report must change.
 FORMAT = 2
 NOT_EXAMINED = "not_examined"

@@ -2,7 +2,7 @@
 
 Each returns the same body where it has nothing to do, and applying it twice is the same as once. What stays the same
 object is not written anew, so that a healthy history is sent byte for byte (contract C1). Their order, reasons and
-examples are in `healings.json`, which the documentation and the tests read, too.
+examples are in `healings.json`, which the documentation, the tests and `doctor` read, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 
 from proxy.audit_record import Repair
 from proxy.codec.json_access import as_list
-from proxy.codec.json_text import Json, JsonObject, dump
+from proxy.codec.json_text import JsonObject, dump
 from proxy.healing import calls, contents, results, roles, tools
 from proxy.healing.conversation import ANY, Change, on_messages, traits_of
 from proxy.healing.parameters import OfferedTools, Sampling, offer, sample
@@ -50,6 +50,7 @@ _CHANGES: Mapping[str, Change] = {
     "token_counts": roles.drop_token_counts,
     "call_names": calls.name_calls,
     "tool_parameters": tools.complete_parameters,
+    "no_tools": tools.list_no_tools,
     "null_beside_calls": contents.fill_content_beside_calls,
     "reasoning_back": contents.give_reasoning_back,
     "plain_schemas": tools.plain_schemas,
@@ -80,6 +81,17 @@ class Level(Enum):
     TEMPLATE = "template"
 
 
+class TemplateProbe(msgspec.Struct, frozen=True):
+    """How `doctor` finds out whether a template needs a healing: it looks for `text`, which is in the example, in the
+    prompt. `title` names the shape of the conversation, and `harm` says what a lost text does.
+    """
+
+    id: str
+    title: str
+    text: str
+    harm: str
+
+
 class Healing(msgspec.Struct, frozen=True):
     """One healing.
 
@@ -91,9 +103,10 @@ class Healing(msgspec.Struct, frozen=True):
     level: Level
     failure: str
     why: str
-    example: tuple[list[dict[str, Any]], list[dict[str, Any]]]
+    example: tuple[list[dict[str, Any]] | None, list[dict[str, Any]]]
     key: str = "messages"
     needs: frozenset[str] = frozenset((ANY,))
+    probe: TemplateProbe | None = None
 
     def apply(self, body: JsonObject) -> JsonObject:
         """Return the healed body."""
@@ -218,7 +231,9 @@ def _repair(name: str, key: str, why: str, bodies: tuple[JsonObject, JsonObject]
     longer = min(len(old), len(new)) if len(old) != len(new) else 0
     at = next((index for index, (one, other) in pairs if one is not other), longer)
 
-    def shown(items: list[Json]) -> str:
-        return dump(items[at]) if at < len(items) else ""
+    def shown(body: JsonObject) -> str:
+        items = as_list(body.get(key))
+        return dump(items[at]) if at < len(items) else "" if items else dump(body.get(key))
 
-    return Repair(record_id(name), shown(old), shown(new), why)
+    before, after = map(shown, bodies)
+    return Repair(record_id(name), before, after, why)

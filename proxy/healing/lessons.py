@@ -51,6 +51,7 @@ _LESSONS = (
     _words(r"roles must alternate user/assistant/user", "text_calls"),
     _words(r"system message|message role|invalid role|only user|roles? (?:are|is) supported", *_SYSTEMS, *_TURNS),
     _words(r"assistant message must|non-?empty|(?:must|can) ?not be empty|content is required", "empty_answers"),
+    _words(r"nonetype'(?: object is not iterable| has no len)", "no_tools"),
     _words(r"nonetype|invalid content type|content.{0,40}(?:null|none)\b", "null_beside_calls"),
     _words(_TEXT_WANTED, "flat_texts"),
     _words(_TEXT_WANTED, "flat_texts", "pictures"),
