@@ -130,12 +130,6 @@ def is_own(part: JsonObject) -> bool:
     return not is_text(part) or bool(_REMINDERS.sub("", str(part["text"])).strip())
 
 
-def reminders(text: str) -> list[str]:
-    """The reminders that clients add to a text."""
-    matches: list[str] = _REMINDERS.findall(text)
-    return matches
-
-
 def remind(turn: UserTurn, text: str) -> None:
     """A system message in mid-conversation: user text in its place, marked as clients mark theirs (F82).
 

@@ -436,7 +436,7 @@ class _Translator:
             turn.last = "text" if isinstance(block, Text) else "other"
 
     def reasoning(self, turn: AssistantTurn, block: Thinking, where: str) -> None:
-        signed = signed_field(block.signature, block.thinking)
+        signed = signed_field(block.signature)
         if self.options.reasoning_history == "drop" or not (self.options.reasoning_history or signed):
             self.lost.add(f"{where} of type thinking", "the rules name no field for it")
         elif block.thinking:
