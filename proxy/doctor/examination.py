@@ -88,8 +88,8 @@ class Finding:
     """One result of a probe. `kind` is the kind of call that it is about, "" for none.
 
     `harm` is what it does to agents, and `handled` says that the proxy repairs that without any change. `remedy` is
-    the flag of the server or the rule that fixes it. `rule` is the key and value of the model's entry in the rules, and
-    `heal` the healing, which the report proposes.
+    the flag of the server or the rule that fixes it. `rule` is a field of the model's entry in the rules with its
+    value, and `heal` the healing, which the report proposes.
     """
 
     id: str

@@ -45,7 +45,7 @@ _REFUSE_EARLY = ("vllm", "sglang", "llamacpp")
 _MAX_WORDS = 300_000
 _NO_ANSWERS = (0, 200, 404, 405, 501)
 _PROXY_PARSES = ("parse", "proxy")
-_WHOLE = ("upstream", "whole")
+_WHOLE = ("transport", "whole")
 _ASK_WHOLE = "upstream: whole in the model's entry: the proxy asks for the whole answer and makes the stream from it"
 _NO_CALL = "the agent sees an empty reply, and its turn ends"
 _OF_LLAMA = "--jinja, and --chat-template-file with the template that the model was trained on"
@@ -75,7 +75,7 @@ def _kind(examination: Examination) -> Iterator[Finding]:
             f"the server is {name} {version}, but its list of models does not say so",
             "the proxy does not know that it may read the calls from the model's own text",
             f"server: {examination.kind} in the model's entry",
-            rule=("server", examination.kind),
+            rule=("server_kind", examination.kind),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from proxy.codec.json_access import as_list, as_object, as_text
 from proxy.codec.json_text import Json, JsonObject
 from proxy.healing.conversation import Change, messages_of, on_functions, replaced, with_function, with_value, without
-from proxy.tools.short_names import short_name
+from proxy.tools.toolset import short_name
 
 # Schemas that are looked at in one tool.
 _SCHEMAS_OF_A_TOOL = 2_000
