@@ -47,6 +47,12 @@ class UserTurn:
     shown: list[JsonObject] = field(default_factory=list)
     parts: list[JsonObject] = field(default_factory=list)
 
+    def add_result(self, call_id: str, text: str, others: list[JsonObject]) -> None:
+        """Add a result as a tool message. Its pictures and files follow in the user's message (F94)."""
+        self.results.append({"role": "tool", "tool_call_id": call_id, "content": text})
+        if others:
+            self.shown += [text_part(f"From the result of the call {call_id}:"), *others]
+
     @property
     def empty(self) -> bool:
         """Nothing is in it."""
@@ -88,6 +94,12 @@ class AssistantTurn:
         if self.texts and self.last != "text":
             self.texts.append("\n\n")
         self.texts.append(text)
+
+    def add_call(self, call_id: str, name: str, arguments: str) -> None:
+        """Add a call."""
+        function: JsonObject = {"name": name, "arguments": arguments}
+        self.calls.append({"id": call_id, "type": "function", "function": function})
+        self.last = "call"
 
     @property
     def empty(self) -> bool:
