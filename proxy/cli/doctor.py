@@ -13,7 +13,8 @@ from proxy.config.load import environment, key_files, load, user_rules, working_
 from proxy.config.rules import Rules
 from proxy.doctor.asking import Asker
 from proxy.doctor.examination import NoModelError, NoServerError
-from proxy.doctor.report import PROBES, Report, examine, lines
+from proxy.doctor.probes import PROBES
+from proxy.doctor.report import Report, examine, lines
 from proxy.doctor.report import as_json as report_json
 from proxy.doctor.rule import rules_in, write_entry
 from proxy.errors import RulesError

@@ -26,7 +26,7 @@ from proxy.cli.merging import NotMergeableError
 from proxy.cli.output import NAME, CommandError, Status, report
 from proxy.cli.proxy_facts import ProxyFacts
 from proxy.cli.setup import Target, target
-from proxy.config.server_url import server_url
+from proxy.config.load import builtin_text, load
 from proxy.doctor.asking import unreachable
 from proxy.limits import MAX_AGENT_FILE
 
@@ -163,27 +163,26 @@ def running_proxy(aim: Target, upstream: str) -> Iterator[tuple[str, Path | None
     """Run a proxy for the model server `upstream` inside the block; yield its URL, and its log if it was started.
 
     A proxy that already listens at the URL for the same model server is used, unless another `launch` started it or
-    `--rules` names a rules file. Otherwise one is started at the URL, or at the next free port. Raises CommandError.
+    `--rules` names a rules file. Otherwise one is started at the URL, or at the next free port. Raises CommandError, or
+    RulesError for a URL that cannot be used.
     """
     parts = urlsplit(aim.url)
     host, port = parts.hostname or "", parts.port or 80
     if parts.scheme != "http" or host not in ("127.0.0.1", "localhost", "::1") or parts.path.strip("/"):
         message = f"--upstream starts a proxy on this machine, but {aim.url} is on another one; leave out either"
         raise CommandError(Status.USAGE, message)
-    server = ""
-    with contextlib.suppress(ValueError):  # the proxy that is started for it reports the error
-        server = server_url(upstream)
+    server = load({"upstream": upstream}, {}, builtin_text())[0].upstream
     url = aim.url
     log = aim.state / f"serve-{port}.log"
     if not unreachable(url, usual=url):
-        is_same = server and ProxyFacts(url).model_server() == server
+        is_same = ProxyFacts(url).model_server() == server
         if aim.rules is None and is_same and not _is_of_a_launch(log):
             yield url, None
             return
         port = _free_port(host, port)
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         log = aim.state / f"serve-{port}.log"
-    if server and (why := unreachable(server)):
+    if why := unreachable(server):
         raise CommandError(Status.NOT_THERE, why)
 
     def end(number: int, frame: FrameType | None) -> None:

@@ -26,8 +26,7 @@ from proxy.healing.families import NAMES, Family, family_of
 from proxy.healing.heal import ALL, IDS, HealPlan
 from proxy.healing.switches import SUFFIXES
 from proxy.notations.signs import ROW_NAMES
-from proxy.repair.policy import Action, Condition, Policy, ToolRule
-from proxy.repair.rule_actions import ITEMS, applies_to_model
+from proxy.repair.policy import ITEMS, Action, Condition, Policy, ToolRule, applies_to_model
 
 MAX_RULES = 1000
 MAX_STEPS = 16

@@ -47,6 +47,12 @@ class UserTurn:
     shown: list[JsonObject] = field(default_factory=list)
     parts: list[JsonObject] = field(default_factory=list)
 
+    def add_result(self, call_id: str, text: str, others: list[JsonObject]) -> None:
+        """Add a result as a tool message. Its pictures and files follow in the user's message (F94)."""
+        self.results.append({"role": "tool", "tool_call_id": call_id, "content": text})
+        if others:
+            self.shown += [text_part(f"From the result of the call {call_id}:"), *others]
+
     @property
     def empty(self) -> bool:
         """Nothing is in it."""
@@ -89,6 +95,12 @@ class AssistantTurn:
             self.texts.append("\n\n")
         self.texts.append(text)
 
+    def add_call(self, call_id: str, name: str, arguments: str) -> None:
+        """Add a call."""
+        function: JsonObject = {"name": name, "arguments": arguments}
+        self.calls.append({"id": call_id, "type": "function", "function": function})
+        self.last = "call"
+
     @property
     def empty(self) -> bool:
         """Nothing is left of it."""
@@ -128,12 +140,6 @@ def turn_of(role: str, turns: list[UserTurn | AssistantTurn]) -> UserTurn | Assi
 def is_own(part: JsonObject) -> bool:
     """True for what the user says, false for what a client adds to it: reminders, and no word beside them."""
     return not is_text(part) or bool(_REMINDERS.sub("", str(part["text"])).strip())
-
-
-def reminders(text: str) -> list[str]:
-    """The reminders that clients add to a text."""
-    matches: list[str] = _REMINDERS.findall(text)
-    return matches
 
 
 def remind(turn: UserTurn, text: str) -> None:

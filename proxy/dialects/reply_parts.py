@@ -1,4 +1,4 @@
-"""What Messages and Responses replies share: where texts begin, token counts, refusals, halves of characters.
+"""What Messages and Responses replies share: where texts begin, lanes, token counts, refusals, halves of characters.
 
 A character may arrive as two surrogates in two events:
 
@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from proxy.codec.json_access import as_object, as_text, objects_in
-from proxy.codec.json_text import Json, JsonObject
+from proxy.codec.json_access import as_object, as_text, is_object_text, objects_in
+from proxy.codec.json_text import Json, JsonObject, dump_strict
+from proxy.dialects.base import Writer
 from proxy.engine.events import (
     CallArguments,
     CallClosed,
@@ -32,13 +33,16 @@ from proxy.engine.events import (
     Usage,
     choice_number,
 )
-from proxy.engine.reading import GAVE_UP
+from proxy.engine.lane import CallTemplate, Lane
+from proxy.engine.reading import GAVE_UP, was_cut
 from proxy.errors import UpstreamBroken
 
 TextKind: TypeAlias = Literal["text", "thinking"]
 # What the model says, in the order in which it says it.
 Content: TypeAlias = Text | Reasoning | CallOpened | CallArguments | CallClosed
 _MAX_BLANKS = 4096
+# Marks the place of a text in an event.
+_MARK = "@"
 _HEX = "[0-9a-fA-F]"
 _HIGH, _LOW = rf"\\u[dD][89abAB]{_HEX}{{2}}", rf"\\u[dD][c-fC-F]{_HEX}{{2}}"
 # An escape, or an end of the text that may become one or the first half of a pair.
@@ -56,10 +60,29 @@ class Reply(ABC):
         self._finished: Finished | None = None
         self._counts: Mapping[str, Json] = {}
         self._refusal: list[str] = []
+        self._open: TextKind | None = None
+        self._characters = CharacterJoiner()
+        self._call_ids: set[str] = set()
 
     @abstractmethod
-    def write(self, event: Content) -> list[JsonObject]:
-        """Return the dialect's events for what the model says."""
+    def begin_text(self, kind: TextKind) -> list[JsonObject]:
+        """Return the start of a block of text or reasoning, after the end of the open one."""
+
+    @abstractmethod
+    def text_delta(self, text: str) -> JsonObject:
+        """Return the event that continues the open block of text or reasoning."""
+
+    @abstractmethod
+    def call_delta(self, index: int, text: str) -> JsonObject | None:
+        """Return the event for the next arguments of a call; None if they are not sent immediately and unchanged."""
+
+    @abstractmethod
+    def open_call(self, event: CallOpened) -> list[JsonObject]:
+        """Return the start of a call, after the end of the open block."""
+
+    @abstractmethod
+    def keep(self, event: Event) -> None:
+        """Keep what a lane has sent of the open block or call."""
 
     @abstractmethod
     def end(self) -> list[JsonObject]:
@@ -82,6 +105,19 @@ class Reply(ABC):
                 pass
         return []
 
+    def write(self, event: Content) -> list[JsonObject]:
+        """Return the dialect's events for what the model says outside of open calls."""
+        match event:
+            case Text():
+                return self._say("text", event.text)
+            case Reasoning():
+                return self._say("thinking", event.text)
+            case CallOpened():
+                return self.open_call(event)
+            case CallArguments() if event.fragment.strip():
+                return self._say("text", event.fragment)  # no call is open to which it could belong
+        return []
+
     def observe_body(self, body: JsonObject) -> JsonObject:
         """Keep the token counts and the refusal of a chunk or a whole answer. Return its first delta or message.
 
@@ -100,14 +136,42 @@ class Reply(ABC):
         if counts and any(token_counts(counts)):
             self._counts = counts
 
-    def finish_reason(self) -> str:
-        """Return why the reply ended. Raises UpstreamBroken if the server gave up the generation."""
+    def finish_reason(self, arguments: Iterable[str]) -> tuple[str, bool]:
+        """Return why the reply ended, and whether it was cut. `arguments` are those of the open calls.
+
+        Raises UpstreamBroken if the server gave up the generation, or if a call is incomplete although the model
+        stopped by itself: half a call must not look complete (C4).
+        """
         reason = "stop" if self._finished is None else self._finished.reason
         if reason in GAVE_UP:
             raise UpstreamBroken(f"the model server gave up the generation (finish reason {reason})")
-        return reason
+        cut = was_cut(reason)
+        if not cut and not all(map(is_object_text, filter(str.strip, arguments))):
+            raise UpstreamBroken("a tool call cannot be finished: its arguments are no JSON object")
+        return reason, cut
 
-    def first_text(self, kind: TextKind, text: str) -> str:
+    def own_id(self, id_: str, other: str) -> str:
+        """Return the id of a call, or `other`: an unrepaired reply may have no id, or the same one twice."""
+        if not id_ or id_ in self._call_ids:
+            id_ = other
+        self._call_ids.add(id_)
+        return id_
+
+    def continues(self, kind: TextKind) -> bool:
+        """Return whether the next text of this kind continues the open block, and does nothing else."""
+        return self._open == kind and not self._characters.half
+
+    def _say(self, kind: TextKind, text: str) -> list[JsonObject]:
+        if self._open == kind:
+            return self.deltas(self._characters.feed(text))
+        text = self._first_text(kind, text)
+        return [*self.begin_text(kind), *self.deltas(self._characters.feed(text))] if text else []
+
+    def deltas(self, text: str) -> list[JsonObject]:
+        """Return the event that continues the open block, if there is anything to send."""
+        return [self.text_delta(text)] if text else []
+
+    def _first_text(self, kind: TextKind, text: str) -> str:
         """Return the text with which a block begins, "" while it is blank: no block may be empty.
 
         Blanks before text are kept until it comes, those around reasoning go: `<think> a</think> Hello` is `a`, then
@@ -130,17 +194,19 @@ class Reply(ABC):
         self._blanks, self._is_after_thinking = "", False
 
 
-class TranslatedWriter(ABC):
-    """The common part of the Messages and Responses writers, which encode every event (dialects.base.Writer)."""
-
-    verbatim = False
+class TranslatedWriter(Writer):
+    """The common part of the Messages and Responses writers, which encode every event."""
 
     def __init__(self, reply: Reply) -> None:
         self._reply = reply
 
-    @abstractmethod
     def encode(self, events: Iterable[JsonObject]) -> bytes:
         """Return the bytes of the dialect's events."""
+        return b"".join(map(encode, events))
+
+    def encode_deltas(self, before: bytes, texts: Sequence[bytes], after: bytes) -> bytes:
+        """Return events that differ only in their text."""
+        return before + (after + before).join(texts) + after
 
     def observe_chunk(self, chunk: Chunk) -> None:
         """Keep the newest token counts, and what else the reply needs of a chunk."""
@@ -154,17 +220,45 @@ class TranslatedWriter(ABC):
         """Return the end of a finished reply. Raises a ProxyError if it is not a success."""
         return self.encode(self._reply.end())
 
-    def passes(self, around: bytes) -> bool:
-        """Return False: every event is encoded."""
-        return False
+    def teller(self, lane: Lane) -> Teller | None:
+        """Return the writer of a lane's texts, while they continue the open block or call."""
+        template, reply = lane.template, self._reply
+        if template.choice != 0:
+            return None
+        if isinstance(template, CallTemplate):
+            delta = reply.call_delta(template.index, _MARK)
+            return None if delta is None else Teller(self, reply, delta, is_call=True)
+        kind: TextKind = "thinking" if template.reasoning else "text"
+        return Teller(self, reply, reply.text_delta(_MARK), is_call=False) if reply.continues(kind) else None
 
-    def comment(self, raw: bytes) -> bytes:
-        """Drop comments: these dialects have none."""
-        return b""
 
-    def begin(self, choices: int) -> bytes:
-        """Nothing: the reply starts with its content."""
-        return b""
+class Teller:
+    """Texts of a lane as deltas of the open block or call, which differ only in their text; `delta` is one of them."""
+
+    def __init__(self, writer: TranslatedWriter, reply: Reply, delta: JsonObject, *, is_call: bool) -> None:
+        self._writer = writer
+        self._reply = reply
+        self._is_call = is_call
+        self._before, _, self._after = encode(delta).partition(_MARK.encode())
+
+    def tell(self, texts: Sequence[bytes]) -> bytes | None:
+        """Return these texts, as they are in strings of JSON, as events.
+
+        None if an escape in arguments may be half a character.
+        """
+        if self._is_call and any(rb"\\u" in text for text in texts):
+            return None
+        return self._writer.encode_deltas(self._before, texts, self._after)
+
+    def record(self, events: Iterable[Event]) -> None:
+        """Keep what these texts, joined, say."""
+        for event in events:
+            self._reply.keep(event)
+
+
+def encode(event: JsonObject) -> bytes:
+    """Return an event with its name, without which the SDKs ignore it."""
+    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), dump_strict(event))
 
 
 def token_counts(counts: Mapping[str, Json]) -> tuple[int, int, int, int]:
@@ -177,11 +271,6 @@ def token_counts(counts: Mapping[str, Json]) -> tuple[int, int, int, int]:
     )
     prompt, cached, written, thought = (max(0, count) if type(count) is int else 0 for count in found)
     return prompt, cached, written, thought
-
-
-def may_hold_halves(texts: Iterable[bytes]) -> bool:
-    """Return whether JSON text within strings of JSON may hold a surrogate, or a part of one."""
-    return any(rb"\\u" in text for text in texts)
 
 
 class CharacterJoiner:

@@ -7,7 +7,7 @@ Null is the same as nothing, everywhere.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -165,6 +165,11 @@ def kind_of(value: Json, where: str) -> str:
     if not isinstance(kind, str) or not kind:
         raise bad(f"{where}.type", "Field required" if kind is None else "must be a string that is not empty")
     return kind
+
+
+def present(fields: Mapping[str, Any]) -> JsonObject:
+    """Return the fields that have a value."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def shown(value: Json) -> str:

@@ -1,4 +1,4 @@
-"""One server under examination: what is known of it, the requests of several probes, and findings in words."""
+"""One server under examination: its facts, the requests that several probes share, and findings in words."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from enum import Enum
 
 from proxy import SERVICE
 from proxy.codec.json_access import as_text
-from proxy.codec.json_text import JsonObject
+from proxy.codec.json_text import JsonObject, dump, load_json
 from proxy.doctor.asking import Answer, Asker, Reply, key_refused, no_model, unreachable
 from proxy.doctor.prompts import Fate, Prompts
-from proxy.doctor.syntaxes import TOOL, Written, written_in
 from proxy.healing.families import Family, Parsers, family_of
+from proxy.notations.front import Reader
+from proxy.tools.toolset import read_tools
 from proxy.upstream.model_list import ABOUT, ModelCard, distinct_models, kind_of, loaded, read_about, read_cards
 from proxy.upstream.paths import MODELS
 
@@ -21,6 +22,32 @@ CALL = (
     "and say nothing before it."
 )
 THINK = "What is 17 times 23? Think about it step by step, then give the number."
+NAME = "write_file"
+TOOL: JsonObject = {
+    "type": "function",
+    "function": {
+        "name": NAME,
+        "description": "Write a text into a file.",
+        "parameters": {
+            "type": "object",
+            "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
+            "required": ["path", "content"],
+        },
+    },
+}
+# The syntaxes in which models write calls, and the marks that all occur in a call. The first match counts.
+SYNTAXES = {
+    "Qwen3-Coder's XML": ("<function=", "<parameter="),
+    "GLM's pairs": ("<tool_call>", "<arg_key>"),
+    "Hermes' JSON": ("<tool_call>", "{"),
+    "MiniMax' XML": ("<minimax:tool_call>",),
+    "Mistral's list": ("[TOOL_CALLS]",),
+    "Kimi's sections": ("<|tool_call_begin|>",),
+    "DeepSeek's sections": ("<｜tool▁",),
+    "gpt-oss' channels": ("<|channel|>",),
+    "Llama's JSON": ('"parameters"',),
+    "Python's calls": (f"{NAME}(",),
+}
 
 # Servers that accept template variables, and servers that accept `skip_special_tokens`.
 _TAKES_KWARGS = ("vllm", "sglang", "llamacpp")
@@ -61,8 +88,8 @@ class Finding:
     """One result of a probe. `kind` is the kind of call that it is about, "" for none.
 
     `harm` is what it does to agents, and `handled` says that the proxy repairs that without any change. `remedy` is
-    the flag of the server or the rule that fixes it. `rule` is the key and value of the model's entry in the rules, and
-    `heal` the healing, which the report proposes.
+    the flag of the server or the rule that fixes it. `rule` is a field of the model's entry in the rules with its
+    value, and `heal` the healing, which the report proposes.
     """
 
     id: str
@@ -84,6 +111,33 @@ def good(id_: str, what: str, kind: str = "") -> Finding:
 def unknown(id_: str, what: str) -> Finding:
     """Return a finding for something that could not be decided."""
     return Finding(id_, Level.UNKNOWN, what)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A call in a raw text: its syntax ("" if unknown), and its arguments as JSON."""
+
+    syntax: str
+    arguments: str
+
+
+def written_in(text: str) -> list[Written]:
+    """Return the calls of the tool in a model's raw text, as the proxy reads them."""
+    reader = Reader(read_tools([TOOL]), raw_text=True)
+    pieces = (*reader.feed(text), *reader.finish())
+
+    def syntax_of(source: str) -> str:
+        return next((id_ for id_, marks in SYNTAXES.items() if all(mark in source for mark in marks)), "")
+
+    return [Written(syntax_of(piece.text), dump(call.arguments)) for piece in pieces for call in piece.calls or ()]
+
+
+def is_an_object(arguments: str) -> bool:
+    """Return whether a client can read these arguments: the text of a JSON object."""
+    try:
+        return isinstance(load_json(arguments), dict)
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

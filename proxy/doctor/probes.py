@@ -1,17 +1,36 @@
-"""The probes: which server it is, whether calls are found, whether streams are faithful, and where reasoning is.
+"""The probes: which server it is, whether calls are found, whether streams are faithful, where reasoning is, and what
+the chat template refuses or loses.
 
-The server's parser is judged by what it makes of a call, compared with the model's own text.
+The server's parser is judged by what it makes of a call, compared with the model's own text; the template by the
+examples of the healings (`healing/healings.json`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from proxy.codec.json_access import as_object
+from proxy.codec.json_text import Json, JsonObject, dump, load_json
 from proxy.doctor.asking import Reply, shown
-from proxy.doctor.examination import THINK, Examination, Finding, Level, Probe, good, unknown
-from proxy.doctor.syntaxes import NAME, flags, is_an_object, written_in
+from proxy.doctor.examination import (
+    NAME,
+    THINK,
+    TOOL,
+    Examination,
+    Finding,
+    Level,
+    Probe,
+    good,
+    is_an_object,
+    unknown,
+    written_in,
+)
+from proxy.doctor.prompts import Fate
 from proxy.exchange.plan import KEEPS_TOOLS, PARSER_FAILED
+from proxy.healing.families import FAMILIES, Parsers
+from proxy.healing.heal import HEALINGS, TemplateProbe, in_force
 from proxy.notations.thoughts import ALL_MARKERS, ReasoningMarkers
 from proxy.upstream.context_overflow import read_overflow
 from proxy.upstream.model_list import kind_of
@@ -26,9 +45,14 @@ _REFUSE_EARLY = ("vllm", "sglang", "llamacpp")
 _MAX_WORDS = 300_000
 _NO_ANSWERS = (0, 200, 404, 405, 501)
 _PROXY_PARSES = ("parse", "proxy")
-_WHOLE = ("upstream", "whole")
+_WHOLE = ("transport", "whole")
 _ASK_WHOLE = "upstream: whole in the model's entry: the proxy asks for the whole answer and makes the stream from it"
 _NO_CALL = "the agent sees an empty reply, and its turn ends"
+_OF_LLAMA = "--jinja, and --chat-template-file with the template that the model was trained on"
+# What is looked for in the prompt: one run of letters in every vocabulary.
+MARK = "mkwatched"
+_ASK: JsonObject = {"role": "user", "content": "Write it."}
+_EVERY_TURN = "every further request of the session is refused, and the agent cannot go on"
 
 
 def _kind(examination: Examination) -> Iterator[Finding]:
@@ -51,7 +75,7 @@ def _kind(examination: Examination) -> Iterator[Finding]:
             f"the server is {name} {version}, but its list of models does not say so",
             "the proxy does not know that it may read the calls from the model's own text",
             f"server: {examination.kind} in the model's entry",
-            rule=("server", examination.kind),
+            rule=("server_kind", examination.kind),
         )
 
 
@@ -138,6 +162,23 @@ def _flag(examination: Examination) -> str:
     if examination.kind in KEEPS_TOOLS:
         return f"{known}; or parse: proxy in the model's entry (the proxy then reads the calls itself)"
     return known
+
+
+def flags(kind: str, own: Parsers | None, syntax: str) -> str:
+    """Return the flags with which a server of this kind reads the model's calls; "" if none is known.
+
+    `own` are the parsers of the model's family. They win if they fit the syntax that the model writes. Otherwise the
+    last family of that syntax, which is the most general one, names the parser.
+    """
+    if own is None or syntax not in ("", own.syntax):
+        rows = (family.parsers for family in reversed(FAMILIES) if family.parsers is not None)
+        own = next((row for row in rows if row.syntax and row.syntax == syntax), Parsers(syntax, ""))
+    if kind == "vllm" and own.vllm:
+        return f"--enable-auto-tool-choice --tool-call-parser {own.vllm}"
+    if kind == "sglang" and own.sglang:
+        return f"--tool-call-parser {own.sglang}"
+    # llama.cpp has no parsers by name: it reads what its template makes the model write.
+    return _OF_LLAMA if kind == "llamacpp" and syntax else ""
 
 
 def _is_unanswered(examination: Examination) -> bool:
@@ -340,6 +381,83 @@ def _is_in(text: str, mark: ReasoningMarkers) -> bool:
     return mark.may_begin and any(closer.strip() and closer in text for closer in mark.closers)
 
 
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """One conversation for the template, in whose `messages` or `tools` `probe.text` must reach the prompt.
+
+    `heal` is the healing that fixes it, "" if there is none. If the shape `base` is refused, so is this one.
+    """
+
+    probe: TemplateProbe
+    messages: Sequence[Json]
+    tool: JsonObject
+    heal: str = ""
+    base: str = ""
+
+    def make(self, text: str) -> JsonObject:
+        """Return the conversation with another text in the place of the one that is watched."""
+        conversation: Json = {"messages": [*self.messages], "tools": [self.tool]}
+        return as_object(load_json(dump(conversation).replace(self.probe.text, text)))
+
+
+def _shapes() -> Iterator[_Shape]:
+    """Yield the tools on offer, then the examples of healings, each with a user before calls and after systems."""
+    harm = "the model does not know of any tool, and calls none"
+    yield _Shape(TemplateProbe("tools", "the tools on offer", NAME, harm), [_ASK], TOOL)
+    for healing in HEALINGS:
+        if healing.probe is None:
+            continue
+        before = healing.example[0] or []
+        has_call = any("tool_calls" in message for message in before)
+        messages = [_ASK, *before] if has_call else [*before]
+        if before[-1]["role"] in ("system", "developer"):
+            messages.append(_ASK)
+        base = "results" if has_call and healing.probe.id != "results" else "tools"
+        yield _Shape(healing.probe, messages, TOOL, healing.id, base)
+
+
+_SHAPES = {shape.probe.id: shape for shape in _shapes()}
+
+
+def _fate(examination: Examination, shape: _Shape) -> tuple[Fate, str]:
+    """Return the fate of the text in a shape; untold if its base is refused."""
+    if shape.base and _fate(examination, _SHAPES[shape.base])[0] in (Fate.REFUSED, Fate.UNTOLD):
+        return Fate.UNTOLD, ""
+    id_ = shape.probe.id
+    if id_ not in examination.fates:
+        examination.fates[id_] = examination.prompts.fate(shape.make, MARK)
+    return examination.fates[id_]
+
+
+def _template(shape: _Shape) -> Probe:
+    """Return the probe of one shape."""
+    probe = shape.probe
+
+    def look(examination: Examination) -> Iterator[Finding]:
+        fate, words = _fate(examination, shape)
+        if fate is Fate.KEPT:
+            yield good(f"{probe.id}_kept", f"the template takes {probe.title}")
+            return
+        if fate is Fate.UNTOLD:
+            yield unknown(f"{probe.id}_unknown", f"the template and {probe.title}")
+            return
+        what, harm = f"the template refuses {probe.title}: {shown(words)}", _EVERY_TURN
+        if fate is Fate.LOST:
+            seen_by = examination.prompts.source.value
+            what, harm = f"the template silently leaves {probe.title} out of the prompt (seen by {seen_by})", probe.harm
+        # The healings for every model need no entry: hardly a server takes arguments that are not JSON.
+        handled = shape.heal in in_force((), ())
+        remedy = "none is needed with the proxy, which heals every request"
+        if not shape.heal:
+            remedy = "the chat template for tools that the model was trained on (--chat-template)"
+        elif not handled:
+            remedy = f"a chat template that takes it, or heal: {{on: [{shape.heal}]}} in the model's entry"
+        level = Level.NOTE if handled else Level.HARM
+        yield Finding(f"{probe.id}_{fate.value}", level, what, harm, remedy, handled, heal=shape.heal)
+
+    return Probe(f"the template: {probe.title}", look)
+
+
 PROBES = (
     Probe("kind and version of the server", _kind),
     Probe("context, and a prompt that is too long", _context),
@@ -347,4 +465,5 @@ PROBES = (
     Probe("a forced call (tool_choice required)", _forced),
     Probe("a stream compared with the whole answer", _streams),
     Probe("the model's reasoning", _reasoning),
+    *map(_template, _SHAPES.values()),
 )

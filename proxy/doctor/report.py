@@ -12,22 +12,18 @@ from msgspec.structs import replace
 
 from proxy import __version__
 from proxy.codec.json_text import JsonObject
-from proxy.config.rules import Model, Parse, Rules, ServerKind, Telling, Transport, entry_with
-from proxy.doctor import probes, shapes
+from proxy.config.rules import Model, Rules, Telling, entry_with
 from proxy.doctor.asking import Asker
 from proxy.doctor.examination import Examination, Finding, Level, examine_server, unknown
+from proxy.doctor.probes import PROBES
 from proxy.exchange.plan import KEEPS_TOOLS
 
-PROBES = (*probes.PROBES, *shapes.PROBES)
 # Incremented when a reader of the JSON report must change.
 FORMAT = 2
 NOT_EXAMINED = "not_examined"
 _TITLES = {Level.HARM: "does harm", Level.NOTE: "to know", Level.GOOD: "as it should be"}
 _WIDTH = 100
-_PARSES: tuple[Parse, ...] = get_args(Parse)
-_TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
-_TELLINGS: tuple[Telling, ...] = get_args(Telling)
-_SERVERS: tuple[ServerKind, ...] = get_args(ServerKind)
+_SPENT = ("requests", "prompt_tokens", "completion_tokens", "seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,45 +115,31 @@ def entry_for(examination: Examination, findings: Sequence[Finding], rules: Rule
     return entry_with(wanted, examination.model, missing)
 
 
-def _ruled(model: Model, key: str, word: str, *, kind: str) -> Model:
+def _ruled(model: Model, field: str, word: str, *, kind: str) -> Model:
     """Return the entry with one more setting."""
-    if key == "parse":
-        # `parse: proxy` is for servers that keep the tools in the prompt under `tool_choice: none`.
-        if word == "proxy" and kind not in KEEPS_TOOLS:
-            return model
-        return replace(model, parse=next(each for each in _PARSES if each == word))
-    if key == "upstream":
-        return replace(model, transport=next(each for each in _TRANSPORTS if each == word))
-    if key == "reasoning":
-        # The same key can name the field of answers that contains reasoning.
-        is_field = model.reasoning is not None and model.reasoning not in _TELLINGS
-        return model if is_field else replace(model, reasoning=next(each for each in _TELLINGS if each == word))
-    assert key == "server", key
-    return replace(model, server_kind=next(each for each in _SERVERS if each == word))
+    # `parse: proxy` is for servers that keep the tools in the prompt under `tool_choice: none`.
+    if word == "proxy" and kind not in KEEPS_TOOLS:
+        return model
+    # The same key can name the field of answers that contains reasoning.
+    if field == "reasoning" and model.reasoning not in (None, *get_args(Telling)):
+        return model
+    return replace(model, **{field: word})
 
 
 def as_json(report: Report) -> JsonObject:
     """Return the report as JSON."""
+    facts: JsonObject = {name: getattr(report, name) for name in ("at", "url", "kind", "version", "model", "context")}
+    spent: JsonObject = {name: getattr(report, name) for name in _SPENT}
     return {
         "format": FORMAT,
         "doctor": __version__,
-        "at": report.at,
-        "url": report.url,
-        "kind": report.kind,
-        "version": report.version,
-        "model": report.model,
-        "context": report.context,
+        **facts,
         "verdict": report.verdict,
         "harm": report.does_harm,
         "unexamined": report.unexamined,
-        "findings": [_finding(finding) for finding in report.findings],
+        "findings": [*map(_finding, report.findings)],
         "entry": report.entry,
-        "spent": {
-            "requests": report.requests,
-            "prompt_tokens": report.prompt_tokens,
-            "completion_tokens": report.completion_tokens,
-            "seconds": report.seconds,
-        },
+        "spent": spent,
     }
 
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from proxy.codec.json_text import Json, JsonObject, dump, load_json, read_json
+from proxy.repair.policy import apply_rule, renames, touched
 from proxy.repair.repairer import Repairer
-from proxy.repair.rule_actions import apply_rule, renames, touched
 from proxy.repair.schema_fixes import FIXES, apply_fixes
 from proxy.tools.schema import Schema
 from proxy.tools.validator import children, same, violations

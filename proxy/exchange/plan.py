@@ -17,8 +17,7 @@ from proxy.codec.json_text import JsonObject, dump_request
 from proxy.config.rules import Parse, Transport
 from proxy.dialects.chat.request import ChatRequest, is_true
 from proxy.errors import ProxyError, UpstreamError, UpstreamRefused, UpstreamUnreachable
-from proxy.healing.heal import NO_HEALING, HealPlan, heal_request
-from proxy.healing.lessons import lesson
+from proxy.healing.heal import NO_HEALING, HealPlan, heal_request, lesson
 from proxy.limits import RETRY_TOKENS
 from proxy.upstream.context_overflow import read_overflow
 

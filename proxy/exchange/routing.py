@@ -15,7 +15,7 @@ from proxy.config.api_keys import Keys
 from proxy.config.rules import SAME_KEY, Model, Rules
 from proxy.config.server_url import origin
 from proxy.config.settings import Settings
-from proxy.dialects.conversation_key import conversation_key
+from proxy.dialects.chat.request import conversation_key
 
 
 def choose_server(model: str | None, rules: Rules, settings: Settings) -> str:

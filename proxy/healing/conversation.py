@@ -63,14 +63,18 @@ def replaced(body: JsonObject, key: str, value: Sequence[Json]) -> JsonObject:
     return {**body, key: [*value]}
 
 
+def messages_of(body: JsonObject) -> list[JsonObject]:
+    """Return the messages of a body; none if one of them is not an object."""
+    messages = objects_in(body.get("messages"))
+    return messages if len(messages) == len(as_list(body.get("messages"))) else []
+
+
 def on_messages(change: Callable[[Messages], Messages]) -> Change:
     """Turn a change of all messages into one of the body. A body whose messages are not objects is left alone."""
 
     def changed(body: JsonObject) -> JsonObject:
-        messages = as_list(body.get("messages"))
-        if {*map(type, messages)} != {dict}:
-            return body
-        return replaced(body, "messages", [*change(objects_in(messages))])
+        messages = messages_of(body)
+        return replaced(body, "messages", [*change(messages)]) if messages else body
 
     return changed
 

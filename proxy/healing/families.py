@@ -296,6 +296,14 @@ FAMILIES = (
     ),
     Family("glm-4", "*glm-4*", (), parsers=Parsers("GLM's pairs", "glm45", "glm45")),
     Family(
+        "functiongemma",
+        "*functiongemma*",
+        (),
+        template="<start_function_call>",
+        heals="no_tools call_text",
+        parsers=Parsers("", "functiongemma"),
+    ),
+    Family(
         "gemma-4",
         "*gemma-4*",
         (reasoning.GEMMA,),
@@ -512,6 +520,7 @@ FAMILIES = (
         parsers=Parsers("Llama's JSON", "llama3_json", "llama3"),
     ),
     Family("llama-4", "*llama-4*", (), parsers=Parsers("Python's calls", "llama4_pythonic", "pythonic")),
+    Family("toolace", "*toolace*", (), parsers=Parsers("Python's calls", "pythonic", "pythonic")),
     Family(
         "ministral",
         "*ministral*",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from proxy.codec.json_access import as_list, as_object, as_text
 from proxy.codec.json_text import Json, JsonObject
-from proxy.healing.conversation import Change, on_functions, replaced, with_function, with_value, without
-from proxy.tools.short_names import short_name
+from proxy.healing.conversation import Change, messages_of, on_functions, replaced, with_function, with_value, without
+from proxy.tools.toolset import short_name
 
 # Schemas that are looked at in one tool.
 _SCHEMAS_OF_A_TOOL = 2_000
@@ -44,6 +44,11 @@ def complete_parameters(function: JsonObject) -> JsonObject:
     whole: JsonObject = {"type": "object", **parameters}
     whole["properties"] = properties if isinstance(properties, dict) else {}
     return {**function, "parameters": whole}
+
+
+def list_no_tools(body: JsonObject) -> JsonObject:
+    """Offer an empty list of tools, for templates that read the list without asking whether there is one."""
+    return {**body, "tools": []} if body.get("tools") is None and messages_of(body) else body
 
 
 @_on_tools

@@ -19,9 +19,8 @@ from proxy.notations.reader import CallReader
 from proxy.notations.source import NoCall, Source, end_of
 from proxy.notations.strings import Oddity
 from proxy.notations.tables import ARGUMENT_WORDS, NAME_WORDS
-from proxy.tools.key_spelling import is_torn
 from proxy.tools.schema import ANYTHING, Schema
-from proxy.tools.toolset import Tool, ToolSet
+from proxy.tools.toolset import Tool, ToolSet, is_torn
 from proxy.tools.validator import same
 
 # A string of JSON in a string of JSON is opened so often.

@@ -1,11 +1,26 @@
-"""The engine's policy for a model's calls, made of the rules."""
+"""The engine's policy for a model's calls: the rules of the section `tools` in rules.yaml, and how they change a call.
+
+`apply_rule` is pure and idempotent: it never changes its arguments, and returns the same objects where a rule does
+nothing.
+"""
 
 from __future__ import annotations
 
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Literal
+from fnmatch import fnmatchcase
+from html import unescape
+from html.entities import html5
+from itertools import islice
+from typing import Literal, TypeAlias
 
-from proxy.codec.json_text import Json
+from proxy.codec.json_text import Json, JsonObject, is_deep
+from proxy.notations.literals import literal
+from proxy.tools.toolset import ToolSet
+from proxy.tools.validator import same
 
 IdStyle = Literal["openai", "kimi", "mistral"]
 Condition = Literal["is_string", "missing", "missing_or_empty", "exists", "invalid_enum", "matches"]
@@ -20,6 +35,19 @@ Action = Literal[
     "rename_tool",
     "unescape_html",
 ]
+# Maximum number of places in one call that a path may name (`todos[]`: each item); beyond it, the rule does nothing.
+MAX_PLACES = 1000
+
+# The step of a path from a list to its items.
+ITEMS = "[]"
+
+_RENAMES_TOOL = frozenset(("rename_tool", "convert_tool_to_write"))
+_TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+_GLOB_MARK = re.compile(r"[*?\[]")
+_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+
+# The value at a place, or nothing.
+_Slot: TypeAlias = tuple[Json, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +91,174 @@ class Policy:
     ids: IdStyle = "openai"
     infer_from_legacy_table: bool = False
     disabled_formats: frozenset[str] = frozenset()
+
+
+def applies_to_model(rule: ToolRule, model: str) -> bool:
+    """Return whether the rule is for `model`: it names no models, or one of its globs matches."""
+    return not rule.models or any(fnmatchcase(model, glob) for glob in rule.models)
+
+
+def rules_for(rules: Iterable[ToolRule], tool_name: str, *, case_sensitive: bool) -> tuple[ToolRule, ...]:
+    """Return the rules for the calls of one tool, in their order."""
+
+    def is_named(glob: str) -> bool:
+        name = tool_name if case_sensitive else tool_name.casefold()
+        glob = glob if case_sensitive else glob.casefold()
+        return name == glob or (_GLOB_MARK.search(glob) is not None and fnmatchcase(name, glob))
+
+    return tuple(rule for rule in rules if is_named(rule.tool))
+
+
+def touched(rules: Iterable[ToolRule]) -> frozenset[str]:
+    """Return the names of the arguments that the rules may change, add, remove or rename to."""
+    found: set[str] = set()
+    for rule in rules:
+        if rule.action in _RENAMES_TOOL:
+            continue
+        found.add(rule.parameter[0])
+        # A longer path renames a key inside of an argument.
+        if rule.action == "rename_parameter" and len(rule.parameter) == 1:
+            found.add(rule.to)
+    return frozenset(found)
+
+
+def renames(rules: Iterable[ToolRule]) -> bool:
+    """Return whether one of the rules may change the tool's name."""
+    return any(rule.action in _RENAMES_TOOL for rule in rules)
+
+
+def apply_rule(rule: ToolRule, name: str, values: JsonObject, tools: ToolSet) -> tuple[str, JsonObject]:
+    """Return the tool's name and the arguments of a call after the rule; the same objects where it does nothing.
+
+    The caller has checked that the rule is for this tool and model.
+    """
+    places = tuple(islice(_places(values, rule.parameter), MAX_PLACES + 1))
+    if len(places) > MAX_PLACES or not any(_holds(rule, slot) for slot in places):
+        return name, values
+    if rule.action in _RENAMES_TOOL:
+        return _new_name(rule, name, values, tools), values
+    changed = _changed(rule, values, rule.parameter)
+    assert isinstance(changed, dict)  # a path changes the members of an object, never its kind
+    return name, changed
+
+
+def _new_name(rule: ToolRule, name: str, values: JsonObject, tools: ToolSet) -> str:
+    wanted = rule.to
+    if rule.action == "convert_tool_to_write":
+        # An empty content would empty the file.
+        if name.casefold() != "read" or not values.get("content"):
+            return name
+        wanted = "write"
+    tool = tools.resolve(wanted)
+    return name if tool is None else tool.name
+
+
+def _places(node: Json, path: tuple[str, ...]) -> Iterator[_Slot]:
+    """Yield the slot at each place that the path names; an empty one at a key that an object lacks.
+
+    `("todos", "[]", "content")` names the content of each item of `{"todos": [{"content": "a"}, {}]}`: ("a",), ().
+    """
+    step, rest = path[0], path[1:]
+    slots: Iterable[_Slot] = ()
+    if step == ITEMS and isinstance(node, list):
+        slots = ((item,) for item in node)
+    elif step != ITEMS and isinstance(node, dict):
+        slots = [(node[step],) if step in node else ()]
+    for slot in slots:
+        if not rest:
+            yield slot
+        elif slot:
+            yield from _places(slot[0], rest)
+
+
+def _holds(rule: ToolRule, slot: _Slot) -> bool:
+    """Return whether the rule's condition holds for the slot."""
+    if slot:
+        return _CONDITIONS[rule.condition](rule, slot[0])
+    return rule.condition in ("missing", "missing_or_empty")
+
+
+def _is_empty(_: ToolRule, here: Json) -> bool:
+    if isinstance(here, str | list | dict):
+        return not here
+    return here is None
+
+
+# The conditions on a value.
+_CONDITIONS: Mapping[Condition, Callable[[ToolRule, Json], bool]] = {
+    "missing": lambda rule, here: False,
+    "missing_or_empty": _is_empty,
+    "exists": lambda rule, here: True,
+    "is_string": lambda rule, here: isinstance(here, str),
+    "invalid_enum": lambda rule, here: not any(same(here, valid) for valid in rule.valid),
+    "matches": lambda rule, here: isinstance(here, str) and fnmatchcase(here, rule.pattern),
+}
+
+
+def _changed(rule: ToolRule, node: Json, path: tuple[str, ...]) -> Json:
+    """Return a copy of the node with the rule applied at each place of the path; the node itself if nothing changes."""
+    step, rest = path[0], path[1:]
+
+    def after(slot: _Slot) -> _Slot:
+        if not rest:
+            return _after(rule, slot)
+        return tuple(_changed(rule, value, rest) for value in slot)
+
+    if step == ITEMS and isinstance(node, list):
+        items = [value for item in node for value in after((item,))]
+        return node if len(items) == len(node) and all(map(operator.is_, items, node)) else items
+    if step == ITEMS or not isinstance(node, dict):
+        return node
+    slot: _Slot = (node[step],) if step in node else ()
+    if rule.action == "rename_parameter" and not rest:
+        if not slot or rule.to in node or not _holds(rule, slot):
+            return node
+        return {rule.to if key == step else key: value for key, value in node.items()}
+    new = after(slot)
+    if len(new) == len(slot) and all(map(operator.is_, new, slot)):
+        return node
+    if new:
+        return {**node, step: new[0]}
+    return {key: value for key, value in node.items() if key != step}
+
+
+def _after(rule: ToolRule, slot: _Slot) -> _Slot:
+    """Return the slot after the rule, which is no renaming; the same value if nothing changes."""
+    if not _holds(rule, slot):
+        return slot
+    if rule.action == "set_default":
+        return slot if slot and same(slot[0], rule.default[0]) else (deepcopy(rule.default[0]),)
+    if rule.action == "remove_parameter":
+        return ()
+    return tuple(_converted(rule, value) for value in slot)
+
+
+def _converted(rule: ToolRule, text: Json) -> Json:
+    """Return what the rule makes of a string: the array, object or boolean that it spells, or its decoded text.
+
+    Where a string cannot be converted, return the rule's fallback, or the string itself.
+    """
+    if not isinstance(text, str):
+        return text
+    if rule.action == "unescape_html":
+        once = _decoded(text)
+        # `&amp;lt;` may be meant literally, and stays.
+        return text if once == text or _decoded(once) != once else once
+    if rule.action == "convert_string_to_boolean":
+        return _TRUTHS.get(text.lower(), text)
+    # The fallback may itself be a string.
+    if text in rule.fallback:
+        return text
+    read = literal(text)
+    if isinstance(read, list if rule.action == "parse_json_array" else dict) and not is_deep(read):
+        return read
+    return deepcopy(rule.fallback[0]) if rule.fallback else text
+
+
+def _decoded(text: str) -> str:
+    def character(found: re.Match[str]) -> str:
+        entity = found.group()
+        # `unescape` alone would decode `&copy=1` too.
+        return unescape(entity) if entity[1] == "#" or entity[1:] in html5 else entity
+
+    return _ENTITY.sub(character, text)

@@ -14,9 +14,7 @@ from typing import get_args
 from proxy.audit_record import Repair
 from proxy.codec.json_text import JsonObject, dump
 from proxy.repair.arguments import ReadArguments, read_call
-from proxy.repair.name_inference import inferred
-from proxy.repair.policy import Condition, Policy, ToolRule
-from proxy.repair.rule_actions import apply_rule, rules_for
+from proxy.repair.policy import Condition, Policy, ToolRule, apply_rule, rules_for
 from proxy.repair.schema_fixes import FIXES, apply_fixes
 from proxy.tools.toolset import Tool, ToolSet
 from proxy.tools.validator import same, violations
@@ -148,3 +146,51 @@ class _Call:
     def violations(self) -> int:
         """The number of violations of the schema; 0 where no tool is known."""
         return violations(self.values, self.tool.compiled) if self.tool else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Keys that tell a tool: one of each group must be there, and none of `without`."""
+
+    tool: str
+    groups: tuple[tuple[str, ...], ...]
+    without: frozenset[str] = frozenset()
+
+
+_FILE = ("file_path", "filePath")
+# What the users of qwen3-call-patch-proxy rely on, in its order.
+_TABLE = (
+    _Row("todowrite", (("todos",),)),
+    _Row("bash", (("command",),), frozenset(("edits",))),
+    _Row("multiedit", (("file_path",), ("edits",))),
+    _Row("edit", (_FILE, ("oldString", "old_string"), ("newString", "new_string"))),
+    _Row("grep", (("pattern",), ("output_mode",))),
+    _Row("glob", (("pattern",),), frozenset(("output_mode",))),
+    _Row("webfetch", (("url",), ("prompt",))),
+    _Row("websearch", (("query",),)),
+    _Row("write", (("content",), _FILE)),
+    _Row("read", (_FILE,), frozenset(("content",))),
+    _Row("task", (("description",), ("prompt",), ("subagent_type",))),
+    _Row("notebookedit", (("notebook_path",), ("new_source",))),
+    _Row("list", (("path",),)),
+)
+
+
+def inferred(keys: Collection[str], tools: ToolSet, *, by_table: bool) -> Tool | None:
+    """The only offered tool that accepts these keys, or None.
+
+    `by_table`: where the schemas leave several or none, the table decides, over tools whose properties hold every key.
+    """
+    if not keys:
+        return None
+    accepting = [tool for tool in tools if tool.accepts(keys)]
+    if len(accepting) == 1:
+        return accepting[0]
+    given = frozenset(keys)
+    for row in _TABLE if by_table else ():
+        if given & row.without or not all(given.intersection(group) for group in row.groups):
+            continue
+        tool = tools.resolve(row.tool)
+        if tool is not None and given <= tool.properties.keys():
+            return tool
+    return None

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from proxy.codec.json_text import Json, JsonObject, dump
 from proxy.notations.literals import literal
 from proxy.notations.tables import ARGUMENT_WORDS
-from proxy.tools.key_spelling import fold, is_torn, without_markup
 from proxy.tools.schema import Schema
+from proxy.tools.toolset import fold, is_torn, without_markup
 from proxy.tools.validator import Validator, children, members, type_fits
 
 MAX_DEPTH = 64

@@ -1,4 +1,4 @@
-"""The tools that a request offers: the measure of every name and argument in its reply."""
+"""The tools that a request offers, and the spellings of their names and keys."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from hashlib import blake2b
 
 from proxy.codec.json_access import as_list, as_object
 from proxy.codec.json_text import Json, JsonObject, dump_json
-from proxy.tools.key_spelling import respelled
 from proxy.tools.schema import Schema, compile_schema, or_anything, type_of
-from proxy.tools.short_names import short_name
 
 _MAX_NAME = 256
 _MAX_ANSWERS = 256
@@ -21,6 +19,14 @@ _PREFIX = re.compile(r"\A(?:functions|function|tools|tool|default_api|repo_brows
 _SUFFIX = re.compile(r"(?::\d{1,6}|<\|[^<]{0,48}|</[^<>]{0,32}>?|\[(?:CALL_ID|ARGS)\].{0,32})\Z")
 # Kimi's id with the separators that a server made of its own: `functions_read_2` (F8).
 _UNDERSCORED = re.compile(r"\Afunctions_(?P<bare>.+)_[0-9]{1,6}\Z")
+# Markup that sticks to keys.
+_TAG = re.compile(r"</?[\w:.-]{1,40}(?:=|\s+name=)?\"?>?|[<\[][|｜][^<>]{0,40}[|｜][>\]]")
+_PIECE = re.compile(r"</?[|｜\w]*(?:arg_key|arg_value|parameter)\b")
+_KEY_SEPARATORS = str.maketrans("", "", "-_")
+# Names that every server takes: 64 letters, digits, `_` and `-`.
+_LONGEST_NAME = 64
+_DIGEST = 8
+_FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,3 +219,43 @@ def _functions(tools: Json) -> Iterator[Tool]:
         name = function.get("name")
         if isinstance(name, str) and name:
             yield Tool(name, as_object(function.get("parameters")))
+
+
+def without_markup(key: str) -> str:
+    """The key without the markup and the quotation marks that stuck to it."""
+    bare = _TAG.sub("", key).strip(" \t\r\n\"'\\<>")
+    return bare.removeprefix("parameter=").removeprefix("parameter name=").strip("\"'")
+
+
+def is_torn(key: str, value: object) -> bool:
+    """True if a server cut a key and its value in the wrong place: pieces of their tags stand in both.
+
+    {"path<arg_key": "limit</arg_key><arg_value>5"}
+    """
+    return ("<" in key or ">" in key) and isinstance(value, str) and bool(_PIECE.search(value))
+
+
+def fold(name: str) -> str:
+    """The key without letter case and separators."""
+    return name.casefold().translate(_KEY_SEPARATORS)
+
+
+def respelled(key: str, names: Iterable[str]) -> str | None:
+    """The one of these names that a key is another spelling of."""
+    free = list(names)
+    bare = without_markup(key)
+    if bare in free:
+        return bare
+    alike = [name for name in free if fold(name) == fold(key)]
+    if len(alike) == 1:
+        return alike[0]
+    return None
+
+
+def short_name(name: str) -> str:
+    """The name under which a tool goes up; the same if it is short and plain. A digest keeps two of them apart."""
+    plain = _FORBIDDEN.sub("_", name)
+    if plain == name and len(name) <= _LONGEST_NAME:
+        return name
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_DIGEST // 2).hexdigest()
+    return f"{plain[: _LONGEST_NAME - _DIGEST - 1]}_{digest}"

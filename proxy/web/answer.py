@@ -26,7 +26,7 @@ from proxy.exchange.loop_guard import limit_answer, render_limit_answer
 from proxy.exchange.plan import Plan, Retries, Why, reasons_to_ask_again
 from proxy.exchange.task import make_task
 from proxy.healing.heal import HealPlan
-from proxy.healing.repeats import TOLD_IN_THE_LOG, newest_repeat
+from proxy.healing.results import TOLD_IN_THE_LOG, newest_repeat
 from proxy.limits import REPLY_SECONDS
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer, UpstreamCall

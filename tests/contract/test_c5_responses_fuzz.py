@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.codec.json_text import JsonObject, dump_request
-from proxy.dialects.chat.request import read_chat
-from proxy.dialects.conversation_key import conversation_key
+from proxy.dialects.chat.request import conversation_key, read_chat
 from proxy.dialects.responses.output import echo
 from proxy.dialects.responses.request import Translation, translate, translate_count
 from proxy.dialects.translation import ModelOptions

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from proxy.codec.json_text import dump
 from proxy.repair.repairer import Repaired
-from proxy.tools.key_spelling import fold
 from proxy.tools.schema import resolve
+from proxy.tools.toolset import fold
 from tests.support.random_schemas import TOOLS, Kind, object_of, repaired, texts_of
 
 pytestmark = pytest.mark.once

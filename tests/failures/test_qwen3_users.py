@@ -13,8 +13,7 @@ import pytest
 from proxy.codec.json_text import Json, JsonObject
 from proxy.config import load as config
 from proxy.config.load import load
-from proxy.repair.policy import Policy
-from proxy.repair.rule_actions import apply_rule, rules_for
+from proxy.repair.policy import Policy, apply_rule, rules_for
 from proxy.tools.toolset import Tool, ToolSet
 
 # The structure, the eight rules and the two examples of the guide, in one file.

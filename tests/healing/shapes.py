@@ -221,6 +221,8 @@ def bodies() -> Iterator[tuple[str, Message]]:
     """Every shape by its name, as a request's body."""
     for name, messages in SHAPES.items():
         yield name, {"model": "m", "messages": messages, "tools": [tool()]}
+    for name in ("plain", "answered", "one call"):
+        yield f"no tools: {name}", {"model": "m", "messages": SHAPES[name]}
     for name, offered in TOOLS.items():
         called = str(offered["function"]["name"])
         conversation = turn(calls(call(name=called)))

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import Inside
 from tests.healing.__main__ import LEAST, share
-from tests.healing.ask import direct, of_unknown_family, over_http, through
+from tests.healing.ask import Ask, direct, of_unknown_family, over_http, through
 from tests.healing.measure import Try, judged, tries
 from tests.healing.server import rendering
 from tests.healing.shapes import MARKER, bodies
@@ -73,6 +73,38 @@ def test_a_template_without_calls_and_results_takes_all_as_text() -> None:
     assert {shape for shape, body in bodies() if judged(through, template, body)} == set()
     # The system's text is lost where no message follows it, which no refusal tells.
     assert {shape for shape, body in bodies() if judged(of_unknown_family, template, body)} == {"only system"}
+
+
+# As vLLM's own template for the model: without tools their list is measured, and a call has no text.
+FUNCTION_GEMMA = """\
+{%- set offers = tools | length > 0 -%}
+{%- for message in messages -%}
+    {{ '<start_of_turn>' + ('model' if message['role'] == 'assistant' else message['role']) + '\\n' }}
+    {%- if message['role'] == 'system' and offers -%}
+        {{ message['content'] + '<start_function_declaration>' + tools | tojson + '<end_function_declaration>' }}
+    {%- elif message.tool_calls is defined -%}
+        {%- for call in message['tool_calls'] -%}
+            {{ '<start_function_call>call:' + call['function']['name'] + '{' }}
+            {%- for key, value in call['function']['arguments'].items() -%}
+                {{ key }}:<escape>{{ value }}<escape>
+            {%- endfor -%}
+            {{ '}<end_function_call>' }}
+        {%- endfor -%}
+    {%- else -%}
+        {{ message['content'] }}
+    {%- endif -%}
+    {{ '<end_of_turn>\\n' }}
+{%- endfor -%}"""
+
+
+@pytest.mark.parametrize("ask", [through, of_unknown_family])
+def test_a_template_that_measures_the_tools_takes_a_conversation_without_any(ask: Ask) -> None:
+    template = compiled("functiongemma-270m-it", FUNCTION_GEMMA)
+    without = {shape for shape, body in bodies() if judged(direct, template, body) and "tools" not in body}
+    assert len(without) == 3
+    assert {shape for shape in without if judged(ask, template, dict(bodies())[shape])} == set()
+    if ask is through:
+        assert {shape for shape, body in bodies() if judged(ask, template, body)} == set()
 
 
 # One of each kind: alternating roles and ids, one call a turn, text that is lost, systems that are lost.

@@ -13,7 +13,8 @@ import pytest
 from proxy.config.rules import Rules
 from proxy.doctor.asking import MAX_TIMEOUTS, Asker, unreachable
 from proxy.doctor.examination import THINK, Level, NoModelError, NoServerError
-from proxy.doctor.report import PROBES, Report, as_json, examine, lines
+from proxy.doctor.probes import PROBES
+from proxy.doctor.report import Report, as_json, examine, lines
 from proxy.upstream.client import ModelServer as Upstream
 from proxy.upstream.client import ServerOptions
 from tests.real.processes import free_port

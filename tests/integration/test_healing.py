@@ -10,7 +10,7 @@ import pytest
 from proxy.config.rules import parse_rules
 from proxy.exchange import plan
 from proxy.healing.heal import heal_request
-from proxy.tools.short_names import short_name
+from proxy.tools.toolset import short_name
 from proxy.web import prepare
 from tests.conftest import Inside
 from tests.healing.shapes import call, calls, result, said, system, tool, turn, user

@@ -129,10 +129,20 @@ def test_a_proxy_that_listens_already_is_used_and_goes_on(server: Upstream, home
 @pytest.mark.slow
 def test_a_proxy_that_cannot_start_is_told_in_one_line(server: Upstream, home: Path) -> None:
     """Also if something else listens at the URL."""
+    wrong = home / "wrong.yaml"
+    wrong.write_text("models: 7\n")
     for url in (f"http://127.0.0.1:{free_port()}", server.url):
-        status, out, err = ended(home, "sdk", "--url", url, "--upstream", "nonsense", "--", str(home / "asks"))
+        words = ("sdk", "--url", url, "--upstream", server.url, "--rules", str(wrong), "--", str(home / "asks"))
+        status, out, err = ended(home, *words)
         assert (status, out) == (3, "")
         assert err.startswith("vllm-tool-proxy: error: the proxy did not start: ") and err.count("\n") == 1
+
+
+def test_a_url_that_cannot_be_used_is_told_as_serve_tells_it(home: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    status, out, err = ended(home, "sdk", "--url", url, "--upstream", "nonsense", "--", str(home / "asks"))
+    assert (status, out) == (2, "")
+    assert err.startswith("vllm-tool-proxy: error: --upstream: 'nonsense' cannot be used; ") and err.count("\n") == 1
 
 
 def test_a_log_that_cannot_be_written_is_told_in_one_line(server: Upstream, home: Path) -> None:

@@ -76,7 +76,7 @@ def _rendered(template: Template, body: dict[str, Any], messages: list[dict[str,
     try:
         return template.render(
             messages=messages,
-            tools=body.get("tools") or None,
+            tools=body.get("tools"),
             documents=None,
             add_generation_prompt=True,
             bos_token="<s>",

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from proxy.doctor.examination import CALL, THINK
-from proxy.doctor.syntaxes import SYNTAXES, written_in
+from proxy.doctor.examination import CALL, THINK, written_in
 from tests.real.threaded import Threaded
+from tests.support.doctor_scripts import CALLS
 from tests.support.scripted import DONE, ROLE, completion, delta, event
 
 Message = dict[str, Any]
@@ -191,7 +191,7 @@ class ModelServer(Threaded[ThreadingHTTPServer]):
     def _writes(self, asked: str) -> str:
         """What the model writes."""
         its = self.behaviour
-        own = next(syntax.call for syntax in SYNTAXES if syntax.id == its.writes)
+        own = CALLS[its.writes]
         if asked == CALL:
             return own if its.calls else "I would rather not."
         if asked == THINK:

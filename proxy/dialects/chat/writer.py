@@ -12,6 +12,7 @@ from proxy.codec import sse
 from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import JsonObject, dump, dump_json, load_chunk, load_json
 from proxy.config.rules import ReasoningField, StripFields
+from proxy.dialects.base import Writer
 from proxy.engine.events import (
     NO_FIELDS,
     CallArguments,
@@ -29,7 +30,6 @@ from proxy.engine.events import (
     choice_number,
     rest_of,
 )
-from proxy.engine.lane import Lane
 from proxy.errors import ProxyError, UpstreamRefused
 
 DONE = b"[DONE]"
@@ -59,8 +59,8 @@ class ChatOptions:
     calls_as_text: bool = False
 
 
-class ChatWriter:
-    """Internal events to chat-completion chunks (dialects.Writer).
+class ChatWriter(Writer):
+    """Internal events to chat-completion chunks.
 
     `expand`: unchanged events are not chunks of a stream, so they are written anew.
     """
@@ -103,9 +103,6 @@ class ChatWriter:
             return False
         has_empty_calls = options.parsed and _EMPTY_CALLS.search(around)
         return not has_empty_calls and not self._renames_reasoning(around)
-
-    def teller(self, lane: Lane) -> None:
-        """Nothing: changed events do not have one shape."""
 
     def comment(self, raw: bytes) -> bytes:
         """Forward comments."""

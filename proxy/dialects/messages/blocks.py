@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 
 from proxy.codec.json_access import as_text, is_object_text, objects_in
 from proxy.codec.json_text import Json, JsonObject
-from proxy.dialects.messages.ids import FIELDS, Signature, client_id
-from proxy.dialects.reply_parts import CharacterJoiner, Content, Reply, SurrogateFilter, TextKind, token_counts
-from proxy.engine.events import CallArguments, CallClosed, CallOpened, Reasoning, Text, choice_number
-from proxy.engine.reading import was_cut
-from proxy.errors import LimitExceeded, UpstreamBroken
+from proxy.dialects.messages.ids import FIELDS, client_id, signature
+from proxy.dialects.reply_parts import Content, Reply, SurrogateFilter, TextKind, token_counts
+from proxy.engine.events import CallArguments, CallClosed, CallOpened, Event, choice_number
+from proxy.errors import LimitExceeded
 
 # Calls that may wait behind one that is not complete. The engine limits them too, but only where it repairs.
 _MAX_WAITING = 1024
@@ -78,47 +77,36 @@ class Blocks(Reply):
         super().__init__()
         self._options = options
         self._has_started = False
-        self._open: TextKind | None = None
         self._next = 0
-        self._characters = CharacterJoiner()
-        self._signature = Signature()
         # The field in which the server says its reasoning.
         self._field = ""
         self._call: _OpenCall | None = None
         self._behind: deque[Content] = deque()
         self._waiting = 0
         self._has_calls = False
-        self._ids: set[str] = set()
         self._id = ""
 
     def observe_body(self, body: JsonObject) -> JsonObject:
         """Keep the token counts and the refusal, the id of the first body, and the field of its reasoning."""
         choice = super().observe_body(body)
-        self._field = next((name for name in FIELDS if name and as_text(choice.get(name))), self._field)
+        self._field = next((name for name in FIELDS if as_text(choice.get(name))), self._field)
         if not self._id:
             self._id = _letters(as_text(body.get("id")).removeprefix("chatcmpl-"))
         return choice
 
     def end(self) -> list[JsonObject]:
-        """Return the end of a finished reply.
-
-        Raises UpstreamBroken if a call is incomplete although the model stopped by itself: half a call must not look
-        complete (C4).
-        """
-        reason = self.finish_reason()
-        by_itself = not was_cut(reason)
-        if by_itself and not all(map(is_object_text, filter(str.strip, self._unfinished()))):
-            raise UpstreamBroken("a tool call cannot be finished: its arguments are no JSON object")
+        """Return the end of a finished reply. Raises UpstreamBroken if a call is incomplete."""
+        reason, cut = self.finish_reason(self._unfinished())
         events: list[JsonObject] = []
         while self._call is not None:
-            if by_itself and not self._call.size:
-                events.append(self.arguments_delta("{}"))
+            if not cut and not self._call.size:
+                events.append(self._arguments_delta("{}"))
             events += self._end_call()
-        events += [*self._text("text", "".join(self._refusal)), *self._stopped(), *self._started()]
+        events += [*self._say("text", "".join(self._refusal)), *self._stopped(), *self._started()]
         matched = None if self._finished is None or self._finished.source is None else self._matched_stop()
-        if reason == "content_filter" or (by_itself and self._refusal):
+        if reason == "content_filter" or (self._refusal and not cut):
             stop = "refusal"
-        elif not by_itself:
+        elif cut:
             stop = "max_tokens"
         else:
             stop = "tool_use" if self._has_calls else "end_turn" if matched is None else "stop_sequence"
@@ -150,7 +138,7 @@ class Blocks(Reply):
         """Return the events for what the model says. Other content waits behind an incomplete call."""
         call = self._call
         if call is None:
-            return self._write_between_calls(event)
+            return super().write(event)
         if isinstance(event, CallArguments | CallOpened | CallClosed) and event.index == call.index:
             if isinstance(event, CallClosed):
                 return self._end_call()
@@ -164,33 +152,22 @@ class Blocks(Reply):
         self._behind.append(event)
         return []
 
-    def _write_between_calls(self, event: Content) -> list[JsonObject]:
-        match event:
-            case Text():
-                return self._text("text", event.text)
-            case Reasoning():
-                return self._text("thinking", event.text)
-            case CallArguments() if event.fragment.strip():
-                return self._text("text", event.fragment)  # no call is open to which it could belong
-            case CallOpened():
-                before = [*self._stopped(), *self._started()]
-                self.forget_blanks()
-                self._has_calls = True
-                self._call = _OpenCall(event.index)
-                id_ = event.id
-                if not id_ or id_ in self._ids:  # an unrepaired reply may have no id, or the same one twice
-                    id_ = f"{self._name}_{self._next}"
-                self._ids.add(event.id)
-                block: JsonObject = {"type": "tool_use", "id": client_id(id_), "name": event.name, "input": {}}
-                return [*before, self._start(block)]
-        return []
+    def open_call(self, event: CallOpened) -> list[JsonObject]:
+        """Return the start of a call's block."""
+        before = [*self._stopped(), *self._started()]
+        self.forget_blanks()
+        self._has_calls = True
+        self._call = _OpenCall(event.index)
+        id_ = client_id(self.own_id(event.id, f"{self._name}_{self._next}"))
+        block: JsonObject = {"type": "tool_use", "id": id_, "name": event.name, "input": {}}
+        return [*before, self._start(block)]
 
     def _arguments(self, call: _OpenCall, text: str) -> list[JsonObject]:
         # The SDKs parse the arguments with each delta, and raise while they are blank: a server may say `" "` first.
         if not text or (not call.size and text.isspace()):
             return []
         call.add(text)
-        return [self.arguments_delta(text)]
+        return [self._arguments_delta(text)]
 
     def _end_call(self) -> list[JsonObject]:
         """Return the end of the open call's block, and what waited behind it."""
@@ -212,50 +189,30 @@ class Blocks(Reply):
                 texts[event.index].append(event.fragment)
         return ["".join(parts) for parts in texts.values()]
 
-    def _text(self, kind: TextKind, text: str) -> list[JsonObject]:
-        if self._open == kind:
-            return self._text_delta(kind, self._characters.feed(text))
-        text = self.first_text(kind, text)
-        if not text:
-            return []
+    def begin_text(self, kind: TextKind) -> list[JsonObject]:
+        """Return the start of a block of text or reasoning."""
         before = [*self._stopped(), *self._started()]
         self._open = kind
-        block: JsonObject = {"type": "text", "text": ""}
-        if kind == "thinking":
-            self._signature = Signature()
-            block = {"type": "thinking", "thinking": "", "signature": ""}
-        return [*before, self._start(block), *self._text_delta(kind, self._characters.feed(text))]
+        more: JsonObject = {"signature": ""} if kind == "thinking" else {}
+        return [*before, self._start({"type": kind, kind: "", **more})]
 
-    def _text_delta(self, kind: TextKind, text: str) -> list[JsonObject]:
-        if kind == "thinking":
-            self._signature.add(text)
-        return [self.delta_of(kind, text)] if text else []
+    def text_delta(self, text: str) -> JsonObject:
+        """Return the event that continues the open block."""
+        return self._delta({"type": f"{self._open}_delta", str(self._open): text})
 
-    # What a lane asks (writer.py).
-
-    def continues(self, kind: TextKind) -> bool:
-        """Return whether the next text of this kind continues the open block, and does nothing else."""
-        return self._call is None and self._open == kind and not self._characters.half
-
-    def continues_call(self, index: int) -> bool:
-        """Return whether the next arguments of this call are sent immediately and unchanged."""
+    def call_delta(self, index: int, text: str) -> JsonObject | None:
+        """Return the event for the next arguments of the open call, if it has some already and none of them waits."""
         call = self._call
-        return call is not None and call.index == index and call.escapes.empty and call.size > 0
+        is_live = call is not None and call.index == index and call.escapes.empty and call.size > 0
+        return self._arguments_delta(text) if is_live else None
 
-    def keep(self, event: Content) -> None:
-        """Keep what a lane has sent: arguments must be complete at the end, and reasoning is signed."""
+    def keep(self, event: Event) -> None:
+        """Keep the arguments that a lane has sent: they must be complete at the end."""
         if isinstance(event, CallArguments) and self._call is not None:
             self._call.add(event.fragment)
-        elif isinstance(event, Reasoning):
-            self._signature.add(event.text)
 
-    def arguments_delta(self, text: str) -> JsonObject:
-        """Return the event that continues the open call."""
+    def _arguments_delta(self, text: str) -> JsonObject:
         return self._delta({"type": "input_json_delta", "partial_json": text})
-
-    def delta_of(self, kind: TextKind, text: str) -> JsonObject:
-        """Return the event that continues the open block."""
-        return self._delta({"type": f"{kind}_delta", kind: text})
 
     # Blocks.
 
@@ -275,12 +232,12 @@ class Blocks(Reply):
 
     def _stopped(self) -> list[JsonObject]:
         """Return the end of the open block, if there is one; reasoning is signed."""
-        kind, self._open = self._open, None
-        if kind is None:
+        if self._open is None:
             return [] if self._call is None else [self._stop_block()]
-        rest = self._text_delta(kind, self._characters.finish())
-        if kind == "thinking":
-            rest.append(self._delta({"type": "signature_delta", "signature": self._signature.sign(self._field)}))
+        rest = self.deltas(self._characters.finish())
+        if self._open == "thinking":
+            rest.append(self._delta({"type": "signature_delta", "signature": signature(self._field)}))
+        self._open = None
         return [*rest, self._stop_block()]
 
     def _started(self) -> list[JsonObject]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import re
-from hashlib import blake2b
 
 from proxy.codec.json_text import Json
 
@@ -16,9 +15,8 @@ _PREFIX = "toolu_"
 # Marks a server's id in base64url, because it has characters that an id may not have.
 _ESCAPE = "b64-"
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
-# The fields for reasoning by their numbers in a signature; 0 is reasoning that the server left in the text.
-FIELDS = ("", "reasoning", "reasoning_content")
-_SIZE = 23
+# The fields in which servers send reasoning.
+FIELDS = ("reasoning", "reasoning_content")
 
 
 def client_id(server_id: str) -> str:
@@ -48,25 +46,11 @@ def _encode(text: str) -> str:
     return base64.urlsafe_b64encode(text.encode("utf-8", "surrogatepass")).decode("ascii").rstrip("=")
 
 
-class Signature:
-    """The signature of reasoning, while it streams: the field in which the server said it, and a digest of the text."""
-
-    def __init__(self) -> None:
-        self._digest = blake2b(digest_size=_SIZE)
-
-    def add(self, text: str) -> None:
-        """Take the next text."""
-        self._digest.update(text.encode("utf-8", "surrogatepass"))
-
-    def sign(self, field: str) -> str:
-        """Return the signature of the text so far, said in this field."""
-        number = bytes([FIELDS.index(field) if field in FIELDS else 0])
-        mark = blake2b(number + self._digest.digest(), digest_size=_SIZE).digest()
-        return base64.b64encode(number + mark).decode()
+def signature(field: str) -> str:
+    """Return the signature of reasoning: it names the field in which the server sent it."""
+    return base64.b64encode(f"vllm-tool-proxy {field}".encode()).decode()
 
 
-def signed_field(signature: Json, text: str) -> str:
-    """Return the field named in the signature; "" if the proxy did not sign this text."""
-    own = Signature()
-    own.add(text)
-    return next((field for field in FIELDS[1:] if signature == own.sign(field)), "")
+def signed_field(given: Json) -> str:
+    """Return the field that a signature names; "" if the proxy did not write it, or for reasoning from the text."""
+    return next((field for field in FIELDS if given == signature(field)), "")

@@ -31,6 +31,7 @@ from proxy.dialects.translation import (
     inner_json,
     kind_of,
     let_call,
+    present,
     shown,
 )
 from proxy.errors import NoThreads
@@ -274,19 +275,16 @@ class _Translator:
             raise NoThreads("thread: this server keeps no conversations; send all messages each time")
         messages, prefill = self.conversation()
         body: JsonObject = {"model": options.model, **first}
-        sampling = {name: getattr(request, name) for name in ("temperature", "top_p", "top_k")}
-        body |= {name: value for name, value in sampling.items() if value is not None}
+        body |= present({name: getattr(request, name) for name in ("temperature", "top_p", "top_k")})
         if request.stop_sequences:
             body["stop"] = [*request.stop_sequences]
         if request.metadata and request.metadata.user_id:
             body["user"] = request.metadata.user_id
-        if request.stream is not None:
-            body["stream"] = request.stream
+        body |= present({"stream": request.stream})
         if request.stream:
-            usage: JsonObject = {"include_usage": True}
-            if options.server_kind == "vllm":  # it counts from the start of the stream
-                usage["continuous_usage_stats"] = True
-            body["stream_options"] = usage
+            # vLLM counts from the start of the stream.
+            continuous: JsonObject = {"continuous_usage_stats": True} if options.server_kind == "vllm" else {}
+            body["stream_options"] = {"include_usage": True, **continuous}
         body |= self.thinking()
         form = (request.output_config and request.output_config.format) or request.output_format
         if form:
@@ -369,16 +367,13 @@ class _Translator:
                 turn.parts += self.parts(block, here)
 
     def result(self, turn: UserTurn, block: ToolResult, where: str) -> None:
-        """Add a result as a tool message. Pictures and files follow in the user's message (F94)."""
+        """Add a result; an error says that it is one."""
         inner = self.blocks([] if block.content is None else block.content, f"{where}.content", _IN_RESULT)
         parts = [part for each, here in inner for part in self.parts(each, here)]
         text = joined(parts)
         if block.is_error and not _FAILED.match(text):  # a tool message has no other place for it
             text = f"Error: {text}" if text else "Error"
-        call = server_id(block.tool_use_id)
-        turn.results.append({"role": "tool", "tool_call_id": call, "content": text})
-        if others := [part for part in parts if not is_text(part)]:
-            turn.shown += [text_part(f"From the result of the call {call}:"), *others]
+        turn.add_result(server_id(block.tool_use_id), text, [part for part in parts if not is_text(part)])
 
     def parts(self, block: Any, where: str) -> list[JsonObject]:
         """Return a block as content parts."""
@@ -426,9 +421,7 @@ class _Translator:
                 case Text(text=text):
                     turn.say(text)
                 case ToolUse():
-                    arguments = inner_json(block.input or {}, f"{here}.input")
-                    function: JsonObject = {"name": block.name, "arguments": arguments}
-                    turn.calls.append({"id": server_id(block.id), "type": "function", "function": function})
+                    turn.add_call(server_id(block.id), block.name, inner_json(block.input or {}, f"{here}.input"))
                 case Thinking():
                     self.reasoning(turn, block, here)
                 case _:
@@ -436,7 +429,7 @@ class _Translator:
             turn.last = "text" if isinstance(block, Text) else "other"
 
     def reasoning(self, turn: AssistantTurn, block: Thinking, where: str) -> None:
-        signed = signed_field(block.signature, block.thinking)
+        signed = signed_field(block.signature)
         if self.options.reasoning_history == "drop" or not (self.options.reasoning_history or signed):
             self.lost.add(f"{where} of type thinking", "the rules name no field for it")
         elif block.thinking:
@@ -484,21 +477,16 @@ class _Translator:
 
     def tools(self) -> JsonObject:
         """Return `tools`, `tool_choice` and `parallel_tool_calls`."""
-        functions: dict[str, JsonObject] = {}
         tools: list[Json] = []
+        names: set[str] = set()
         gone: set[str] = set()
         for at, value in enumerate(self.request.tools or ()):
             here = f"tools.{at}"
             if value.get("type") in (None, "custom"):
                 tool = self.lost.read(value, Tool, here)
-                function: JsonObject = {"name": tool.name}
-                if tool.description is not None:
-                    function["description"] = tool.description
-                function["parameters"] = tool.input_schema
-                if tool.strict is not None:
-                    function["strict"] = tool.strict
-                functions[tool.name] = function
-                tools.append({"type": "function", "function": function})
+                given = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+                tools.append({"type": "function", "function": present({**given, "strict": tool.strict})})
+                names.add(tool.name)
                 continue
             kind = kind_of(value, here)
             name = value.get("name")
@@ -512,7 +500,7 @@ class _Translator:
         if choice.type == "tool":
             if choice.name is None:
                 raise bad("tool_choice.name", "Field required")
-            if choice.name not in functions:
+            if choice.name not in names:
                 why = "is dropped by `server_tools: drop`" if choice.name in gone else "is not one of the tools"
                 raise bad("tool_choice.name", f"{shown(choice.name)} {why}; name another one")
             wanted = {"type": "function", "function": {"name": choice.name}}

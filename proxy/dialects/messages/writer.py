@@ -5,21 +5,18 @@ Source: the Anthropic API reference, "Create a Message", "Streaming messages", "
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from proxy.codec.json_text import Json, JsonObject, dump_strict, load_json
 from proxy.dialects.messages.blocks import Blocks, ReplyOptions
-from proxy.dialects.reply_parts import TextKind, TranslatedWriter, may_hold_halves
-from proxy.engine.events import CallArguments, Event, Reasoning
-from proxy.engine.lane import CallTemplate, Lane
+from proxy.dialects.reply_parts import TranslatedWriter
+from proxy.engine.events import Event
 from proxy.errors import ProxyError, UpstreamRefused
 from proxy.upstream.context_overflow import read_overflow
 
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
-# Marks the place of a text in an event.
-_MARK = "@"
 _KINDS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -64,22 +61,6 @@ class MessagesWriter(TranslatedWriter):
         super().__init__(blocks)
         self._blocks = blocks
 
-    def encode(self, events: Iterable[JsonObject]) -> bytes:
-        """Return events with their names."""
-        return b"".join(map(encode, events))
-
-    def teller(self, lane: Lane) -> BlockTeller | None:
-        """Return the writer of a lane's texts, while they continue the open block."""
-        template, blocks = lane.template, self._blocks
-        if template.choice != 0:
-            return None
-        if isinstance(template, CallTemplate):
-            is_open, event = blocks.continues_call(template.index), blocks.arguments_delta(_MARK)
-        else:
-            kind: TextKind = "thinking" if template.reasoning else "text"
-            is_open, event = blocks.continues(kind), blocks.delta_of(kind, _MARK)
-        return BlockTeller(event, blocks, is_call=isinstance(template, CallTemplate)) if is_open else None
-
     def error(self, error: ProxyError) -> bytes:
         """Return the end of the open block and the error; no `message_stop` follows, which would mean success."""
         return self.encode([*self._blocks.fail(), error_object(error)])
@@ -87,35 +68,6 @@ class MessagesWriter(TranslatedWriter):
     def heartbeat(self) -> bytes:
         """Return a ping, which clients count as a sign of life (F75)."""
         return _PING
-
-
-class BlockTeller:
-    """Texts of a lane as deltas of the open block, which differ only in their text; `event` is one of them."""
-
-    def __init__(self, event: JsonObject, blocks: Blocks, *, is_call: bool) -> None:
-        self._blocks = blocks
-        self._is_call = is_call
-        self._before, _, self._after = encode(event).partition(_MARK.encode())
-
-    def tell(self, texts: Sequence[bytes]) -> bytes | None:
-        """Return these texts, as they are in strings of JSON, as events.
-
-        None if an escape in arguments may be half a character.
-        """
-        if self._is_call and may_hold_halves(texts):
-            return None
-        return self._before + (self._after + self._before).join(texts) + self._after
-
-    def record(self, events: Iterable[Event]) -> None:
-        """Keep what these texts say."""
-        for event in events:
-            if isinstance(event, CallArguments | Reasoning):
-                self._blocks.keep(event)
-
-
-def encode(event: JsonObject) -> bytes:
-    """Return an event with its name, without which the SDKs ignore it."""
-    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), dump_strict(event))
 
 
 def assemble(events: Iterable[JsonObject], prefill: str = "") -> JsonObject:

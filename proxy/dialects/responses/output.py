@@ -15,12 +15,11 @@ from typing import Literal
 
 from proxy.codec.json_access import as_object, is_object_text
 from proxy.codec.json_text import Json, JsonObject, load_json, read_json
-from proxy.dialects.reply_parts import CharacterJoiner, Content, Reply, SurrogateFilter, TextKind, token_counts
+from proxy.dialects.reply_parts import Content, Reply, SurrogateFilter, TextKind, token_counts
 from proxy.dialects.responses.errors import failure
 from proxy.dialects.responses.tools import INPUT, Called, Kind, OfferedTools
-from proxy.engine.events import CallClosed, CallOpened, Reasoning, Text
-from proxy.engine.reading import was_cut
-from proxy.errors import ContextFull, NotKept, ProxyError, UpstreamBroken
+from proxy.engine.events import CallArguments, CallClosed, CallOpened, Event, Reasoning, Text
+from proxy.errors import ContextFull, NotKept, ProxyError
 
 # Servers keep some tokens back: this close to its end, a context is full.
 _MARGIN = 8
@@ -97,7 +96,6 @@ class TextItem:
     index: int
     id: str
     deltas: list[str] = field(default_factory=list)
-    characters: CharacterJoiner = field(default_factory=CharacterJoiner)
 
     def part(self, text: str) -> JsonObject:
         """Return its only part, with this text."""
@@ -113,10 +111,6 @@ class TextItem:
         if self.kind == "text":
             event["logprobs"] = []
         return event
-
-    def delta(self, text: str) -> JsonObject:
-        """Return the event that continues the item."""
-        return self.event("delta", "delta", text)
 
     def item(self, status: str, content: list[Json]) -> JsonObject:
         """Return the item with this content."""
@@ -187,7 +181,6 @@ class Output(Reply):
         self._text: TextItem | None = None
         self._calls: dict[int, CallItem] = {}
         self._newest: int | None = None
-        self._call_ids: set[str] = set()
         self._items: list[JsonObject] = []
         # Whether more than heartbeats was sent.
         self.spoke = False
@@ -198,14 +191,9 @@ class Output(Reply):
         Raises UpstreamBroken if a call is incomplete although the model stopped by itself, and ContextFull if the
         answer was cut off where the context ends.
         """
-        reason = self.finish_reason()
-        cut = was_cut(reason)
+        reason, cut = self.finish_reason([call.arguments for call in self._calls.values() if not call.is_plain])
         if reason == "length" and self._is_full():
             raise ContextFull("the model's context is full: the answer was cut off; make the conversation shorter")
-        if not cut and not all(
-            call.is_plain or call.is_whole or not call.arguments.strip() for call in self._calls.values()
-        ):
-            raise UpstreamBroken("a tool call cannot be finished: its arguments are no JSON object")
         events = self._begin()
         for index, call in [*self._calls.items()]:  # what may be half a call stays open
             if not cut and not call.arguments.strip():
@@ -214,7 +202,7 @@ class Output(Reply):
                 events += self._end_call(index)
         events += self._end_text("incomplete" if cut else "completed")
         if words := "".join(self._refusal):
-            events += [*self._open_text("refusal", words), *self._end_text("completed")]
+            events += [*self._open_item("refusal"), *self.deltas(words), *self._end_text("completed")]
         response = self._response("incomplete" if cut else "completed", usage(self._counts))
         if cut:
             why = "content_filter" if reason == "content_filter" else "max_output_tokens"
@@ -241,66 +229,58 @@ class Output(Reply):
             return self._lifecycle("response.created")
         return self._lifecycle("response.in_progress")
 
-    def open_text(self, *, reasoning: bool) -> TextItem | None:
-        """Return the item that the next text or reasoning continues, if it does nothing else."""
-        item = self._text
-        is_open = item is not None and not item.characters.half and (item.kind == "thinking") == reasoning
-        return item if is_open else None
-
-    def open_function(self, index: int) -> CallItem | None:
-        """Return the call whose next arguments are sent immediately and unchanged; None for another kind."""
-        call = self._calls.get(index)
-        is_open = call is not None and call.called.kind is Kind.FUNCTION and call.escapes.empty
-        return call if is_open else None
-
     def write(self, event: Content) -> list[JsonObject]:
         """Return the events for what the model says."""
+        call = None if isinstance(event, Text | Reasoning) else self._calls.get(event.index)
         match event:
-            case Text():
-                return self._say("text", event.text)
-            case Reasoning():
-                return self._say("thinking", event.text)
-            case CallOpened():
-                return self._open_call(event)
-        call = self._calls.get(event.index)
-        if isinstance(event, CallClosed):  # a call that was cut off closes, too
-            return [] if call is None or not call.is_whole else self._end_call(event.index)
-        if call is not None:
-            return self._arguments(call, call.escapes.feed(event.fragment))
-        # No call is open to which it could belong.
-        return self._say("text", event.fragment) if event.fragment.strip() else []
+            case CallArguments() if call is not None:
+                return self._arguments(call, call.escapes.feed(event.fragment))
+            case CallClosed():  # a call that was cut off closes, too
+                return [] if call is None or not call.is_whole else self._end_call(event.index)
+            case CallOpened() if call is not None:
+                return []  # a server that opens a call again only repeats itself (F39, F45)
+        return super().write(event)
+
+    def keep(self, event: Event) -> None:
+        """Keep what a lane has sent, for the end of the item."""
+        if isinstance(event, CallArguments):
+            self._calls[event.index].deltas.append(event.fragment)
+        elif isinstance(event, Text | Reasoning) and self._text is not None:
+            self._text.deltas.append(event.text)
 
     # Text and reasoning.
 
-    def _say(self, kind: TextKind, text: str) -> list[JsonObject]:
-        if self._text is not None and self._text.kind == kind:
-            return self._delta(self._text, self._text.characters.feed(text))
-        text = self.first_text(kind, text)
-        if not text:
-            return []
+    def begin_text(self, kind: TextKind) -> list[JsonObject]:
+        """Return the start of an item of text or reasoning."""
         before = [*self._begin(), *self._end_text("completed"), *self._end_newest()]
-        return [*before, *self._open_text(kind, text)]
+        self._open = kind
+        return [*before, *self._open_item(kind)]
 
-    def _open_text(self, kind: TextKind | Literal["refusal"], text: str) -> list[JsonObject]:
+    def _open_item(self, kind: TextKind | Literal["refusal"]) -> list[JsonObject]:
         index = self._new_item()
         prefix = "rs" if kind == "thinking" else "msg"
         opened = self._text = TextItem(kind, index, f"{prefix}_{self._options.id}_{index}")
         added = self._added(index, opened.item("in_progress", []))
-        part = _of_item("response.content_part.added", opened, content_index=0, part=opened.part(""))
-        return [added, part, *self._delta(opened, opened.characters.feed(text))]
+        return [added, _of_item("response.content_part.added", opened, content_index=0, part=opened.part(""))]
 
-    def _delta(self, item: TextItem, text: str) -> list[JsonObject]:
-        if not text:
-            return []
-        item.deltas.append(text)
-        return [item.delta(text)]
+    def text_delta(self, text: str) -> JsonObject:
+        """Return the event that continues the open item."""
+        assert self._text is not None
+        return self._text.event("delta", "delta", text)
+
+    def deltas(self, text: str) -> list[JsonObject]:
+        """Return the event that continues the open item, and keep its text."""
+        if text and self._text is not None:
+            self._text.deltas.append(text)
+        return super().deltas(text)
 
     def _end_text(self, status: str) -> list[JsonObject]:
         """Return the end of the open item of text or reasoning, if there is one."""
-        item, self._text = self._text, None
+        item = self._text
         if item is None:
             return []
-        rest = self._delta(item, item.characters.finish())
+        rest = self.deltas(self._characters.finish())
+        self._text = self._open = None
         part = item.part(text := "".join(item.deltas))
         done = item.event("done", "refusal" if item.kind == "refusal" else "text", text)
         part_done = _of_item("response.content_part.done", item, content_index=0, part=part)
@@ -308,21 +288,23 @@ class Output(Reply):
 
     # Calls.
 
-    def _open_call(self, event: CallOpened) -> list[JsonObject]:
-        if event.index in self._calls:
-            return []  # a server that opens a call again only repeats itself (F39, F45)
+    def open_call(self, event: CallOpened) -> list[JsonObject]:
+        """Return the start of a call's item."""
         before = [*self._begin(), *self._end_text("completed"), *self._end_newest()]
         self.forget_blanks()
         index = self._new_item()
         called = self._options.tools.called(event.name)
-        call_id = event.id
-        if not call_id or call_id in self._call_ids:
-            call_id = f"call_{self._options.id}_{index}"
-        self._call_ids.add(call_id)
+        call_id = self.own_id(event.id, f"call_{self._options.id}_{index}")
         opened = CallItem(index, f"{_PREFIXES[called.kind]}_{self._options.id}_{index}", call_id, called)
         self._calls[event.index] = opened
         self._newest = event.index
         return [*before, self._added(index, opened.item("started"))]
+
+    def call_delta(self, index: int, text: str) -> JsonObject | None:
+        """Return the event for the next arguments of a function; other kinds are sent once they are complete."""
+        call = self._calls.get(index)
+        is_live = call is not None and call.called.kind is Kind.FUNCTION and call.escapes.empty
+        return call.delta(text) if call is not None and is_live else None
 
     def _arguments(self, call: CallItem, text: str) -> list[JsonObject]:
         """Return the events for the next arguments: only those of a function are sent before the call is complete."""

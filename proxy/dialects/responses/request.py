@@ -30,6 +30,7 @@ from proxy.dialects.translation import (
     inner_json,
     kind_of,
     let_call,
+    present,
     shown,
 )
 
@@ -508,10 +509,7 @@ class _Translator:
 
     def call(self, name: str, arguments: str, call_id: str) -> None:
         turn = self.assistant
-        function: JsonObject = {"name": name, "arguments": arguments}
-        id_ = self.calls.add(call_id, name, len(self.turns))
-        turn.calls.append({"id": id_, "type": "function", "function": function})
-        turn.last = "call"
+        turn.add_call(self.calls.add(call_id, name, len(self.turns)), name, arguments)
 
     def output(self, call_id: str, name: str, parts: list[JsonObject]) -> None:
         """Add the output of a call. Templates refuse one without its call: it is text of the user's that says so."""
@@ -521,9 +519,7 @@ class _Translator:
             head = f"Output of the call {call_id or name}, which is not in the conversation:"
             turn.parts += [text_part(head), *parts]
             return
-        turn.results.append({"role": "tool", "tool_call_id": id_, "content": joined(parts)})
-        if others := [part for part in parts if not is_text(part)]:
-            turn.shown += [text_part(f"From the result of the call {id_}:"), *others]
+        turn.add_result(id_, joined(parts), [part for part in parts if not is_text(part)])
 
     def parts(self, content: str | list[Object], where: str) -> list[JsonObject]:
         """Return a content as parts of a chat message, without empty texts."""
@@ -590,10 +586,8 @@ class _Translator:
             fields["response_format"] = {"type": kind}
         elif kind == "json_schema":
             form = self.lost.read(text.format, JsonSchema, "text.format")
-            optional = {"strict": form.strict, "description": form.description}
-            given: JsonObject = {name: value for name, value in optional.items() if value is not None}
-            schema: JsonObject = {"name": form.name, "schema": form.schema, **given}
-            fields["response_format"] = {"type": kind, kind: schema}
+            given = {"name": form.name, "schema": form.schema, "strict": form.strict, "description": form.description}
+            fields["response_format"] = {"type": kind, kind: present(given)}
         elif kind != "text":
             raise bad("text.format.type", f"{shown(kind)} is not supported; use json_schema, json_object or text")
         return fields

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from proxy.codec.json_access import as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject
-from proxy.dialects.translation import Lost, Name, Object, bad, kind_of, shown
+from proxy.dialects.translation import Lost, Name, Object, bad, kind_of, present, shown
 
 # The longest name of a function in OpenAI's API and its imitations.
 _LONGEST = 64
@@ -143,9 +143,7 @@ class OfferedTools:
             name, function = custom.name, _custom(custom.description, grammar)
         elif kind == "function":
             plain = lost.read(value, Function, where)
-            name, function = plain.name, _function(plain)
-            if plain.strict is not None:
-                function["strict"] = plain.strict
+            name, function = plain.name, {**_function(plain), **present({"strict": plain.strict})}
         elif space is not None:
             raise bad(f"{where}.type", f"{shown(kind)} is not allowed in a namespace")
         elif kind == "namespace":
@@ -248,9 +246,8 @@ def _distinct(namespace: str, name: str, plain: str) -> str:
 
 
 def _function(tool: Function | Search) -> JsonObject:
-    function: JsonObject = {} if tool.description is None else {"description": tool.description}
-    function["parameters"] = {"type": "object", "properties": {}} if tool.parameters is None else tool.parameters
-    return function
+    parameters: Object = {"type": "object", "properties": {}} if tool.parameters is None else tool.parameters
+    return {**present({"description": tool.description}), "parameters": parameters}
 
 
 def _custom(description: str | None, grammar: Grammar | None) -> JsonObject:

@@ -11,8 +11,7 @@ import pytest
 
 from proxy.codec.json_text import JsonObject
 from proxy.config.rules import Rules, parse_rules
-from proxy.repair.policy import Action, Condition, ToolRule
-from proxy.repair.rule_actions import apply_rule, rules_for
+from proxy.repair.policy import Action, Condition, ToolRule, apply_rule, rules_for
 from proxy.tools.toolset import Tool, ToolSet
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.conversation_key import conversation_key
+from proxy.dialects.chat.request import conversation_key
 
 
 def said(role: str, text: str) -> Any:

@@ -6,22 +6,16 @@ import json
 
 import pytest
 
-from proxy.doctor.syntaxes import (
-    SYNTAXES,
-    Syntax,
-    flags,
-    is_an_object,
-    written_in,
-)
+from proxy.doctor.examination import SYNTAXES, is_an_object, written_in
+from proxy.doctor.probes import flags
 from proxy.healing.families import FAMILIES, Parsers, family_of
+from tests.support.doctor_scripts import CALLS
 
-IDS = {syntax.id for syntax in SYNTAXES}
 
-
-@pytest.mark.parametrize("syntax", SYNTAXES, ids=lambda syntax: syntax.id)
-def test_a_call_in_each_syntax_is_read_as_what_it_is(syntax: Syntax) -> None:
-    (call,) = written_in(syntax.call)
-    assert call.syntax == syntax.id and json.loads(call.arguments) == {"path": "doctor.txt", "content": "hello"}
+@pytest.mark.parametrize("syntax", SYNTAXES)
+def test_a_call_in_each_syntax_is_read_as_what_it_is(syntax: str) -> None:
+    (call,) = written_in(CALLS[syntax])
+    assert call.syntax == syntax and json.loads(call.arguments) == {"path": "doctor.txt", "content": "hello"}
 
 
 @pytest.mark.parametrize(
@@ -32,7 +26,7 @@ def test_what_is_no_call_is_none(text: str) -> None:
 
 
 def test_two_calls_are_two() -> None:
-    hermes = next(syntax.call for syntax in SYNTAXES if syntax.id == "Hermes' JSON")
+    hermes = CALLS["Hermes' JSON"]
     assert [call.syntax for call in written_in(f"So.\n{hermes}\n{hermes}")] == ["Hermes' JSON"] * 2
 
 
@@ -71,6 +65,21 @@ def test_the_name_suggests_the_syntax_and_the_parser(model: str, syntax: str, vl
     assert flags("vllm", parsers(model), syntax) == f"--enable-auto-tool-choice --tool-call-parser {vllm}"
 
 
+@pytest.mark.parametrize(
+    ("syntax", "vllm", "sglang"),
+    [
+        ("Qwen3-Coder's XML", "qwen3_xml", "qwen3_coder"),
+        ("GLM's pairs", "glm45", "glm45"),
+        ("Hermes' JSON", "hermes", "qwen25"),
+        ("DeepSeek's sections", "deepseek_v3", "deepseekv3"),
+        ("Python's calls", "pythonic", "pythonic"),
+    ],
+)
+def test_what_an_unknown_model_writes_suggests_the_general_parser(syntax: str, vllm: str, sglang: str) -> None:
+    assert flags("vllm", None, syntax) == f"--enable-auto-tool-choice --tool-call-parser {vllm}"
+    assert flags("sglang", None, syntax) == f"--tool-call-parser {sglang}"
+
+
 def test_what_the_model_writes_wins_over_its_name() -> None:
     assert flags("vllm", parsers("Qwen/Qwen3-8B"), "Qwen3-Coder's XML").endswith(" qwen3_xml")
     assert flags("sglang", parsers("Qwen/Qwen3-8B"), "Qwen3-Coder's XML") == "--tool-call-parser qwen3_coder"
@@ -86,7 +95,7 @@ def test_where_no_flag_is_known_none_is_named(kind: str, model: str, syntax: str
 
 def test_the_rows_name_syntaxes_that_there_are() -> None:
     rows = [family.parsers for family in FAMILIES if family.parsers]
-    assert {row.syntax for row in rows} - {""} <= IDS
+    assert {row.syntax for row in rows} - {""} == SYNTAXES.keys()
     assert all(row.vllm for row in rows)
 
 

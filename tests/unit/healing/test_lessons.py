@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.healing.heal import NO_HEALING, HealPlan, heal_request
-from proxy.healing.lessons import lesson
+from proxy.healing.heal import NO_HEALING, HealPlan, heal_request, lesson
 from tests.healing.shapes import (
     CALLS,
     CONTENTS,

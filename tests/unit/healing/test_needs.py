@@ -65,4 +65,4 @@ def test_where_nothing_of_what_it_needs_is_there_it_changes_nothing(healing: Hea
 @pytest.mark.parametrize("healing", HEALINGS, ids=lambda healing: healing.id)
 def test_its_example_has_what_it_needs(healing: Healing) -> None:
     before, _ = healing.example
-    assert not healing.needs.isdisjoint(traits_of({healing.key: [*before]}))
+    assert not healing.needs.isdisjoint(traits_of({healing.key: [*(before or ())]}))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.healing.heal import HealPlan, heal_request
 from proxy.healing.parameters import OfferedTools
-from proxy.healing.repeats import newest_repeat, tell_repeats
+from proxy.healing.results import newest_repeat, tell_repeats
 from tests.healing.shapes import call, calls, result, user
 
 SENTENCE = "[This call of read_file with these arguments has now been made {} times, each time with this result.]"

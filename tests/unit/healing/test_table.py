@@ -41,10 +41,8 @@ CONTRACTS = (Path(__file__).parents[3] / "docs" / "contracts.md").read_text()
 NUMBERS = {number for row in re.findall("(?m)^\\| (F[^|]*) \\|", CONTRACTS) for number in numbers_of(row)}
 
 
-def body_of(healing: Healing, items: list[JsonObject]) -> JsonObject:
-    if healing.key == "tools":
-        return {"tools": [*items]}
-    return {"tools": [READ], "messages": [*items]}
+def body_of(healing: Healing, items: list[JsonObject] | None) -> JsonObject:
+    return {"messages": [user()], "tools": [READ], healing.key: None if items is None else [*items]}
 
 
 @pytest.mark.parametrize("healing", HEALINGS, ids=lambda healing: healing.id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.repair.name_inference import inferred
+from proxy.repair.repairer import inferred
 from proxy.tools.toolset import ToolSet
 from tests.support.helpers import function, offered
 

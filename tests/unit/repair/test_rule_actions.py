@@ -10,8 +10,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from proxy.codec.json_text import Json, JsonObject
-from proxy.repair.policy import Action, Condition, ToolRule
-from proxy.repair.rule_actions import MAX_PLACES, applies_to_model, apply_rule, renames, rules_for, touched
+from proxy.repair.policy import (
+    MAX_PLACES,
+    Action,
+    Condition,
+    ToolRule,
+    applies_to_model,
+    apply_rule,
+    renames,
+    rules_for,
+    touched,
+)
 from proxy.tools.toolset import Tool, ToolSet
 from tests.support.work import over_soon
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.tools.key_spelling import fold, respelled, without_markup
+from proxy.tools.toolset import fold, respelled, without_markup
 
 NAMES = ("file_path", "content", "oldText", "old-text")
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from proxy.tools.short_names import short_name
+from proxy.tools.toolset import short_name
 
 
 @pytest.mark.parametrize("name", ["read", "mcp__files-1__read", "x" * 64])

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.codec.json_text import Json
-from proxy.tools.short_names import short_name
-from proxy.tools.toolset import MAX_KEPT, MAX_KNOWN, Tool, ToolSet, read_tools
+from proxy.tools.toolset import MAX_KEPT, MAX_KNOWN, Tool, ToolSet, read_tools, short_name
 from tests.support.helpers import function, offered
 
 

@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.dialects.chat.answer import read_whole
 from proxy.dialects.messages.blocks import Blocks, ReplyOptions
 from proxy.dialects.messages.writer import (
-    MessagesDialect,
     MessagesWriter,
     error_body,
     error_object,
@@ -37,17 +35,15 @@ from proxy.errors import (
     UpstreamUnreachable,
 )
 from proxy.exchange.reply_stream import StreamReply
-from proxy.exchange.whole_answer import answer_as_answer
 from proxy.tools.toolset import read_tools
-from tests.support.messages_checker import ERROR_TYPES, check_error, check_message, check_stream
-from tests.support.messages_client import HERMES, INPUT, PING
+from tests.support.messages_checker import ERROR_TYPES, check_error, check_stream
+from tests.support.messages_client import HERMES, INPUT
 from tests.support.scripted import (
     DONE,
     ROLE,
     USAGE,
     WRITE_FILE,
     arguments,
-    completion,
     delta,
     event,
     finish,
@@ -56,23 +52,10 @@ from tests.support.scripted import (
 )
 
 ASKED = ReplyOptions("claude-x", frozenset(("END",)), "id-1")
-DIALECT = MessagesDialect(ASKED)
-
-
-def writer() -> MessagesWriter:
-    return DIALECT.writer(expand=False)
 
 
 def fail(error: Exception) -> None:
     raise AssertionError("the engine raised") from error
-
-
-# The writer.
-
-
-def test_a_heartbeat_is_a_ping() -> None:
-    """F75: clients count it as a sign of life."""
-    assert writer().heartbeat() == PING
 
 
 # Errors.
@@ -165,70 +148,7 @@ def through(now: StreamReply, parts: Iterable[bytes]) -> bytes:
     return given_ if now.failure is None else given_ + now.fail(now.failure)
 
 
-def cuts(data: bytes, count: int = 4) -> Iterable[list[bytes]]:
-    """Byte by byte, and some cuts at random."""
-    yield [data[at : at + 1] for at in range(len(data))]
-    rng = random.Random(len(data))
-    for _ in range(count):
-        places = sorted({0, len(data), *(rng.randrange(len(data) + 1) for _ in range(rng.randrange(1, 40)))})
-        yield [data[one:two] for one, two in pairwise(places)]
-
-
-def calls_of(made: dict[str, Any]) -> list[Any]:
-    return [block["input"] for block in made["content"] if block["type"] == "tool_use"]
-
-
-LEGACY = {"name": "write_file", "arguments": json.dumps(INPUT)}
 ERROR = event({"error": {"message": "engine died", "type": "InternalServerError", "param": None, "code": 500}})
-OPEN = [opened(0, "call_1", "write_file"), arguments(0, '{"path": "a')]
-REPLIES: dict[str, tuple[list[bytes], bool]] = {
-    "text": ([ROLE, text("Hé"), text("llo"), finish(), USAGE, DONE], True),
-    "reasoning": ([ROLE, delta({"reasoning": "h"}), delta({"reasoning": "m"}), text("\n\na"), finish(), DONE], True),
-    "thinking in the text": ([text("<thi"), text("nk>\nhm</think"), text(">\n\na"), finish(), DONE], True),
-    "a call in the text": ([text(HERMES[at : at + 7]) for at in range(0, len(HERMES), 7)] + [finish(), DONE], True),
-    "a call and text": ([*OPEN, arguments(0, '", "content": "b"}'), text("So."), finish("tool_calls"), DONE], True),
-    "nothing": ([ROLE, finish(), USAGE, DONE], True),
-    "an error event": ([ROLE, text("a"), ERROR, DONE], False),
-    "an error event in a call": ([ROLE, *OPEN, ERROR, DONE], False),
-    "an end without a finish": ([ROLE, text("a")], False),
-    "an end in a call": ([ROLE, *OPEN], False),
-    "an end in a held call": ([ROLE, text(HERMES[:40])], False),
-    "half an event": ([ROLE, text("a"), b'data: {"choi'], False),
-    "a generation given up": ([ROLE, text("a"), finish("abort"), DONE], False),
-    "a call cut by length": ([ROLE, *OPEN, finish("length"), DONE], True),
-}
-
-
-@pytest.mark.parametrize("name", REPLIES)
-@pytest.mark.parametrize("offered", [True, False], ids=["tools", "no tools"])
-def test_a_reply_is_the_same_at_every_cut_and_only_a_finished_one_looks_so(name: str, offered: bool) -> None:
-    events, well = REPLIES[name]
-    data, tools = b"".join(events), read_tools([WRITE_FILE]) if offered else None
-    made = through(stream_reply(tools), [data])
-    assert all(through(stream_reply(tools), cut) == made for cut in cuts(data))
-    got = check_stream(made)
-    assert (got["type"] == "message") is well and made.endswith(b'{"type":"message_stop"}\n\n') is well
-
-
-def partial_json(data: bytes) -> str:
-    """What of the arguments of a stream's calls has left."""
-    events = [json.loads(block.partition(b"data: ")[2]) for block in data.split(b"\n\n") if block]
-    return "".join(each["delta"].get("partial_json", "") for each in events if each["type"] == "content_block_delta")
-
-
-@pytest.mark.parametrize("ending", [[ERROR, DONE], [], [finish("length"), DONE]], ids=["error", "end", "length"])
-@pytest.mark.parametrize("size", range(len(json.dumps(INPUT))))
-def test_a_call_that_was_not_finished_never_looks_whole(size: int, ending: list[bytes]) -> None:
-    """C4: at every place where its arguments may break off."""
-    events = [ROLE, opened(0, "call_1", "write_file"), arguments(0, json.dumps(INPUT)[:size]), *ending]
-    data = through(stream_reply(read_tools([WRITE_FILE])), events)
-    got = check_stream(data)
-    if b"tool_use" in data:
-        with pytest.raises(json.JSONDecodeError):
-            json.loads(partial_json(data))
-    assert got.get("stop_reason") == ("max_tokens" if ending[-1:] == [DONE] and ERROR not in ending else None)
-
-
 # What a server may send between the calls, and what may end a reply.
 BETWEEN = [
     *(text(each) for each in ("a", "Hi ", "\n", "<think>", "</think>", "<thi", HERMES, HERMES[:30], HERMES[30:], "é")),
@@ -276,20 +196,3 @@ def test_whatever_a_server_streams_the_client_gets_blocks_in_order(
     assert through(stream_reply(tools), [data[one:two] for one, two in pairwise([0, *at, len(data)])]) == made
     gave_up = finish("abort") in events or ERROR in events or events[-1] not in (DONE, finish())
     assert not (gave_up and got["type"] == "message")
-
-
-# Older servers.
-
-
-def test_a_server_that_only_knows_function_call_is_understood() -> None:
-    """F46 and others: the field that `tool_calls` replaced, streamed and whole."""
-    halves = ({"name": "write_file", "arguments": ""}, {"arguments": LEGACY["arguments"][:9]})
-    events = [ROLE, *(delta({"function_call": half}) for half in halves)]
-    events += [delta({"function_call": {"arguments": LEGACY["arguments"][9:]}}), finish("function_call"), DONE]
-    tools = read_tools([WRITE_FILE])
-    streamed = check_stream(through(stream_reply(tools), events))
-    answer = completion({"role": "assistant", "content": None, "function_call": LEGACY}, "function_call")
-    body = json.dumps(answer).encode()
-    made = check_message(answer_as_answer(body, read_whole(body), Engine(Task(tools=tools, seed=b"s")), DIALECT))
-    for each in (streamed, made):
-        assert calls_of(each) == [INPUT] and each["stop_reason"] == "tool_use"

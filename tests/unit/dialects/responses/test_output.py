@@ -1,4 +1,4 @@
-"""The events of a Responses stream: items, their parts and deltas, the response at each end of it (C2, C4, C5)."""
+"""The fields of a response that repeat the request's, and the input of a custom tool out of JSON (C9)."""
 
 from __future__ import annotations
 
@@ -7,104 +7,89 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.responses.tools import Called, Kind
-from proxy.dialects.responses.writer import ResponsesWriter
-from proxy.engine.events import (
-    Call,
-    CallArguments,
-    CallClosed,
-    CallOpened,
-    Event,
-    Finished,
-    Text,
-    Usage,
+from proxy.dialects.responses.output import echo, plain_input
+
+PATCH = '*** Begin Patch\n*** Add File: a\n+"é" \\ \t😀\n*** End Patch'
+FENCED = f"```\n{PATCH}\n```"
+NAMED = f"```diff\n{PATCH}\n```"
+# Arguments, and the input that they are.
+CASES: dict[str, tuple[str, str]] = {
+    "a patch": (json.dumps({"input": PATCH}), PATCH),
+    "not escaped": (json.dumps({"input": PATCH}, ensure_ascii=False), PATCH),
+    "with blanks": (f' {{ "input" : {json.dumps(PATCH)} }} ', PATCH),
+    "any text": ('{"input": "a\\/b\\b\\f\\r"}', "a/b\b\f\r"),
+    "begins with blanks": ('{"input": "\\n  a"}', "\n  a"),
+    "nothing": ('{"input": ""}', ""),
+    "blanks": ('{"input": " "}', " "),
+    "no arguments": ("{}", ""),
+    "another key": (json.dumps({"patch": PATCH}), PATCH),
+    "wrapped twice": (json.dumps({"input": json.dumps({"patch": PATCH})}), PATCH),
+    "in a fence": (json.dumps({"input": FENCED}), PATCH),
+    "in a fence with a word": (json.dumps({"input": NAMED}), PATCH),
+    "in both": (json.dumps({"input": json.dumps({"input": FENCED})}), PATCH),
+    "a string": (json.dumps(PATCH), PATCH),
+    "no JSON": (PATCH, PATCH),
+    "a fence of code": (json.dumps({"input": "```js\na()\n```"}), "```js\na()\n```"),
+    "an object that is the text": (json.dumps({"input": '{"patch": "a"}'}), '{"patch": "a"}'),
+    "several keys": ('{"a": "b", "c": "d"}', '{"a": "b", "c": "d"}'),
+    "a number beside it": ('{"input": "a", "timeout": 1e999}', "a"),
+    "a number": ('{"input": 7}', '{"input": 7}'),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_input_is_what_the_model_wrote(name: str) -> None:
+    arguments, wanted = CASES[name]
+    assert plain_input(arguments) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("instructions", "rules"),
+        ("tools", [{"type": "function", "name": "run"}]),
+        ("tool_choice", {"type": "function", "name": "run"}),
+        ("parallel_tool_calls", False),
+        ("temperature", 0),
+        ("max_output_tokens", 5),
+        ("metadata", {"a": "b"}),
+        ("user", ""),
+    ],
 )
-from proxy.errors import (
-    ProxyError,
+def test_what_the_request_says_is_repeated(name: str, value: Any) -> None:
+    """Also what is 0, false or empty."""
+    assert echo({name: value}) == {**echo({}), name: value}
+
+
+@pytest.mark.parametrize(
+    "body", [{"temperature": None, "tools": None, "text": None, "reasoning": None}, {"input": "Hi"}]
 )
-from tests.support.helpers import all_cuts
-from tests.support.responses_checker import check_stream, events, text_of
-from tests.support.responses_view import offering, options, told
+def test_null_and_what_is_no_such_field_say_nothing(body: dict[str, Any]) -> None:
+    assert echo(body) == echo({})
 
-PATCH = "*** Begin Patch\n*** End Patch"
-TOOLS = offering(
-    ("agents__close", Called(Kind.FUNCTION, "close", "agents")),
-    ("apply_patch", Called(Kind.CUSTOM, "apply_patch")),
-    ("tool_search", Called(Kind.SEARCH, "tool_search")),
+
+@pytest.mark.parametrize("name", ["store", "background", "previous_response_id", "truncation", "service_tier"])
+def test_what_the_proxy_decides_is_not_the_requests(name: str) -> None:
+    assert echo({name: "other"}) == echo({})
+
+
+def test_the_form_of_the_text_is_text_unless_another_one_is_asked_for() -> None:
+    assert echo({})["text"] == {"format": {"type": "text"}}
+    assert echo({"text": {"verbosity": "low", "format": None}})["text"] == {
+        "format": {"type": "text"},
+        "verbosity": "low",
+    }
+    assert echo({"text": {"format": {"type": "json_object"}}})["text"] == {"format": {"type": "json_object"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "effort"), [({"effort": "high", "summary": "auto"}, "high"), ({}, None), ("high", None)]
 )
-END = Finished(0, "stop", None)
+def test_of_the_reasoning_the_effort_alone_is_repeated(given: Any, effort: str | None) -> None:
+    assert echo({"reasoning": given})["reasoning"] == {"effort": effort, "summary": None}
 
 
-def opened(name: str = "run", index: int = 0, id_: str = "c1") -> Event:
-    return CallOpened(0, index, id_, name)
-
-
-def said(text: str, index: int = 0) -> Event:
-    return CallArguments(0, index, text)
-
-
-def closed(arguments: str, name: str = "run", index: int = 0) -> Event:
-    return CallClosed(0, index, Call("c1", name, arguments), ())
-
-
-def stream(*given: Event, **fields: Any) -> bytes:
-    """The stream of these events; one that fails does so at its end."""
-    writer = ResponsesWriter(options(tools=TOOLS, **fields))
-    data = b"".join(map(writer.write, given))
-    try:
-        return data + writer.end()
-    except ProxyError as error:
-        return data + writer.error(error)
-
-
-def read(*given: Event, **fields: Any) -> dict[str, Any]:
-    return check_stream(stream(*given, **fields))
-
-
-def kinds(data: bytes) -> list[str]:
-    return [name.removeprefix("response.") for name, _ in events(data)]
-
-
-def bodies(data: bytes, kind: str) -> list[dict[str, Any]]:
-    return [json.loads(text) for name, text in events(data) if name == f"response.{kind}"]
-
-
-@pytest.mark.parametrize("parts", [*all_cuts("<think>hm</think>\n\nHi", 3), [*"<think>hm</think>\n\nHi"]])
-def test_reasoning_in_the_text_is_reasoning_at_every_cut(parts: list[str]) -> None:
-    """The engine tells it, as in all dialects."""
-    response = read(*told(parts))
-    assert (text_of(response), text_of(response, "reasoning")) == ("Hi", "hm")
-    assert [item["type"] for item in response["output"]] == ["reasoning", "message"]
-
-
-def test_what_only_looks_like_a_mark_of_reasoning_is_text() -> None:
-    """Nothing is told here that the engine has not told."""
-    response = read(Text(0, "<think>hm</think>Hi"), END)
-    assert (text_of(response), text_of(response, "reasoning")) == ("<think>hm</think>Hi", "")
-
-
-def test_a_call_streams_and_is_done_as_soon_as_another_item_opens() -> None:
-    """C2; Codex runs it then."""
-    data = stream(opened(), said('{"a"'), said(": 1}"), opened(index=1, id_="c2"), said("{}", 1), Text(0, "b"), END)
-    found = kinds(data)[2:]
-    assert found == [
-        *("output_item.added", "function_call_arguments.delta", "function_call_arguments.delta"),
-        *("function_call_arguments.done", "output_item.done"),
-        *("output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done"),
-        *("output_item.added", "content_part.added", "output_text.delta"),
-        *("output_text.done", "content_part.done", "output_item.done", "completed"),
-    ]
-    assert [item.get("call_id") for item in check_stream(data)["output"]] == ["c1", "c2", None]
-
-
-# What was cut off.
-
-
-def full(**fields: Any) -> bool:
-    counts = Usage({"prompt_tokens": 90, "completion_tokens": 10})
-    last = read(Text(0, "a"), counts, Finished(0, "length", None), **fields)
-    if last["status"] == "failed":
-        assert last["error"]["code"] == "context_length_exceeded" and last["output"][0]["status"] == "incomplete"
-        return True
-    assert last["status"] == "incomplete"
-    return False
+def test_no_request_changes_what_another_one_is_told() -> None:
+    before = echo({})
+    echo({"text": {"format": {"type": "json_object"}}, "metadata": {"a": "b"}})
+    assert echo({}) == before

@@ -10,11 +10,16 @@ from proxy.codec.json_text import JsonObject
 from proxy.dialects.responses.errors import error_code
 from proxy.dialects.responses.output import Progress
 from proxy.dialects.responses.writer import ResponsesDialect, ResponsesWriter
-from proxy.engine.events import Chunk, Failed, Finished, Reasoning, Text
+from proxy.engine.events import CallArguments, CallOpened, Event, Failed, Finished, Reasoning, Text
 from proxy.errors import ContextFull, UpstreamBroken
 from tests.support.responses_checker import check_response, check_stream, events, text_of
 from tests.support.responses_view import options
-from tests.unit.dialects.responses.test_output import END, kinds, opened, said
+
+END = Finished(0, "stop", None)
+
+
+def kinds(data: bytes) -> list[str]:
+    return [name.removeprefix("response.") for name, _ in events(data)]
 
 
 def test_heartbeats_begin_the_response_and_repeat_it() -> None:
@@ -48,7 +53,7 @@ def test_a_failure_is_the_whole_stream(beats: int) -> None:
 
 def test_a_whole_answer_is_the_last_response() -> None:
     answer: JsonObject = {"usage": {"prompt_tokens": 1, "completion_tokens": 2}, "choices": []}
-    given = (Reasoning(0, "hm"), Text(0, "a"), opened(), said("{}"), END)
+    given = (Reasoning(0, "hm"), Text(0, "a"), CallOpened(0, 0, "c1", "run"), CallArguments(0, 0, "{}"), END)
     response = check_response(ResponsesDialect(options()).complete_answer(b"", answer, given))
     assert [item["type"] for item in response["output"]] == ["reasoning", "message", "function_call"]
     assert response["usage"]["total_tokens"] == 3
@@ -69,27 +74,9 @@ def test_each_event_has_its_name_and_the_next_number() -> None:
     assert [body["sequence_number"] for _, body in told] == [*range(len(told))]
 
 
-def test_numbers_that_were_taken_are_used_by_nobody_else() -> None:
-    """Texts of a lane are written beside the writer."""
-    writer = ResponsesWriter(options())
-    (_, *_, (_, last)) = events(writer.write(Text(0, "a")))
-    first = writer.take_numbers(3)
-    assert first == json.loads(last)["sequence_number"] + 1
-    ((_, next_),) = events(writer.write(Text(0, "b")))
-    assert json.loads(next_)["sequence_number"] == first + 3
-
-
 def test_the_dialect_has_no_comments_and_no_first_words() -> None:
     writer = ResponsesWriter(options())
     assert writer.comment(b": ping\n\n") == b"" and writer.begin(1) == b"" and not writer.passes(b"")
-
-
-def test_the_newest_counts_are_those_of_the_response() -> None:
-    writer = ResponsesWriter(options())
-    for total in (1, 7):
-        writer.observe_chunk(Chunk({"usage": {"prompt_tokens": total, "completion_tokens": 0}}, b""))
-    data = writer.write(Text(0, "a")) + writer.write(END) + writer.end()
-    assert check_stream(data)["usage"]["input_tokens"] == 7
 
 
 def test_a_response_is_kept_where_the_options_say_so() -> None:
@@ -101,3 +88,20 @@ def test_an_answer_that_fails_raises_its_error() -> None:
     response = ResponsesDialect(options()).complete_answer
     with pytest.raises(UpstreamBroken, match="gone"):
         response(b"", {}, (Text(0, "a"), Failed(UpstreamBroken("gone"))))
+
+
+def test_a_call_streams_and_is_done_as_soon_as_another_item_opens() -> None:
+    """C2; Codex runs it then."""
+    writer = ResponsesWriter(options())
+    opened, other = CallOpened(0, 0, "c1", "run"), CallOpened(0, 1, "c2", "run")
+    arguments = [CallArguments(0, 0, text) for text in ('{"a"', ": 1}")]
+    given: list[Event] = [opened, *arguments, other, CallArguments(0, 1, "{}"), Text(0, "b"), END]
+    data = b"".join(map(writer.write, given)) + writer.end()
+    assert kinds(data)[2:] == [
+        *("output_item.added", "function_call_arguments.delta", "function_call_arguments.delta"),
+        *("function_call_arguments.done", "output_item.done"),
+        *("output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done"),
+        *("output_item.added", "content_part.added", "output_text.delta"),
+        *("output_text.done", "content_part.done", "output_item.done", "completed"),
+    ]
+    assert [item.get("call_id") for item in check_stream(data)["output"]] == ["c1", "c2", None]
