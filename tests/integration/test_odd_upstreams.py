@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -109,14 +108,6 @@ def test_the_whole_answer_said_as_a_stream_is_in_its_order(inside: Inside) -> No
     assert keys == ["content", "reasoning_content", "content", "tool_calls", "tool_calls", "finish"]
     assert deltas[0]["role"] == "assistant"
     assert [delta["tool_calls"][0]["id"] for delta in deltas[3:5]] == ["a", "b"]
-
-
-def test_a_field_without_which_the_request_is_another_one_is_never_left_out(inside: Inside) -> None:
-    """`n` and `stop` change what is answered; the client is told instead."""
-    refused = answer({"error": {"message": "'stop' is not supported", "type": "BadRequestError"}}, 400)
-    with Upstream([refused], [answer(completion("Hi"))]) as up:
-        given: Any = inside(up.url).post(CHAT, json=chat(stop=["x"]))
-        assert given.status_code == 400 and len(up.seen) == 1
 
 
 def test_what_an_upstream_says_of_the_request_is_not_logged(proxy: Start) -> None:
