@@ -115,8 +115,8 @@ def usual(benches: Benches) -> Bench:
 
 @pytest.fixture
 def hasty(benches: Benches) -> Bench:
-    """A proxy that waits for half a second, and lets its client wait for a third of that."""
-    return benches("--heartbeat", "0.15", "--idle-timeout", "0.5")
+    """A proxy that waits for a second or so, and lets its client wait for a quarter of that."""
+    return benches("--heartbeat", "0.3", "--idle-timeout", "1.2")
 
 
 def table(rows: Mapping[str, Any]) -> pytest.MarkDecorator:

@@ -36,9 +36,9 @@ CALL = {"id": "a", "type": "function", "function": {"name": "write_file", "argum
 
 def test_a_late_head_takes_nothing_from_the_time_of_the_body(inside: Inside) -> None:
     """U3: `idle_timeout` starts anew with the head."""
-    late: Script = [0.7, head(200, {"Content-Type": "text/event-stream"}), 0.7, ROLE + text("a") + finish() + DONE]
+    late: Script = [2.0, head(200, {"Content-Type": "text/event-stream"}), 2.0, ROLE + text("a") + finish() + DONE]
     with Upstream(late) as up:
-        client = inside(up.url, idle_timeout=1.0)
+        client = inside(up.url, idle_timeout=3.5)
         assert DONE in client.post(CHAT, json=chat(stream=True)).data
 
 
