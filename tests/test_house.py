@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,11 +37,6 @@ def name_of(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
 
 
-def is_sans_io(path: Path) -> bool:
-    name = name_of(path)
-    return name.split(".")[0] in SANS_IO or name in SANS_IO_MODULES
-
-
 def imported(path: Path) -> Iterator[str]:
     """Yield the modules that a file imports."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -53,27 +46,6 @@ def imported(path: Path) -> Iterator[str]:
             # gunicorn's master loads `server` under another name.
             assert node.level == 0 or path.parent.name == "server", f"{path}: relative import"
             yield f"proxy.server.{node.module}" if node.level else node.module or ""
-
-
-def test_imports_point_downwards() -> None:
-    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_every_package_has_a_layer() -> None:
-    layers = (ROOT / "setup.cfg").read_text().partition("layers =")[2].partition("\n\n")[0].split()
-    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert packages <= {layer.removeprefix("proxy.") for layer in layers}
-
-
-def test_modules_import_each_other_without_cycles() -> None:
-    edges = {f"proxy.{name_of(path)}".removesuffix(".__init__"): set(imported(path)) for path in MODULES}
-    while edges:
-        leaves = [name for name, targets in edges.items() if not targets & (edges.keys() - {name})]
-        assert leaves, f"import cycle among {sorted(edges)}"
-        for name in leaves:
-            del edges[name]
 
 
 @pytest.mark.parametrize("package", SANS_IO)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,9 @@ class Call:
     def json(self) -> str:
         """The call as models write it."""
         return json.dumps({"name": self.name, "arguments": self.values})
+
+
+Body = Callable[[Agent], bytes]
 
 
 def cpu() -> str:

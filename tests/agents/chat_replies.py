@@ -7,12 +7,12 @@ come whole.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.agents import texts
-from tests.agents.agent import FINAL, MODEL, PROOF, WROTE, Agent, Call
-from tests.agents.texts import LEAD, in_pieces
+from tests.agents.agent import MODEL, PROOF, WROTE, Agent, Body, Call
+from tests.agents.texts import LEAD, in_pieces, without
 from tests.support.client_view import ROLE, entry, wire
 from tests.support.helpers import calls, chunk, delta, ends, piece, says
 
@@ -29,11 +29,6 @@ Delta = dict[str, Any]
 def text(said: str, finish: str | None = "stop") -> bytes:
     """A reply of text alone."""
     return wire([ROLE, *map(says, in_pieces(said)), ends(finish), USAGE])
-
-
-def final(agent: Agent) -> bytes:
-    """The last turn: the model says that it is done."""
-    return text(FINAL)
 
 
 def whole(said: str, call: Call | None) -> bytes:
@@ -62,18 +57,6 @@ def deltas(call: Call, index: int | None = 0, id_: Any = "call_a", later: Iterab
     return [piece(index, first, call.name, id_), {**piece(index, second), **one}, {**piece(index, third), **two}]
 
 
-def ok(agent: Agent) -> bytes:
-    return structured(deltas(agent.call()))
-
-
-def two_ok(agent: Agent) -> bytes:
-    return structured([*deltas(agent.call()), *deltas(agent.call(second=True), 1, "call_b")])
-
-
-def two_same_index(agent: Agent) -> bytes:
-    return structured([*deltas(agent.call()), *deltas(agent.call(second=True), 0, "call_b")])
-
-
 def two_no_index(agent: Agent) -> bytes:
     two = ((agent.call(), "call_a"), (agent.call(second=True), "call_b"))
     return structured(piece(None, call.arguments, call.name, id_) for call, id_ in two)
@@ -86,39 +69,15 @@ def reason_call(agent: Agent) -> bytes:
     return wire([ROLE, *thoughts, ends("stop"), USAGE])
 
 
-def empty(agent: Agent) -> bytes:
-    return wire([ROLE, ends("stop"), USAGE])
-
-
 def empty_args_first(agent: Agent) -> bytes:
     """An empty object, and then the arguments."""
     call = agent.call()
     return structured([piece(0, "{}", call.name, "call_a"), piece(0, call.arguments)])
 
 
-def no_id(agent: Agent) -> bytes:
-    return structured(deltas(agent.call(), id_=...))
-
-
-def empty_id(agent: Agent) -> bytes:
-    return structured(deltas(agent.call(), id_=""))
-
-
-def no_index(agent: Agent) -> bytes:
-    return structured(deltas(agent.call(), None))
-
-
 def no_index_whole(agent: Agent) -> bytes:
     call = agent.call()
     return structured([piece(None, call.arguments, call.name, "call_a")])
-
-
-def index_null(agent: Agent) -> bytes:
-    return structured({**each, "index": None} for each in deltas(agent.call()))
-
-
-def id_churn(agent: Agent) -> bytes:
-    return structured(deltas(agent.call(), later=({"id": "call_b"}, {"id": "call_c"})))
 
 
 def id_churn_name(agent: Agent) -> bytes:
@@ -145,55 +104,10 @@ def _argued(agent: Agent, arguments: str) -> bytes:
     return structured([piece(0, "", agent.tool, "call_a"), *(piece(0, part) for part in in_pieces(arguments, 3))])
 
 
-def args_double(agent: Agent) -> bytes:
-    return _argued(agent, texts.doubled(agent))
-
-
-def args_python(agent: Agent) -> bytes:
-    return _argued(agent, texts.python(agent))
-
-
-def args_trunc(agent: Agent) -> bytes:
-    return _argued(agent, texts.truncated(agent))
-
-
 def no_args_key(agent: Agent) -> bytes:
     """vLLM's own: the first chunk of a call has the name alone."""
     parts = (piece(0, part) for part in in_pieces(agent.call().arguments, 3))
     return structured([piece(0, ..., agent.tool, "call_a"), *parts])
-
-
-def null_content(agent: Agent) -> bytes:
-    return structured(deltas(agent.call()), content=None)
-
-
-def no_type(agent: Agent) -> bytes:
-    return structured({key: value for key, value in each.items() if key != "type"} for each in deltas(agent.call()))
-
-
-def name_bad_case(agent: Agent) -> bytes:
-    return structured(deltas(Call(texts.other_case(agent.tool), agent.call().values)))
-
-
-def finish_stop(agent: Agent) -> bytes:
-    return _stream(deltas(agent.call()), [ends("stop"), USAGE])
-
-
-def finish_missing(agent: Agent) -> bytes:
-    return _stream(deltas(agent.call()), [USAGE])
-
-
-def no_done(agent: Agent) -> bytes:
-    return _stream(deltas(agent.call()), [ends("tool_calls"), USAGE], done=False)
-
-
-def no_usage(agent: Agent) -> bytes:
-    return _stream(deltas(agent.call()), [ends("tool_calls")])
-
-
-def cut_mid(agent: Agent) -> bytes:
-    """The server dies within the arguments."""
-    return _stream(deltas(agent.call())[:2], [], done=False)
 
 
 def namespaced(agent: Agent) -> bytes:
@@ -208,11 +122,40 @@ def apply_patch(agent: Agent) -> bytes:
     return structured(deltas(Call("apply_patch", {"input": patch})))
 
 
-def context_overflow(agent: Agent) -> bytes:
-    """Nothing: the server refuses."""
-    return b""
-
-
-def context_full(agent: Agent) -> bytes:
-    """The answer ends where the context does."""
-    return wire([ROLE, says(LEAD), ends("length"), FULL])
+REPLIES: Mapping[str, Body] = {
+    "ok": lambda agent: structured(deltas(agent.call())),
+    "two_ok": lambda agent: structured([*deltas(agent.call()), *deltas(agent.call(second=True), 1, "call_b")]),
+    "two_same_index": lambda agent: structured([*deltas(agent.call()), *deltas(agent.call(second=True), 0, "call_b")]),
+    "two_no_index": two_no_index,
+    "reason_call": reason_call,
+    "empty": lambda agent: wire([ROLE, ends("stop"), USAGE]),
+    "empty_args_first": empty_args_first,
+    "no_id": lambda agent: structured(deltas(agent.call(), id_=...)),
+    "empty_id": lambda agent: structured(deltas(agent.call(), id_="")),
+    "no_index": lambda agent: structured(deltas(agent.call(), None)),
+    "no_index_whole": no_index_whole,
+    "index_null": lambda agent: structured({**each, "index": None} for each in deltas(agent.call())),
+    "id_churn": lambda agent: structured(deltas(agent.call(), later=({"id": "call_b"}, {"id": "call_c"}))),
+    "id_churn_name": id_churn_name,
+    "name_repeat": name_repeat,
+    "args_object": args_object,
+    "args_double": lambda agent: _argued(agent, texts.doubled(agent)),
+    "args_python": lambda agent: _argued(agent, texts.python(agent)),
+    "args_trunc": lambda agent: _argued(agent, texts.truncated(agent)),
+    "no_args_key": no_args_key,
+    "null_content": lambda agent: structured(deltas(agent.call()), content=None),
+    "no_type": lambda agent: structured(without("type", each) for each in deltas(agent.call())),
+    "name_bad_case": lambda agent: structured(deltas(Call(texts.other_case(agent.tool), agent.call().values))),
+    "finish_stop": lambda agent: _stream(deltas(agent.call()), [ends("stop"), USAGE]),
+    "finish_missing": lambda agent: _stream(deltas(agent.call()), [USAGE]),
+    "no_done": lambda agent: _stream(deltas(agent.call()), [ends("tool_calls"), USAGE], done=False),
+    "no_usage": lambda agent: _stream(deltas(agent.call()), [ends("tool_calls")]),
+    # The server dies within the arguments.
+    "cut_mid": lambda agent: _stream(deltas(agent.call())[:2], [], done=False),
+    "namespaced": namespaced,
+    "apply_patch": apply_patch,
+    # Nothing: the server refuses.
+    "context_overflow": lambda agent: b"",
+    # The answer ends where the context does.
+    "context_full": lambda agent: wire([ROLE, says(LEAD), ends("length"), FULL]),
+}

@@ -1,13 +1,17 @@
-"""The agents that take part, by name. Another one is a module like `claude`, and a line here."""
+"""The agents that take part, by name. Another one is an entry in `agents.yaml`."""
 
 from __future__ import annotations
 
-from tests.agents.claude import CLAUDE
-from tests.agents.cline import CLINE
-from tests.agents.codex import CODEX
-from tests.agents.openclaw import OPENCLAW
-from tests.agents.opencode import OPENCODE
-from tests.agents.pi import PI
-from tests.agents.qwen import QWEN
+from pathlib import Path
 
-AGENTS = {agent.name: agent for agent in (CLAUDE, CODEX, OPENCLAW, OPENCODE, QWEN, PI, CLINE)}
+import yaml
+
+from proxy.cli.agents import AGENTS as SETUPS
+from tests.agents.agent import Agent
+
+_GIVEN = yaml.safe_load(Path(__file__).with_name("agents.yaml").read_text(encoding="utf-8"))
+
+AGENTS = {
+    name: Agent(SETUPS[name], tuple(given.pop("folders")), tuple(given.pop("arguments")), **given)
+    for name, given in _GIVEN.items()
+}

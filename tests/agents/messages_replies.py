@@ -6,12 +6,12 @@ Named as the rows in `rows`; a fault that cannot be said in this dialect has no 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.agents import texts
-from tests.agents.agent import FINAL, MODEL, Agent, Call
-from tests.agents.texts import LEAD, in_pieces
+from tests.agents.agent import MODEL, Agent, Body, Call
+from tests.agents.texts import LEAD, in_pieces, without
 
 Event = dict[str, Any]
 USAGE = {"input_tokens": 21, "output_tokens": 12}
@@ -62,11 +62,6 @@ def text(said: str) -> bytes:
     return wire([start(), *text_block(0, said), *end("end_turn")])
 
 
-def final(agent: Agent) -> bytes:
-    """The last turn: the model says that it is done."""
-    return text(FINAL)
-
-
 def whole(said: str, call: Call | None) -> bytes:
     """An answer that is not streamed, of text or of a call."""
     block: dict[str, Any] = {"type": "text", "text": said}
@@ -88,10 +83,6 @@ def _argued(agent: Agent, parts: Iterable[Any]) -> bytes:
     return _calling(tool_block(1, agent.call(), parts))
 
 
-def ok(agent: Agent) -> bytes:
-    return _calling(_good(agent))
-
-
 def two_ok(agent: Agent) -> bytes:
     call = agent.call(second=True)
     return _calling([*_good(agent), *tool_block(2, call, in_pieces(call.arguments, 3), "toolu_b")])
@@ -105,58 +96,9 @@ def reason_call(agent: Agent) -> bytes:
     return wire([start(), *block(0, {"type": "thinking", "thinking": "", "signature": ""}, signed), *end("end_turn")])
 
 
-def empty(agent: Agent) -> bytes:
-    return wire([start(), *end("end_turn")])
-
-
-def empty_args_first(agent: Agent) -> bytes:
-    return _argued(agent, ["{}", agent.call().arguments])
-
-
-def no_id(agent: Agent) -> bytes:
-    return _calling(_good(agent, ...))
-
-
-def empty_id(agent: Agent) -> bytes:
-    return _calling(_good(agent, ""))
-
-
-def no_index(agent: Agent) -> bytes:
-    return _calling({key: value for key, value in event.items() if key != "index"} for event in _good(agent))
-
-
-def args_object(agent: Agent) -> bytes:
-    return _argued(agent, [dict(agent.call().values)])
-
-
-def args_double(agent: Agent) -> bytes:
-    return _argued(agent, in_pieces(texts.doubled(agent), 3))
-
-
-def args_python(agent: Agent) -> bytes:
-    return _argued(agent, in_pieces(texts.python(agent), 3))
-
-
-def args_trunc(agent: Agent) -> bytes:
-    return _argued(agent, in_pieces(texts.truncated(agent), 3))
-
-
 def name_bad_case(agent: Agent) -> bytes:
     call = Call(texts.other_case(agent.tool), agent.call().values)
     return _calling(tool_block(1, call, in_pieces(call.arguments, 3)))
-
-
-def finish_stop(agent: Agent) -> bytes:
-    return _calling(_good(agent), "end_turn")
-
-
-def finish_missing(agent: Agent) -> bytes:
-    return _calling(_good(agent), None)
-
-
-def no_done(agent: Agent) -> bytes:
-    """No `message_stop`."""
-    return wire([start(), *text_block(0, LEAD), *_good(agent), end("tool_use")[0]])
 
 
 def no_usage(agent: Agent) -> bytes:
@@ -166,6 +108,25 @@ def no_usage(agent: Agent) -> bytes:
     return wire(events)
 
 
-def cut_mid(agent: Agent) -> bytes:
-    """The server dies within the arguments."""
-    return wire([start(), *text_block(0, LEAD), *_good(agent)[:3]])
+REPLIES: Mapping[str, Body] = {
+    "ok": lambda agent: _calling(_good(agent)),
+    "two_ok": two_ok,
+    "reason_call": reason_call,
+    "empty": lambda agent: wire([start(), *end("end_turn")]),
+    "empty_args_first": lambda agent: _argued(agent, ["{}", agent.call().arguments]),
+    "no_id": lambda agent: _calling(_good(agent, ...)),
+    "empty_id": lambda agent: _calling(_good(agent, "")),
+    "no_index": lambda agent: _calling(without("index", event) for event in _good(agent)),
+    "args_object": lambda agent: _argued(agent, [dict(agent.call().values)]),
+    "args_double": lambda agent: _argued(agent, in_pieces(texts.doubled(agent), 3)),
+    "args_python": lambda agent: _argued(agent, in_pieces(texts.python(agent), 3)),
+    "args_trunc": lambda agent: _argued(agent, in_pieces(texts.truncated(agent), 3)),
+    "name_bad_case": name_bad_case,
+    "finish_stop": lambda agent: _calling(_good(agent), "end_turn"),
+    "finish_missing": lambda agent: _calling(_good(agent), None),
+    # No `message_stop`.
+    "no_done": lambda agent: wire([start(), *text_block(0, LEAD), *_good(agent), end("tool_use")[0]]),
+    "no_usage": no_usage,
+    # The server dies within the arguments.
+    "cut_mid": lambda agent: wire([start(), *text_block(0, LEAD), *_good(agent)[:3]]),
+}

@@ -7,12 +7,12 @@ sent, so that each stream has one fault.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.agents import texts
-from tests.agents.agent import FINAL, MODEL, Agent, Call
-from tests.agents.texts import LEAD, in_pieces
+from tests.agents.agent import MODEL, Agent, Body, Call
+from tests.agents.texts import LEAD, in_pieces, without
 
 Event = dict[str, Any]
 USAGE = {
@@ -84,11 +84,6 @@ def text(said: str) -> bytes:
     return wire([start(), *message(0, said), end()])
 
 
-def final(agent: Agent) -> bytes:
-    """The last turn: the model says that it is done."""
-    return text(FINAL)
-
-
 def whole(said: str, call: Call | None) -> bytes:
     """An answer that is not streamed, of text or of a call."""
     events = call_item(0, call, call.arguments) if call else message(0, said)
@@ -107,10 +102,6 @@ def _argued(agent: Agent, arguments: Any) -> bytes:
     return _calling(call_item(1, agent.call(), arguments))
 
 
-def ok(agent: Agent) -> bytes:
-    return _calling(_good(agent))
-
-
 def two_ok(agent: Agent) -> bytes:
     call = agent.call(second=True)
     return _calling([*_good(agent), *call_item(2, call, call.arguments, "call_b")])
@@ -124,60 +115,29 @@ def reason_call(agent: Agent) -> bytes:
     return wire([start(), added, {"type": "response.output_item.done", "output_index": 0, "item": item}, end()])
 
 
-def empty(agent: Agent) -> bytes:
-    return wire([start(), end()])
-
-
-def empty_args_first(agent: Agent) -> bytes:
-    return _argued(agent, "{}" + agent.call().arguments)
-
-
-def no_id(agent: Agent) -> bytes:
-    return _calling(_good(agent, ...))
-
-
-def empty_id(agent: Agent) -> bytes:
-    return _calling(_good(agent, ""))
-
-
-def no_index(agent: Agent) -> bytes:
-    return _calling({key: value for key, value in event.items() if key != "output_index"} for event in _good(agent))
-
-
-def args_object(agent: Agent) -> bytes:
-    return _argued(agent, dict(agent.call().values))
-
-
-def args_double(agent: Agent) -> bytes:
-    return _argued(agent, texts.doubled(agent))
-
-
-def args_python(agent: Agent) -> bytes:
-    return _argued(agent, texts.python(agent))
-
-
-def args_trunc(agent: Agent) -> bytes:
-    return _argued(agent, texts.truncated(agent))
-
-
-def no_args_key(agent: Agent) -> bytes:
-    return _argued(agent, ...)
-
-
 def name_bad_case(agent: Agent) -> bytes:
     call = Call(texts.other_case(agent.tool), agent.call().values)
     return _calling(call_item(1, call, call.arguments))
 
 
-def finish_missing(agent: Agent) -> bytes:
-    """No `response.completed`."""
-    return wire([start(), *message(0, LEAD), *_good(agent)])
-
-
-def no_usage(agent: Agent) -> bytes:
-    return wire([start(), *message(0, LEAD), *_good(agent), end(...)])
-
-
-def cut_mid(agent: Agent) -> bytes:
-    """The server dies within the arguments."""
-    return wire([start(), *message(0, LEAD), *_good(agent)[:2]])
+REPLIES: Mapping[str, Body] = {
+    "ok": lambda agent: _calling(_good(agent)),
+    "two_ok": two_ok,
+    "reason_call": reason_call,
+    "empty": lambda agent: wire([start(), end()]),
+    "empty_args_first": lambda agent: _argued(agent, "{}" + agent.call().arguments),
+    "no_id": lambda agent: _calling(_good(agent, ...)),
+    "empty_id": lambda agent: _calling(_good(agent, "")),
+    "no_index": lambda agent: _calling(without("output_index", event) for event in _good(agent)),
+    "args_object": lambda agent: _argued(agent, dict(agent.call().values)),
+    "args_double": lambda agent: _argued(agent, texts.doubled(agent)),
+    "args_python": lambda agent: _argued(agent, texts.python(agent)),
+    "args_trunc": lambda agent: _argued(agent, texts.truncated(agent)),
+    "no_args_key": lambda agent: _argued(agent, ...),
+    "name_bad_case": name_bad_case,
+    # No `response.completed`.
+    "finish_missing": lambda agent: wire([start(), *message(0, LEAD), *_good(agent)]),
+    "no_usage": lambda agent: wire([start(), *message(0, LEAD), *_good(agent), end(...)]),
+    # The server dies within the arguments.
+    "cut_mid": lambda agent: wire([start(), *message(0, LEAD), *_good(agent)[:2]]),
+}

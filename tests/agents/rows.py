@@ -14,13 +14,11 @@ from tests.agents import chat_replies as chat
 from tests.agents import messages_replies as messages
 from tests.agents import responses_replies as responses
 from tests.agents import texts
-from tests.agents.agent import MODEL, Agent
-from tests.agents.claude import CLAUDE
-from tests.agents.codex import CODEX
-from tests.agents.opencode import OPENCODE
+from tests.agents.agent import MODEL, Agent, Body
 from tests.real import llama
 
-Body = Callable[[Agent], bytes]
+# The replies of each dialect, by the names of the rows.
+SAID = {"chat": chat.REPLIES, "messages": messages.REPLIES, "responses": responses.REPLIES}
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def _thinks(form: str, family: str) -> Row:
     """A model whose server leaves its thoughts in the text."""
     rules = f'models:\n  - {{match: "*", reasoning: split, family: {family}}}\n'
     row = _real(form)
-    return replace(row, agents=(CLAUDE.name, OPENCODE.name), rules=rules, thinks=True)
+    return replace(row, agents=("claude", "opencode"), rules=rules, thinks=True)
 
 
 def _text(written: Callable[[Agent], str]) -> Row:
@@ -110,24 +108,23 @@ def _text(written: Callable[[Agent], str]) -> Row:
 
 def _all(name: str, expected: str = "ok/2", calls: int = 1, cut: bool = False, **others: str) -> Row:
     """A fault that more dialects can say than chat completions."""
-    said = {"chat": chat, "messages": messages, "responses": responses}
-    bodies = {dialect: getattr(replies, name) for dialect, replies in said.items() if hasattr(replies, name)}
+    bodies = {dialect: replies[name] for dialect, replies in SAID.items() if name in replies}
     return Row(name, expected, others, bodies=bodies, calls=calls, cut=cut)
 
 
 def _chat(name: str, calls: int = 1) -> Row:
     """A fault of chat completions alone."""
-    return Row(name, bodies={"chat": getattr(chat, name)}, calls=calls)
+    return Row(name, bodies={"chat": chat.REPLIES[name]}, calls=calls)
 
 
 def _claude(name: str, like: str, expected: str, **said: Any) -> Row:
     """What Claude Code alone has, in front of a server that does what that of another row does."""
-    return Row(name, expected, bodies={"chat": getattr(chat, like)}, agents=(CLAUDE.name,), **said)
+    return Row(name, expected, bodies={"chat": chat.REPLIES[like]}, agents=("claude",), **said)
 
 
 def _codex(name: str, expected: str = "ok/2", **said: Any) -> Row:
     """What Codex alone has, or makes something of its own of."""
-    return Row(name, expected, bodies={"chat": getattr(chat, name)}, agents=(CODEX.name,), **said)
+    return Row(name, expected, bodies={"chat": chat.REPLIES[name]}, agents=("codex",), **said)
 
 
 ROWS = (

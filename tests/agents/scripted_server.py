@@ -20,7 +20,6 @@ from tests.real.replay import events
 from tests.real.threaded import Threaded
 
 DIALECTS = {"/v1/chat/completions": "chat", "/v1/messages": "messages", "/v1/responses": "responses"}
-FINALS = {"chat": chat.final, "messages": messages.final, "responses": responses.final}
 TEXTS = {"chat": chat.text, "messages": messages.text, "responses": responses.text}
 WHOLE = {"chat": chat.whole, "messages": messages.whole, "responses": responses.whole}
 # What Codex tells the model of a call that it does not know, whatever else it ran; and what the model makes of it.
@@ -99,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
         if any(UNKNOWN in each for each in told):
             self._stream(TEXTS[dialect](GAVE_UP), cut=False)
         elif told:
-            self._stream(FINALS[dialect](agent), cut=False)
+            self._stream(TEXTS[dialect](FINAL), cut=False)
         else:
             self._stream(row.bodies[dialect](agent), cut=row.cut)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tests.agents.agent import Agent
 
@@ -16,6 +17,11 @@ def in_pieces(text: str, count: int = 8) -> Iterator[str]:
     size = len(text) / count
     places = [round(size * number) for number in range(count + 1)]
     return (text[start:end] for start, end in itertools.pairwise(places))
+
+
+def without(key: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The object without a key."""
+    return {name: value for name, value in given.items() if name != key}
 
 
 def tools_text(agent: Agent) -> str:

@@ -34,6 +34,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from proxy.cli.configuration import Values
 from proxy.cli.merging import read
 from proxy.codec.json_text import Json
@@ -55,116 +57,11 @@ SECONDS_TO_END = 30  # for an agent that was told to end
 # Claude Code's short instructions have fewer characters than this, and all of them have more.
 INSTRUCTIONS = 20_000
 LIMIT = 30 * 60  # for all runs of an agent
-_SECRET = "sk-secret-of-the-user"
-_MODEL: dict[str, Json] = {"id": MODEL, "name": MODEL, "input": ["text"], "contextWindow": CONTEXT, "maxTokens": 8192}
-_OPENCODE_MODEL: dict[str, Json] = {"name": MODEL, "tool_call": True}
-_MESSAGES_MODELS = dict.fromkeys(("ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL"), MODEL)
 
-# The files of a user, `{own}` for the URL of the user's own model server.
-HOMES: Mapping[str, Mapping[str, object]] = {
-    "claude": {
-        ".claude/settings.json": {
-            "env": {"ANTHROPIC_BASE_URL": "{own}", "ANTHROPIC_AUTH_TOKEN": _SECRET, **_MESSAGES_MODELS},
-            "permissions": {"deny": ["WebSearch"]},
-        },
-        ".claude/CLAUDE.md": "Be brief.\n",
-    },
-    "codex": {
-        ".codex/config.toml": f"""\
-# The user's own.
-model = "{MODEL}"
-model_provider = "mine"
-approval_policy = "never"
-sandbox_mode = "danger-full-access"
-check_for_update_on_startup = false
-
-[model_providers.mine]
-name = "mine"
-base_url = "{{own}}/v1"
-wire_api = "responses"
-
-[analytics]
-enabled = false
-""",
-        ".codex/auth.json": {"OPENAI_API_KEY": _SECRET},
-    },
-    "opencode": {
-        ".config/opencode/opencode.json": {
-            **{"autoupdate": False, "share": "disabled", "permission": {"edit": "allow", "bash": "allow"}},
-            "model": f"mine/{MODEL}",
-            "enabled_providers": ["mine"],
-            "agent": {"build": {"model": f"mine/{MODEL}"}},
-            "provider": {
-                "mine": {
-                    "npm": "@ai-sdk/openai-compatible",
-                    "options": {"baseURL": "{own}/v1", "apiKey": _SECRET},
-                    "models": {MODEL: _OPENCODE_MODEL},
-                }
-            },
-        },
-        ".local/share/opencode/auth.json": {"anthropic": {"type": "api", "key": _SECRET}},
-    },
-    "qwen": {
-        ".qwen/settings.json": {
-            "security": {"auth": {"selectedType": "openai"}},
-            "model": {"name": MODEL},
-            "modelProviders": {"openai": [{"id": MODEL, "baseUrl": "{own}/v1", "envKey": "MINE"}]},
-            "env": {"MINE": _SECRET, "OPENAI_API_KEY": _SECRET, "OPENAI_BASE_URL": "{own}/v1"},
-            "privacy": {"usageStatisticsEnabled": False},
-            "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},
-        },
-        ".qwen/oauth_creds.json": {"access_token": _SECRET, "refresh_token": _SECRET},
-    },
-    "pi": {
-        ".pi/agent/models.json": {
-            "providers": {
-                "mine": {"baseUrl": "{own}/v1", "api": "openai-completions", "apiKey": _SECRET, "models": [_MODEL]}
-            }
-        },
-        ".pi/agent/settings.json": {"defaultProvider": "mine", "defaultModel": MODEL},
-        ".pi/agent/auth.json": {"anthropic": {"type": "api_key", "key": _SECRET}},
-    },
-    "cline": {
-        ".cline/data/settings/providers.json": {
-            "version": 1,
-            "lastUsedProvider": "openai-compatible",
-            "modes": {},
-            "providers": {
-                "openai-compatible": {
-                    "settings": {
-                        **{"provider": "openai-compatible", "apiKey": _SECRET},
-                        **{"model": MODEL, "baseUrl": "{own}/v1"},
-                    },
-                    "updatedAt": "2026-11-01T00:00:00.000Z",
-                    "tokenSource": "manual",
-                }
-            },
-        },
-    },
-    "openclaw": {
-        ".openclaw/openclaw.json": {
-            "agents": {
-                "defaults": {"model": {"primary": f"mine/{MODEL}"}},
-                "entries": {"main": {"model": {"primary": f"mine/{MODEL}"}}},
-            },
-            "models": {
-                "providers": {
-                    "mine": {"baseUrl": "{own}/v1", "apiKey": _SECRET, "api": "openai-completions", "models": [_MODEL]}
-                }
-            },
-            "tools": {"exec": {"security": "full", "ask": "off"}},
-        },
-        ".openclaw/.env": f"MINE={_SECRET}\n",
-    },
-}
-# The files of the project that name another model server or another model.
-PROJECTS: Mapping[str, Mapping[str, object]] = {
-    "claude": {".claude/settings.json": {"env": {"ANTHROPIC_BASE_URL": "{own}"}}},
-    "codex": {".codex/config.toml": 'model_provider = "mine"\n'},
-    "opencode": {"opencode.json": {"model": f"mine/{MODEL}", "agent": {"build": {"model": f"mine/{MODEL}"}}}},
-    "qwen": {".env": "OPENAI_BASE_URL={own}/v1\n", ".qwen/settings.json": {"model": {"name": MODEL}}},
-    "pi": {".pi/settings.json": {"defaultProvider": "mine", "defaultModel": MODEL}},
-}
+# What a user has, and a project, by the name of the agent.
+_FILES = yaml.safe_load(Path(__file__).with_name("homes.yaml").read_text(encoding="utf-8"))
+HOMES: Mapping[str, Mapping[str, object]] = _FILES["homes"]
+PROJECTS: Mapping[str, Mapping[str, object]] = _FILES["projects"]
 Tree = Mapping[str, tuple[int, bytes]]
 
 

@@ -93,12 +93,6 @@ def serves(bench: Bench) -> bool:
     return True
 
 
-def preflight(folder: Path, rules: Path) -> int:
-    """The exit code of the command that a reload of the service runs first."""
-    command = [sys.executable, "-m", "proxy", "check", "--rules", str(rules)]
-    return subprocess.run(command, cwd=folder, env=clean_environment(), capture_output=True, check=False).returncode
-
-
 @contextlib.contextmanager
 def descriptors(count: int) -> Iterator[None]:
     """So many may be open, here and in what is started."""

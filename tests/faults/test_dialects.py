@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.support.dialects import DIALECTS, Told, events
-from tests.support.scripted import DONE, ROLE, USAGE, arguments, completion, event, finish, opened, text
+from tests.support.dialects import DIALECTS
+from tests.support.scripted import DONE, ROLE, arguments, event, finish, opened, text
 
 FAILED = event({"error": {"message": "died", "type": "api_error", "param": None, "code": 502}})
 CALL = [opened(0, "a", "write_file"), arguments(0, '{"path": "a"')]
@@ -38,26 +38,6 @@ STOP = named("message_stop")
 ERROR = named("error", error={"type": "api_error", "message": "died"})
 
 
-def test_a_finished_stream_is_a_success() -> None:
-    told = CHAT.stream(b"".join([ROLE, text("a"), text("b"), finish(), USAGE, DONE]))
-    assert (told.text, told.finish, told.failed) == ("ab", "stop", False)
-    told = DIALECTS["messages"].stream(start() + block("ab") + END + STOP)
-    assert (told.text, told.finish, told.failed) == ("ab", "stop", False)
-
-
-def test_a_stream_with_an_error_is_a_failure_and_tells_how_far_it_came() -> None:
-    told = CHAT.stream(b"".join([ROLE, text("a"), *CALL, FAILED]))
-    assert told.failed and (told.text, told.calls, told.words) == ("a", [("write_file", '{"path": "a"')], "died")
-    assert told.whole_calls == []
-    told = DIALECTS["messages"].stream(start() + block("a") + ERROR)
-    assert told.failed and (told.text, told.words) == ("a", "died")
-
-
-def test_a_whole_call_is_one() -> None:
-    told = CHAT.stream(b"".join([ROLE, *CALL, arguments(0, "}"), finish("tool_calls"), DONE]))
-    assert told.whole_calls == [("write_file", {"path": "a"})] and told.finish == "calls"
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -83,25 +63,3 @@ def test_a_chat_stream_that_is_neither_is_refused(data: list[bytes]) -> None:
 def test_a_messages_stream_that_is_neither_is_refused(data: list[bytes]) -> None:
     with pytest.raises(AssertionError):
         DIALECTS["messages"].stream(b"".join([start(), block("a"), *data]))
-
-
-@pytest.mark.parametrize("body", [{"error": {"message": "x", "type": "y"}}, completion("a", "")])
-def test_a_whole_answer_that_is_no_success_is_refused(body: object) -> None:
-    with pytest.raises((AssertionError, KeyError)):
-        CHAT.whole(json.dumps(body).encode())
-
-
-@pytest.mark.parametrize("name", DIALECTS)
-@pytest.mark.parametrize("body", [{"error": "died"}, {"error": {"message": ""}}, {"detail": "x"}])
-def test_an_error_in_no_shape_is_refused(name: str, body: object) -> None:
-    with pytest.raises((AssertionError, KeyError)):
-        DIALECTS[name].error(json.dumps(body).encode(), 502)
-
-
-def test_a_failure_that_also_finishes_is_none() -> None:
-    assert not Told(error="api_error", finish="stop").failed
-
-
-def test_events_are_read_as_the_standard_says() -> None:
-    data = b"\xef\xbb\xbfdata: a\r\n\r\n: x\n\ndata:b\ndata: c\n\nid: 1\r\rdata\n\n"
-    assert [*events(data)] == ["a", "b\nc"]

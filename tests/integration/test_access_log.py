@@ -61,13 +61,6 @@ def test_a_stream_has_one_line_with_its_facts(inside: Inside, caplog: pytest.Log
     assert "error" not in known and "client" not in known
 
 
-def test_a_whole_answer_has_one_line(inside: Inside, caplog: pytest.LogCaptureFixture, lines: object) -> None:
-    with Upstream([answer(completion("a"))]) as server:
-        data = inside(server.url).post(CHAT, json=chat(stream=False)).data
-    (line,) = caplog.messages
-    assert (facts(line)["stream"], facts(line)["bytes"]) == ("false", str(len(data)))
-
-
 @pytest.mark.parametrize("path,status", [("/health", 200), ("/nothing", 404), ("/for/nobody/v1/models", 404)])
 def test_every_request_has_one_line(
     inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, path: str, status: int
@@ -75,22 +68,6 @@ def test_every_request_has_one_line(
     assert inside("http://127.0.0.1:1").get(path, headers={"X-Request-Id": "r1"}).status_code == status
     (line,) = caplog.messages
     assert (facts(line)["id"], facts(line)["status"]) == ("r1", str(status))
-
-
-def test_a_client_with_a_name_is_named(inside: Inside, caplog: pytest.LogCaptureFixture, lines: object) -> None:
-    with Upstream([answer({})]) as server:
-        inside(server.url).get("/for/openclaw/v1/models")
-    assert facts(caplog.messages[0])["client"] == "openclaw"
-
-
-def test_a_stream_that_broke_off_has_one_line_that_says_so(
-    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
-) -> None:
-    """U11."""
-    with Upstream([SSE, chunked(ROLE), chunked(text("a"))]) as server:
-        inside(server.url).post(CHAT, json=chat())
-    (line,) = caplog.messages
-    assert 'error="the model server\'s answer broke off"' in line
 
 
 @pytest.mark.parametrize(
@@ -164,54 +141,6 @@ def test_the_line_says_why_a_call_is_missing_or_fails(
     assert {name: known[name] for name in ("refused", "invalid", "cut") if name in known} == expected
 
 
-def test_a_client_that_left_is_said_to_have_left(
-    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
-) -> None:
-    with Upstream(stream(ROLE, text("a"), finish(), DONE)) as server:
-        response = inside(server.url).post(CHAT, json=chat(), buffered=False)
-        next(response.iter_encoded())
-        response.close()
-    known = facts(caplog.messages[0])
-    assert (known["gone"], known["status"]) == ("answering", "200") and "upstream" not in known
-    assert 'error="client gone"' in caplog.messages[0]
-
-
-def test_a_key_where_it_does_not_belong_is_not_logged(
-    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
-) -> None:
-    key = {"Authorization": "Bearer the-key-of-a-client"}
-    client = inside("http://127.0.0.1:1")
-    client.post(CHAT, json=chat(model="the-key-of-a-client"), headers=key)
-    for path in ("/the-key-of-a-client", "/v1/models/the-key-of-a-client", "/for/the-key-of-a-client/v1/models"):
-        told = client.get(path, headers=key)
-        assert b"the-key-of-a-client" not in told.data
-    assert "the-key-of-a-client" not in caplog.text and caplog.text.count("*" * 19) >= 4
-
-
-@pytest.mark.parametrize("where", ["model", "error"])
-def test_nothing_that_clients_or_servers_say_can_forge_a_line(
-    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, where: str
-) -> None:
-    evil = 'x\nINFO id=1 status=200 "\u2028' + "y" * 5000
-    fine = stream(ROLE, text("a"), finish(), DONE)
-    script = [answer({"error": {"message": evil}}, 400)] if where == "error" else fine
-    with Upstream(script) as server:
-        inside(server.url).post(CHAT, json=chat(model=evil if where == "model" else "tiny"))
-    (line,) = caplog.messages
-    assert "\n" not in line and "\u2028" not in line and len(line) < 1500
-
-
-def test_keys_bodies_and_query_strings_never_get_into_the_log(
-    inside: Inside, caplog: pytest.LogCaptureFixture, lines: object
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    with Upstream(stream(ROLE, text("answer-word"), finish(), DONE)) as server:
-        headers = {"Authorization": "Bearer key-word", "Cookie": "cookie-word"}
-        inside(server.url).post(f"{CHAT}?query-word=1", json=chat("body-word"), headers=headers)
-    for word in ("key-word", "cookie-word", "body-word", "answer-word", "query-word"):
-        assert word not in caplog.text
-
-
 def repairing(count: int = 1) -> Upstream:
     """Answers with a call as text, so often."""
     return Upstream(*[[answer(completion(HERMES))]] * count)
@@ -255,13 +184,6 @@ def test_the_audit_file_has_what_was_before_and_after_and_whose_it_was(
     for record in records:
         assert [record[key] for key in ("id", "model", "client")] == ["r1", "tiny", "openclaw"]
     assert (records[1]["before"], records[1]["after"]) == ("stop", "tool_calls")
-
-
-def test_a_reply_without_repairs_writes_nothing(inside: Inside, tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    with Upstream([answer(completion("a"))]) as server:
-        inside(server.url, audit_file=str(path)).post(CHAT, json=WHOLE)
-    assert not path.exists()
 
 
 def test_an_audit_file_that_cannot_be_written_disturbs_no_request(

@@ -13,7 +13,7 @@ from proxy.errors import ClientGone, UpstreamTimeout
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer as Caller
 from proxy.upstream.client import ServerOptions, UpstreamCall
-from tests.support.scripted import HELD, LAST, PATIENCE, SSE, Act, Action, Upstream, answer, chunked, head
+from tests.support.scripted import HELD, LAST, PATIENCE, SSE, Act, Upstream, answer, chunked, head
 
 
 def called(server: Upstream) -> UpstreamCall:
@@ -26,101 +26,6 @@ def client() -> Iterator[tuple[socket.socket, socket.socket]]:
     near, far = socket.socketpair()
     with near, far:
         yield near, far
-
-
-def test_the_parts_come_as_they_arrive_and_end_with_the_body() -> None:
-    with Upstream() as server:
-        gates = [server.gate(), server.gate()]
-        server.play([SSE, gates[0], chunked(b"one"), gates[1], chunked(b"two") + chunked(b"three"), LAST])
-        with called(server) as call:
-            parts = AnswerWait(None, Timeouts(HELD)).receive(call)
-            assert next(parts) == b""  # the head alone: the first part comes with it
-            gates[0].open()
-            assert next(parts) == b"one"
-            gates[1].open()
-            assert b"".join(part or b"" for part in parts) == b"twothree"
-
-
-def test_what_arrived_together_is_one_part() -> None:
-    with Upstream([SSE + chunked(b"one") + chunked(b"two") + LAST]) as server, called(server) as call:
-        assert list(AnswerWait(None, Timeouts(HELD)).receive(call)) == [b"onetwo"]
-
-
-def test_a_heartbeat_comes_due_before_the_head_and_after_it() -> None:
-    with Upstream() as server:
-        gate = server.gate()
-        server.play([gate, SSE + chunked(b"one"), Act.EXPECT_CLOSE])
-        pump = AnswerWait(None, Timeouts(HELD, heartbeat=0.05))
-        with called(server) as call:
-            parts = pump.receive(call)
-            assert next(parts) is None and pump.heartbeat_due
-            pump.wrote()
-            assert not pump.heartbeat_due
-            gate.open()
-            while (part := next(parts)) is None:
-                pump.wrote()
-            assert part == b"one"
-            assert next(parts) is None and pump.heartbeat_due
-
-
-@pytest.mark.parametrize("slow", [False, True], ids=["parts are rare", "a part is always there"])
-def test_only_bytes_to_the_client_move_the_next_heartbeat(slow: bool) -> None:
-    """Design, one poll: an upstream that sends what is held back must not silence the heartbeats."""
-    drops: list[Action] = [SSE]
-    for _ in range(int(HELD / 0.02)):
-        drops += [chunked(b"x"), 0.02]
-    with Upstream(drops) as server, called(server) as call:
-        pump = AnswerWait(None, Timeouts(HELD, heartbeat=0.1))
-        began = time.monotonic()
-        for part in pump.receive(call):
-            if part is None:
-                break
-            if slow:
-                time.sleep(0.03)
-        assert part is None and pump.heartbeat_due
-        assert 0.1 <= time.monotonic() - began < PATIENCE
-
-
-def test_without_a_heartbeat_nothing_wakes_but_bytes_and_alarms() -> None:
-    with Upstream([SSE, Act.EXPECT_CLOSE]) as server, called(server) as call:
-        pump = AnswerWait(None, Timeouts(HELD))
-        parts = pump.receive(call)
-        next(parts)
-        began = time.monotonic()
-        pump.alarm(began + 0.1)
-        assert next(parts) is None and not pump.heartbeat_due
-        assert 0.1 <= time.monotonic() - began < PATIENCE
-
-
-@pytest.mark.parametrize("reset", [False, True])
-@pytest.mark.parametrize("script", [[Act.EXPECT_CLOSE], [SSE + chunked(b"one"), Act.EXPECT_CLOSE]])
-def test_a_client_that_leaves_wakes_the_poll_at_once(script: list[Action], reset: bool) -> None:
-    """K1."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        far = socket.create_connection(listener.getsockname())
-        near, _ = listener.accept()
-    with near, Upstream(script) as server, called(server) as call:
-        pump = AnswerWait(near, Timeouts(HELD, heartbeat=0.02))
-        parts = pump.receive(call)
-        last = b"one" if len(script) > 1 else None
-        while next(parts) != last:
-            pump.wrote()
-        if reset:
-            far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        far.close()
-        began = time.monotonic()
-        with pytest.raises(ClientGone):
-            while next(parts) is None:
-                pump.wrote()
-        assert time.monotonic() - began < PATIENCE
-
-
-def test_a_client_that_closed_its_sending_half_counts_as_gone(client: tuple[socket.socket, socket.socket]) -> None:
-    near, far = client
-    with Upstream([Act.EXPECT_CLOSE]) as server, called(server) as call:
-        far.shutdown(socket.SHUT_WR)
-        with pytest.raises(ClientGone):
-            next(iter(AnswerWait(near, Timeouts(HELD)).receive(call)))
 
 
 def test_what_the_client_sends_meanwhile_wakes_nobody(client: tuple[socket.socket, socket.socket]) -> None:
@@ -207,16 +112,3 @@ def test_a_flood_comes_in_several_parts_so_that_the_client_is_looked_at_between_
         far.close()
         with pytest.raises(ClientGone):
             list(parts)
-
-
-def test_parts_of_one_stream_do_not_wait_for_each_other() -> None:
-    """C2: each part is there before the next is sent, for that is sent only then."""
-    with Upstream() as server:
-        gates = [server.gate() for _ in range(20)]
-        server.play([SSE, *(step for gate in gates for step in (gate, chunked(b"x"))), LAST])
-        with called(server) as call:
-            parts = AnswerWait(None, Timeouts(HELD)).receive(call)
-            assert next(parts) == b""
-            for gate in gates:
-                gate.open()
-                assert next(parts) == b"x"

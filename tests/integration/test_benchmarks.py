@@ -5,19 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from benchmarks import growth, held
-from benchmarks.hostile import BOUNDS as HOSTILE_BOUNDS
-from benchmarks.hostile import KINDS as HOSTILE_KINDS
-from benchmarks.messages import COLUMNS
-from benchmarks.messages import ROWS as MESSAGES_ROWS
-from benchmarks.scanner import BOUNDS, CASES
+from benchmarks import held
 from benchmarks.targets import nginx_program
-from benchmarks.write_call import BOUNDS as WRITE_CALL_BOUNDS
-from benchmarks.write_call import ROWS
 from tests.real.processes import ROOT
 
 
@@ -63,65 +55,3 @@ def test_what_is_held_is_measured_beside_nginx_and_an_older_tree() -> None:
     assert "benchmarks: 1/" in done.stderr
     said = done.stdout.partition("Numbers to hold\n")[2].splitlines()[: len(held.BOUNDS)]
     assert all(line.endswith(("met", "NOT MET", "not measured")) for line in said)
-
-
-@pytest.mark.heavy
-@pytest.mark.benchmarks
-def test_growth_is_measured(tmp_path: Path) -> None:
-    """Every answer was right; what cannot be drawn here is told in numbers all the same."""
-    command = [sys.executable, "-m", "benchmarks.growth", "--quick", "--folder", str(tmp_path)]
-    nowhere = {**os.environ, "BENCH_ENVIRONMENTS": "/dev/null"}
-    done = subprocess.run(command, cwd=ROOT, env=nowhere, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "no plots: " in done.stderr
-    rows = [line.split("|")[1].strip() for line in done.stdout.splitlines() if line.startswith("| ")]
-    sizes = [size for sweep in growth.SWEEPS for size in (sweep.size, "---:", *(f"{n:,}" for n in sweep.sizes[:2]))]
-    assert rows == sizes
-
-
-@pytest.mark.heavy
-@pytest.mark.benchmarks
-def test_a_long_write_call_is_measured() -> None:
-    """Every answer held the very arguments, or the repaired ones; they leave in pieces."""
-    done, rows = ran("write_call", "--quick")
-    names = ["direct", *(["nginx"] if nginx_program() or "CI" in os.environ else [])]
-    assert rows[0][1:] == [*names, "live", "repaired", "text"]
-    assert [row[0] for row in rows[2:]] == [what for _, what, _ in ROWS]
-    figures = {row[0]: dict(zip(rows[0][1:], row[1:], strict=True)) for row in rows[2:]}
-    events = figures["flat out: events at the client"]
-    assert float(events["live"]) > 1_000
-    assert all(bound.what in done.stdout for bound in WRITE_CALL_BOUNDS)
-
-
-@pytest.mark.benchmarks
-def test_the_scanner_is_measured_with_every_text() -> None:
-    """None of them holds a call, and each has its speed and how it grows."""
-    done, rows = ran("scanner", "--quick")
-    assert [row[0] for row in rows[2:]] == [case.name for case in CASES]
-    assert all(float(value) > 0 for row in rows[2:] for value in row[1:])
-    assert all(bound.what in done.stdout for bound in BOUNDS)
-
-
-@pytest.mark.slow
-@pytest.mark.benchmarks
-def test_hostile_text_is_measured_by_kind() -> None:
-    """None of it holds a call, and each kind has its speed."""
-    done, rows = ran("hostile", "--quick")
-    rows = [cells[-3:] for cells in rows]
-    assert len(rows) == 2 + len(HOSTILE_KINDS)
-    assert all(float(value) > 0 for row in rows[2:] for value in row)
-    assert all(bound.what in done.stdout for bound in HOSTILE_BOUNDS)
-
-
-@pytest.mark.heavy
-@pytest.mark.benchmarks
-def test_the_messages_front_is_measured_beside_the_chat_front() -> None:
-    """Every answer was right, with counts and without, and what a column costs beside `chat` is told."""
-    rows = ran("messages", "--quick")[1]
-    assert rows[0][1:] == [column.name for column in COLUMNS]
-    assert [row[0] for row in rows[2:]] == [what for _, what, _ in MESSAGES_ROWS]
-    figures = {row[0]: row[1:] for row in rows[2:]}
-    for what in ("paced", "flat out", "whole"):
-        ratios = figures[f"{what}: CPU, times chat"]
-        assert ratios[0] == "1.00"
-        assert all(float(ratio) > 0 for ratio in ratios)

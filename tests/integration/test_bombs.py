@@ -84,13 +84,3 @@ def test_a_stream_that_becomes_one_ends_in_an_error(bench: Bench, dialect: Diale
     assert told.words.startswith("the model server sent more than is allowed: ")
     assert most_memory(bench) - before < MOST
     bench.settled()
-
-
-@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-def test_an_error_that_is_one_keeps_its_status(bench: Bench, dialect: Dialect) -> None:
-    before = most_memory(bench)
-    bench.play(script(JSON, BOMB, 400))
-    status, data = asked(bench, dialect, streamed=False)
-    assert status in (400, 502) and dialect.error(data, status).words
-    assert most_memory(bench) - before < MOST
-    bench.settled()

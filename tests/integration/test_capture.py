@@ -16,7 +16,7 @@ from flask.testing import FlaskClient
 
 from proxy import __version__
 from proxy.cli import main as cli
-from proxy.exchange import capture, capture_folder
+from proxy.exchange import capture
 from proxy.exchange.capture import read_capture
 from tests.conftest import Inside, Start
 from tests.real.processes import free_port
@@ -27,7 +27,6 @@ from tests.support.scripted import (
     SSE,
     USAGE,
     WRITE_FILE,
-    Act,
     Client,
     Upstream,
     answer,
@@ -90,15 +89,6 @@ def test_a_stream_is_captured_as_the_very_bytes_that_came(inside: Inside, tmp_pa
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_a_whole_answer_is_captured(inside: Inside, tmp_path: Path) -> None:
-    body = json.dumps(completion("Hé"), indent=1).encode()
-    with Upstream([answer(body)]) as server:
-        inside(server.url, capture=str(tmp_path)).post(CHAT, json=chat(stream=False))
-    about, found = only(tmp_path)
-    assert found == body
-    assert (about["stream"], about["content_type"], about["tools"]) == (False, "application/json", None)
-
-
 def test_of_the_request_only_what_the_engine_uses_is_kept(inside: Inside, tmp_path: Path) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "write_file", "arguments": "{}"}}
     messages = [
@@ -155,31 +145,6 @@ def test_a_second_try_gives_a_second_capture(inside: Inside, tmp_path: Path) -> 
     assert (second.status, second.body, second.raw_text) == (200, b"".join(EVENTS), True)
 
 
-def test_a_stream_that_breaks_off_is_captured_as_far_as_it_came(inside: Inside, tmp_path: Path) -> None:
-    with Upstream([SSE, chunked(ROLE), chunked(text("a")), 0.02, Act.RST]) as server:
-        inside(server.url, capture=str(tmp_path)).post(CHAT, json=chat())
-    about, body = only(tmp_path)
-    assert (body, about["complete"], about["truncated"]) == (ROLE + text("a"), False, False)
-
-
-def test_a_stream_whose_client_leaves_is_captured_as_far_as_it_came(inside: Inside, tmp_path: Path) -> None:
-    with Upstream([SSE, chunked(ROLE), chunked(text("a")), Act.EXPECT_CLOSE]) as server:
-        client = inside(server.url, capture=str(tmp_path))
-        response = client.post(CHAT, json=chat(), buffered=False)
-        assert next(response.iter_encoded()) == ROLE + text("a")
-        response.close()
-        assert server.seen[0].closed.wait(PATIENCE)
-    about, body = only(tmp_path)
-    assert (body, about["complete"]) == (ROLE + text("a"), False)
-
-
-@pytest.mark.parametrize("script", [[Act.CLOSE], [b"HTTP/1.1 200 O", Act.CLOSE]])
-def test_what_never_began_is_no_capture(script: Any, inside: Inside, tmp_path: Path) -> None:
-    with Upstream(script) as server:
-        assert inside(server.url, capture=str(tmp_path)).post(CHAT, json=chat()).status_code == 502
-    assert files(tmp_path) == []
-
-
 def test_other_paths_are_not_captured(inside: Inside, tmp_path: Path) -> None:
     with Upstream() as server:
         server.paths["/v1/models"] = [answer({"data": []})]
@@ -198,39 +163,6 @@ def test_what_is_too_long_is_cut_at_the_end_of_an_event_and_says_so(
     about, body = only(tmp_path)
     assert about["truncated"] and files(tmp_path)[0].stat().st_size <= 2000
     assert body and b"".join(events).startswith(body) and body.rstrip(b"\n").endswith(b"}")
-
-
-def test_a_request_that_is_too_long_leaves_the_answer_its_room(
-    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(capture, "MAX_CAPTURE", 2000)
-    tool = {**WRITE_FILE, "extra": "x" * 5000}
-    with Upstream(stream(*EVENTS)) as server:
-        inside(server.url, capture=str(tmp_path)).post(CHAT, json=chat(tools=[tool]))
-    about, body = only(tmp_path)
-    assert about["truncated"] and "tools" not in about
-    assert body == b"".join(EVENTS)
-
-
-def test_a_whole_answer_that_is_too_long_is_cut(
-    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(capture, "MAX_CAPTURE", 6000)
-    with Upstream([answer(completion("x" * 7000))]) as server:
-        inside(server.url, capture=str(tmp_path)).post(CHAT, json=chat(stream=False))
-    about, body = only(tmp_path)
-    assert about["truncated"] and 4000 < len(body) < 6000
-
-
-def test_the_oldest_captures_go(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture_folder, "MAX_CAPTURES", 2)
-    (tmp_path / "0-mine.txt").write_text("not a capture")
-    with Upstream(*(stream(ROLE, text(str(number)), finish(), DONE) for number in range(4))) as server:
-        client = inside(server.url, capture=str(tmp_path))
-        for number in range(4):
-            client.post(CHAT, json=chat(), headers={"X-Request-Id": f"id-{9 - number}"})
-    kept = files(tmp_path)
-    assert [file.name.partition("Z-")[2] for file in kept] == ["", "id-7.capture", "id-6.capture"]
 
 
 @pytest.mark.parametrize("kind", ["a file", "a folder that cannot be written"])

@@ -5,13 +5,10 @@ What is looked at is that a close is passed on at once, and not when somebody wr
 
 from __future__ import annotations
 
-import pytest
-
 from tests.conftest import Front
 from tests.support.scripted import (
     ROLE,
     SSE,
-    WRITE_FILE,
     Action,
     Client,
     answer,
@@ -24,13 +21,6 @@ from tests.support.scripted import (
     text,
 )
 
-LIST: dict[str, object] = {
-    "type": "function",
-    "function": {
-        "name": "todo",
-        "parameters": {"type": "object", "properties": {"items": {"type": "array"}}, "required": ["items"]},
-    },
-}
 # moment -> what the upstream has sent by then, whether the client asked for a stream, and how it can tell that it is so
 MOMENTS: dict[str, tuple[list[Action], bool, bytes]] = {
     "before headers": ([], True, b""),
@@ -54,29 +44,6 @@ MOMENTS: dict[str, tuple[list[Action], bool, bytes]] = {
     "waiting for a whole answer's head": ([], False, b""),
     "waiting for a whole answer's body": ([head(200, {"Content-Length": "500"}) + b'{"id"'], False, b""),
 }
-
-
-@pytest.mark.parametrize("reset", [False, True], ids=["close", "RST"])
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_the_upstream_sees_at_once_that_the_client_left(either_front: Front, moment: str, reset: bool) -> None:
-    upstream, proxy = either_front.upstream, either_front.proxy
-    said, streams, shown = MOMENTS[moment]
-    gate = upstream.gate()
-    upstream.play([*said, gate])
-    with Client.post(proxy.port, chat(stream=streams, tools=[WRITE_FILE, LIST])) as client:
-        gate.wait()
-        if shown:
-            with client.answer() as response:
-                while shown not in response.readline():
-                    pass
-                left = client.vanish(reset=reset)
-        else:
-            left = client.vanish(reset=reset)
-    assert upstream.seen[0].gone_after(left)
-    assert proxy.idle()
-    assert len(upstream.seen) == 1
-    log = proxy.log.read_text()
-    assert "Traceback" not in log and "ERROR" not in log, log
 
 
 def test_a_client_that_leaves_a_path_that_passes_is_seen_too(either_front: Front) -> None:

@@ -13,7 +13,7 @@ import requests
 from tests.demo.cases import CASES, Case
 from tests.demo.client import ask
 from tests.real import llama, processes
-from tests.real.replay import RECORDINGS, ReplayServer
+from tests.real.replay import ReplayServer
 from tests.support.scripted import PATIENCE
 
 SCRIPTS = llama.load_scripts()
@@ -60,11 +60,6 @@ class TestParrot:
 class TestRealServer:
     """llama.cpp's server, with the parrot in it."""
 
-    @pytest.mark.parametrize("name", SCRIPTS)
-    def test_it_says_the_script(self, real: str, name: str) -> None:
-        """Without tools the server passes on the model's text as it is."""
-        answer = post(real, chat(name)).json()
-        assert answer["choices"][0]["message"]["content"] == SCRIPTS[name][0]
 
     def test_a_tool_result_brings_the_next_turn(self, real: str) -> None:
         """The results after the marker count the turns."""
@@ -91,20 +86,6 @@ class TestRealServer:
         """The XML cases show the proxy's second request: the server answers the first with an error."""
         case = next(case for case in CASES if case.script == script)
         assert "empty grammar stack" in ask(real, case.agent, script).error
-
-
-class TestReplay:
-    """Recorded bytes over HTTP."""
-
-    @pytest.mark.parametrize("case", CASES, ids=FORMS)
-    @pytest.mark.parametrize("choice", ["auto", "none"])
-    def test_the_bytes_are_the_recorded_ones(self, replay: str, case: Case, choice: str) -> None:
-        """What arrives is the file of that script and tool choice, byte for byte."""
-        suffix = "-none" if choice == "none" else ""
-        path = RECORDINGS / "llama-server-agents" / f"{case.script}-chat-stream{suffix}-200.txt"
-        answer = post(replay, {**case.agent.request(case.script), "tool_choice": choice})
-        assert answer.content == path.read_bytes()
-        assert answer.headers["content-type"] == "text/event-stream"
 
 
 class TestThroughTheProxy:

@@ -12,15 +12,12 @@ import yaml
 from proxy import __version__, gunicorn_conf
 from proxy.config.load import AUDIT_NAME
 from proxy.config.settings import Settings
-from proxy.limits import RESERVED_THREADS, THREADS
-from proxy.upstream.headers import CONVERSATION
 from tests.cluster.boxes import CONFIG, Ports, haproxy_program, rendered
 from tests.real.processes import ROOT
 
 FOLDER = ROOT / "deploy"
 LOGROTATE = ROOT / "deploy" / "logrotate" / "vllm-tool-proxy"
 UNIT = ROOT / "systemd" / "vllm-tool-proxy.service"
-BACKENDS = ("proxies", "alive")
 LINES = [line.strip() for line in CONFIG.read_text().splitlines() if line.strip() and not line.strip().startswith("#")]
 
 
@@ -65,62 +62,10 @@ def test_haproxy_takes_the_file_without_a_warning(tmp_path: Path) -> None:
             assert done.returncode == 0, (name, done.stdout, done.stderr)
 
 
-def test_only_what_no_proxy_has_seen_is_tried_again() -> None:
-    assert values("retry-on") == ["conn-failure"]
-    assert value("option", "redispatch") == "1"
-    # On a connection that is kept, a request may meet its end behind the last byte.
-    assert "option http-server-close" in section("defaults")
-    assert not any("http-reuse" in line or "l7-retry" in line for line in LINES)
-
-
-def test_a_proxy_that_is_marked_down_keeps_its_streams() -> None:
-    assert not any(word in line for line in LINES for word in ("on-marked-down", "shutdown-sessions"))
-
-
-def test_a_client_that_leaves_is_told_to_the_proxy_and_events_are_not_gathered() -> None:
-    assert {"option abortonclose", "option http-no-delay"} <= {*section("defaults")}
-    assert not any(line.startswith(("compression", "filter")) for line in LINES)
-
-
-def test_a_body_that_does_not_come_waits_in_front_of_the_proxies() -> None:
-    """Without the option, the time is that of the head alone."""
-    assert "option http-buffer-request" in section("defaults")
-    assert seconds(value("timeout http-request")) < gunicorn_conf.BODY_SECONDS < seconds(value("timeout client"))
-
-
 def test_the_idle_times_are_longer_than_anything_the_proxy_waits_for() -> None:
     for side in ("client", "server", "tunnel"):
         assert seconds(value("timeout", side)) > 2 * Settings().idle_timeout > 10 * Settings().heartbeat
     assert seconds(value("timeout", "http-keep-alive")) >= gunicorn_conf.keepalive
-
-
-def test_the_checks_ask_who_can_serve_and_who_lives() -> None:
-    paths = {
-        name: [line for line in section(f"backend {name}") if line.startswith("http-check send")] for name in BACKENDS
-    }
-    assert ["uri /_ready" in paths["proxies"][0], "uri /health" in paths["alive"][0]] == [True, True]
-    for name in BACKENDS:
-        (default,) = [line.split() for line in section(f"backend {name}") if line.startswith("default-server")]
-        assert "check" in default
-        # A request that asks for more than the proxy's threads would have the check wait too; and all may be streams.
-        most = int(default[default.index("maxconn") + 1])
-        assert most <= min(THREADS - RESERVED_THREADS, Settings().max_streams)
-
-
-def test_both_lists_of_servers_are_the_same() -> None:
-    proxies, alive = ([line for line in section(f"backend {name}") if line.startswith("server ")] for name in BACKENDS)
-    assert proxies == alive and len(proxies) == 3
-
-
-def test_the_balance_is_the_same_in_both() -> None:
-    proxies, alive = (
-        [line for line in section(f"backend {name}") if line.startswith(("balance", "hash-type"))] for name in BACKENDS
-    )
-    assert proxies == alive == ["balance hash var(txn.conversation)", "hash-type consistent sdbm avalanche"]
-
-
-def test_it_listens_on_loopback_until_it_is_opened() -> None:
-    assert values("bind") == ["127.0.0.1:8003", "127.0.0.1:8000"]
 
 
 def test_its_own_errors_can_be_read_by_both_kinds_of_clients() -> None:
@@ -130,15 +75,6 @@ def test_its_own_errors_can_be_read_by_both_kinds_of_clients() -> None:
     assert len(errors) == 9
     for body in errors:
         assert body["type"] == "error" and body["error"]["type"].endswith("_error") and body["error"]["message"]
-
-
-def test_a_conversation_stays_at_one_model_server_by_the_header_that_the_proxies_send() -> None:
-    lines = section("backend models")
-    assert lines[:2] == [f"balance hdr({CONVERSATION})", "hash-type consistent sdbm avalanche"]
-    assert any(line.startswith("http-check send") and "uri /health" in line for line in lines)
-    (default,) = [line.split() for line in lines if line.startswith("default-server")]
-    assert "check" in default and "observe" not in default  # what a server answers is its answer
-    assert len([line for line in lines if line.startswith("server ")]) == 2
 
 
 def test_the_image_is_this_release_and_does_not_run_as_root() -> None:

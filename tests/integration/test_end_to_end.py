@@ -64,41 +64,6 @@ def test_the_proxy_serves_before_its_model_server_does(proxy: Start) -> None:
             time.sleep(0.05)
 
 
-def test_completions_pass_streamed_and_untouched(front: Front) -> None:
-    gate = front.upstream.gate()
-    first, rest = b'data: {"choices":[{"text":"<tool_call>"}]}\r\n\r\n', b": x\n\ndata: no json\n\ndata: [DONE]\n\n"
-    front.upstream.play([SSE + chunked(first), gate, chunked(rest), LAST])
-    with (
-        Client.post(front.proxy.port, {"prompt": "x", "stream": True}, "/v1/completions") as client,
-        client.answer() as response,
-    ):
-        assert response.getheader("Content-Type") == "text/event-stream; charset=utf-8"
-        got = b""
-        while got != first:
-            got += response.read1()
-        gate.open()
-        assert response.read() == rest
-    assert front.upstream.seen[0].line == "POST /v1/completions HTTP/1.1"
-
-
-@pytest.mark.parametrize("path", ["/tokenize", "/v1/embeddings", "/v1/rerank"])
-def test_other_paths_pass_byte_by_byte(front: Front, path: str) -> None:
-    body = b'{"b": 1,  "a": [2]}'
-    front.upstream.play([answer(body)])
-    with Client.post(front.proxy.port, {"prompt": "x"}, path) as client, client.answer() as response:
-        assert (response.status, response.read(), response.getheader("Content-Length")) == (200, body, str(len(body)))
-    assert front.upstream.seen[0].json == {"prompt": "x"}
-
-
-def test_the_setting_pass_through_opens_a_path_and_closes_the_others(proxy: Start) -> None:
-    with Upstream([answer({"ok": 1})]) as server:
-        front = proxy(server.url, "--pass-through", "/v1/own")
-        with Client.post(front.port, {}, "/v1/own") as client, client.answer() as response:
-            assert json.loads(response.read()) == {"ok": 1}
-        with Client.post(front.port, {}, "/v1/rerank") as client, client.answer() as response:
-            assert response.status == 404
-
-
 @pytest.mark.parametrize(
     "script",
     [
@@ -134,16 +99,6 @@ def test_a_broken_stream_ends_cleanly_in_an_error_event_and_the_sdk_raises_it(fr
     assert len(front.upstream.seen) == 1
 
 
-def test_a_kept_connection_serves_a_second_request_after_a_stream(front: Front) -> None:
-    one = stream(ROLE, text("a"), finish(), DONE)
-    front.upstream.play(one, one)
-    client = http.client.HTTPConnection("127.0.0.1", front.proxy.port, timeout=PATIENCE)
-    for _ in range(2):
-        client.request("POST", CHAT, json.dumps(chat()), {"Content-Type": "application/json"})
-        assert client.getresponse().read() == ROLE + text("a") + finish() + DONE
-    client.close()
-
-
 # Answers of the wrong kind.
 
 
@@ -165,20 +120,6 @@ def test_json_where_a_stream_was_asked_is_wrapped_as_one(inside: Inside, rules: 
     assert [each["finish_reason"] for each in said if each["finish_reason"]] == ["tool_calls"]
     assert {chunk["id"] for chunk in chunks} == {"chatcmpl-1"} and {chunk["model"] for chunk in chunks} == {"tiny"}
     assert bool(chunks[-1].get("usage")) is usage
-
-
-def test_the_switch_whole_keeps_the_client_alive_with_heartbeats(inside: Inside) -> None:
-    with Upstream([1.0, answer(completion("a"))]) as server:
-        data = inside(server.url, WHOLE, heartbeat=0.02).post(CHAT, json=chat()).data
-    assert data.startswith(b": ping\n\n: ping\n\n") and data.endswith(DONE)
-
-
-def test_a_whole_answer_that_breaks_off_under_a_stream_is_an_error(inside: Inside) -> None:
-    for wait, heartbeat, status in ((0.0, 60.0, 502), (1.0, 0.1, 200)):
-        with Upstream([wait, answer(completion("a"), headers={"Content-Length": "9999"})]) as server:
-            response = inside(server.url, WHOLE, heartbeat=heartbeat).post(CHAT, json=chat())
-        assert response.status_code == status
-        assert b'"error"' in response.data and DONE not in response.data
 
 
 @pytest.mark.parametrize("at", [1, 3])

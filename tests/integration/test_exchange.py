@@ -196,24 +196,11 @@ def test_a_client_that_needs_it_gets_heartbeats_as_chunks(inside: Inside) -> Non
         assert beat["choices"][0]["finish_reason"] is None
 
 
-def test_a_client_that_asked_for_no_stream_gets_no_heartbeats(inside: Inside) -> None:
-    body = answer(completion("a"))
-    with Upstream([0.25, body]) as server:
-        response = inside(server.url, heartbeat=0.02).post(CHAT, json=chat(stream=False))
-    assert response.data == body.partition(b"\r\n\r\n")[2]
-
-
 def test_a_break_in_the_same_read_as_text_loses_no_text(inside: Inside) -> None:
     """U11."""
     with Upstream([SSE + chunked(ROLE) + chunked(text("a")) + b"zz\r\n"]) as server:
         data = inside(server.url).post(CHAT, json=chat()).data
     assert said(data) == "a" and broke_off(data)
-
-
-def test_a_close_delimited_stream_with_its_end_marker_is_complete(inside: Inside) -> None:
-    with Upstream([head(200, {"Content-Type": "text/event-stream"}), ROLE, text("a"), finish(), DONE]) as server:
-        data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
-    assert data == ROLE + text("a") + finish() + DONE
 
 
 def test_a_held_call_that_breaks_off_goes_as_text_and_then_the_error(inside: Inside) -> None:
@@ -222,13 +209,6 @@ def test_a_held_call_that_breaks_off_goes_as_text_and_then_the_error(inside: Ins
         data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
     assert said(data) == HERMES[:40]
     assert broke_off(data)
-
-
-def test_nothing_follows_the_end_marker(inside: Inside) -> None:
-    """C5."""
-    with Upstream(stream(ROLE, text("a"), finish(), DONE, text("late"), USAGE, DONE)) as server:
-        data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
-    assert data == ROLE + text("a") + finish() + DONE
 
 
 @pytest.mark.parametrize("value", ["text/event-stream", "TEXT/EVENT-STREAM; charset=utf-8", "text/event-stream;x"])

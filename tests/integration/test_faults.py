@@ -15,21 +15,19 @@ import http.client
 import itertools
 import json
 import os
-import shutil
 import signal
 import socket
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
 from tests.conftest import Start
-from tests.faults.around import descriptors, master_of, preflight, serves, started, under_way
+from tests.faults.around import descriptors, master_of, serves, started, under_way
 from tests.faults.bench import MODELS, SHOWN, Answer, Bench, Benches, Faulty, Watch, every, gone, many, read, request
 from tests.faults.scripts import (
     BOMBS,
@@ -64,7 +62,7 @@ from tests.faults.scripts import (
     unchunked,
     with_headers,
 )
-from tests.real.processes import ROOT, free_port
+from tests.real.processes import free_port
 from tests.support.dialects import DIALECTS, Dialect, Told
 from tests.support.scripted import (
     DONE,
@@ -117,8 +115,8 @@ def usual(benches: Benches) -> Bench:
 
 @pytest.fixture
 def hasty(benches: Benches) -> Bench:
-    """A proxy that waits for half a second, and lets its client wait for a third of that."""
-    return benches("--heartbeat", "0.15", "--idle-timeout", "0.5")
+    """A proxy that waits for a second or so, and lets its client wait for a quarter of that."""
+    return benches("--heartbeat", "0.3", "--idle-timeout", "1.2")
 
 
 def table(rows: Mapping[str, Any]) -> pytest.MarkDecorator:
@@ -1060,27 +1058,6 @@ def test_k6_its_body_does_not_come(benches: Benches, dialect: Dialect, fault: by
     assert bench.upstream.seen == []
 
 
-@EACH
-@MODES
-@table(
-    {
-        "another page": ("Origin: http://evil.example\r\n", "origins"),
-        "a page without an origin": ("Origin: null\r\n", "origins"),
-        "a link": ("Referer: http://evil.example/a\r\n", "origins"),
-        "a page that hides": ("Sec-Fetch-Site: cross-site\r\n", "origins"),
-        "another name": ("Origin: http://localhost\r\n", "add https://HOST to origins"),
-    }
-)
-def test_k7_it_is_a_web_page(usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[str, str]) -> None:
-    """`request` sends the host `x`."""
-    header, setting = fault
-    asked = request(dialect, dialect.ask(streamed=streamed, tools=True), headers=header)
-    with Client(usual.proxy.port, asked) as client, client.answer() as response:
-        assert setting in read(dialect, response, streamed=streamed).fails(403).words
-    usual.settled()
-    assert usual.upstream.seen == []
-
-
 # Around the proxy.
 
 
@@ -1136,28 +1113,6 @@ def test_p1_its_worker_is_killed(proxy: Start) -> None:
                     each.read()
         assert all(gone(seen, killed) for seen in upstream.seen)
         assert bench.proxy.health()["worker"] != worker and serves(bench)
-
-
-@pytest.mark.slow
-def test_p2_broken_code_or_rules_are_found_before_a_reload_and_broken_rules_stop_nobody(tmp_path: Path) -> None:
-    folder, rules = tmp_path / "release", tmp_path / "rules.yaml"
-    shutil.copytree(ROOT / "proxy", folder / "proxy", ignore=shutil.ignore_patterns("__pycache__"))
-    rules.write_text("settings: {max_tool_calls: 3}\n")
-    with started("http://127.0.0.1:1", "--rules", str(rules), cwd=folder) as (bench, master):
-        assert preflight(folder, rules) == 0
-        worker = bench.proxy.health()["worker"]
-        rules.write_text("settings: {max_tool_calls: often}\n")
-        assert preflight(folder, rules) != 0
-        os.kill(master, signal.SIGHUP)
-        deadline = time.monotonic() + PATIENCE
-        while (health := bench.proxy.health())["worker"] == worker:
-            assert time.monotonic() < deadline
-        assert health["max_tool_calls"] == 3 and "often" in health["rules_error"]
-        rules.write_text("settings: {max_tool_calls: 3}\n")
-        with (folder / "proxy" / "dialects" / "messages" / "writer.py").open("a") as code:
-            code.write("import no_such_module\n")
-        assert preflight(folder, rules) != 0
-        assert bench.proxy.health()["worker"] == health["worker"]
 
 
 @pytest.mark.slow

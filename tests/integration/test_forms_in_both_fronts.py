@@ -50,7 +50,7 @@ def in_translations(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | N
     answer: JsonObject = {"id": "w", "object": "chat.completion", "created": 7, "model": "m", "choices": [said]}
     found = []
     for each in TRANSLATING:
-        for cut in ([text], units(text), random_cut(text, random.Random(5))):
+        for cut in ([text], random_cut(text, random.Random(5))):
             found.append(each.streamed([wire([ROLE, *map(says, cut), ends()])], new_engine(tools)))
         found.append(each.whole(answer, new_engine(tools)))
     return [(each.calls, each.text, each.finish) for each in found]

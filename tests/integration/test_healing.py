@@ -15,7 +15,6 @@ from proxy.web import prepare
 from tests.conftest import Inside
 from tests.healing.shapes import call, calls, result, said, system, tool, turn, user
 from tests.support.messages_ask import ask
-from tests.support.messages_checker import check_message, check_stream
 from tests.support.scripted import (
     DONE,
     ROLE,
@@ -414,47 +413,6 @@ def test_a_call_that_repeats_is_answered_without_the_model_only_where_a_rule_say
         assert len(server.seen) == (0 if answered else 1)
     assert (b"made 4 times" in response.data) is answered
     assert (response.mimetype == "text/event-stream") is streamed and response.data.endswith(DONE) is streamed
-
-
-@pytest.mark.parametrize("streamed", [True, False])
-def test_a_messages_client_is_answered_without_the_model_too(inside: Inside, streamed: bool) -> None:
-    """F92."""
-    conversation: list[dict[str, Any]] = [{"role": "user", "content": "Hi"}]
-    for number in range(4):
-        use = {"type": "tool_use", "id": f"toolu_{number}", "name": "read", "input": {}}
-        told = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": "same"}
-        conversation += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [told]}]
-    body = ask(*conversation, stream=streamed, tools=[{"name": "read", "input_schema": {"type": "object"}}])
-    with Upstream() as server:
-        server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
-        client = inside(server.url, rules='models: [{match: "*", tools: {most_repeats: 4}}]')
-        data = client.post(MESSAGES, json=body).data
-        assert not server.seen
-    message = check_stream(data) if streamed else check_message(data)
-    assert "made 4 times" in message["content"][0]["text"] and message["stop_reason"] == "end_turn"
-
-
-@pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize("front", [CHAT, MESSAGES])
-def test_the_bare_arguments_of_a_forced_tool_are_its_call(inside: Inside, front: str, streamed: bool) -> None:
-    """F87."""
-    said = '{"path": "a"}'
-    reply: Script = stream(ROLE, text(said), finish(), DONE) if streamed else [answer(completion(said))]
-    choice: dict[str, Any] = {"type": "function", "function": {"name": "read_file"}}
-    body = asked([user()], stream=streamed, tool_choice=choice)
-    if front == MESSAGES:
-        offered = {"name": "read_file", "input_schema": tool()["function"]["parameters"]}
-        choice = {"type": "tool", "name": "read_file"}
-        body = ask({"role": "user", "content": "Hi"}, stream=streamed, tools=[offered], tool_choice=choice)
-    with Upstream(reply) as server:
-        server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
-        data = inside(server.url).post(front, json=body).data
-    if front == MESSAGES:
-        message = check_stream(data) if streamed else check_message(data)
-        (block,) = message["content"]
-        assert (block["name"], block["input"], message["stop_reason"]) == ("read_file", {"path": "a"}, "tool_use")
-    else:
-        assert b'"name":"read_file"' in data.replace(b": ", b":") and b'"tool_calls"' in data
 
 
 LONG = "mcp__a_server_of_some_length__and_a_tool_of_a_name_that_is_longer_than_others"

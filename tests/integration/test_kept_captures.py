@@ -68,13 +68,6 @@ def test_each_answer_is_kept(case: str, inside: Inside, tmp_path: Path) -> None:
         assert counted(client) == {"written": 1}
 
 
-def test_an_error_in_the_middle_of_a_stream_is_kept(inside: Inside, tmp_path: Path) -> None:
-    script = stream(ROLE, text("Hi"), b'data: {"error": {"message": "out of memory"}}\n\n')
-    with Upstream(script) as server:
-        inside(server.url, capture=str(tmp_path)).post(CHAT, json=chat(tools=[WRITE_FILE]))
-    assert captures(tmp_path) == 1
-
-
 def test_the_answer_to_a_client_that_left_is_kept(inside: Inside, tmp_path: Path) -> None:
     with Upstream(PLAIN) as server:
         client = inside(server.url, capture=str(tmp_path))
@@ -82,16 +75,6 @@ def test_the_answer_to_a_client_that_left_is_kept(inside: Inside, tmp_path: Path
         next(response.iter_encoded())
         response.close()
     assert captures(tmp_path) == 1
-
-
-def test_each_try_of_a_request_is_kept(inside: Inside, tmp_path: Path) -> None:
-    """The first says nothing, the second holds what was repaired."""
-    empty = stream(ROLE, finish(), DONE)
-    with Upstream(empty, CASES["repaired"][0]) as server:
-        server.paths[MODELS] = cards("tiny")
-        client = inside(server.url, capture=str(tmp_path))
-        client.post(CHAT, json=chat(tools=[WRITE_FILE]))
-    assert captures(tmp_path) == 2
 
 
 def test_what_cannot_be_written_is_counted(inside: Inside, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ that looks like success (F93, F95, C4, C6).
 from __future__ import annotations
 
 import json
-import random
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from tests.support.messages_client import (
     HERMES,
     MESSAGES,
     MODELS,
-    PING,
     TOOL,
     ask,
     call,
@@ -34,16 +32,13 @@ from tests.support.scripted import (
     LAST,
     ROLE,
     SSE,
-    USAGE,
     Act,
     Script,
     answer,
-    arguments,
     chunked,
     delta,
     event,
     finish,
-    opened,
     stream,
     text,
 )
@@ -98,19 +93,6 @@ REFUSED: list[tuple[bytes, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("script", "status", "words"), REFUSED, ids=[f"{status}: {w}" for _, status, w in REFUSED])
-@MODES
-def test_an_answer_that_is_no_success_has_its_status_and_this_shape(
-    inside: Inside, script: bytes, status: int, words: str, streamed: bool
-) -> None:
-    with serving([script]) as server:
-        response = inside(server.url).post(MESSAGES, json=ask(stream=streamed))
-        assert len(server.seen) == 1
-    assert (response.status_code, response.headers["Content-Type"]) == (status, "application/json")
-    assert words in check_error(response.data, status)["error"]["message"]
-    assert len(response.data) < 10_000
-
-
 @pytest.mark.parametrize("status", [503, 529])
 def test_an_event_of_a_server_that_is_busy_is_overload(inside: Inside, status: int) -> None:
     for before, told in (([], 529), ([ROLE, text("a")], 200)):
@@ -160,26 +142,6 @@ def test_thinking_that_breaks_off_is_signed_and_ended_before_the_error(inside: I
     broken(data)
     kinds = [each["type"] for each in events(data)][-3:]
     assert kinds == ["content_block_delta", "content_block_stop", "error"] and b"signature_delta" in data
-
-
-def test_nothing_follows_the_end(inside: Inside) -> None:
-    """C5."""
-    with serving(stream(ROLE, text("a"), finish(), DONE, text("late"), error_event(), DONE)) as server:
-        made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL])))
-    assert said(made) == [("text", "a")]
-
-
-# Heartbeats.
-
-
-@pytest.mark.parametrize("script", [[vllm("busy", 503)], [Act.CLOSE], [answer(b"<html>")], [SSE, LAST]])
-def test_an_error_behind_a_ping_is_an_event(inside: Inside, script: Script) -> None:
-    with serving([0.15, *script]) as server:
-        response = inside(server.url, heartbeat=0.02).post(MESSAGES, json=ask())
-    assert response.status_code == 200 and response.data.startswith(PING)
-    assert [each["type"] for each in events(response.data)][-2:] == ["ping", "error"]
-    error, *_ = broken(response.data)
-    assert error["type"] == ("overloaded_error" if error["message"] == "busy" else "api_error")
 
 
 # A context that is too small.
@@ -232,15 +194,6 @@ def test_a_prompt_that_is_too_long_is_told_in_the_words_that_clients_know(
         assert check_error(response.data, 400)["error"] == {"type": "invalid_request_error", "message": TOO_LONG}
 
 
-def test_a_prompt_that_is_too_long_is_told_in_a_stream_too(inside: Inside) -> None:
-    with serving([0.15, vllm(FULL)]) as server:
-        data = inside(server.url, heartbeat=0.02).post(MESSAGES, json=ask(max_tokens=32000)).data
-    assert broken(data)[0] == {"type": "invalid_request_error", "message": TOO_LONG}
-    with serving(stream(ROLE, error_event(FULL, 400), DONE)) as server:
-        response = inside(server.url).post(MESSAGES, json=ask(max_tokens=32000))
-    assert check_error(response.data, 400)["error"]["message"] == TOO_LONG
-
-
 @pytest.mark.parametrize(("words", "prompt"), [(LEAST, 100), (LEFT, 100)], ids=["at least", "exactly"])
 @MODES
 def test_without_a_second_try_the_client_is_told_what_does_not_fit(
@@ -285,35 +238,6 @@ def test_a_defect_of_the_engine_ends_in_the_error_event_and_never_in_the_upstrea
     assert b"chat.completion" not in response.data and "ZeroDivisionError" in caplog.text
 
 
-@MODES
-def test_a_defect_of_the_engine_at_the_start_is_a_500(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, streamed: bool
-) -> None:
-    break_at(monkeypatch, 1)
-    with serving(reply(streamed, "word")) as server:
-        response = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed))
-    assert response.status_code == 500
-    check_error(response.data, 500)
-    assert "ZeroDivisionError" in caplog.text
-
-
-@MODES
-@pytest.mark.parametrize("at", ["translate", "writer"])
-def test_a_defect_elsewhere_is_told_in_this_shape_and_tells_nothing(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, at: str, streamed: bool
-) -> None:
-    def fail(*_: object, **__: object) -> Any:
-        raise KeyError("a secret")
-
-    target = "proxy.web.prepare.translate" if at == "translate" else "proxy.dialects.messages.writer.Blocks.take"
-    monkeypatch.setattr(target, fail)
-    with serving(reply(streamed, "a")) as server:
-        response = inside(server.url).post(MESSAGES, json=ask(stream=streamed))
-    assert response.status_code == 500 and b"secret" not in response.data
-    check_error(response.data, 500)
-    assert "KeyError" in caplog.text
-
-
 def test_a_defect_of_the_writer_in_a_stream_ends_in_the_error_event(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -335,44 +259,6 @@ def test_a_defect_of_the_writer_in_a_stream_ends_in_the_error_event(
             gate.open()
             data += b"".join(parts)
     assert broken(data)[1] == "Hi " and b"secret" not in data and "KeyError" in caplog.text
-
-
-# Any cut.
-
-CUTS: dict[str, list[bytes]] = {
-    "text": [ROLE, text("Hé"), text("llo"), finish(), USAGE, DONE],
-    "thinking": [ROLE, delta({"reasoning": "h"}), delta({"reasoning": "m"}), text("\n\na"), finish(), DONE],
-    "a call": [ROLE, text(HERMES), finish(), USAGE, DONE],
-    "calls of the server's": [
-        *(ROLE, opened(0, "call_1", "write_file"), arguments(0, '{"path": "a", ')),
-        *(arguments(0, '"content": "b"}'), finish("tool_calls"), DONE),
-    ],
-    "an error event": [ROLE, text("a"), error_event(), DONE],
-    "half a call": [ROLE, opened(0, "call_1", "write_file"), arguments(0, '{"path": "a')],
-}
-
-
-@pytest.mark.parametrize("name", CUTS)
-def test_however_the_bytes_arrive_the_client_gets_the_same(inside: Inside, name: str) -> None:
-    """The id of a call that was found in the text is made anew for each reply."""
-    data = b"".join(CUTS[name])
-    rng = random.Random(name)
-    got = []
-    for size in (len(data), 1, 0, 0):
-        parts, at = [], 0
-        while at < len(data):
-            step = size or rng.randrange(1, 200)
-            parts.append(chunked(data[at : at + step]))
-            at += step
-        with serving([SSE, *parts, LAST]) as server:
-            given = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL])).data
-        check_stream(given)
-        made = [each for each in events(given) if each["type"] != "ping"]
-        for each in made:
-            if name == "a call" and each["type"] == "content_block_start":
-                each["content_block"].pop("id")
-        got.append(made)
-    assert all(each == got[0] for each in got)
 
 
 # Calls that are not repaired: the client offered no tools.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import http.client
 import json
 import threading
 from pathlib import Path
@@ -11,12 +9,9 @@ from typing import Any
 
 import pytest
 
-from proxy.cli import main as cli
-from proxy.config.api_keys import ClientKey, Keys
-from proxy.exchange.capture import read_capture
 from tests.conftest import Front, Inside
 from tests.support.log_lines import line
-from tests.support.messages_checker import check_error, check_message, check_stream
+from tests.support.messages_checker import check_error, check_stream
 from tests.support.messages_client import (
     CHAT,
     COUNT,
@@ -76,20 +71,6 @@ def test_a_message_is_answered_and_only_chat_completions_is_asked(inside: Inside
     assert (made["usage"]["input_tokens"], made["usage"]["output_tokens"]) == (10, 7)
 
 
-@pytest.mark.parametrize("path", [MESSAGES, COUNT, f"/for/mine{MESSAGES}"])
-def test_listing_a_path_of_this_dialect_changes_nothing(inside: Inside, path: str) -> None:
-    with serving(reply(True, "a"), reply(True, "a")) as server:
-        client = inside(server.url, MINE, pass_through=(path, MESSAGES, COUNT))
-        assert said(message(client.post(MESSAGES, json=ask()))) == [("text", "a")]
-        assert client.put(MESSAGES, json=ask()).status_code == 405
-        assert [seen.path for seen in server.seen] == [CHAT]
-
-
-def test_the_root_lists_them(inside: Inside) -> None:
-    body = inside(NOWHERE).get("/").json
-    assert body is not None and {MESSAGES, COUNT, MODELS} <= set(body["paths"])
-
-
 @pytest.mark.parametrize("path", ["/", "/for/mine/"])
 def test_head_of_the_root_is_answered(front: Front, inside: Inside, path: str) -> None:
     """Claude Code asks so, of the base URL that it was given, whether the server is there."""
@@ -98,10 +79,6 @@ def test_head_of_the_root_is_answered(front: Front, inside: Inside, path: str) -
     if path == "/":
         with Client(front.proxy.port, b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n") as client, client.answer() as real:
             assert real.status == 200
-
-
-def test_head_of_a_client_that_is_not_known_is_a_404(inside: Inside) -> None:
-    assert inside(NOWHERE, MINE).head("/for/nobody/").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -135,11 +112,6 @@ def test_elsewhere_the_header_tells_the_shape(inside: Inside, method: str, path:
     assert mine.status_code == theirs.status_code == status
     check_error(mine.data, status)
     assert theirs.json is not None and [*theirs.json] == ["error"] and "code" in theirs.json["error"]
-
-
-def test_chat_completions_answers_in_its_own_shape_whatever_the_header(inside: Inside) -> None:
-    response = inside(NOWHERE).post(CHAT, data=b"no", headers=VERSION)
-    assert response.status_code == 400 and response.json is not None and [*response.json] == ["error"]
 
 
 @pytest.mark.parametrize("path", [MESSAGES, COUNT])
@@ -184,39 +156,7 @@ def test_the_key_goes_up_as_bearer_and_as_nothing_else(
     assert up["User-Agent"].startswith("vllm-tool-proxy/")
 
 
-@MODES
-def test_a_client_is_known_by_its_key(inside: Inside, logged: pytest.LogCaptureFixture, streamed: bool) -> None:
-    keys = Keys((ClientKey("one", hashlib.sha256(b"k1").digest(), client="mine"),))
-    with serving(reply(streamed, "a")) as server:
-        front = inside(server.url, "clients: {mine: {}}", keys)
-        message(front.post(MESSAGES, json=ask(stream=streamed), headers={"x-api-key": "k1"}))
-    assert "client=mine" in line(logged)
-
-
 # Replies.
-
-
-@MODES
-def test_calls_are_blocks_whether_the_server_found_them_or_not(inside: Inside, streamed: bool) -> None:
-    arguments_ = json.dumps(INPUT)
-    for script in (
-        reply(streamed, "I will.", call("call_1", arguments_), end="tool_calls"),
-        reply(streamed, f"I will.\n{HERMES}"),
-    ):
-        with serving(script) as server:
-            made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
-        (kind, words), *calls = said(made)
-        assert (kind, words.strip()) == ("text", "I will.") and calls == [("tool_use", INPUT)]
-        assert made["stop_reason"] == "tool_use"
-
-
-@MODES
-@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
-def test_reasoning_is_thinking(inside: Inside, name: str, streamed: bool) -> None:
-    """F73."""
-    with serving(reply(streamed, "\n\nHello", **{name: "Hm, so it is."})) as server:
-        made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
-    assert said(made) == [("thinking", "Hm, so it is."), ("text", "Hello")]
 
 
 @MODES
@@ -241,27 +181,6 @@ def test_reasoning_under_both_names_is_said_once(inside: Inside, streamed: bool)
     with serving(script) as server:
         made = message(inside(server.url).post(MESSAGES, json=ask(stream=streamed)))
     assert said(made) == [("thinking", "hm"), ("text", "a")]
-
-
-@MODES
-@pytest.mark.parametrize("tools", [[], [TOOL]], ids=["no tools", "tools"])
-@pytest.mark.parametrize("words", ["<think>\nHm.\n</think>\n\nHello", "[THINK]Hm.[/THINK]Hello"])
-def test_thinking_in_the_text_is_thinking(inside: Inside, words: str, tools: list[Any], streamed: bool) -> None:
-    with serving(reply(streamed, words)) as server:
-        made = message(inside(server.url).post(MESSAGES, json=ask(tools=tools, stream=streamed)))
-    (kind, thought), *rest = said(made)
-    assert (kind, thought.strip(), rest) == ("thinking", "Hm.", [("text", "Hello")])
-
-
-@MODES
-@pytest.mark.parametrize("transport", ["live", "whole"])
-def test_a_call_that_ends_endless_thinking_is_taken(inside: Inside, transport: str, streamed: bool) -> None:
-    """F70."""
-    script = reply(streamed and transport == "live", "", reasoning=f"I must write.\n{HERMES}")
-    with serving(script) as server:
-        rules = WHOLE if transport == "whole" else ""
-        made = message(inside(server.url, rules).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
-    assert said(made)[-1] == ("tool_use", INPUT) and made["stop_reason"] == "tool_use"
 
 
 @MODES
@@ -346,26 +265,6 @@ def test_a_server_that_answers_whole_is_streamed_with_its_counts(inside: Inside,
         assert (start["input_tokens"], made["usage"]["output_tokens"]) == (10, 7)
 
 
-@MODES
-def test_the_proxy_parses_where_the_rules_say_so(inside: Inside, streamed: bool) -> None:
-    with serving(reply(streamed, HERMES)) as server:
-        made = message(inside(server.url, PROXY).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
-        up = server.seen[0].json
-    assert (up["tool_choice"], up["skip_special_tokens"]) == ("none", False)
-    assert said(made) == [("tool_use", INPUT)]
-
-
-@MODES
-def test_a_server_without_a_parser_is_asked_again(inside: Inside, streamed: bool) -> None:
-    error = {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice', "type": "x", "code": 400}}
-    with serving([answer(error, 400)], reply(streamed, HERMES), reply(streamed, HERMES)) as server:
-        client = inside(server.url)
-        body = ask(tools=[TOOL], stream=streamed)
-        assert [said(message(client.post(MESSAGES, json=body))) for _ in range(2)] == [[("tool_use", INPUT)]] * 2
-        choices = [seen.json.get("tool_choice") for seen in server.seen]
-    assert choices == [None, "none", "none"]
-
-
 @pytest.mark.parametrize("id_", ["call_1", "chatcmpl-tool-0a1b", "functions.write_file:0", "é ü", "b64-x", "toolu_x"])
 @MODES
 def test_the_next_turn_names_the_call_as_the_server_did(inside: Inside, id_: str, streamed: bool) -> None:
@@ -390,27 +289,6 @@ def test_the_next_turn_names_the_call_as_the_server_did(inside: Inside, id_: str
 
 
 @MODES
-def test_calls_in_parallel_are_blocks_in_turn(inside: Inside, streamed: bool) -> None:
-    calls = [call(f"call_{number}", json.dumps({**INPUT, "path": f"{number}"})) for number in range(3)]
-    with serving(reply(streamed, "So.", *calls, end="tool_calls")) as server:
-        made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
-    assert [said_["path"] for kind, said_ in said(made) if kind == "tool_use"] == ["0", "1", "2"]
-    assert [block["id"] for block in made["content"][1:]] == ["toolu_call_0", "toolu_call_1", "toolu_call_2"]
-
-
-def test_fragments_of_several_calls_in_turn_are_blocks_one_after_the_other(inside: Inside) -> None:
-    """F47: this dialect has one block open at a time."""
-    halves = [(0, '{"path": "0", '), (1, '{"path": "1", '), (0, '"content": "a"}'), (1, '"content": "b"}')]
-    events = [opened(0, "call_0", "write_file"), opened(1, "call_1", "write_file")]
-    with serving(stream(ROLE, *events, *(arguments(*half) for half in halves), finish("tool_calls"), DONE)) as server:
-        made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL])))
-    assert said(made) == [
-        ("tool_use", {"path": "0", "content": "a"}),
-        ("tool_use", {"path": "1", "content": "b"}),
-    ]
-
-
-@MODES
 def test_a_client_that_wants_one_call_gets_one(inside: Inside, streamed: bool) -> None:
     """F52."""
     calls = [call(f"call_{number}", json.dumps({**INPUT, "path": f"{number}"})) for number in range(2)]
@@ -420,19 +298,6 @@ def test_a_client_that_wants_one_call_gets_one(inside: Inside, streamed: bool) -
         up = server.seen[0].json
     assert (up["parallel_tool_calls"], up["tool_choice"]) == (False, "auto")
     assert said(made) == [("tool_use", {**INPUT, "path": "0"})]
-
-
-@MODES
-def test_a_server_that_only_answers_with_function_call_is_understood(inside: Inside, streamed: bool) -> None:
-    legacy = {"name": "write_file", "arguments": json.dumps(INPUT)}
-    script = (
-        stream(ROLE, delta({"function_call": legacy}), finish("function_call"), DONE)
-        if streamed
-        else [answer(completion({"role": "assistant", "content": None, "function_call": legacy}, "function_call"))]
-    )
-    with serving(script) as server:
-        made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
-    assert said(made) == [("tool_use", INPUT)] and made["stop_reason"] == "tool_use"
 
 
 @MODES
@@ -504,20 +369,6 @@ THINKS: list[tuple[str, list[str]]] = [
     (f"<think>\nI write.\n{HERMES}", ["thinking", "tool_use"]),
     (f"So.\n{HERMES}\n<think>\nNext.\n</think>\nDone.", ["text", "tool_use", "thinking", "text"]),
 ]
-
-
-@pytest.mark.parametrize(("words", "kinds"), THINKS, ids=[" ".join(kinds) for _, kinds in THINKS])
-@pytest.mark.parametrize("rules", ["", PROXY, WHOLE], ids=["auto", "proxy", "whole"])
-@MODES
-def test_thinking_and_calls_in_one_text(
-    inside: Inside, words: str, kinds: list[str], rules: str, streamed: bool
-) -> None:
-    """F70, F71."""
-    with serving(reply(streamed and rules != WHOLE, words)) as server:
-        made = message(inside(server.url, rules).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
-    assert [kind for kind, _ in said(made)] == kinds
-    assert made["stop_reason"] == ("tool_use" if "tool_use" in kinds else "end_turn")
-    assert [inner for kind, inner in said(made) if kind == "tool_use"] == [INPUT] * kinds.count("tool_use")
 
 
 @MODES
@@ -596,36 +447,6 @@ def test_many_unknown_fields_do_not_flood_the_log(inside: Inside, logged: pytest
     assert len(told) == 101 and "fix=text_call" in told[0] and "more=" in told[-1]
 
 
-@MODES
-def test_the_line_of_a_message(inside: Inside, logged: pytest.LogCaptureFixture, streamed: bool) -> None:
-    with serving(reply(streamed, HERMES)) as server:
-        response = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed))
-    words = dict(word.partition("=")[::2] for word in line(logged).split() if "=" in word)
-    assert (words["path"], words["status"], words["stream"]) == (MESSAGES, "200", str(streamed).lower())
-    assert (words["model"], words["calls"], words["bytes"]) == ("tiny", "1", str(len(response.data)))
-    assert "error" not in words
-
-
-@MODES
-def test_a_captured_message_can_be_parsed(
-    inside: Inside, tmp_path: Path, capsys: pytest.CaptureFixture[str], streamed: bool
-) -> None:
-    script = reply(streamed, HERMES)
-    with serving(script) as server:
-        client = inside(server.url, capture=str(tmp_path))
-        body = ask("Hi", tools=[TOOL], stream=streamed)
-        message(client.post(MESSAGES, json=body, headers={"x-api-key": "key-12345"}))
-    (file,) = tmp_path.iterdir()
-    data = file.read_bytes()
-    captured = read_capture(data, "a file")
-    assert (captured.chat.model, captured.streamed, captured.complete) == ("tiny", streamed, True)
-    assert captured.chat.tools is not None and captured.chat.tools.names == ("write_file",)
-    assert b"key-12345" not in data
-    assert cli.main(["parse", "--capture", str(file)]) == 0
-    told = capsys.readouterr().out
-    assert "repair text_call" in told and "write_file" in told
-
-
 # The loop guard.
 
 
@@ -656,17 +477,3 @@ def test_a_client_that_leaves_a_count_frees_the_model_server(front: Front) -> No
         gate.wait()
         left = client.vanish(reset=False)
     assert front.upstream.seen[0].gone_after(left) and front.proxy.idle()
-
-
-def test_a_kept_connection_serves_a_second_message(front: Front) -> None:
-    front.upstream.play(reply(True, "one"), reply(False, "two"))
-    front.upstream.paths[MODELS] = cards("tiny")
-    client = http.client.HTTPConnection("127.0.0.1", front.proxy.port, timeout=PATIENCE)
-    got = []
-    for streamed in (True, False):
-        client.request("POST", MESSAGES, json.dumps(ask(stream=streamed)), {"Content-Type": "application/json"})
-        response = client.getresponse()
-        assert response.status == 200 and response.getheader("Request-Id")
-        got.append((check_stream if streamed else check_message)(response.read()))
-    client.close()
-    assert [said(each) for each in got] == [[("text", "one")], [("text", "two")]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,17 +87,6 @@ def test_a_server_that_is_not_there_is_a_502(inside: Inside, path: str) -> None:
     response = client.open(path, method=method, json=BODY if path == COUNT else None, headers=VERSION)
     assert (response.status_code, response.headers["Retry-After"]) == (502, "5")
     check_error(response.data, 502)
-
-
-def test_a_client_that_the_path_names_counts_too(inside: Inside) -> None:
-    with serving(COUNTED) as server:
-        assert inside(server.url).post(f"/for/openclaw{COUNT}", json=BODY).json == {"input_tokens": 17}
-
-
-def test_a_count_is_no_message_for_captures(inside: Inside, tmp_path: Path) -> None:
-    with serving(COUNTED) as server:
-        inside(server.url, capture=str(tmp_path)).post(COUNT, json=BODY)
-    assert [*tmp_path.iterdir()] == []
 
 
 # Models.

@@ -6,17 +6,15 @@ import hashlib
 import json
 import os
 import subprocess
-import tarfile
 import urllib.request
 import zipfile
-from email.parser import Parser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proxy import __version__
-from tests.package.build import Built, build, check, install, pip, run
+from tests.package.build import Built, build, check, install
 from tests.real.processes import ROOT, free_port, running
 from tests.support.helpers import function
 from tests.support.scripted import PATIENCE, Upstream, answer, chat, completion
@@ -70,25 +68,6 @@ def test_the_wheel_holds_every_file_of_the_package_and_no_other(built: Built) ->
     assert names == package_files()
 
 
-def test_the_sdist_holds_every_file_of_the_package(built: Built) -> None:
-    with tarfile.open(built.sdist) as sdist:
-        names = {name.partition("/")[2] for name in sdist.getnames()}
-    assert package_files() - names == set()
-    assert {"setup.cfg", "pyproject.toml", "README.md", "LICENSE"} - names == set()
-
-
-def test_name_and_version_are_those_of_the_sources(built: Built) -> None:
-    stem = f"vllm_tool_proxy-{__version__}"
-    assert (built.wheel.name, built.sdist.name) == (f"{stem}-py3-none-any.whl", f"{stem}.tar.gz")
-    with zipfile.ZipFile(built.wheel) as wheel:
-        metadata = Parser().parsestr(wheel.read(f"{stem}.dist-info/METADATA").decode())
-        points = wheel.read(f"{stem}.dist-info/entry_points.txt").decode()
-    assert (metadata["Name"], metadata["Version"]) == (NAME, __version__)
-    assert metadata["Description-Content-Type"] == "text/markdown"
-    assert metadata.get_payload() == (ROOT / "README.md").read_text()
-    assert points.split() == ["[console_scripts]", NAME, "=", "proxy.cli.main:main"]
-
-
 @pytest.mark.slow
 def test_an_index_would_take_both(built: Built, tmp_path: Path) -> None:
     told = check(built, tmp_path)
@@ -98,19 +77,6 @@ def test_an_index_would_take_both(built: Built, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_installed_command_says_its_version(commands: Path, tmp_path: Path) -> None:
     assert ended(commands, tmp_path, "--version").stdout == f"{NAME} {__version__}\n"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["serve", "setup", "doctor", "launch"])
-def test_the_installed_command_has_its_commands(commands: Path, tmp_path: Path, command: str) -> None:
-    done = ended(commands, tmp_path, command, "--help")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Usage: vllm-tool-proxy")
-
-
-@pytest.mark.slow
-def test_the_installed_package_needs_nothing_that_it_does_not_name(commands: Path, tmp_path: Path) -> None:
-    assert "No broken requirements" in run([*pip(commands.parent), "check"], tmp_path)
 
 
 @pytest.mark.slow

@@ -39,10 +39,6 @@ def test_a_claude_model_is_the_only_one_that_is_served(inside: Inside, name: str
     assert made["model"] == name
 
 
-def test_another_name_goes_up_as_it_is(inside: Inside) -> None:
-    assert asked(inside, ask(model="qwen", stream=False))["model"] == "qwen"
-
-
 def test_an_alias_goes_before_the_only_model(inside: Inside) -> None:
     assert asked(inside, ask(model="claude-x", stream=False), ALIAS)["model"] == "mine"
 
@@ -95,14 +91,6 @@ def test_a_server_that_is_silent_about_its_models_is_not_waited_for(
         assert server.seen[0].json["model"] == "claude-x"
 
 
-def test_the_models_are_asked_for_once(inside: Inside) -> None:
-    with serving(*[reply(False, "a")] * 3) as server:
-        client = inside(server.url)
-        for _ in range(3):
-            message(client.post(MESSAGES, json=ask(stream=False)))
-        assert server.asked == [MODELS]
-
-
 def test_a_key_that_is_refused_is_not_the_next_client_s_matter(inside: Inside) -> None:
     with serving(reply(False, "a"), reply(False, "a"), models=[answer({"error": "Unauthorized"}, 401)]) as server:
         client = inside(server.url)
@@ -110,16 +98,6 @@ def test_a_key_that_is_refused_is_not_the_next_client_s_matter(inside: Inside) -
         server.paths[MODELS] = cards("tiny")
         message(client.post(MESSAGES, json=ask(stream=False), headers={"X-Api-Key": "another"}))
         assert [seen.json["model"] for seen in server.seen] == ["claude-x", "tiny"]
-
-
-@pytest.mark.parametrize("model", [None, "", 7, ["claude-x"]])
-@pytest.mark.parametrize("path", [MESSAGES, COUNT])
-def test_a_request_without_a_model_is_refused_and_says_so(inside: Inside, model: object, path: str) -> None:
-    with Upstream() as server:
-        response = inside(server.url).post(path, json=ask(model=model))
-        assert server.seen == []
-    assert response.status_code == 400
-    assert check_error(response.data, 400)["error"]["message"].startswith("model: ")
 
 
 # The profile: of the model as the server knows it, and of the client.
@@ -175,20 +153,6 @@ def test_the_request_goes_up_as_chat_completions(inside: Inside) -> None:
     }
 
 
-def test_the_next_turn_begins_with_the_bytes_of_the_one_before(inside: Inside) -> None:
-    """C8: up to the end of the messages that both have."""
-    first = ask("Hi é", system=[{"type": "text", "text": "Be brief."}], tools=[TOOL])
-    more = [{"role": "assistant", "content": "Hello"}, {"role": "user", "content": "And?"}]
-    second = {**first, "messages": [*first["messages"], *more]}
-    with serving(*[reply(True, "Hello")] * 4) as server:
-        client = inside(server.url)
-        for body in (first, second, first, second):
-            message(client.post(MESSAGES, json=body))
-        one, two, same, again = (seen.body for seen in server.seen)
-    assert (one, two) == (same, again)
-    assert one.endswith(b"]}") and two.startswith(one[:-2] + b",")
-
-
 def test_what_a_tool_result_says_is_no_call_of_the_model(inside: Inside) -> None:
     """C3, F89: it is copied; the reminder of a client in the same turn is not the user's word."""
     call = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "b"}}\n</tool_call>'
@@ -220,18 +184,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"stop_sequences": [1]}, "stop_sequences.0: "),
     ({"stream": "yes"}, "stream: "),
 ]
-
-
-@pytest.mark.parametrize(("fields", "words"), WRONG, ids=[words for _, words in WRONG])
-@MODES
-def test_what_cannot_be_translated_is_a_400_with_its_place(
-    inside: Inside, fields: dict[str, Any], words: str, streamed: bool
-) -> None:
-    with serving() as server:
-        response = inside(server.url).post(MESSAGES, json={**ask(stream=streamed), **fields})
-        assert server.seen == []
-    assert response.status_code == 400
-    assert check_error(response.data, 400)["error"]["message"].startswith(words)
 
 
 # What a reply must know of its request.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,13 +9,9 @@ from typing import Any
 
 import pytest
 
-from proxy.config.api_keys import ClientKey, Keys
 from proxy.exchange import attempt
-from proxy.exchange.capture import read_capture
-from proxy.exchange.routing import conversation_of
 from proxy.upstream.answer_wait import AnswerWait
 from tests.conftest import Front, Inside, Start
-from tests.support.log_lines import line
 from tests.support.messages_client import CHAT, HERMES, INPUT, MODELS, call, cards, reply, serving
 from tests.support.responses_checker import calls_of, check_error, check_stream, text_of
 from tests.support.responses_client import INPUT_TOKENS, RESPONSES, TOOL, ask, response_of
@@ -34,10 +29,8 @@ from tests.support.scripted import (
     arguments,
     chunked,
     completion,
-    event,
     finish,
     opened,
-    stream,
     text,
 )
 from tests.support.shared import SHARED
@@ -62,12 +55,6 @@ def test_a_request_is_answered_and_only_chat_completions_is_asked(inside: Inside
     assert response["store"] is False
     assert (response["usage"]["input_tokens"], response["usage"]["output_tokens"]) == (10, 7)
     assert response["created_at"] <= response["completed_at"]
-
-
-def test_listing_its_path_changes_nothing(inside: Inside) -> None:
-    with serving(reply(True, "a")) as server:
-        client = inside(server.url, pass_through=(RESPONSES,))
-        assert text_of(response_of(client.post(RESPONSES, json=ask()))) == "a"
 
 
 @pytest.mark.parametrize(("method", "path"), STORED)
@@ -102,15 +89,6 @@ def test_a_websocket_is_refused_at_once(front: Front, path: str) -> None:
         assert "POST" in check_error(response.read(), 426)["message"]
 
 
-def test_without_an_upgrade_get_is_no_method_of_it(inside: Inside) -> None:
-    response = inside(NOWHERE).get(RESPONSES)
-    assert (response.status_code, response.headers["Allow"]) == (405, "POST, OPTIONS")
-    check_error(response.data, 405)
-    upgrade = {"Upgrade": "websocket", "Connection": "Upgrade"}
-    asked = [inside(NOWHERE).get(path, headers=upgrade).status_code for path in (CHAT, RESPONSES)]
-    assert asked == [405, 426]
-
-
 @pytest.mark.parametrize("path", [f"{RESPONSES}/a/b", f"{RESPONSES}/", f"/for/mine{RESPONSES}/a/b"])
 def test_what_is_not_there_is_told_in_its_shape(inside: Inside, path: str) -> None:
     response = inside(NOWHERE, MINE).post(path, json={})
@@ -118,32 +96,7 @@ def test_what_is_not_there_is_told_in_its_shape(inside: Inside, path: str) -> No
     check_error(response.data, 404)
 
 
-def test_a_key_may_be_needed(inside: Inside) -> None:
-    keys = Keys((ClientKey("alice", hashlib.sha256(b"secret-of-alice").digest(), models=("other",)),))
-    with serving() as server:
-        client = inside(server.url, "", keys)
-        assert client.post(RESPONSES, json=ask()).status_code == 401
-        response = client.post(RESPONSES, json=ask(), headers={"Authorization": "Bearer secret-of-alice"})
-        assert server.seen == []
-    assert response.status_code == 403
-    check_error(response.data, 403)
-
-
 # Replies.
-
-
-@MODES
-def test_calls_are_items_whether_the_server_found_them_or_not(inside: Inside, streamed: bool) -> None:
-    scripts = [
-        reply(streamed, HERMES),
-        reply(streamed, "", call("c1", json.dumps(INPUT)), end="tool_calls"),
-    ]
-    with serving(*scripts) as server:
-        client = inside(server.url)
-        for _ in scripts:
-            made = response_of(client.post(RESPONSES, json=ask(tools=[TOOL], stream=streamed)))
-            assert calls_of(made) == [("write_file", INPUT)] and text_of(made) == ""
-    assert made["output"][0]["call_id"] == "c1" and made["tools"] == [TOOL]
 
 
 @MODES
@@ -189,29 +142,6 @@ def test_reasoning_goes_out_and_comes_back(inside: Inside, name: str, streamed: 
     ]
 
 
-@MODES
-def test_the_next_turn_begins_with_the_bytes_of_this_one(inside: Inside, streamed: bool) -> None:
-    """C8: the output goes back as it came, with what the tools said."""
-    calls = [call("c1", json.dumps(INPUT)), call("functions.write_file:1", json.dumps(INPUT))]
-    with serving(*[reply(streamed, "I write.", *calls, end="tool_calls")] * 2, reply(streamed, "Done.")) as server:
-        client = inside(server.url)
-        history: list[Any] = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
-        for _ in range(3):
-            made = response_of(client.post(RESPONSES, json=ask([*history], tools=[TOOL], stream=streamed)))
-            history += made["output"]
-            history += [
-                {"type": "function_call_output", "call_id": item["call_id"], "output": "ok"}
-                for item in made["output"]
-                if item["type"] == "function_call"
-            ]
-        bodies = [json.dumps(seen.json["messages"])[:-1] for seen in server.seen]
-        last = server.seen[2].json["messages"]
-    assert bodies[1].startswith(bodies[0]) and bodies[2].startswith(bodies[1])
-    ids = [each["id"] for message in last for each in message.get("tool_calls", ())]
-    assert ids[:2] == ["c1", "functions.write_file:1"] and len(set(ids)) == 4
-    assert [message["tool_call_id"] for message in last if message["role"] == "tool"] == ids
-
-
 @pytest.mark.parametrize("known", [True, False], ids=["the context is known", "not known"])
 @MODES
 def test_a_full_context_is_an_error_by_which_clients_compact(inside: Inside, known: bool, streamed: bool) -> None:
@@ -225,50 +155,11 @@ def test_a_full_context_is_an_error_by_which_clients_compact(inside: Inside, kno
         assert check_error(response.data, 400)["code"] == "context_length_exceeded"
 
 
-@MODES
-def test_a_limit_of_the_clients_is_incomplete(inside: Inside, streamed: bool) -> None:
-    with serving(reply(streamed, "a", end="length"), models=cards("tiny", max_model_len=4096)) as server:
-        made = response_of(inside(server.url).post(RESPONSES, json=ask(stream=streamed)))
-    assert (made["status"], made["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
-    assert made["output"][0]["status"] == "incomplete"
-
-
 OVERFLOW = {
     "message": "This model's maximum context length is 4096 tokens. However, your request has 5000 input tokens.",
     "type": "BadRequestError",
     "code": 400,
 }
-
-
-@MODES
-@pytest.mark.parametrize(
-    ("status", "error", "code"),
-    [
-        (400, OVERFLOW, "context_length_exceeded"),
-        (400, {"message": "Unexpected message role.", "type": "BadRequestError"}, "invalid_prompt"),
-        (429, {"message": "slow", "type": "rate"}, "rate_limit_exceeded"),
-        (503, {"message": "full", "type": "unavailable"}, "server_is_overloaded"),
-        (500, {"message": "died", "type": "internal"}, "server_error"),
-    ],
-)
-def test_an_error_before_the_answer_has_its_status_and_code(
-    inside: Inside, status: int, error: dict[str, Any], code: str, streamed: bool
-) -> None:
-    with serving([answer({"error": error}, status)]) as server:
-        response = inside(server.url).post(RESPONSES, json=ask(stream=streamed))
-    assert response.status_code == status
-    assert check_error(response.data, status)["code"] == code
-
-
-def test_an_error_behind_a_heartbeat_is_a_response_that_failed(proxy: Start) -> None:
-    with ExitStack() as stack:
-        server = stack.enter_context(serving([0.5, answer({"error": OVERFLOW}, 400)]))
-        front = proxy(server.url, "--heartbeat", "0.1")
-        client = stack.enter_context(Client.post(front.port, ask(), RESPONSES))
-        with client.answer() as response:
-            data = response.read()
-    assert check_stream(data)["error"]["code"] == "context_length_exceeded"
-    assert data.count(b"event: response.in_progress") >= 2
 
 
 def test_a_heartbeat_between_two_slices_comes_behind_what_was_read(
@@ -321,15 +212,6 @@ def test_a_call_streams_on_as_it_comes(front: Front) -> None:
 
 
 @MODES
-def test_a_server_that_answers_whole_is_streamed(inside: Inside, streamed: bool) -> None:
-    with serving(reply(False, HERMES)) as server:
-        client = inside(server.url, 'models:\n  - {match: "*", upstream: whole}\n')
-        made = response_of(client.post(RESPONSES, json=ask(tools=[TOOL], stream=streamed)))
-        assert not server.seen[0].json.get("stream")
-    assert calls_of(made) == [("write_file", INPUT)] and made["usage"]["input_tokens"] == 10
-
-
-@MODES
 def test_the_loop_guard_answers_in_this_dialect(inside: Inside, streamed: bool) -> None:
     turn = [
         {"type": "function_call", "call_id": "c", "name": "write_file", "arguments": "{}"},
@@ -359,32 +241,6 @@ def test_what_was_dropped_is_in_the_audit_file(inside: Inside, tmp_path: Path) -
     }
 
 
-@MODES
-def test_the_line_of_a_request(inside: Inside, logged: pytest.LogCaptureFixture, streamed: bool) -> None:
-    with serving(reply(streamed, "a")) as server:
-        response_of(inside(server.url).post(RESPONSES, json=ask(stream=streamed)))
-    words = dict(word.partition("=")[::2] for word in line(logged).split() if "=" in word)
-    assert (words["dialect"], words["path"], words["status"]) == ("responses", RESPONSES, "200")
-
-
-def test_a_captured_reply_can_be_read(inside: Inside, tmp_path: Path) -> None:
-    with serving(reply(True, HERMES)) as server:
-        response_of(inside(server.url, capture=str(tmp_path)).post(RESPONSES, json=ask(tools=[TOOL])))
-    (found,) = tmp_path.iterdir()
-    captured = read_capture(found.read_bytes(), "a file")
-    assert captured.chat.tools is not None and captured.chat.tools.names == ("write_file",)
-
-
-def test_a_conversation_is_told_by_its_key_and_else_by_its_beginning() -> None:
-    first: Any = ask([{"role": "developer", "content": "a"}, {"role": "user", "content": "b"}])
-    later: Any = {**first, "input": [*first["input"], {"role": "assistant", "content": "c"}]}
-    assert conversation_of(first) == conversation_of(later) != ""
-    said = [{"role": "user", "content": "b"}]
-    assert conversation_of(ask("b", instructions="a")) == conversation_of(ask(said, instructions="a"))
-    keyed = {**first, "prompt_cache_key": "k"}
-    assert conversation_of(keyed) == conversation_of(ask("x", prompt_cache_key="k")) != conversation_of(first)
-
-
 # Counting.
 
 
@@ -395,20 +251,6 @@ def test_tokens_are_counted_by_vllms_tokenizer_with_the_translated_request(insid
         response = inside(server.url).post(INPUT_TOKENS, json=body)
     assert response.json == {"object": "response.input_tokens", "input_tokens": 42}
     assert response.headers["X-Tool-Proxy-Count"] == "tokenize"
-
-
-def test_tokens_are_estimated_elsewhere(inside: Inside) -> None:
-    with Upstream() as server:
-        server.paths |= {MODELS: cards("tiny"), "/tokenize": [answer({}, 404)]}
-        response = inside(server.url).post(INPUT_TOKENS, json={"model": "tiny", "input": "x" * 350})
-    assert response.headers["X-Tool-Proxy-Count"] == "estimate"
-    assert response.json is not None and 90 <= response.json["input_tokens"] <= 130
-
-
-def test_a_count_that_needs_a_store_is_refused(inside: Inside) -> None:
-    with serving() as server:
-        response = inside(server.url).post(INPUT_TOKENS, json=ask(previous_response_id="resp_1"))
-    assert "keeps no responses" in check_error(response.data, response.status_code)["message"]
 
 
 # What Codex really sends.
@@ -464,18 +306,6 @@ def test_compaction_is_refused_in_words(inside: Inside, path: str, item: dict[st
         assert server.seen == []
     words = "send the conversation itself" if item["type"] == "compaction" else "compact by an ordinary request"
     assert words in check_error(response.data, 400)["message"]
-
-
-@MODES
-def test_a_server_s_template_error_is_told_in_its_words(inside: Inside, streamed: bool) -> None:
-    failed = event({"error": {"message": "Unexpected message role.", "type": "BadRequestError", "code": 400}})
-    script = stream(ROLE, text("a"), failed) if streamed else [answer({"error": {"message": "Unexpected"}}, 400)]
-    with serving(script) as server:
-        response = inside(server.url).post(RESPONSES, json=ask(stream=streamed))
-    if streamed:
-        assert response_of(response)["error"] == {"code": "invalid_prompt", "message": "Unexpected message role."}
-    else:
-        assert check_error(response.data, 400)["code"] == "invalid_prompt"
 
 
 def test_completions_that_hold_nothing_are_a_response_without_items(inside: Inside) -> None:

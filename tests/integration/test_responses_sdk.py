@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from tests.conftest import Front, Proxy
 from tests.integration.test_sdk import SCRIPTS
-from tests.support.messages_client import HERMES, INPUT, MODELS, cards, reply
+from tests.support.messages_client import MODELS, cards, reply
 from tests.support.noting import Noting
 from tests.support.responses_checker import check_error, check_response, check_stream
 from tests.support.responses_client import TOOL
@@ -108,21 +108,6 @@ def test_calls_are_items_of_the_sdks_own(sdk: openai.OpenAI, script: str, stream
     assert response.usage is not None and response.usage.output_tokens > 0
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_the_events_of_a_stream_are_those_of_the_raw_api(sdk: openai.OpenAI, script: str) -> None:
-    """`create(stream=True)`: the SDK hands out each event as it came."""
-    events = list(sdk.responses.create(**asking(script), stream=True))
-    assert (events[0].type, events[-1].type) == ("response.created", "response.completed")
-    assert [event.sequence_number for event in events] == [*range(len(events))]
-
-
-def test_text_comes_in_pieces(sdk: openai.OpenAI) -> None:
-    """C2: not at the end only."""
-    with sdk.responses.stream(**asking("plain")) as stream:
-        pieces = [event.delta for event in stream if event.type == "response.output_text.delta"]
-    assert "".join(pieces) == "Just text." and len(pieces) > 1
-
-
 @MODES
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_conversation_goes_on_after_the_tools_outputs(sdk: openai.OpenAI, script: str, streamed: bool) -> None:
@@ -191,19 +176,6 @@ def test_half_a_call_is_never_done(sdk: openai.OpenAI, limit: int, streamed: boo
     assert last.status == "incomplete" or found
 
 
-@MODES
-def test_a_prompt_over_the_context_is_told_by_its_code(sdk: openai.OpenAI, streamed: bool) -> None:
-    with pytest.raises(openai.BadRequestError) as caught:
-        sdk.responses.create(model="parrot", input="many words " * 4000, stream=streamed)
-    assert caught.value.code == "context_length_exceeded"
-
-
-def test_tokens_are_counted(sdk: openai.OpenAI) -> None:
-    few = sdk.responses.input_tokens.count(model="parrot", input="Hi there")
-    many = sdk.responses.input_tokens.count(model="parrot", input="Hi there" * 99)
-    assert many.input_tokens > few.input_tokens > 0
-
-
 def test_a_schema_is_kept_to(sdk: openai.OpenAI) -> None:
     """`text.format`: llama-server's grammar holds the reply to it."""
     request: Any = {"model": "parrot", "input": "Say JSON", "text": {"format": {"type": "json_object"}}}
@@ -232,30 +204,6 @@ def test_text_is_parsed_into_the_callers_own_type(scripted: Scripted, streamed: 
         assert upstream.seen[0].json["response_format"]["json_schema"]["name"] == "Answer"
 
 
-@MODES
-@pytest.mark.parametrize(
-    ("status", "kind"),
-    [
-        (400, openai.BadRequestError),
-        (401, openai.AuthenticationError),
-        (403, openai.PermissionDeniedError),
-        (404, openai.NotFoundError),
-        (422, openai.UnprocessableEntityError),
-        (429, openai.RateLimitError),
-        (500, openai.InternalServerError),
-        (503, openai.InternalServerError),
-    ],
-)
-def test_errors_are_of_the_sdks_classes(
-    scripted: Scripted, status: int, kind: type[openai.APIStatusError], streamed: bool
-) -> None:
-    script = [answer({"error": {"message": "no", "type": "x", "code": status}}, status)]
-    with scripted(script) as (client, _):
-        with pytest.raises(kind) as caught:
-            client.responses.create(**simply(), stream=streamed)
-        assert (caught.value.status_code, caught.value.response.json()["error"]["message"]) == (status, "no")
-
-
 def test_a_reply_that_breaks_off_is_a_response_that_failed(scripted: Scripted) -> None:
     script = [SSE + chunked(opened(0, "c1", "write_file")) + chunked(fragment(0, '{"path": "a')), 0.05, Act.RST]
     with scripted(script) as (client, _), client.responses.stream(**simply(tools=[TOOL])) as stream:
@@ -263,15 +211,6 @@ def test_a_reply_that_breaks_off_is_a_response_that_failed(scripted: Scripted) -
         assert events[-1].type == "response.failed"
         assert events[-1].response.error is not None and events[-1].response.error.code == "server_error"
         assert [event.type for event in events].count("response.output_item.done") == 0
-
-
-@MODES
-def test_calls_and_reasoning_in_the_text_are_items(scripted: Scripted, streamed: bool) -> None:
-    with scripted(reply(streamed, f"<think>hm</think>{HERMES}")) as (client, _):
-        response = got(client, streamed, **simply(tools=[TOOL]))
-        assert [item.type for item in response.output] == ["reasoning", "function_call"]
-        assert calls_of(response) == [("write_file", INPUT)]
-        assert response.output[0].content[0].text == "hm" and response.output[0].summary == []
 
 
 def test_words_that_refuse_are_a_refusal(scripted: Scripted) -> None:

@@ -24,7 +24,7 @@ from tests.conftest import Inside, start
 from tests.real.processes import answers
 from tests.support.messages_client import HERMES, reply, serving
 from tests.support.responses_checker import calls_of, check_error, text_of
-from tests.support.responses_client import INPUT_TOKENS, RESPONSES, TOOL, ask, response_of
+from tests.support.responses_client import RESPONSES, TOOL, ask, response_of
 from tests.support.scripted import PATIENCE, Upstream
 
 pytestmark = pytest.mark.once
@@ -80,16 +80,6 @@ def test_a_kept_response_can_be_read_until_it_is_deleted(keeping: Keeping, strea
         assert check_error(response.data, 404)["message"] == f"there is no response {made['id']!r}: {ADVICE}"
 
 
-def test_an_item_can_be_referred_to(keeping: Keeping) -> None:
-    with serving(reply(False, "Hello"), reply(False, "Yes")) as server:
-        client = keeping(server.url)
-        made = response_of(client.post(RESPONSES, json=ask("Hi", stream=False)))
-        items = ["Hi", {"type": "item_reference", "id": made["output"][0]["id"]}, "And?"]
-        given = [{"role": "user", "content": item} if isinstance(item, str) else item for item in items]
-        response_of(client.post(RESPONSES, json=ask(given, stream=False)))
-        assert [message["content"] for message in said(server, 1)] == ["Hi", "Hello", "And?"]
-
-
 def test_a_response_is_not_kept_with_store_false(keeping: Keeping, tmp_path: Path) -> None:
     """Nor is there a file: requests that do not need it leave it alone."""
     with serving(reply(True, "Hello")) as server:
@@ -130,14 +120,6 @@ def test_every_item_of_earlier_turns_can_be_a_reference(keeping: Keeping, stream
     assert messages[1]["tool_calls"][0]["function"]["name"] == "write_file" and messages[3]["content"] == "Done"
 
 
-def test_an_item_that_is_gone_is_refused_at_its_place(keeping: Keeping) -> None:
-    with serving() as server:
-        response = keeping(server.url).post(RESPONSES, json=ask([{"type": "item_reference", "id": "msg_0_0"}]))
-        assert server.seen == []
-    error = check_error(response.data, 404)
-    assert (response.status_code, error["param"]) == (404, "input.0") and error["message"].endswith(ADVICE)
-
-
 @MODES
 def test_a_response_too_large_to_be_kept_says_so(
     keeping: Keeping, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture, streamed: bool
@@ -168,17 +150,6 @@ def test_a_response_that_is_gone_is_told_by_its_code(keeping: Keeping) -> None:
     error = check_error(response.data, 404)
     assert (response.status_code, error["code"]) == (404, "previous_response_not_found")
     assert error["message"] == f"previous_response_id: 'resp_0' is not kept here: {ADVICE}"
-
-
-def test_tokens_are_counted_of_the_whole_conversation(keeping: Keeping) -> None:
-    with serving(reply(False, "Hello")) as server:
-        client = keeping(server.url)
-        made = response_of(client.post(RESPONSES, json=ask("Hi " * 200, stream=False)))
-        counts = [
-            client.post(INPUT_TOKENS, json={"model": "tiny", "input": "Hi", **more}).json["input_tokens"]  # type: ignore[index]
-            for more in ({}, {"previous_response_id": made["id"]})
-        ]
-    assert counts[1] > counts[0] + 50
 
 
 def test_one_key_does_not_read_anothers(inside: Inside, tmp_path: Path) -> None:

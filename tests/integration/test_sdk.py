@@ -123,16 +123,7 @@ def test_plain_text_arrives_as_the_server_says_it(
     assert events(llama_front.url, request) == events(llama, request)
 
 
-def test_plain_text_through_the_sdk_has_no_call(sdk: openai.OpenAI) -> None:
-    choice = sdk.chat.completions.create(**asking("plain")).choices[0]
-    assert (choice.message.content, choice.message.tool_calls, choice.finish_reason) == ("Just text.", None, "stop")
-
-
 def test_the_sdk_raises_what_the_server_refuses(sdk: openai.OpenAI) -> None:
     with pytest.raises(openai.APIStatusError) as caught:
         sdk.chat.completions.create(**{**asking("plain"), "messages": "no list"})
     assert 400 <= caught.value.status_code < 600
-
-
-def test_models_pass_through_the_sdk(sdk: openai.OpenAI) -> None:
-    assert [model.id for model in sdk.models.list()] == ["parrot"]

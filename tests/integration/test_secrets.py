@@ -87,18 +87,6 @@ ERRORS: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("script", ERRORS.values(), ids=ERRORS)
-@pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES, PASSED])
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_an_error_is_masked_in_each_form_that_servers_give_it(
-    inside: Inside, path: str, script: list[Any], streamed: bool
-) -> None:
-    with Upstream(*[script] * 3) as server:
-        response = inside(server.url).post(path, json=asked(path, streamed=streamed), headers=BEARER)
-    assert response.status_code >= 400
-    assert not quotes(response.get_data(as_text=True)) and not quotes(response.headers)
-
-
 @pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
 @pytest.mark.parametrize("before", [b"", ROLE + text("So. ")], ids=["first", "later"])
 def test_an_error_event_is_masked(inside: Inside, path: str, before: bytes) -> None:

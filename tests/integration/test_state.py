@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from pathlib import Path
@@ -14,7 +13,6 @@ from proxy.config.load import RulesText, load
 from proxy.config.settings import Settings
 from proxy.worker import state as module
 from proxy.worker.state import Published, WorkerState, start_worker
-from tests.support.scripted import Upstream
 from tests.support.worker_state import make_state, read_rules
 from tests.unit.worker.test_state import (
     _rules,  # noqa: F401
@@ -45,20 +43,6 @@ def test_requests_are_counted_by_many_threads_at_once() -> None:
     worker.enter()
     worker.take_stream()
     assert (worker.health()["active_requests"], worker.health()["total_buffers"]) == (1, 1)
-
-
-def test_health_has_the_keys_that_users_read_and_asks_nobody() -> None:
-    with Upstream() as server:
-        worker = service(server.url, max_tool_calls=7)
-        health = worker.health()
-        assert server.seen == []
-    assert health["status"] == "healthy" and health["config_loaded"] is True
-    assert health["vllm_url"] == health["target_host"] == server.url
-    assert (health["max_tool_calls"], health["active_requests"], health["total_buffers"]) == (7, 0, 0)
-    assert health["rules_file"] == "built-in" and health["rules_sha256"] == worker.snapshot.rules.sha256
-    assert (health["worker"], health["rules_error"]) == (os.getpid(), None)
-    assert (health["fixes"], health["refusals"], health["calls_with_empty_arguments"]) == ({}, {}, 0)
-    assert {"version", "uptime"} <= health.keys()
 
 
 def test_a_reload_takes_the_file_and_forgets_what_was_learnt_of_the_upstream(rules: Path) -> None:

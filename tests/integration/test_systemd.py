@@ -17,9 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy import gunicorn_conf
 from proxy.config.load import RULES_VARIABLE
-from proxy.config.settings import SPECS, Settings
+from proxy.config.settings import SPECS
 from tests.conftest import clean_environment
 from tests.real.processes import ROOT, free_port
 from tests.support.scripted import PATIENCE
@@ -43,11 +42,6 @@ def arguments(command: str) -> list[str]:
     return arguments.split()
 
 
-def test_it_starts_a_command_that_there_is() -> None:
-    (start,) = values("ExecStart")
-    assert arguments(start) == ["serve"]
-
-
 def test_a_reload_checks_code_and_rules_before_the_workers_get_them() -> None:
     check, hang_up = values("ExecReload")
     assert arguments(check) == ["check"]
@@ -64,28 +58,6 @@ def test_the_shown_values_are_the_defaults() -> None:
     shown = dict(re.findall(r"(?m)^#Environment=(TOOL_PROXY_\w+)=(.+)$", UNIT.read_text()))
     for spec in SPECS:
         assert shown.get(spec.variables[0], str(spec.default)) == str(spec.default)
-
-
-def test_the_folder_that_it_starts_in_keeps_its_symlink_for_reloads() -> None:
-    (folder,) = values("WorkingDirectory")
-    assert [f"PWD={folder}"] == values("Environment") and PYTHON.startswith(f"{folder}/")
-
-
-def test_streams_get_their_time_to_end_before_systemd_kills() -> None:
-    assert int(values("TimeoutStopSec")[0]) > Settings().graceful_timeout
-    assert values("KillMode") == ["mixed"]
-
-
-def test_systemd_does_not_give_up_after_its_limit_of_5_starts_in_10_seconds() -> None:
-    assert values("Restart") == ["on-failure"]
-    assert 5 * int(values("RestartSec")[0]) > 10
-
-
-@pytest.mark.parametrize("unit", [UNIT, OPEN, SOCKET], ids=lambda path: path.name)
-def test_no_key_stands_twice_in_a_section_but_those_that_add_up(unit: Path) -> None:
-    keys = [line.partition("=")[0] for line in unit.read_text().splitlines() if re.match(r"[A-Z]\w+=", line)]
-    adding_up = {"ExecReload", "Environment", "SystemCallFilter", "IPAddressAllow"}
-    assert {key for key in keys if keys.count(key) > 1} <= adding_up
 
 
 def test_its_exposure_is_at_most_1_5() -> None:
@@ -113,10 +85,6 @@ def test_only_this_machine_is_let_in_and_a_drop_in_changes_that() -> None:
         assert (values("IPAddressDeny", unit), values("IPAddressAllow", unit)) == (["any"], ["localhost"])
     assert values("Environment", OPEN) == ["TOOL_PROXY_HOST=0.0.0.0"] and values("IPAddressAllow", OPEN)
     assert values("ListenStream", SOCKET) == ["127.0.0.1:8003"]
-
-
-def test_a_connection_without_a_byte_costs_no_thread_under_the_socket_unit_either() -> None:
-    assert values("DeferAcceptSec", SOCKET) == [str(gunicorn_conf.DEFER_SECONDS)]
 
 
 @pytest.mark.parametrize(("host", "port"), [("", ""), ("0.0.0.0", ""), ("", "8004"), ("[::1]", "8004")])

@@ -10,17 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
-import openai
 import pytest
 
-from proxy.cli.parse import reread
-from proxy.config.rules import parse_rules
-from proxy.config.settings import Settings
-from proxy.exchange.capture import read_capture
 from proxy.healing.families import FAMILIES, Family, Opens, family_of
 from tests.conftest import Inside, Proxy, start
 from tests.real.llama import LlamaServer
-from tests.support.chat_templates import FOLDER, render
 from tests.support.helpers import received
 from tests.support.messages_checker import check_message, check_stream
 from tests.support.responses_client import RESPONSES, ask, response_of
@@ -41,7 +35,6 @@ from tests.support.scripted import (
     stream,
     text,
 )
-from tests.support.worker_state import read_rules
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "b"}}\n</tool_call>'
@@ -128,15 +121,6 @@ def test_without_a_word_of_the_rules_a_servers_text_is_its_own(inside: Inside, s
     """C1: a server that finds calls may find thoughts, too; so the text stays, marks and all."""
     found, _ = in_chat(inside, "", "<think>a</think>Hello.", streamed=streamed)
     assert found == ("", "<think>a</think>Hello.", [], "stop")
-
-
-@pytest.mark.parametrize("streamed", [True, False])
-def test_where_the_proxy_parses_a_known_family_is_told_apart(inside: Inside, streamed: bool) -> None:
-    rules = 'models:\n  - {match: "*", parse: proxy, server: vllm, family: qwen3}\n'
-    found, asked = in_chat(inside, rules, "<think>a</think>Hello.", streamed=streamed)
-    assert found == ("a", "Hello.", [], "stop") and asked["tool_choice"] == "none"
-    found, _ = in_chat(inside, rules.replace(", family: qwen3", ""), "<think>a</think>Hello.", streamed=streamed)
-    assert found == ("a", "Hello.", [], "stop"), "the reply shows it"
 
 
 OPEN = "<think>\nThe user says hi. Hello!"
@@ -242,74 +226,12 @@ def test_a_request_under_an_alias_is_in_the_words_of_the_family(inside: Inside) 
         assert asked == ["low"] * 3 and server.asked == ["/v1/models"]
 
 
-def test_a_capture_knows_the_family_that_the_server_has_shown(inside: Inside, tmp_path: Path) -> None:
-    """Read again without a server it gives the same: the prompt has opened the reasoning."""
-    card = {"id": "tiny", "object": "model", "owned_by": "vllm", "root": "/models/Qwen3.5-9B"}
-    with Upstream(serving("Hm.</think>Hello.", streamed=True)) as server:
-        server.paths["/v1/models"] = [answer({"object": "list", "data": [card]})]
-        inside(server.url, PARSED, capture=str(tmp_path)).post(CHAT, json=chat(tools=[WRITE_FILE]))
-    (file,) = tmp_path.iterdir()
-    captured = read_capture(file.read_bytes(), "a")
-    rules = parse_rules(PARSED.encode(), "r.yaml", read_rules(None))
-    got = reread(captured, Settings(), rules).after.choices[0]
-    assert (captured.family, got.reasoning, got.text) == ("qwen3.5", "Hm.", "Hello.")
-
-
-def test_a_family_in_the_rules_replaces_that_of_a_capture(tmp_path: Path, inside: Inside) -> None:
-    """The family also says whether the prompt has opened the reasoning."""
-    for served, tried, wanted in (
-        ("qwen3", "qwen3.5", ("Hm.", "Hello.")),
-        ("qwen3.5", "qwen3", ("", "Hm.</think>Hello.")),
-        ("qwen3.5", "", ("Hm.", "Hello.")),
-    ):
-        folder = tmp_path / f"{served}-{tried}"
-        with Upstream(serving("Hm.</think>Hello.", streamed=True)) as server:
-            rules = PARSED.replace("}", f", family: {served}}}")
-            inside(server.url, rules, capture=str(folder)).post(CHAT, json=chat(tools=[WRITE_FILE]))
-        (file,) = folder.iterdir()
-        rules = PARSED.replace("}", f", family: {tried}}}") if tried else PARSED
-        parsed = parse_rules(rules.encode(), "r.yaml", read_rules(None))
-        got = reread(read_capture(file.read_bytes(), "a"), Settings(), parsed).after.choices[0]
-        assert (got.reasoning, got.text) == wanted
-
-
 def test_a_server_that_does_not_list_its_models_fails_no_request(inside: Inside) -> None:
     for script in ([Act.CLOSE], [answer({}, 500)], [answer(b"<html>")]):
         with Upstream([answer(completion("Hi."))]) as server:
             server.paths |= {"/v1/models": script, "/props": script}
             response = inside(server.url).post(CHAT, json=chat(stream=False))
         assert response.status_code == 200 and json.loads(response.data) == completion("Hi.")
-
-
-def test_the_client_has_thoughts_under_the_name_that_it_reads(inside: Inside) -> None:
-    rules = f"{SPLIT}clients:\n  a: {{reasoning: reasoning}}\n"
-    for streamed in (True, False):
-        with Upstream(serving("<think>a</think>b", streamed=streamed)) as server:
-            response = inside(server.url, rules).post(f"/for/a{CHAT}", json=chat(stream=streamed))
-        assert b'"reasoning":"a"' in response.data and b"reasoning_content" not in response.data
-
-
-@pytest.mark.parametrize("streamed", [True, False])
-def test_a_messages_client_has_a_block_that_goes_back_as_reasoning(inside: Inside, streamed: bool) -> None:
-    """The block, signature and all, is what the next request holds; the server has the thought in its field."""
-    with Upstream(serving(REPLY, streamed=streamed), [answer(completion("Done."))]) as server:
-        server.paths |= {"/v1/models": MODELS, "/tokenize": [answer({}, 404)]}
-        client = inside(server.url, SPLIT)
-        turn: dict[str, Any] = {"role": "user", "content": "Write."}
-        body = {"model": "tiny", "max_tokens": 99, "tools": [TOOL]}
-        response = client.post(MESSAGES, json={**body, "stream": streamed, "messages": [turn]})
-        message = (check_stream if streamed else check_message)(response.data)
-        assert [block["type"] for block in message["content"]] == ["thinking", "text", "tool_use"]
-        assert message["content"][0]["thinking"] == THOUGHT
-        result = {"type": "tool_result", "tool_use_id": message["content"][2]["id"], "content": "ok"}
-        said = {"role": "assistant", "content": message["content"]}
-        client.post(MESSAGES, json={**body, "messages": [turn, said, {"role": "user", "content": [result]}]})
-        first, second = (json.loads(seen.body)["messages"] for seen in server.seen)
-    assert second[: len(first)] == first
-    assert second[1]["reasoning_content"] == THOUGHT
-    if FOLDER.is_dir():
-        prompt = render("Qwen-Qwen3-0.6B", {"messages": second})
-        assert f"<think>\n{THOUGHT}\n</think>\n\nI will." in prompt
 
 
 def items_of(response: dict[str, Any]) -> list[tuple[str, str]]:
@@ -491,18 +413,6 @@ def test_the_thoughts_of_both_tries_are_counted(inside: Inside, streamed: bool) 
     assert (got["completion_tokens"], got["completion_tokens_details"]) == (14, {"reasoning_tokens": 5})
 
 
-@pytest.mark.parametrize("script", [[answer({}, 404)], [answer(b"no json")], [answer({"count": None})]])
-@pytest.mark.parametrize("streamed", [True, False])
-def test_where_nobody_counts_the_usage_stays(inside: Inside, streamed: bool, script: Any) -> None:
-    usage = event({"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": USED})
-    told = stream(ROLE, text("<think>a</think>b"), finish(), usage, DONE)
-    with Upstream(told if streamed else [answer(completion("<think>a</think>b", usage=USED))]) as server:
-        server.paths["/tokenize"] = script
-        body = chat(stream=streamed, stream_options={"include_usage": True}) if streamed else chat(stream=False)
-        data = inside(server.url, SPLIT).post(CHAT, json=body).data
-    assert (received(data).usage[-1] if streamed else json.loads(data)["usage"]) == USED
-
-
 SCRIPTS = {
     "opened": [REPLY, "Done."],
     "prompted": [REPLY.removeprefix("<think>\n"), "Done."],
@@ -521,27 +431,6 @@ def thinking_front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[st
             path.write_text(rules)
             fronts[script] = start(server.url, "--rules", str(path), folder=folder, stack=stack)
         yield fronts
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_the_openai_sdk_has_the_thoughts_of_a_real_server(thinking_front: dict[str, Proxy], script: str) -> None:
-    front = thinking_front[script]
-    asked: dict[str, Any] = {
-        "model": "parrot",
-        "messages": [{"role": "user", "content": f"Write [[script:{script}]]"}],
-        "tools": [WRITE_FILE],
-    }
-    with openai.OpenAI(base_url=f"{front.url}/v1", api_key="k", max_retries=0, timeout=PATIENCE) as client:
-        message = client.chat.completions.create(**asked).choices[0].message
-        assert getattr(message, "reasoning_content", None) == THOUGHT
-        assert (message.content or "").strip() == "I will." and len(message.tool_calls or ()) == 1
-        thought = said = ""
-        for chunk in client.chat.completions.create(**asked, stream=True):
-            for choice in chunk.choices:
-                thought += getattr(choice.delta, "reasoning_content", None) or ""
-                said += choice.delta.content or ""
-        assert (thought, said.strip()) == (THOUGHT, "I will.")
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

@@ -10,9 +10,8 @@ import pytest
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.tools.toolset import read_tools
-from tests.conftest import Inside
 from tests.support.helpers import SEED, all_cuts, call_json, ends, function, new_engine, run, says, view
-from tests.support.messages_client import INPUT, MESSAGES, TOOL, ask, message, reply, said, serving
+from tests.support.messages_client import INPUT
 from tests.support.siblings import FAMILIES, GIVEN
 from tests.support.siblings import content as left
 from tests.support.siblings import reply as written
@@ -27,15 +26,6 @@ WHOLE = {
     "braces": 'write_file{path: "a.txt", content: "hi"}',
     "an open fence": f"```json\n{json.dumps(Y)}\n",
 }
-
-
-@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("name", WHOLE)
-def test_a_whole_reply_is_a_tool_use(inside: Inside, name: str, streamed: bool) -> None:
-    with serving(reply(streamed, WHOLE[name])) as server:
-        made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
-    assert said(made) == [("tool_use", INPUT)]
-    assert made["stop_reason"] == "tool_use"
 
 
 @pytest.mark.parametrize("order", ["xb", "bx", "bxr"])

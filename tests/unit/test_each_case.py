@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.each_case import VARIABLE, current
+from tests.support.each_case import VARIABLE
 
 pytest_plugins = ["pytester"]
 
@@ -39,24 +39,3 @@ def test_all_run_and_those_that_fail_are_told(pytester: pytest.Pytester, monkeyp
         [r".*2 of 3 cases failed.*", r".*in the case \(3, 3\)", r".*in the case five", r".*in the case B"]
     )
     assert "in the case (1, 2)" not in result.stdout.str()
-
-
-def test_each_may_be_an_item_of_its_own(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "1")
-    pytester.makepyfile(MODULE)
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:xdist", "-k", "five")
-    result.assert_outcomes(failed=2, deselected=10)
-
-
-def test_a_case_has_a_name_while_it_runs(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        from tests.support.each_case import current, each_case
-
-        @each_case("word", ["a", "b"])
-        def test_words(word):
-            assert current().endswith(f" {word!r}")
-        """
-    )
-    pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:xdist").assert_outcomes(passed=1)
-    assert not current().endswith("'b'")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 _BLOCK = re.compile(r"^<!-- walk: (\S+) -->\n```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _ANY = re.compile(r"^<!-- *walk", re.MULTILINE)
-_UNMARKED = re.compile(r"(?<! -->\n)^```sh\n(.*)$", re.MULTILINE)
 # What stands behind a command: two blanks and a comment.
 _COMMENT = re.compile(r"\s{2,}#.*$")
 
@@ -22,11 +21,6 @@ def walks(page: Path) -> dict[str, tuple[str, ...]]:
     if not len(blocks) == len(found) == len(_ANY.findall(text)):
         raise ValueError(f"{page}: each mark stands above a block of its own, which begins with ```sh")
     return blocks
-
-
-def unmarked(page: Path) -> list[str]:
-    """The first command of each block of `sh` that has no mark."""
-    return [_plain(line) for line in _UNMARKED.findall(page.read_text("utf-8"))]
 
 
 def _plain(line: str) -> str:

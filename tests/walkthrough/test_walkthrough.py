@@ -1,17 +1,9 @@
-"""A newcomer reads README's first screen, the quick starts and what else can be typed on any machine, types it, and it
-works.
-
-Not typed here are the commands of `NOT_WALKED`. They need what no newcomer has yet: a GPU host to deploy to, with sudo
-and systemd; a box with HAProxy, a cluster with kubectl, or a Prometheus; another model server's own installation; files
-below /etc and /var. What of them can be tried is tried elsewhere: `make deploy-test`, `make cluster-test`, and
-tests/integration/test_deploy_files.py and test_systemd.py.
-"""
+"""A newcomer types what README, the quick starts and the other pages say, and it works."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -23,39 +15,11 @@ from tests.real.processes import ROOT, answers, free_port
 from tests.support.doctor_scripts import instead, said, scripts
 from tests.support.sources import copy_of
 from tests.walkthrough import newcomer
-from tests.walkthrough.commands import unmarked, walks
+from tests.walkthrough.commands import walks
 from tests.walkthrough.newcomer import Newcomer
 
 README, AGENTS_PAGE, SERVERS = ROOT / "README.md", ROOT / "docs" / "agents.md", ROOT / "docs" / "servers.md"
 DOCTOR, OPERATIONS = (ROOT / "docs" / f"{name}.md" for name in ("doctor", "operations"))
-# The first line of each block that is no walk.
-NOT_WALKED = {
-    "README.md": ["make demo"],
-    "deploy.md": [
-        "make deploy HOST=me@gpu-host",
-        "sudo install -D -m 644 systemd/open-to-network.conf \\",
-        "sudo systemctl stop vllm-tool-proxy",
-    ],
-    "operations.md": [
-        "install -m 0644 deploy/prometheus/alerts.yaml /etc/prometheus/tool-proxy-alerts.yaml",
-        "install -m 0644 deploy/logrotate/vllm-tool-proxy /etc/logrotate.d/",
-        "# which fixes, how often",
-    ],
-    "scale.md": [
-        "vllm-tool-proxy serve --upstream http://haproxy:8000",
-        "echo 'set server proxies/proxy1 state drain; set server alive/proxy1 state drain' "
-        "| socat - /run/haproxy/admin.sock",
-        "docker build -f deploy/Dockerfile -t vllm-tool-proxy:0.2.0 .",
-    ],
-    "security.md": ["vllm-tool-proxy key add alice --file /etc/vllm-tool-proxy/client-keys"],
-    "servers.md": [
-        "vllm serve Qwen/Qwen3-Coder-30B-A3B-Instruct --port 8000",
-        "python -m sglang.launch_server --model-path Qwen/Qwen3-Coder-30B-A3B-Instruct --port 30000",
-        "lmdeploy serve api_server Qwen/Qwen3-Coder-30B-A3B-Instruct --server-port 23333",
-        "llama-server -m model.gguf --jinja -c 65536 --port 8080",
-        "litellm --config config.yaml --port 4000",
-    ],
-}
 HERMES, CODER = "Hermes' JSON", "Qwen3-Coder's XML"
 # What the stand-in asks, and what the model says to it.
 TASK = "List the files."
@@ -196,28 +160,3 @@ def test_every_agent_that_the_pages_launch_has_a_stand_in() -> None:
 def test_each_server_of_the_page_has_a_walk() -> None:
     titles = [line[3:] for line in SERVERS.read_text().splitlines() if line.startswith("## ")]
     assert [title.lower() for title in titles] == list(walks(SERVERS))
-
-
-def test_every_block_of_commands_is_walked_or_it_is_said_why_not() -> None:
-    pages = [README, *sorted((ROOT / "docs").glob("*.md"))]
-    assert {page.name: found for page in pages if (found := unmarked(page))} == NOT_WALKED
-    walked = {page for page in pages if walks(page)}
-    assert walked == {README, AGENTS_PAGE, SERVERS, DOCTOR, OPERATIONS}
-
-
-@pytest.mark.parametrize("text", ["<!-- walk: a -->\n\n```sh\nls\n```\n", "<!-- walk: a -->\n```sh\nls\n```\n" * 2])
-def test_a_mark_that_marks_nothing_is_an_error(tmp_path: Path, text: str) -> None:
-    (tmp_path / "page.md").write_text(text)
-    with pytest.raises(ValueError, match="each mark stands above a block of its own"):
-        walks(tmp_path / "page.md")
-
-
-def test_a_block_without_a_mark_is_known_by_its_first_command(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("<!-- walk: a -->\n```sh\nls\n```\n\n```sh\npwd    # where\nls\n```\n```json\n{}\n```\n")
-    assert unmarked(page) == ["pwd"]
-
-
-def test_comments_of_commands_are_none_of_them(tmp_path: Path) -> None:
-    (tmp_path / "page.md").write_text('<!-- walk: a -->\n```sh\nls "#" a#b   # lists\npwd\n```\n')
-    assert walks(tmp_path / "page.md") == {"a": ('ls "#" a#b', "pwd")}

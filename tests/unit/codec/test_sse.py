@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.codec import sse
-from proxy.codec.sse import TRANSITIONS, Decoder, DecoderState, DecoderStep, ServerSentEvent
+from proxy.codec.sse import Decoder, ServerSentEvent
 from proxy.errors import LimitExceeded
-from proxy.transitions import IllegalTransition, next_state
 from tests.support.helpers import RECORDINGS, all_cuts
 
 Said = list[tuple[bytes | None, str]]
@@ -148,33 +146,12 @@ def test_an_event_that_lacked_its_blank_line_is_completed_on_the_wire(ending: by
     assert reference(raw + b"data: next\n\n") == [(b"a", ""), (b"next", "")]
 
 
-def test_feeding_after_the_finish_raises() -> None:
-    decoder = Decoder()
-    decoder.finish()
-    with pytest.raises(ValueError, match="after finish"):
-        decoder.feed(b"x")
-
-
 def test_an_event_over_the_limit_is_a_typed_error() -> None:
     decoder = Decoder(max_event=32)
     assert decoder.feed(b"data: " + b"a" * 20 + b"\n\n")
     with pytest.raises(LimitExceeded) as caught:
         decoder.feed(b"data: " + b"a" * 40)
     assert caught.value.limit == "max_event"
-
-
-def test_events_before_the_one_that_is_too_long_are_given_first() -> None:
-    decoder = Decoder(max_event=32)
-    assert [event.data for event in decoder.feed(b"data: a\n\ndata: " + b"b" * 40)] == [b"a"]
-    with pytest.raises(LimitExceeded):
-        decoder.feed(b"b")
-
-
-def test_the_limit_holds_for_the_last_event_too() -> None:
-    decoder = Decoder(max_event=32)
-    decoder.feed(b"data: a\n\ndata: " + b"b" * 40)
-    with pytest.raises(LimitExceeded):
-        decoder.finish()
 
 
 def test_the_limit_holds_at_every_cut() -> None:
@@ -197,62 +174,6 @@ def test_what_is_encoded_is_decoded_again(data: bytes, name: str) -> None:
 def test_a_comment_says_nothing_to_a_client() -> None:
     assert sse.comment("ping") == b": ping\n\n"
     assert [event.data for event in decode([sse.comment("ping")])] == [None]
-
-
-@pytest.mark.parametrize("unit", [b"\r", b"\n", b"a", b"data: x\n", b"\r\n", b":"])
-def test_searching_goes_on_where_it_stopped(unit: bytes) -> None:
-    """C7: bytes that come one by one are not searched again and again."""
-
-    def searched(count: int) -> int:
-        decoder = Decoder()
-        total = 0
-        for at in range(count):
-            decoder.feed(unit[at % len(unit) :][:1])
-            total += len(decoder._buffer) - decoder._searched
-        return total
-
-    assert searched(2000) < 3 * searched(1000) + 10
-
-
-def test_many_events_in_one_feed_take_steps_in_proportion() -> None:
-    def steps(count: int) -> int:
-        calls = 0
-
-        def note(frame: object, event: str, argument: object) -> None:
-            nonlocal calls
-            calls += 1
-
-        sys.setprofile(note)
-        try:
-            Decoder().feed(b"data: x\n\n" * count)
-        finally:
-            sys.setprofile(None)
-        return calls
-
-    assert steps(2000) < 3 * steps(1000)
-
-
-def test_the_table_knows_each_state_of_a_decoder_and_its_end() -> None:
-    assert set(TRANSITIONS) == set(DecoderState)
-    ended = {state: next_state(TRANSITIONS, state, DecoderStep.END) for state in DecoderState}
-    assert ended.pop(DecoderState.TOO_LONG) is DecoderState.TOO_LONG
-    assert set(ended.values()) == {DecoderState.FINISHED}
-
-
-@pytest.mark.parametrize("state", [DecoderState.TOO_LONG, DecoderState.FINISHED])
-@pytest.mark.parametrize("step", [DecoderStep.EVENT, DecoderStep.OVERFLOW])
-def test_nothing_is_decoded_behind_the_end(state: DecoderState, step: DecoderStep) -> None:
-    with pytest.raises(IllegalTransition):
-        next_state(TRANSITIONS, state, step)
-
-
-def test_between_events_is_behind_a_whole_one() -> None:
-    decoder = Decoder()
-    assert not decoder.between_events
-    decoder.feed(b"data: a\n\n")
-    assert decoder.between_events
-    decoder.feed(b"data:")
-    assert not decoder.between_events
 
 
 def test_a_bom_before_an_only_event_without_its_blank_line_is_no_part_of_it() -> None:
