@@ -1,4 +1,4 @@
-"""The documentation site: every page is in it, generated pages say what the code says, each link leads somewhere."""
+"""The documentation: generated parts are current, every page is on the site, and every link has a target."""
 
 from __future__ import annotations
 
@@ -15,17 +15,14 @@ from typing import Any
 import pytest
 import yaml
 
+from documentation.__main__ import generated
+from documentation.corpora import format_examples
 from documentation.links import DeadLinkError, site_text
 from documentation.markdown import block, code, table
-from documentation.pages import EXAMPLE, format_examples, pages
-from proxy.audit_record import KINDS, Kind
+from documentation.pages import EXAMPLE, pages
+from documentation.tables import TABLES
 from proxy.cli.agents import AGENTS
 from proxy.cli.merging import merged
-from proxy.config.settings import SPECS
-from proxy.healing.families import NAMES
-from proxy.healing.heal import HEALINGS
-from proxy.repair.arguments import FORMS
-from proxy.repair.schema_fixes import FIXES
 from tests.real.processes import ROOT
 
 pytestmark = pytest.mark.once
@@ -100,52 +97,26 @@ def test_every_format_of_the_corpus_is_shown(made: dict[str, str]) -> None:
             assert json.dumps(call["arguments"], ensure_ascii=False).replace("\n", "⏎") in page
 
 
-def test_the_page_names_every_family(made: dict[str, str]) -> None:
-    for page in (made["generated/families.md"], (ROOT / "docs" / "healing.md").read_text("utf-8")):
-        assert [name for name in NAMES if f"`{name}`" not in page] == []
+@pytest.mark.parametrize("path", [path for path, _ in generated()], ids=lambda path: path.name)
+def test_what_is_generated_is_current(path: Path) -> None:
+    assert path.read_text("utf-8") == dict(generated())[path], "run python -m documentation"
 
 
-@pytest.mark.parametrize("each", [*FORMS, *FIXES, *HEALINGS], ids=lambda each: each.id)
-def test_every_repair_and_healing_is_shown(made: dict[str, str], each: Any) -> None:
-    page = made["generated/healings.md"] + made["generated/repairs.md"]
-    assert f"`{each.id}`" in page or f"\n## {each.id}\n" in page
-    assert each.why.replace("|", "\\|") in page
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.id)
-def test_every_other_kind_of_record_is_shown(made: dict[str, str], kind: Kind) -> None:
-    (row,) = [line for line in made["generated/repairs.md"].splitlines() if line.startswith(f"| `{kind.id}` |")]
-    assert kind.words in row
-
-
-def test_every_setting_is_listed(made: dict[str, str]) -> None:
-    rows = [line for line in made["generated/settings.md"].splitlines() if line.startswith("| `")]
-    assert [row.split("`")[1] for row in rows] == [
-        spec.name for group in dict.fromkeys(spec.group for spec in SPECS) for spec in SPECS if spec.group == group
-    ]
-
-
-def test_every_key_of_the_schema_is_in_the_reference(made: dict[str, str]) -> None:
-    schema = json.loads((ROOT / "docs" / "rules.schema.json").read_text())
-    page = made["generated/rules.md"]
-    for name, definition in {"the file": schema, **schema["$defs"]}.items():
-        if "properties" not in definition:
-            continue
-        section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
-        keys = [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
-        assert keys == [*definition["properties"]]
+def test_every_table_is_in_a_page() -> None:
+    pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs").glob("*.md"))
+    assert [name for name in TABLES if f"<!-- generated: {name} -->" not in pages] == []
 
 
 @pytest.mark.parametrize(
     ("link", "page", "source", "expected"),
     [
-        ("[a](docs/rules.md#tools)", "index.md", "README.md", "[a](rules.md#tools)"),
+        ("[a](docs/scale.md#one-host)", "index.md", "README.md", "[a](scale.md#one-host)"),
         ("[a](../README.md#quick-start)", "scale.md", "docs/scale.md", "[a](index.md#quick-start)"),
         ("[a](../benchmarks/README.md)", "scale.md", "docs/scale.md", "[a](generated/benchmarks.md)"),
         ("[a](../docs/scale.md)", "generated/benchmarks.md", "benchmarks/README.md", "[a](../scale.md)"),
-        ("[`rules.yaml`](../rules.yaml)", "rules.md", "docs/rules.md", "`rules.yaml`"),
-        ("[a](https://a.b/c)", "rules.md", "docs/rules.md", "[a](https://a.b/c)"),
-        ("[a](#part)", "rules.md", "docs/rules.md", "[a](#part)"),
+        ("[`rules.yaml`](../rules.yaml)", "scale.md", "docs/scale.md", "`rules.yaml`"),
+        ("[a](https://a.b/c)", "scale.md", "docs/scale.md", "[a](https://a.b/c)"),
+        ("[a](#part)", "scale.md", "docs/scale.md", "[a](#part)"),
     ],
 )
 def test_links_are_those_of_the_site(link: str, page: str, source: str, expected: str) -> None:
@@ -154,7 +125,7 @@ def test_links_are_those_of_the_site(link: str, page: str, source: str, expected
 
 def test_a_link_to_a_file_that_is_not_there_is_an_error() -> None:
     with pytest.raises(DeadLinkError, match=r"gone\.py"):
-        site_text("[a](../gone.py)", "rules.md", "docs/rules.md")
+        site_text("[a](../gone.py)", "scale.md", "docs/scale.md")
 
 
 def test_code_and_tables_show_what_they_hold() -> None:

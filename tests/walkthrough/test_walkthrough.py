@@ -27,25 +27,22 @@ from tests.walkthrough.commands import unmarked, walks
 from tests.walkthrough.newcomer import Newcomer
 
 README, AGENTS_PAGE, SERVERS = ROOT / "README.md", ROOT / "docs" / "agents.md", ROOT / "docs" / "servers.md"
-DOCTOR, OPERATIONS = (ROOT / "docs" / f"{name}.md" for name in ("doctor", "operations"))
+OPERATIONS = ROOT / "docs" / "operations.md"
 # The first line of each block that is no walk.
 NOT_WALKED = {
     "README.md": ["make demo"],
-    "deploy.md": [
-        "make deploy HOST=me@gpu-host",
-        "sudo install -D -m 644 systemd/open-to-network.conf \\",
-        "sudo systemctl stop vllm-tool-proxy",
-    ],
     "operations.md": [
+        "make deploy HOST=me@gpu-host",
+        "sudo systemctl stop vllm-tool-proxy",
+        "sudo install -D -m 644 systemd/open-to-network.conf \\",
         "install -m 0644 deploy/prometheus/alerts.yaml /etc/prometheus/tool-proxy-alerts.yaml",
         "install -m 0644 deploy/logrotate/vllm-tool-proxy /etc/logrotate.d/",
-        "# which fixes, how often",
     ],
     "scale.md": [
         "vllm-tool-proxy serve --upstream http://haproxy:8000",
         "echo 'set server proxies/proxy1 state drain; set server alive/proxy1 state drain' "
         "| socat - /run/haproxy/admin.sock",
-        "docker build -f deploy/Dockerfile -t vllm-tool-proxy:0.2.0 .",
+        "MODEL=Qwen/Qwen3-8B docker compose -f deploy/compose.yaml up --build",
     ],
     "security.md": ["vllm-tool-proxy key add alice --file /etc/vllm-tool-proxy/client-keys"],
     "servers.md": [
@@ -54,6 +51,7 @@ NOT_WALKED = {
         "lmdeploy serve api_server Qwen/Qwen3-Coder-30B-A3B-Instruct --server-port 23333",
         "llama-server -m model.gguf --jinja -c 65536 --port 8080",
         "litellm --config config.yaml --port 4000",
+        "mlx_lm.server --model mlx-community/Qwen3-Coder-30B-A3B-Instruct-4bit --port 8080 &",
     ],
 }
 HERMES, CODER = "Hermes' JSON", "Qwen3-Coder's XML"
@@ -127,8 +125,8 @@ def test_the_doctor_reports_and_leaves_the_sources_as_they_are(reader: Newcomer)
     assert (reader.sources / "rules.yaml").read_bytes() == before
 
 
-def test_the_page_of_the_doctor_begins_with_that_very_command() -> None:
-    assert walks(DOCTOR)["doctor"] == walks(README)["commands"][1:2]
+def test_the_doctor_s_section_has_the_same_command() -> None:
+    assert walks(SERVERS)["doctor"] == walks(README)["commands"][1:2]
 
 
 @pytest.mark.slow
@@ -167,7 +165,7 @@ WRITES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("server", [name for name in walks(SERVERS) if name != "vllm"])
+@pytest.mark.parametrize("server", [name for name in walks(SERVERS) if name not in ("vllm", "doctor")])
 def test_the_quick_start_of_each_server(reader: Newcomer, server: str) -> None:
     """But for the URL, the server is llama.cpp for all of them: what it takes of each is another test's."""
     (command,) = walks(SERVERS)[server]
@@ -194,15 +192,16 @@ def test_every_agent_that_the_pages_launch_has_a_stand_in() -> None:
 
 
 def test_each_server_of_the_page_has_a_walk() -> None:
-    titles = [line[3:] for line in SERVERS.read_text().splitlines() if line.startswith("## ")]
-    assert [title.lower() for title in titles] == list(walks(SERVERS))
+    quick_starts = SERVERS.read_text().partition("\n## The doctor")[0]
+    titles = [line[4:] for line in quick_starts.splitlines() if line.startswith("### ")]
+    assert [*(title.lower() for title in titles), "doctor"] == list(walks(SERVERS))
 
 
 def test_every_block_of_commands_is_walked_or_it_is_said_why_not() -> None:
     pages = [README, *sorted((ROOT / "docs").glob("*.md"))]
     assert {page.name: found for page in pages if (found := unmarked(page))} == NOT_WALKED
     walked = {page for page in pages if walks(page)}
-    assert walked == {README, AGENTS_PAGE, SERVERS, DOCTOR, OPERATIONS}
+    assert walked == {README, AGENTS_PAGE, SERVERS, OPERATIONS}
 
 
 @pytest.mark.parametrize("text", ["<!-- walk: a -->\n\n```sh\nls\n```\n", "<!-- walk: a -->\n```sh\nls\n```\n" * 2])
