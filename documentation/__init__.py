@@ -1,1 +1,1 @@
-"""The documentation site: the pages that are made of the code's own tables, and the links. `make docs` builds it."""
+"""The documentation: tables and pages generated from the code, and the links of the site. `make docs` builds it."""

@@ -1,6 +1,6 @@
-"""What mkdocs calls while it builds the site: the generated pages, README as its first page, and the links.
+"""Hooks of mkdocs: add the generated pages and README as the first page, and rewrite the links.
 
-mkdocs reads this file by its path; `python -m mkdocs` in the project's folder finds the package, too.
+mkdocs loads this file by its path. `python -m mkdocs` must run in the project's folder to find this package.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ BENCHMARKS = f"{FOLDER}/benchmarks.md"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are no files of docs/."""
+    """Add the pages that are not files in docs/."""
     for path, text in {INDEX: (ROOT / "README.md").read_text("utf-8"), **pages()}.items():
         files.append(File.generated(config, path, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """The links of what is a file in the sources; those of the generated pages are the site's already."""
+    """Rewrite the links of pages from the sources; generated pages already have the links of the site."""
     path = page.file.src_uri
     if path == INDEX:
         return site_text(markdown, path, "README.md")

@@ -1,4 +1,4 @@
-"""Links of the pages. On a site there are only pages: what lies beside docs/ in the sources is named, not linked."""
+"""Links of the site. A link to a source file outside of docs/ becomes plain text, because the site has only pages."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ _LINK = re.compile(r"\[([^\]\n]+)\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 class DeadLinkError(Exception):
-    """A link leads to no file."""
+    """The file that a link names does not exist."""
 
 
 def site_text(markdown: str, page: str, source: str) -> str:
-    """A page's text with the links of the site; `page` is its path there, `source` that of its file in the sources.
+    """Return a page's text with the links of the site.
 
-    Raises DeadLinkError for a link to a file outside of docs/ that is not there; the site itself checks the others.
+    `page` is the path of the page on the site, `source` the path of its file in the sources. Raises DeadLinkError for a
+    link to a missing file outside of docs/; mkdocs checks the other links.
     """
     here = posixpath.dirname(page) or "."
 

@@ -1,4 +1,4 @@
-"""Tables, code and text as Markdown."""
+"""Markdown of tables and code."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _TICKS = re.compile(r"`+")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """The lines of a table; a bar in a cell does not end it."""
+    """Return the lines of a table; bars in cells are escaped."""
     lines = [head, ["---"] * len(head), *rows]
     return [f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines]
 
 
 def code(text: str) -> str:
-    """A text as code within a line: line ends are shown, and no backtick of it ends the code."""
+    """Return the text as inline code, with line ends as ⏎ and enough backticks around it."""
     shown = text.replace("\n", "⏎")
     if not shown:
         return ""
@@ -28,14 +28,14 @@ def code(text: str) -> str:
 
 
 def block(text: str, language: str = "text") -> list[str]:
-    """A text as lines of code; no fence in it ends the block."""
+    """Return the text as a code block with a fence longer than any in the text."""
     longest = max((len(found) for found in _TICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}{language}", *text.rstrip("\n").split("\n"), fence]
 
 
 def as_json(value: object) -> str:
-    """A value as its JSON, for people."""
+    """Return the value as JSON with non-ASCII characters unescaped."""
     return json.dumps(value, ensure_ascii=False)
 
 

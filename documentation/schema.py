@@ -1,11 +1,7 @@
-"""The JSON Schema of rules files, made of the structs that read them, and as a reference.
-
-`python -m documentation.schema` writes docs/rules.schema.json.
-"""
+"""The JSON Schema of rules files, generated from the structs that read them."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from documentation.markdown import as_json, code, table
+from documentation.markdown import as_json, code
 from proxy.config import rules
 from proxy.config.settings import SPECS, Settings
 
@@ -21,32 +17,20 @@ FILE = Path(__file__).parents[1] / "docs" / "rules.schema.json"
 
 Schema = Mapping[str, Any]
 _PREFIX = "#/$defs/"
+# Values that a table lists; of more it shows the title.
+_MOST = 9
 
 
-def reference(schema: Schema) -> Iterator[str]:
-    """The sections: the file itself, then each definition that has keys."""
-    yield from _section("the file", schema)
-    for name, definition in schema["$defs"].items():
-        if definition.get("properties"):
-            yield from _section(name, definition)
-
-
-def _section(name: str, schema: Schema) -> Iterator[str]:
-    yield f"\n## {name}\n"
-    if "description" in schema:
-        yield f"{schema['description']}\n"
-    required = schema.get("required", ())
-    yield from table(
-        ("key", "value", "default", ""),
-        (
-            (code(key) + (" (required)" if key in required else ""), _kind(each), _default(each), _about(each))
-            for key, each in schema["properties"].items()
-        ),
-    )
-
-
-def _default(schema: Schema) -> str:
-    return code(as_json(schema["default"])) if "default" in schema else ""
+def sections(schema: Schema) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+    """Yield a name and rows of key, value and description for the file, then for each definition that has keys."""
+    for name, each in {"the file": schema, **schema["$defs"]}.items():
+        if properties := each.get("properties"):
+            required = each.get("required", ())
+            rows = [
+                (code(key) + (" (required)" if key in required else ""), _kind(value), _about(value))
+                for key, value in properties.items()
+            ]
+            yield name, rows
 
 
 def _about(schema: Schema) -> str:
@@ -60,9 +44,11 @@ def _about(schema: Schema) -> str:
 
 
 def _kind(schema: Schema) -> str:
-    """What a value may be, in a word or two."""
+    """Return the allowed values in a word or two."""
     if "$ref" in schema:
         return str(schema["$ref"]).removeprefix(_PREFIX)
+    if len(schema.get("enum", ())) > _MOST:
+        return str(schema.get("title", "a name"))
     if "enum" in schema:
         return ", ".join(code(as_json(each)) for each in schema["enum"])
     if "const" in schema:
@@ -72,9 +58,11 @@ def _kind(schema: Schema) -> str:
             return " or ".join(map(_kind, schema[word]))
     kinds = schema.get("type", "any value")
     if isinstance(kinds, list):
-        kinds = " or ".join(kind for kind in kinds if kind != "null")
+        # The reader also takes a number or a boolean for a string.
+        kinds = kinds[0] if kinds[0] == "string" else " or ".join(kind for kind in kinds if kind != "null")
     if kinds == "array" and "items" in schema:
-        return f"list of {_kind(schema['items'])}"
+        kind = _kind(schema["items"])
+        return "list of strings" if kind == "string" else f"list: {kind}"
     return str(kinds)
 
 
@@ -106,10 +94,10 @@ def rules_schema() -> dict[str, Any]:
 
 
 def _docstring(kind: type) -> tuple[str, dict[str, str]]:
-    """Return what a struct's docstring says of it, and of each key."""
-    about, *lines = (kind.__doc__ or "").splitlines()
-    found = (re.match(r"\s*(\w+)(?: \S+)?: (.*)", line) for line in lines)
-    return about, {each[1]: f"{each[2].removesuffix('.')}." for each in found if each}
+    """Return a struct's description and that of each key, from its docstring."""
+    about, _, rest = (kind.__doc__ or "").partition("\n")
+    found = re.findall(r"(?ms)^ +(\w+)(?: \S+)?: (.*?)(?=^ +\w+(?: \S+)?: |^ +[\w ]+:$|\Z)", rest)
+    return about, {key: f"{' '.join(text.split()).removesuffix('.')}." for key, text in found}
 
 
 def _has_word(fix: Schema, word: str) -> dict[str, Any]:
@@ -135,6 +123,3 @@ def _allow_what_the_reader_allows(schema: Any) -> None:
         kinds = [each for each in schema.pop("anyOf") if each != {"type": "null"}]
         schema |= kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
 
-
-if __name__ == "__main__":
-    FILE.write_text(json.dumps(rules_schema(), indent=2) + "\n")

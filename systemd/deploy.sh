@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Brings this checkout to a host as a new release of the service, or goes back to an earlier one.
+# Deploy this checkout to a host as a new release of the service, or return to an earlier one.
 #
 #   systemd/deploy.sh user@host [options]
 #   systemd/deploy.sh user@host --rollback[=RELEASE] [options]
 #
 #   --port N            ask the new release at 127.0.0.1:N instead of where `check` says that it listens
-#   --root DIR          /opt/vllm-tool-proxy by default
-#   --units DIR         where unit files go on the host, /etc/systemd/system by default
-#   --environment FILE  the host's variables, /etc/default/vllm-tool-proxy by default
-#   --unit              install the unit files of this checkout over those of the host, and restart
-#   --wait SECONDS      for how long the new release may take to answer, 60 by default
-#   --python PATH       the host's Python; by default the newest of 3.11 to 3.13 that it has
+#   --root DIR          folder of the releases; default: /opt/vllm-tool-proxy
+#   --units DIR         folder of unit files on the host; default: /etc/systemd/system
+#   --environment FILE  the host's variables; default: /etc/default/vllm-tool-proxy
+#   --unit              replace the host's unit files by those of this checkout, and restart
+#   --wait SECONDS      maximum time until the new release answers; default: 60
+#   --python PATH       the host's Python; default: its newest of 3.11 to 3.13
 #   --ssh-config FILE   for ssh -F
 #
-# The host needs ssh, a Python, curl and systemd, and no internet: all packages are fetched here, for its Python and its
-# machine, by the digests of requirements.lock. Root is needed there, or a user that may sudo.
+# The host needs ssh, Python, curl, systemd, and root or sudo, but no internet: all packages are fetched here, for its
+# Python and machine, by the digests of requirements.lock.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -30,7 +30,7 @@ main() {
   options "$@"
   work=$(mktemp -d)
   trap finish EXIT
-  # One connection for all that follows: a password or a token is asked for once.
+  # One connection for all commands, so that ssh asks for a password or token once.
   ssh_options+=(-o ControlMaster=auto -o "ControlPath=$work/ssh" -o ControlPersist=60)
   on_host true || fail "cannot reach $host with ssh"
   upload=$(on_host mktemp -d /tmp/vllm-tool-proxy.XXXXXX)
@@ -61,7 +61,7 @@ options() {
 }
 
 option() {
-  # What goes through ssh is read by a shell again.
+  # A shell on the host parses these words again.
   [[ $2 =~ ^[A-Za-z0-9_./@+:-]+$ ]] || fail "$1 $2: only letters, digits and _./@+:- can be used"
   case $1 in
     --rollback) to=$2 ;;
@@ -71,7 +71,7 @@ option() {
   esac
 }
 
-# shellcheck disable=SC2029  # what is to be done is known here
+# shellcheck disable=SC2029  # expanded here on purpose
 on_host() { ssh "${ssh_options[@]}" "$host" "$*"; }
 copy() { scp -q -r "${ssh_options[@]}" "$@" "$host:$upload/"; }
 
@@ -113,17 +113,17 @@ probe() {
   [[ $glibc =~ ^2\.[0-9]+$ ]] || fail "$host has no glibc but $glibc; there are no packages for it"
 }
 
-# Everything the host needs, as wheels, in $work/wheels.
+# Put everything that the host needs into $work/wheels, as wheels.
 wheelhouse() {
   local minor platforms=() fetch
-  # Older tags are compatible: glibc 2.34 takes what was made for 2.17.
+  # Older tags are compatible: glibc 2.34 loads wheels for 2.17.
   for ((minor = ${glibc#2.}; minor >= 17; minor--)); do platforms+=(--platform "manylinux_2_${minor}_$machine"); done
   platforms+=(--platform "manylinux2014_$machine" --platform "linux_$machine")
   fetch=("$python" -m pip --disable-pip-version-check download -qq --only-binary :all: --require-hashes --no-deps
     --implementation cp --python-version "$abi" "${platforms[@]}" --dest "$work/wheels")
   "${fetch[@]}" -r "$here/requirements.lock" || fail "not all packages could be fetched for Python $abi on $machine"
   "${fetch[@]}" -r "$here/systemd/pip.lock" || fail "pip could not be fetched"
-  # From a copy, so that nothing of an earlier build gets into it, and nothing is left in the checkout.
+  # Build from a copy, so that the wheel has no files of earlier builds and the checkout stays clean.
   mkdir "$work/source"
   cp -r "$here"/{proxy,setup.cfg,pyproject.toml,README.md,LICENSE} "$work/source"
   find "$work/source" -name __pycache__ -prune -exec rm -rf {} +

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# What deploy.sh does on the host. It lies beside what was uploaded: wheels/, the locks and the unit files.
+# The part of deploy.sh that runs on the host, in the uploaded folder: wheels/, the locks and the unit files.
 #
-#   release.sh probe [PYTHON]                which Python there is: its path, version, machine and glibc
+#   release.sh probe [PYTHON]                print the Python's path, version, machine and glibc
 #   release.sh install RELEASE PYTHON [options]
 #   release.sh rollback [RELEASE] [options]
 #
-# A release is a folder of its own with a virtual environment in it; `current` is a symlink to the one in force. It is
-# complete before it gets its name, it is checked before the symlink is switched, and the symlink goes back if the new
-# release does not answer.
+# A release is a folder with a virtual environment; `current` is a symlink to the one in force. A release gets its name
+# when it is complete, and is checked before the symlink is switched. If it does not answer, the symlink is switched
+# back.
 set -euo pipefail
 umask 022
 
@@ -16,7 +16,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=/opt/$unit units=/etc/systemd/system environment=/etc/default/$unit
 port="" wait=60 units_too="" restart="" address="" words=()
 keep=5
-# As long as a reload may wait for the streams of earlier workers before it takes the next one.
+# The longest time that a reload may wait for the streams of old workers before the next reload is accepted.
 drain=75
 
 say() { printf 'deploy: %s\n' "$*" >&2; }
@@ -52,7 +52,7 @@ options() {
   done
 }
 
-# The newest Python that the proxy supports and that the service, which sees no home folder, can start.
+# Find the newest supported Python outside of home folders, which the service cannot see.
 probe() {
   local name names=("$@")
   [ $# -gt 0 ] || names=({/usr/local,/usr}/bin/python3.1{3,2,1} {/usr/local,/usr}/bin/python3 python3)
@@ -94,7 +94,7 @@ rollback() {
   bring "$to"
 }
 
-# The names of the releases, oldest first: by the time at their end.
+# Print the names of the releases, oldest first by the time in their names.
 releases() {
   find "$root/releases" -mindepth 1 -maxdepth 1 -type d ! -name '.*' ! -name '*.failed' -printf '%f\n' |
     awk -F- '{print $NF, $0}' | sort | cut -d' ' -f2
@@ -106,14 +106,14 @@ make_venv() {
   local made=$1 python=$2 pip
   pip=$(echo "$here"/wheels/pip-*.whl)
   mkdir "$made" || return
-  # Without pip, so that Debian's python3-venv is not needed: pip runs from its wheel.
+  # Without pip, which runs from its wheel, so that Debian's python3-venv is not needed.
   "$python" -m venv --without-pip "$made/venv" || return
   set -- "$made/venv/bin/python" "$pip/pip" --disable-pip-version-check install -qq --root-user-action ignore --no-index
   "$@" --find-links "$here/wheels" --require-hashes -r "$here/requirements.lock" || return
   "$@" --no-deps "$here"/wheels/vllm_tool_proxy-*.whl
 }
 
-# The unit files of this release, for this root; `new_units` is "yes" if they are to be installed.
+# Write the unit files of this release for this root. Set `new_units` to "yes" if they should be installed.
 new_units() {
   local file
   sed -i "s|/opt/$unit|$root|g; s|/etc/default/$unit|$environment|g" "$here/$unit.service"
@@ -134,10 +134,10 @@ install_units() {
   restart="the unit file is a new one"
 }
 
-# The options, rules and code of a release with the host's variables, as a user that owns nothing. Sets `address`.
+# Check a release's code with the host's options and rules, as a user that owns nothing. Sets `address`.
 check() {
   local release=$1 told
-  # In a shell of its own, and not on a command line: there may be keys among the variables.
+  # In a subshell and not on a command line, because variables may hold keys.
   told=$(
     while IFS= read -r line; do
       name=${line%%=*}
@@ -152,7 +152,7 @@ check() {
   [ -n "$address" ] || address=127.0.0.1:8003
 }
 
-# What Environment= of the unit and its drop-ins says, as it is written in them: one variable in each line.
+# Print the variables of Environment= in the unit and its drop-ins, one per line.
 unit_environment() {
   local file=$units/$unit.service line
   [ -z "$units_too" ] || file=$here/$unit.service
@@ -162,7 +162,7 @@ unit_environment() {
 
 unquoted() { case $1 in '"'*'"' | "'"*"'") printf '%s\n' "${1:1:-1}" ;; *) printf '%s\n' "$1" ;; esac; }
 
-# Switches to a release, and back to the one that was in force if it does not answer.
+# Switch to a release. If it does not answer, switch back to the previous one.
 bring() {
   local name=$1 old
   old=$(in_force)
@@ -184,15 +184,15 @@ bring() {
 
 take() {
   local name=$1 old=$2 patience=$3 since
-  # A rename: there is no moment without a release.
+  # A rename is atomic: there is always a release.
   ln -sfn "releases/$name" "$root/.current" && mv -T "$root/.current" "$root/current" || return
   since=$(date +%s)
   activate "$name" "$old" || return
   answers "$name" "$since" "$patience"
 }
 
-# A reload starts workers with the new code and libraries; it ends no stream that ends in time and refuses nobody. What
-# the master itself has loaded, Python and gunicorn, stays what it is: a new one of them needs a restart.
+# A reload starts workers with the new code and libraries, and refuses no request. The master keeps its Python and
+# gunicorn: a new version of either needs a restart.
 activate() {
   local name=$1 old=$2
   if ! systemctl is-active --quiet "$unit.service"; then
@@ -214,7 +214,7 @@ import importlib.metadata, sys
 print("Python %d.%d with gunicorn" % sys.version_info[:2], importlib.metadata.version("gunicorn"))'
 }
 
-# Asks until five answers in a row are of this release, from workers that are no older than the switch.
+# Ask until five answers in a row are from this release and from workers that started after the switch.
 answers() {
   local name=$1 since=$2 deadline=$(($(date +%s) + $3)) told="" uptime count=0
   while [ "$count" -lt 5 ]; do

@@ -78,14 +78,14 @@ if TYPE_CHECKING:
     FormatName: TypeAlias = str
     FamilyName: TypeAlias = str
 else:
-    HealingId = Annotated[Literal[IDS], Meta(title="a healing of docs/healing.md")]
-    HealingOff = Annotated[Literal[(*IDS, ALL)], Meta(title="all, or a healing of docs/healing.md")]
+    HealingId = Annotated[Literal[IDS], Meta(title="a healing of docs/what-it-does.md")]
+    HealingOff = Annotated[Literal[(*IDS, ALL)], Meta(title="all, or a healing of docs/what-it-does.md")]
     FormatName = Annotated[Literal[tuple(sorted(ROW_NAMES))], Meta(title="a format that the command `parse` prints")]
     FamilyName = Literal[NAMES]
 
 
 class Heal(Struct, frozen=True, omit_defaults=True):
-    """Healings of requests (docs/healing.md).
+    """Healings of requests (docs/what-it-does.md).
 
     on: Healings in addition to those that every model has.
     off: Healings that are turned off, or all.

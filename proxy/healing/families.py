@@ -34,12 +34,12 @@ _NAMELESS = re.compile(
     rf"|(?:model|weights|pytorch|consolidated|ggml){_MORE}\.(?:gguf|safetensors|bin|pth?|onnx)"
 )
 _DIGIT = re.compile(r"\d")
-# Thoughts among the parts of the content: `{"type": "thinking", "thinking": "…"}`.
+# Reasoning in the parts of the content: `{"type": "thinking", "thinking": "…"}`.
 PARTS = "parts"
 
 
 class Opens(Enum):
-    """True, false or unknown: the prompt ends in the opener of a thought."""
+    """Whether the prompt ends in the opening mark of reasoning."""
 
     NO = "no"
     YES = "yes"
@@ -48,7 +48,7 @@ class Opens(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Prompts that open a thought, or do not: where the request switches thinking on, off, or says nothing of it."""
+    """Whether the prompt opens reasoning if the request switches it on, off, or does not mention it."""
 
     on: Opens = Opens.NO
     off: Opens = Opens.NO
@@ -67,8 +67,9 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Efforts:
-    """The template's variable for how much to think, and its word for each that clients use; a word that is missing
-    switches thinking off. `top`: it is the field of the request, in which servers hand it on.
+    """The template's variable for the effort, and its word for each word of the clients.
+
+    An effort without a word switches thinking off. `top`: servers take the effort from this field of the request.
     """
 
     name: str
@@ -89,11 +90,10 @@ class Parsers:
 class Family:
     """One family.
 
-    Separated by blanks: `match` are globs for the names of its models, in lower case; `template` are texts that all
-    occur in its chat template, compared without white space; `heals` are the healings that its template needs besides
-    the ones for every model. Without `markers` nothing is known of its reasoning.
-    `fields` are those in which its template reads earlier reasoning, the best one first. `alone`: it takes no text
-    next to reasoning and a call.
+    `match`, `template` and `heals` are separated by blanks: globs on lower-case names of models, texts that must all
+    occur in the chat template (without white space), and healings in addition to those of every model. Without
+    `markers`, its reasoning is unknown. `fields` are those in which its template reads earlier reasoning, the best one
+    first. `alone`: the template takes no text next to reasoning and a call.
     """
 
     name: str
@@ -110,13 +110,13 @@ class Family:
 
     @property
     def healings(self) -> tuple[str, ...]:
-        """The healings that its template needs."""
+        """The ids in `heals`."""
         return tuple(self.heals.split())
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Something that a model server shows of a model: a name or path of what it loaded, or the chat template."""
+    """One fact that a model server reports: the name or path of the loaded model, or its chat template."""
 
     name: str = ""
     template: str = ""
@@ -143,7 +143,7 @@ _QWEN_XML = Parsers("Qwen3-Coder's XML", "qwen3_xml", "qwen3_coder")
 
 
 def _words(low: str, medium: str, high: str, most: str, **others: str) -> Mapping[str, str]:
-    """The words of a template for the usual ones."""
+    """Return the template's words for the usual efforts."""
     words = {"minimal": low, "low": low, "medium": medium, "high": high, "xhigh": most, "max": most}
     return MappingProxyType({**words, **others})
 
@@ -251,7 +251,7 @@ FAMILIES = (
         fields=_CONTENT,
         template="{{-'<|im_start|>assistant\\n<think>\\n'}}",
     ),
-    # The smallest ones think only where they are asked to.
+    # The smallest models think only on request.
     Family(
         "qwen3.5-small",
         "*qwen3.5-0.8b* *qwen3.5-2b*",
@@ -558,7 +558,7 @@ NAMES = tuple(family.name for family in FAMILIES)
 
 
 def family_of(model: str, named: str = "", shown: Iterable[Shown] = ()) -> Family | None:
-    """Return the family of a model, or None if nothing tells it.
+    """Return the family of a model, or None if it is unknown.
 
     The family that the rules name for it comes first (`named`), then the name under which it is served, then what its
     server shows of it, in the order given. `shown` is read only until the reasoning is known, so it may ask the server.
@@ -576,7 +576,7 @@ def family_of(model: str, named: str = "", shown: Iterable[Shown] = ()) -> Famil
 
 
 def _joined(families: Iterable[Family]) -> Family | None:
-    """Join what several rows say of one model: each fact comes from the first row that has it."""
+    """Merge several rows about one model: each fact comes from the first row that has it."""
     known: Family | None = None
     for family in families:
         known = known or family

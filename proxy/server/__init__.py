@@ -1,1 +1,1 @@
-"""gunicorn's side: a client's connection, its request, standard error. Imports nothing of the other packages."""
+"""gunicorn's worker, the pump and the log queue. Imports no other package of the proxy."""

@@ -1,4 +1,4 @@
-"""Log lines that no request waits for: a thread writes them, and they are dropped where too many wait."""
+"""Log queue: a thread writes the lines, so no request waits for them; lines are dropped if the queue is full."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gunicorn.glogging import Logger
 
 # Lines that may wait in one process.
 MAX_LINES = 1000
-# Seconds that the end of a process waits for the lines that are left.
+# Seconds that a process waits at its end for the remaining lines.
 END_SECONDS = 1.0
 
 

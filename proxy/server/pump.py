@@ -77,7 +77,7 @@ class Pump(threading.Thread):
         # Streams from other threads, each with the result of the step that ran there.
         self._inbox: deque[tuple[PumpedStream, bytes | None]] = deque()
         self._is_draining = self._is_stopped = self._is_dead = False
-        # Protects `_is_dead`: nothing may be handed in that the failing thread would not see.
+        # Protects `_is_dead`, so that no stream is handed in after the failing thread has emptied the inbox.
         self._lock = threading.Lock()
         self._epoll.register(self._wake, select.EPOLLIN)
         self._epoll.register(drain, select.EPOLLIN)
@@ -127,7 +127,7 @@ class Pump(threading.Thread):
                 self._on_client(stream, mask)
             else:
                 self._on_upstream(stream)
-        # Only now: a new stream may have the number of a descriptor that was closed above, whose events are stale.
+        # After the events: a new stream may reuse the number of a descriptor whose events are stale.
         self._take_in()
         for stream in self._deadlines.take(now):
             self._on_deadline(stream)
@@ -281,7 +281,7 @@ class Pump(threading.Thread):
     def _submit(self, threads: ThreadPoolExecutor, work: Callable[..., object], *arguments: object) -> None:
         try:
             threads.submit(work, *arguments)
-        except RuntimeError as error:  # no thread can be started: late is better than never
+        except RuntimeError as error:  # no thread can be started: run it here
             self._log.error("a stream's thread cannot be started: %s", error)
             work(*arguments)
 
@@ -342,7 +342,7 @@ class Pump(threading.Thread):
                 self._turn(stream)
 
     def _lose(self, stream: PumpedStream) -> None:
-        """Nothing can be sent to the client: stop reading the body."""
+        """End a stream to whose client nothing can be sent."""
         stream.lose_client()
         self._end(stream)
 
@@ -356,7 +356,7 @@ class Pump(threading.Thread):
             else:
                 self._deadlines.set(stream, now + LOOK_SECONDS)
 
-    # Descriptors. epoll drops one that is closed, and its number may already be another's.
+    # Descriptors. epoll drops a closed one, and its number may already belong to another stream.
 
     def _forget_upstream(self, stream: PumpedStream) -> None:
         self._forget(stream, stream.upstream)

@@ -126,7 +126,7 @@ class Answer:
 
 
 class Input:
-    """The body of a request. `end` is called once it was read, and returns whether its time was over before."""
+    """The body of a request. `end` is called after reading, and returns whether the body came too late."""
 
     def __init__(self, body: Any, has_length: bool, turn: Turn, end: Callable[[], bool]) -> None:
         self._body = body
@@ -171,7 +171,7 @@ class PumpWorker(ThreadWorker):
         if most != resource.RLIM_INFINITY:
             self.worker_connections = min(self.worker_connections, max(most - SPARE_DESCRIPTORS, 8) // 2)
         self._lingering: deque[TConn] = deque()
-        # Connections whose head or body is being received, and until when. Whoever removes one has its end.
+        # Connections whose head or body is being received, and their deadlines. The thread that removes one ends it.
         self._receiving: dict[TConn, float] = {}
         self._thread = threading.local()
         self._line = threading.Semaphore(1)
@@ -189,14 +189,14 @@ class PumpWorker(ThreadWorker):
     def run(self) -> None:
         """Run the worker until it ends."""
         sys.setswitchinterval(QUIET_SWITCH_SECONDS)
-        # A collection of all that was loaded would stop the streams for 100 ms.
+        # Collecting all loaded objects would stop the streams for 100 ms.
         gc.collect()
         gc.freeze()
         gc.set_threshold(*YOUNG_GARBAGE)
         gc.enable()
         self._application: Any = self.wsgi
         self.wsgi = self._called
-        # Without its pump the worker is of no use: it ends in order, and the master starts another.
+        # Without its pump the worker cannot stream: it ends in order, and the master starts another.
         self._pump = Pump(self.log, self._drain, partial(self.handle_quit, signal.SIGQUIT, None))
         self._pump.start()
         try:
@@ -209,7 +209,7 @@ class PumpWorker(ThreadWorker):
         self._pump.stop()
 
     def handle_quit(self, sig: int, frame: Any) -> None:
-        """Drain now, in order, at SIGQUIT: gunicorn would end the process under its threads."""
+        """Drain immediately at SIGQUIT; gunicorn would end the process while its threads run."""
         self._drain_at = 0.0
         os.eventfd_write(self._drain, 1)
         self.handle_exit(sig, frame)
@@ -310,7 +310,7 @@ class PumpWorker(ThreadWorker):
         conn.close()
 
     def murder_pending(self) -> None:
-        """End what is late. gunicorn calls this at least once a second."""
+        """Close late connections, and end late requests. gunicorn calls this at least once a second."""
         super().murder_pending()
         now = time.monotonic()
         while self._lingering and now >= (self._lingering[0].timeout or now):

@@ -90,8 +90,8 @@ class OutBuffer:
 class Stall:
     """Finds out whether a client reads.
 
-    `unsent` is the number of bytes in its socket that it has not taken. The socket has room for more only once much was
-    taken; until then, only this number shows that the client reads.
+    `unsent` is the number of bytes in its socket that it has not taken. The socket is writable again only after the
+    client has taken much; until then, only this number shows that it reads.
     """
 
     __slots__ = ("_idle", "_since", "_unsent")

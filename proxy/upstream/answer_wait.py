@@ -19,7 +19,7 @@ from proxy.upstream.client import UpstreamCall, Waiting
 
 
 class HasDescriptor(Protocol):
-    """A socket, as far as the poll needs it."""
+    """Protocol of a socket that can be polled."""
 
     def fileno(self) -> int:
         """Return the descriptor."""
@@ -54,9 +54,9 @@ class Timeouts:
 
 
 class WaitState(QuickEnum):
-    """What the reading of a response waits for, as its driver sees it."""
+    """State of a response for its driver."""
 
-    # It has no driver: it blocks in a poll of its own.
+    # There is no driver: `receive` blocks in its own poll.
     ALONE = auto()
     # Nothing: the driver makes a step.
     RUNNING = auto()
@@ -141,7 +141,7 @@ class AnswerWait:
         self._alarm = at
 
     def expect_end(self, seconds: float) -> None:
-        """Count the body as ended after so many seconds: it should end now."""
+        """Treat the body as ended after this number of seconds."""
         self._end = min(self._end, time.monotonic() + seconds)
 
     @property
@@ -275,7 +275,7 @@ class AnswerWait:
             now = time.monotonic()
             if now >= self._end:
                 return
-            # Bytes that have arrived after all end a silence, but not the time of a whole response.
+            # Bytes end a silence, but do not extend the time of a whole response.
             if now >= self._silent_until and (until_complete or not ready):
                 words = "did not answer within" if until_complete else "was silent for"
                 raise UpstreamTimeout(f"the model server {words} {self._timeouts.idle:g} s (idle_timeout)")
@@ -294,7 +294,7 @@ class AnswerWait:
                 # It would stay in memory while the stream waits.
                 del data
             if not self._timeouts.until_complete:
-                # The time that the reader took, perhaps waiting for a thread, is not the server's silence.
+                # The time that the reader took does not count as the server's silence.
                 self._received_at = time.monotonic()
 
     def _is_ready(self, call: UpstreamCall, poll: select.poll) -> bool:

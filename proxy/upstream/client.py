@@ -39,7 +39,7 @@ _MAX_INTERIM = 100
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 # The server takes no more of a request; it may have answered already.
 _REFUSED_HALFWAY = frozenset((errno.EPIPE, errno.ECONNRESET))
-# The process, or the machine, has no file descriptor left.
+# The process or the machine has no file descriptor left.
 _NO_DESCRIPTOR = frozenset((errno.EMFILE, errno.ENFILE))
 # Characters of a header's value (RFC 9110, 5.5).
 _SENDABLE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
@@ -51,8 +51,7 @@ class UpstreamCall:
     """A request that was sent, and its response as far as it has arrived.
 
     `status` is 0 until the head of the response has arrived. As a context manager it closes the connection, which tells
-    the model server that no client waits. `more` says that `receive` has something although the socket may have
-    nothing.
+    the model server that no client waits. `more` says that `receive` has data, even if the socket has none.
     """
 
     __slots__ = (
@@ -92,7 +91,7 @@ class UpstreamCall:
 
     @property
     def complete(self) -> bool:
-        """Whether all of the body was given, to its proper end."""
+        """Whether the whole body was returned, up to its proper end."""
         return self._is_ended and not self._ahead
 
     def header(self, name: str) -> str:
@@ -192,7 +191,7 @@ class UpstreamCall:
                 else:
                     break
         except h11.RemoteProtocolError as error:
-            # What h11 quotes of the answer is left out: it may be a secret, and is of no use to a client.
+            # h11's messages quote the response, which may hold a secret, so they are left out.
             said = str(error).partition(": bytearray")[0]
             if self.status:
                 words = f"'s chunked encoding is broken: {said}" if data else "'s answer broke off"
@@ -220,7 +219,7 @@ class ServerOptions:
 
 
 class Waiting(NamedTuple):
-    """The most seconds to wait for a connection, and a function to call before anything is waited for."""
+    """Maximum seconds to wait for a connection, and a function to call before each wait."""
 
     seconds: float = math.inf
     begins: Callable[[], object] = lambda: None

@@ -1,13 +1,13 @@
-"""Servers' refusals of a request that does not fit into the model's context, to numbers (F85, F95)."""
+"""Parser for the errors of servers whose context is too small for a request (F85, F95)."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-# Nobody explains it at greater length.
+# Characters of an error that are searched; no server writes more.
 _LONGEST = 4096
-# Each server's words. What they leave out is not known.
+# The errors of each server. Not all of them have every number.
 _WORDS = tuple(
     re.compile(re.sub("LIMIT|PROMPT|REQUESTED", lambda name: rf"(?P<{name[0].lower()}>\d{{1,9}})", words), re.DOTALL)
     for words in (
@@ -27,7 +27,7 @@ _WORDS = tuple(
         r"The input \(PROMPT tokens\) is longer than the model's context length \(LIMIT tokens",
         r"Input length \(PROMPT tokens\) exceeds the maximum allowed length \(LIMIT tokens",
         r"context length of LIMIT tokens.{0,99}: PROMPT tokens from the input messages and REQUESTED tokens for the",
-        # llama.cpp, which also says the numbers beside the words.
+        # llama.cpp, which also has the numbers in fields of their own.
         r"request \(PROMPT tokens\) exceeds the available context size \(LIMIT tokens",
         r"\"n_prompt_tokens\": ?PROMPT.{0,99}\"n_ctx\": ?LIMIT",
         r"\"n_ctx\": ?LIMIT.{0,99}\"n_prompt_tokens\": ?PROMPT",
@@ -37,9 +37,9 @@ _WORDS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """Tokens: the context's `limit`, the `prompt`, and what was `requested` for besides; None where it is not said.
+    """Numbers of tokens: the context's `limit`, the `prompt` and the `requested` output; None if not reported.
 
-    `least`: vLLM stopped counting the prompt where it was too long, so it has so many tokens or more.
+    `least`: the prompt has at least this number of tokens, because vLLM stopped counting at the limit.
     """
 
     limit: int
@@ -49,7 +49,7 @@ class Overflow:
 
 
 def read_overflow(message: str, body: bytes | None = None) -> Overflow | None:
-    """The numbers that a refusal names, in its words or in its JSON body (llama.cpp); None if it is about others."""
+    """Return the numbers in an error's message or JSON body (llama.cpp), or None if it is another error."""
     overflow = _numbers(message[:_LONGEST])
     if overflow is not None:
         return overflow

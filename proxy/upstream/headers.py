@@ -1,34 +1,33 @@
-"""Which headers go up, which of an answer's go down, and which of ours a web page may see: the tables of their names.
+"""Names of the headers that are sent upstream, returned to the client, and shown to web pages.
 
-They stand here and not in `proxy/web`, as answers are read in this package and in `exchange`, which may not import it.
-What is done by them: requests `proxy/web/headers.py`, web pages `proxy/web/access.py`, answers `response_headers`.
+They are here and not in `web`, because this package and `exchange` read responses and may not import `web`.
 """
 
 from __future__ import annotations
 
 from proxy.upstream.client import UpstreamCall
 
-# The client's headers that go up as they came, as WSGI names them; beside these, all of OpenAI's own.
+# The client's headers that are sent upstream unchanged, by their WSGI names. OpenAI's own are sent, too.
 REQUEST = frozenset(("HTTP_ACCEPT", "HTTP_ANTHROPIC_VERSION", "HTTP_ANTHROPIC_BETA", "HTTP_VIA"))
 REQUEST_PREFIX = "HTTP_OPENAI_"
-# Of each conversation's requests: the header by which a load balancer keeps it at one of several equal model servers.
+# Header by which a load balancer keeps a conversation at one of several equal model servers.
 CONVERSATION = "X-Conversation-Key"
-# The words in the name of a header, or of a field of a query, that holds a secret: x-goog-api-key, access_token.
+# Words in the name of a header or query field that holds a secret: x-goog-api-key, access_token.
 SECRET_WORDS = frozenset(("KEY", "APIKEY", "TOKEN", "SECRET", "AUTH", "AUTHORIZATION", "PASSWORD", "CREDENTIAL"))
-# Of the answer that is a repaired reply, whose other headers are the proxy's own.
+# Upstream headers of a repaired reply; its other headers are the proxy's own.
 REPLY = ("X-Request-Id",)
-# Of an error, which is told in the dialect of the client.
+# Upstream headers of an error, which has the shape of the client's API.
 ERROR = ("Retry-After", "X-Should-Retry", "X-Request-Id")
-# Of an answer that passes as it came. Its body is framed anew, so that `Connection` and its kin mean nothing any more.
+# Upstream headers of a response that is forwarded unchanged. Its body gets new framing, so `Connection` is dropped.
 PASSED = (
     *("Content-Type", "Content-Encoding", "Retry-After", "X-Should-Retry", "X-Request-Id", "Cache-Control"),
     "X-Accel-Buffering",
 )
-# Of our own answer those that mean something to a program; a web page sees no other without leave.
+# Headers of the response that a web page of an allowed origin may read.
 SHOWN_TO_PAGES = ("X-Request-Id", "Request-Id", "Retry-After", "X-Should-Retry", "X-Tool-Proxy-Fixes")
 
 
 def response_headers(call: UpstreamCall, allowed: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Those of the allowed headers that the answer has, as name and value."""
+    """Return the allowed headers that the response has."""
     headers = ((name, call.header(name)) for name in allowed)
     return tuple((name, value) for name, value in headers if value)

@@ -1,8 +1,8 @@
-"""The models that the upstream says it serves, and the name under which a Messages client's model is asked of it.
+"""The models that a server lists, and the name that is sent upstream for a client's model. Sans-IO.
 
-Sans-IO. The cards are those of an OpenAI `GET /v1/models`: `id`, `owned_by`, `created`, and on vLLM and SGLang `root`,
-`parent` and `max_model_len`; llama-server has its context in `meta.n_ctx`. What the list does not say of the loaded
-model, llama-server and SGLang say at a path of their own (`ABOUT`).
+A card is an entry of `GET /v1/models`: `id`, `owned_by`, `created`, and on vLLM and SGLang `root`, `parent` and
+`max_model_len`; llama-server has its context in `meta.n_ctx`. llama-server and SGLang report more about
+the loaded model at paths of their own (`ABOUT`).
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from proxy.config.rules import Rules
 from proxy.errors import NotFound
 from proxy.healing.families import Shown
 
-# The names by which Claude Code and its kin ask when nothing else is set.
+# Prefix of the model names that Anthropic's clients send by default.
 CLAUDE = "claude-"
 _RULE = 'aliases: {"claude-*": NAME}'
-# What model servers call themselves in `owned_by`.
+# Values of `owned_by`, and the kind of server.
 _OWNERS = {"vllm": "vllm", "sglang": "sglang", "lmdeploy": "lmdeploy", "llamacpp": "llamacpp", "llama.cpp": "llamacpp"}
-# Where a kind of server says the path of its model and, if it shows one, the chat template.
+# Paths that report the model's path and the chat template, by kind of server.
 ABOUT = {"llamacpp": "/props", "sglang": "/get_model_info"}
 _LISTED = 10
 _SHOWN = 100
-# Claude Code takes no other names out of a gateway's list (`CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY`).
+# Claude Code ignores other names in a gateway's list (`CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY`).
 _DISCOVERED = ("claude", "anthropic")
-# The signs of a glob.
+# Characters that make a name a glob.
 _WILD = re.compile(r"[*?[]")
-# What a name may hold that stands in a path.
+# Characters that a model's name may not have in a path.
 _ODD = re.compile(r"[^A-Za-z0-9._:@+-]+")
-# The last second of the year 9999, up to which a time can be written.
+# The last second of the year 9999, the largest that can be formatted.
 _LAST_SECOND = 253_402_300_799
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """One model of the upstream's list.
+    """One model of a server's list.
 
-    `root` is what was loaded under this name and `parent` the model that a LoRA adapter sits on, each "" where the
-    server does not say; `max_len` is the context in tokens, or None; `created` is in seconds since 1970, 0 if unknown.
-    `alias_of` is the model that a name of the rules stands for, "" if the server itself has it under this one.
+    `root` is the loaded model, `parent` the base model of a LoRA adapter; "" if not reported. `max_len` is the context
+    in tokens, or None. `created` is in seconds since 1970, or 0. `alias_of` is the model that an alias of the rules
+    names, "" for the server's own names.
     """
 
     id: str
@@ -56,9 +56,9 @@ class ModelCard:
 
 
 def read_cards(body: bytes) -> tuple[ModelCard, ...]:
-    """The cards of an answer to `GET /v1/models`, in its order; empty if it is none.
+    """Return the cards of a response to `GET /v1/models` in its order; empty if the body is not a list of models.
 
-    What is no card with an id is passed over, and a field that is not as it should be counts as missing.
+    Entries without an id are skipped, and malformed fields count as missing.
     """
     try:
         entries = as_object(load_upstream(body)[0]).get("data")
@@ -83,29 +83,29 @@ def _card(entry: JsonObject) -> ModelCard:
 
 
 def _context_length(entry: JsonObject) -> int | None:
-    """The context of a model in tokens, by vLLM's field or llama-server's; None where neither says it."""
+    """Return the context in tokens by vLLM's or llama-server's field, or None."""
     return _count(entry.get("max_model_len")) or _count(as_object(entry.get("meta")).get("n_ctx")) or None
 
 
 def kind_of(cards: Iterable[ModelCard]) -> str:
-    """The kind of the server that has these models, by what it calls itself there; "" if that says nothing."""
+    """Return the kind of the server by the owner of its models, or "" if it is unknown."""
     kinds = (_OWNERS.get(card.owner.lower(), "") for card in cards)
     return next(filter(None, kinds), "")
 
 
 def _count(value: Json) -> int:
-    """A number that is not negative, whole; 0 for anything else."""
+    """Return the value as a whole number that is not negative; 0 for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
     return max(int(value), 0)
 
 
 def served_name(name: str, cards: Sequence[ModelCard], rules: Rules) -> str:
-    """The name under which the upstream is asked for the model that a Messages client calls `name`.
+    """Return the name that is sent upstream for the model that a Messages client calls `name`.
 
-    An alias of the rules comes first, then a name that the upstream serves itself; else a `claude-*` name means the
-    only model that is served. Raises NotFound if there are several: the message lists them, and the rule to write.
-    With no cards (the upstream did not answer) and for all other names it is `name`.
+    An alias of the rules comes first, then a name that the server has. Any other `claude-*` name means the only model
+    that is served. Raises NotFound if there are several: the message lists them, and the rule to write. Without cards
+    (the server did not answer) and for all other names, `name` is returned.
     """
     if rules.has_alias(name):
         return rules.alias(name)
@@ -183,7 +183,7 @@ def _entry(card: ModelCard) -> JsonObject:
 
 
 def distinct_models(cards: Sequence[ModelCard]) -> list[str]:
-    """The first name of each model: names with one root are one model's, and a LoRA adapter is none of its own."""
+    """Return the first name of each model. Names with the same root are one model, and LoRA adapters do not count."""
     first: dict[str, str] = {}
     for card in cards:
         if not card.parent:
@@ -192,9 +192,9 @@ def distinct_models(cards: Sequence[ModelCard]) -> list[str]:
 
 
 def loaded(model: str, cards: Sequence[ModelCard]) -> Iterator[Shown]:
-    """Yield what the list says was loaded under a name: its root and, for a LoRA adapter, the base model.
+    """Yield the name and root of a model and, for a LoRA adapter, of its base model.
 
-    A server of a single model answers with it whatever the request calls it.
+    A server with a single model uses it for every name.
     """
     by_id = {card.id: card for card in cards}
     if model not in by_id and len(distinct_models(cards)) == 1:
@@ -206,7 +206,7 @@ def loaded(model: str, cards: Sequence[ModelCard]) -> Iterator[Shown]:
 
 
 def read_about(body: bytes) -> tuple[Shown, ...]:
-    """Read the answer of a path of `ABOUT`: the model's path, then its chat template; empty if it says neither."""
+    """Return the model's path and its chat template from a response of an `ABOUT` path; empty if it has neither."""
     try:
         answer = as_object(load_upstream(body)[0])
     except ValueError:
@@ -225,5 +225,5 @@ def _several(name: str, models: Sequence[str]) -> str:
 
 
 def _shown(name: str) -> str:
-    """A name for a message: on one line, and short."""
+    """Return a short form of a name, on one line."""
     return cut(printable(name, "?"), _SHOWN)

@@ -1,4 +1,4 @@
-"""The responses of the upstream: bodies without their compression, bodies read whole, errors, and passed responses."""
+"""Responses of model servers: decompression, whole bodies, errors, and responses that are forwarded unchanged."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from proxy.upstream.headers import ERROR, PASSED, response_headers
 _MAX_QUOTED = 300
 # The content codings that are decoded.
 KNOWN = frozenset(("gzip", "x-gzip", "deflate"))
-# Bytes that are decompressed into at a time: a few bytes may be the start of gigabytes.
+# Size of one decompressed piece: a few bytes may expand to gigabytes.
 _PIECE = 256 * 1024
-# Bytes that are decompressed at a time: zlib copies what follows the end of a stream.
+# Bytes that are passed to zlib at a time: it copies the bytes after the end of a stream.
 _STEP = 4 * 1024
 # A decoded body may be as large as a whole response, or this many times what was received.
 _MAX_RATIO = 100
@@ -31,7 +31,7 @@ _HEADED, _RAW = 32 + zlib.MAX_WBITS, -zlib.MAX_WBITS
 
 
 class Decoder:
-    """Decompresses a body of gzip or deflate, in any cut.
+    """Incremental decoder for gzip and deflate.
 
     `over` returns whether the decoded stream has ended: then bytes after the end of the compression are ignored.
     """
@@ -145,7 +145,7 @@ def read_body(
 def fetch(
     upstream: ModelServer, path: str, headers: Mapping[str, str], seconds: float, limit: int = MAX_ERROR_BODY
 ) -> tuple[int, bytes]:
-    """GET something small: return the status and at most `limit` bytes of the body, within about so many seconds.
+    """Send a GET: return the status and at most `limit` bytes of the body, within about this number of seconds.
 
     Raises an UpstreamError if there is no response.
     """
@@ -162,7 +162,7 @@ def fetch(
 
 @dataclass(frozen=True, slots=True)
 class PassthroughResponse:
-    """A response that is forwarded unchanged. `length` is the body's length in bytes where the upstream said it."""
+    """A response that is forwarded unchanged. `length` is the body's length in bytes, if the server sent it."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -237,7 +237,7 @@ def _words(error: Json) -> str:
 
 
 def _described(status: int, body: bytes) -> str:
-    """Return a sentence for a response without a JSON error: an HTML page of something in between, or plain text."""
+    """Return a message for an error that is not JSON: plain text, or an HTML page of another proxy."""
     try:
         phrase = f"{status} {HTTPStatus(status).phrase}"
     except ValueError:

@@ -77,20 +77,28 @@ def test_its_own_errors_can_be_read_by_both_kinds_of_clients() -> None:
         assert body["type"] == "error" and body["error"]["type"].endswith("_error") and body["error"]["message"]
 
 
-def test_the_image_is_this_release_and_does_not_run_as_root() -> None:
+def test_the_image_holds_the_wheel_and_does_not_run_as_root() -> None:
     dockerfile = (FOLDER / "Dockerfile").read_text()
-    assert f"-f deploy/Dockerfile -t vllm-tool-proxy:{__version__} " in dockerfile
+    assert "pip wheel " in dockerfile and "/tmp/wheels/*.whl" in dockerfile and __version__ not in dockerfile
     assert re.search(r"(?m)^USER [1-9]\d*:[1-9]\d*$", dockerfile)
     assert re.search(r"(?m)^FROM python:3\.\d+-slim-\w+$", dockerfile)
 
 
-def test_the_image_is_made_of_what_is_here_and_nothing_else() -> None:
+def test_the_image_is_built_from_the_listed_files_only() -> None:
     dockerfile = (FOLDER / "Dockerfile").read_text()
-    copied = {word for line in re.findall(r"(?m)^COPY (.+)$", dockerfile) for word in line.split()[:-1]}
+    copied = {word for line in re.findall(r"(?m)^COPY (?!--from)(.+)$", dockerfile) for word in line.split()[:-1]}
     ignored = (FOLDER / "Dockerfile.dockerignore").read_text().split()
     assert {f"!{name}" for name in copied} == {word for word in ignored if word.startswith("!")}
     assert ignored[0] == "*"
     assert [name for name in copied if not (ROOT / name).exists()] == []
+
+
+def test_compose_starts_the_proxy_next_to_vllm_for_this_machine_only() -> None:
+    services = yaml.safe_load((FOLDER / "compose.yaml").read_text())["services"]
+    proxy = services["proxy"]
+    assert proxy["environment"]["TOOL_PROXY_UPSTREAM"] == "http://vllm:8000" and "vllm" in services
+    assert proxy["ports"] == [f"127.0.0.1:{Settings().port}:{Settings().port}"]
+    assert int(proxy["stop_grace_period"].removesuffix("s")) > Settings().graceful_timeout
 
 
 def test_logrotate_takes_the_audit_file_of_the_unit_and_leaves_it_to_the_proxy_to_make_a_new_one() -> None:

@@ -1,4 +1,4 @@
-"""The documentation site: every page is in it, generated pages say what the code says, each link leads somewhere."""
+"""The documentation: generated parts are current, every page is on the site, and every link has a target."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from documentation.__main__ import generated
 from documentation.links import DeadLinkError, site_text
 from documentation.pages import EXAMPLE, pages
+from documentation.tables import TABLES
 from proxy.cli.agents import AGENTS
 from proxy.cli.merging import merged
 from tests.real.processes import ROOT
@@ -73,16 +75,26 @@ def test_an_agents_configuration_is_the_one_that_setup_makes(made: dict[str, str
         assert merged("", file).rstrip("\n") in section
 
 
+@pytest.mark.parametrize("path", [path for path, _ in generated()], ids=lambda path: path.name)
+def test_what_is_generated_is_current(path: Path) -> None:
+    assert path.read_text("utf-8") == dict(generated())[path], "run python -m documentation"
+
+
+def test_every_table_is_in_a_page() -> None:
+    pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs").glob("*.md"))
+    assert [name for name in TABLES if f"<!-- generated: {name} -->" not in pages] == []
+
+
 @pytest.mark.parametrize(
     ("link", "page", "source", "expected"),
     [
-        ("[a](docs/rules.md#tools)", "index.md", "README.md", "[a](rules.md#tools)"),
+        ("[a](docs/scale.md#one-host)", "index.md", "README.md", "[a](scale.md#one-host)"),
         ("[a](../README.md#quick-start)", "scale.md", "docs/scale.md", "[a](index.md#quick-start)"),
         ("[a](../benchmarks/README.md)", "scale.md", "docs/scale.md", "[a](generated/benchmarks.md)"),
         ("[a](../docs/scale.md)", "generated/benchmarks.md", "benchmarks/README.md", "[a](../scale.md)"),
-        ("[`rules.yaml`](../rules.yaml)", "rules.md", "docs/rules.md", "`rules.yaml`"),
-        ("[a](https://a.b/c)", "rules.md", "docs/rules.md", "[a](https://a.b/c)"),
-        ("[a](#part)", "rules.md", "docs/rules.md", "[a](#part)"),
+        ("[`rules.yaml`](../rules.yaml)", "scale.md", "docs/scale.md", "`rules.yaml`"),
+        ("[a](https://a.b/c)", "scale.md", "docs/scale.md", "[a](https://a.b/c)"),
+        ("[a](#part)", "scale.md", "docs/scale.md", "[a](#part)"),
     ],
 )
 def test_links_are_those_of_the_site(link: str, page: str, source: str, expected: str) -> None:
@@ -91,4 +103,4 @@ def test_links_are_those_of_the_site(link: str, page: str, source: str, expected
 
 def test_a_link_to_a_file_that_is_not_there_is_an_error() -> None:
     with pytest.raises(DeadLinkError, match=r"gone\.py"):
-        site_text("[a](../gone.py)", "rules.md", "docs/rules.md")
+        site_text("[a](../gone.py)", "scale.md", "docs/scale.md")

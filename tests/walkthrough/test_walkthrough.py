@@ -19,7 +19,7 @@ from tests.walkthrough.commands import walks
 from tests.walkthrough.newcomer import Newcomer
 
 README, AGENTS_PAGE, SERVERS = ROOT / "README.md", ROOT / "docs" / "agents.md", ROOT / "docs" / "servers.md"
-DOCTOR, OPERATIONS = (ROOT / "docs" / f"{name}.md" for name in ("doctor", "operations"))
+OPERATIONS = ROOT / "docs" / "operations.md"
 HERMES, CODER = "Hermes' JSON", "Qwen3-Coder's XML"
 # What the stand-in asks, and what the model says to it.
 TASK = "List the files."
@@ -91,8 +91,8 @@ def test_the_doctor_reports_and_leaves_the_sources_as_they_are(reader: Newcomer)
     assert (reader.sources / "rules.yaml").read_bytes() == before
 
 
-def test_the_page_of_the_doctor_begins_with_that_very_command() -> None:
-    assert walks(DOCTOR)["doctor"] == walks(README)["commands"][1:2]
+def test_the_doctor_s_section_has_the_same_command() -> None:
+    assert walks(SERVERS)["doctor"] == walks(README)["commands"][1:2]
 
 
 @pytest.mark.slow
@@ -131,7 +131,7 @@ WRITES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("server", [name for name in walks(SERVERS) if name != "vllm"])
+@pytest.mark.parametrize("server", [name for name in walks(SERVERS) if name not in ("vllm", "doctor")])
 def test_the_quick_start_of_each_server(reader: Newcomer, server: str) -> None:
     """But for the URL, the server is llama.cpp for all of them: what it takes of each is another test's."""
     (command,) = walks(SERVERS)[server]
@@ -158,5 +158,6 @@ def test_every_agent_that_the_pages_launch_has_a_stand_in() -> None:
 
 
 def test_each_server_of_the_page_has_a_walk() -> None:
-    titles = [line[3:] for line in SERVERS.read_text().splitlines() if line.startswith("## ")]
-    assert [title.lower() for title in titles] == list(walks(SERVERS))
+    quick_starts = SERVERS.read_text().partition("\n## The doctor")[0]
+    titles = [line[4:] for line in quick_starts.splitlines() if line.startswith("### ")]
+    assert [*(title.lower() for title in titles), "doctor"] == list(walks(SERVERS))

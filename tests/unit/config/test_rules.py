@@ -93,7 +93,7 @@ def test_the_reader_before_gave_the_same_verdict_but_for_what_is_gone() -> None:
         ("models: [{match: a, formats: {off: [jason]}}]", "'jason' cannot be used; it must be json"),
         ("models: [{match: a, formats: {off: [zzz]}}]", "it must be a format that the command `parse` prints"),
         ("models: [{match: a, heal: {on: [one_cal]}}]", "'one_cal' cannot be used; it must be one_call or "),
-        ("models: [{match: a, heal: {on: [all]}}]", "'all' cannot be used; it must be a healing of docs/healing.md"),
+        ("models: [{match: a, heal: {on: [all]}}]", "it must be a healing of docs/what-it-does.md"),
         ("models: [{match: a, sampling: {set: {model: b}}}]", "'model' cannot be changed by a rule; remove it"),
         ("models: [{match: a, sampling: {set: {x: on}}}]", "other YAML readers take 'on' for another value; write it"),
         ("models: [{match: a, sampling: {set: {x: 010}}}]", "other YAML readers take '010' for another value"),

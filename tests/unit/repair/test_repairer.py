@@ -268,6 +268,6 @@ def test_the_guide_names_every_repair() -> None:
     written = "".join(path.read_text() for path in (folder / "proxy").rglob("*.py"))
     ids = {*(form.id for form in FORMS), *(fix.id for fix in FIXES)}
     ids.update(re.findall(r'Repair\(\s*"([a-z_]+)"', written))
-    guide = (folder / "docs" / "repairs.md").read_text()
+    guide = (folder / "docs" / "what-it-does.md").read_text()
     assert len(ids) > 25
     assert [each for each in sorted(ids) if f"`{each}`" not in guide] == []

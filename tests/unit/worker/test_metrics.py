@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -21,14 +20,11 @@ from proxy.errors import (
 )
 from proxy.worker.metrics import (
     CONTENT_TYPE,
-    COUNTERS,
-    HISTOGRAMS,
     MAX_MODELS,
     MAX_NAMES,
     Metrics,
     upstream_kind,
 )
-from tests.real.processes import ROOT
 from tests.support.scraped import count, models, samples, value
 
 
@@ -169,18 +165,6 @@ def test_a_key_where_the_model_should_be_is_not_shown(metrics: Metrics) -> None:
     key = "sk-0123456789abcdefghij"
     count(metrics, model=key)
     assert b"0123456789" not in metrics.exposition(rules_in_force=True, models=(key,))
-
-
-def test_each_metric_is_in_the_documentation_with_its_labels_and_buckets() -> None:
-    page = (ROOT / "docs" / "operations.md").read_text()
-    told = dict(re.findall(r"`tool_proxy_([a-z_]+?)(?:_total)?(?:\{([a-z,]+)\})?`", page))
-    expected = {name: ",".join(labels) for name, (labels, _) in COUNTERS.items()}
-    expected |= dict.fromkeys(HISTOGRAMS, "dialect") | {"info": "version", "log_lost": ""}
-    expected |= {"rules_in_force": "", "active_streams": ""}
-    assert {name: told.get(name) for name in expected} == expected
-    rows = re.findall(r"(?m)^\| ((?:`[a-z_]+_seconds`(?:, )?)+) \| ([0-9., ]+) \|$", page)
-    ends = {name: [*map(float, ends.split(", "))] for names, ends in rows for name in re.findall("[a-z_]+", names)}
-    assert ends == {name: [*bounds] for name, (bounds, _) in HISTOGRAMS.items()}
 
 
 @pytest.mark.parametrize(
