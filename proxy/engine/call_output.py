@@ -193,6 +193,9 @@ class CallOutput:
 
     def _settle(self, call: Call, *, stopped: bool) -> list[Event]:
         twin = call.twin
+        if not call.names and call.borrowed:
+            call.names.append(call.borrowed)
+            twin = self._owners.calls[call.number - 1]
         if twin is not None and self._only_repeats(call, twin):
             # vLLM flushes the last delta of a stream twice (F27).
             self.audit.append(Repair("doubled", call.text, "", "the same object was sent twice", twin.name))

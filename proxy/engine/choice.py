@@ -398,7 +398,7 @@ class Choice:
                 [self.broken_call] = broken
         finished = self._finished()
         final, content = self._final, [] if last is None else last.content(self.number)
-        if final is None or last is None or last.calls or self.finish != finished.reason:
+        if final is None or last is None or last.calls or self.finish != finished.reason or self.finish.isdigit():
             return [*self._with_rest(events), *self._say_rest(), finished]
         before = len(events) - len(content)
         if events[before:] != content:
