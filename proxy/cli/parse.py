@@ -30,8 +30,8 @@ from proxy.engine.engine import Engine
 from proxy.engine.events import CallClosed, Event, Unchanged
 from proxy.errors import InternalError, ProxyError, RulesError, UpstreamBroken
 from proxy.exchange.capture import Captured, read_capture
+from proxy.exchange.plan import make_task
 from proxy.exchange.reply_stream import StreamReply
-from proxy.exchange.task import make_task
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from proxy.healing.families import family_of
 from proxy.healing.reasoning import thoughts_of

@@ -129,7 +129,8 @@ class CallOutput:
     def _found_one(self, found: Found, piece: Piece, where: str) -> list[Event]:
         name, arguments = found.name, dump(found.arguments)
         written, fixes = piece.text.strip()[:MAX_RECORDED], tuple[Repair, ...]()
-        forms = [Repair(ODD[odd].id, written, arguments, ODD[odd].why, name) for odd in ODD if odd in found.odd]
+        odd = [ODD[each] for each in ODD if each in found.odd]
+        forms = [Repair(form.id, written, arguments, form.why, name) for form in odd]
         repaired = self._repairer.repair(name, arguments, stopped=True)
         if repaired is not None:
             name, arguments, fixes = repaired.name, repaired.arguments, repaired.fixes

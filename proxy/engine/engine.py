@@ -125,11 +125,6 @@ class Engine:
         return tuple(repair for choice in self._choices.values() for repair in choice.audit)
 
     @property
-    def repairs(self) -> int:
-        """The number of repairs so far."""
-        return sum(len(choice.audit) for choice in self._choices.values())
-
-    @property
     def refusals(self) -> Mapping[str, int]:
         """The number of texts that looked like a call and were none, by the reason."""
         counts = Counter[str]()

@@ -16,7 +16,7 @@ from flask.testing import FlaskClient
 
 from proxy import __version__
 from proxy.cli import main as cli
-from proxy.exchange import capture, capture_folder
+from proxy.exchange import capture
 from proxy.exchange.capture import read_capture
 from tests.conftest import Inside, Start
 from tests.real.processes import free_port
@@ -223,7 +223,7 @@ def test_a_whole_answer_that_is_too_long_is_cut(
 
 
 def test_the_oldest_captures_go(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture_folder, "MAX_CAPTURES", 2)
+    monkeypatch.setattr(capture, "MAX_CAPTURES", 2)
     (tmp_path / "0-mine.txt").write_text("not a capture")
     with Upstream(*(stream(ROLE, text(str(number)), finish(), DONE) for number in range(4))) as server:
         client = inside(server.url, capture=str(tmp_path))

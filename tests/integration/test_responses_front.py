@@ -13,7 +13,7 @@ import pytest
 from proxy.config.api_keys import ClientKey, Keys
 from proxy.exchange import attempt
 from proxy.exchange.capture import read_capture
-from proxy.exchange.routing import conversation_of
+from proxy.exchange.plan import conversation_of
 from proxy.upstream.answer_wait import AnswerWait
 from tests.conftest import Front, Inside, Start
 from tests.support.log_lines import line
