@@ -25,9 +25,8 @@ SANS_IO = (
 SANS_IO_MODULES = (
     *("errors", "limits", "audit_record", "transitions"),
     *("config.rules", "config.yaml_nodes", "config.server_url"),
-    *("upstream.context_overflow", "upstream.model_list", "exchange.routing"),
-    *("exchange.plan", "exchange.task", "exchange.reply_stream"),
-    *("exchange.loop_guard", "exchange.outcome", "upstream.paths", "web.routes"),
+    *("upstream.context_overflow", "upstream.model_list", "upstream.paths", "web.routes"),
+    *("exchange.plan", "exchange.reply_stream", "exchange.second_try", "exchange.whole_answer", "exchange.outcome"),
 )
 FORBIDDEN = {"flask", "requests", "socket", "threading", "time", "os", "logging", "select", "asyncio", "gunicorn"}
 

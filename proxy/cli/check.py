@@ -37,7 +37,7 @@ from proxy.config.summary import sections, summary
 from proxy.config.yaml_nodes import MAX_BYTES, place_of
 from proxy.doctor.asking import unreachable
 from proxy.errors import RulesError
-from proxy.exchange.routing import keyless
+from proxy.exchange.plan import keyless
 from proxy.limits import SPARE_DESCRIPTORS
 
 _SHOWN = 60

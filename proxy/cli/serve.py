@@ -18,7 +18,7 @@ from proxy.config.load import RULES_VARIABLE, VIA_VARIABLE, bind, environment, w
 from proxy.config.rules import Rules
 from proxy.config.settings import SPECS, Settings
 from proxy.errors import RulesError
-from proxy.exchange.routing import keyless, server_of
+from proxy.exchange.plan import keyless, server_of
 from proxy.limits import THREADS
 from proxy.web.routes import CHAT, MESSAGES, RESPONSES
 from proxy.worker.logging_setup import log_line

@@ -111,7 +111,8 @@ class Calls(CallOutput):
         """Return whether nothing of a call may leave before its end."""
         name = self._offered(call)
         in_text = any(each.in_text and each.name == name for each in self._written)
-        return self._rules.whole or call.twin is not None or in_text
+        name_goes_on = call.tool(self._tools) is None and any(each.startswith(name) for each in self._tools.names)
+        return self._rules.whole or call.twin is not None or in_text or name_goes_on
 
     def _check(self, call: Call) -> None:
         """Raise UpstreamBroken if too much of a call waits, or came (contract C7)."""

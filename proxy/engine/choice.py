@@ -37,6 +37,8 @@ from proxy.notations.thoughts import Mark
 
 # No client needs more blanks around reasoning.
 _MAX_BLANKS = 4096
+# Characters of reasoning that wait for a call in the middle of which they came.
+_MAX_REASONING = 64 * 1024
 # Why text is dropped (F18).
 DROPPED = {
     "end_of_turn": "the model's own end-of-turn token is no text",
@@ -95,8 +97,9 @@ class Choice:
         self._final: Chunk | None = None
         self._last: ChoiceDelta | None = None
         # Text that waits, in parts, each with its chunk if that may still leave unchanged; what has left of the first.
-        self._waiting: deque[tuple[str, Chunk | None]] = deque()
-        self._gone = self._size = 0
+        # Reasoning that came in the middle of a call waits in its place.
+        self._waiting: deque[tuple[str, Chunk | Reasoning | None]] = deque()
+        self._gone = self._size = self._reasoning_size = 0
         # Chunks whose other fields have not left.
         self._unsaid: list[Chunk] = []
         # Content after a call that may only repeat it (F28), the arguments that it may repeat, and how far it does.
@@ -167,9 +170,13 @@ class Choice:
             events += self.calls.settle_finished()
         if said.reasoning:
             self._watch_reasoning(said.reasoning)
-            if self._ordered:
-                events += self._end_text()
-            events.append(Reasoning(self.number, said.reasoning))
+            reasoning = Reasoning(self.number, said.reasoning)
+            self._reasoning_size += len(said.reasoning)
+            if self._ordered and self._waiting and self.reader.confident and self._reasoning_size <= _MAX_REASONING:
+                self._waiting.append(("", reasoning))
+            else:
+                events += [*(self._end_text() if self._ordered else ()), reasoning]
+                self._reasoning_size = 0
         if said.empty_calls and _EMPTY_LIST not in self.audit:
             self.audit.append(_EMPTY_LIST)  # vLLM says it in each chunk
         if said.calls or text.strip():
@@ -265,8 +272,8 @@ class Choice:
                 continue
             events += self._leave(prose)
             prose = 0
-            for _ in self._parts(len(piece.text), keep=False):
-                pass
+            parts = self._parts(len(piece.text), keep=False)
+            events += [chunk for _, chunk in parts if isinstance(chunk, Reasoning)]
             if piece.broken:
                 events.append(Text(self.number, piece.text, broken=piece.broken))
             elif piece.mark is Mark.STRAY:
@@ -285,14 +292,23 @@ class Choice:
         """Release this much of the text that waits."""
         events: list[Event] = []
         for text, chunk in self._parts(size, keep=self.mode is Mode.TEXT):
-            events += self._say(text) if chunk is None else [chunk.unchanged((Text(self.number, text),))]
+            if isinstance(chunk, Reasoning):
+                events.append(chunk)
+            else:
+                events += self._say(text) if chunk is None else [chunk.unchanged((Text(self.number, text),))]
         return events
 
-    def _parts(self, size: int, *, keep: bool) -> Iterator[tuple[str, Chunk | None]]:
-        """Take this much of the text that waits, part by part; `keep`: with the chunk of each that is taken whole."""
+    def _parts(self, size: int, *, keep: bool) -> Iterator[tuple[str, Chunk | Reasoning | None]]:
+        """Take this much of the text that waits, part by part, and the reasoning within and after it.
+
+        `keep`: with the chunk of each part that is taken whole.
+        """
         self._size -= size
-        while size:
+        while size or (self._waiting and isinstance(self._waiting[0][1], Reasoning)):
             text, chunk = self._waiting[0]
+            if isinstance(chunk, Reasoning):
+                yield self._waiting.popleft()
+                continue
             part = text[self._gone : self._gone + size]
             size -= len(part)
             if chunk is not None and not (keep and len(part) == len(text)):
@@ -398,7 +414,7 @@ class Choice:
                 [self.broken_call] = broken
         finished = self._finished()
         final, content = self._final, [] if last is None else last.content(self.number)
-        if final is None or last is None or last.calls or self.finish != finished.reason:
+        if final is None or last is None or last.calls or self.finish != finished.reason or self.finish.isdigit():
             return [*self._with_rest(events), *self._say_rest(), finished]
         before = len(events) - len(content)
         if events[before:] != content:
@@ -426,9 +442,9 @@ class Choice:
         reason = self.finish or "stop"
         if self._parsed and not was_cut(self.finish):
             reason = "tool_calls" if self.calls.count else "stop"
-        if reason != self.finish:
+        if reason != self.finish and not (reason == "tool_calls" and self.calls.in_text):
             self.audit.append(Repair("finish", str(self.finish), reason, "the finish says what left the proxy"))
-        elif was_cut(reason) and reason not in USUAL_ENDS:
+        if was_cut(reason) and reason not in USUAL_ENDS:
             # Dialects may have no word for it: vLLM's `repetition` is `max_tokens` to a Messages client.
             self.audit.append(Repair("cut", reason, reason, "the model did not stop by itself: nothing is completed"))
         return Finished(self.number, reason, self._final)

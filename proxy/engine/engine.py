@@ -125,11 +125,6 @@ class Engine:
         return tuple(repair for choice in self._choices.values() for repair in choice.audit)
 
     @property
-    def repairs(self) -> int:
-        """The number of repairs so far."""
-        return sum(len(choice.audit) for choice in self._choices.values())
-
-    @property
     def refusals(self) -> Mapping[str, int]:
         """The number of texts that looked like a call and were none, by the reason."""
         counts = Counter[str]()
@@ -168,11 +163,14 @@ class Engine:
         return events
 
     def _feed(self, chunk: Chunk) -> tuple[Event, ...]:
-        # {"error": {"message": "out of memory", "code": 500}}, {"object": "error", "message": "out of memory"}
-        error = chunk.body.get("error") or (chunk.body.get("object") == "error" and chunk.body)
+        # {"error": {"message": "out of memory", "code": 500}}, {"object": "error", "message": "out of memory"},
+        # {"detail": "out of memory"}
+        body = chunk.body
+        flat = body if body.get("object") == "error" else None if "choices" in body else body.get("detail")
+        error = body.get("error") or flat
         if error:
-            body = dump_json({"error": error}) if isinstance(error, dict) else None
-            return (*self.release(), Failed(refusal(error, body=body)))
+            quoted = dump_json({"error": error}) if isinstance(error, dict) else None
+            return (*self.release(), Failed(refusal(error, body=quoted)))
         try:
             entries = choice_entries(chunk.body)
             if not chunk.body.get("choices"):

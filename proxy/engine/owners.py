@@ -5,9 +5,11 @@
    if it says something else (F27).
 2. A name or a new id belongs to the call of its index, unless that one is over: a name with another id (but not within
    an object that continues), `{` or another name behind a whole object. A call with `{}` whose tool takes arguments is
-   not over (F25).
+   not over (F25). A name under a new index is of a call without a name whose arguments are not whole, or if the index
+   does not count calls.
 3. Anything else belongs to the unfinished call whose arguments come under this index, else to the newest unfinished
-   call whose arguments have no index yet, else to the call of this index: it follows that call's object.
+   call whose arguments have no index yet, else to the call of this index: it follows that call's object. Where names
+   come after the arguments, or calls have none yet, `{` begins another call.
 
 SGLang numbers names by the tool and arguments by the call:
 
@@ -28,6 +30,7 @@ from proxy.engine.arguments import Arguments
 from proxy.engine.events import NO_FIELDS, CallFields
 from proxy.engine.reading import CallDelta
 from proxy.errors import UpstreamBroken
+from proxy.repair.arguments import strict_object
 from proxy.tools.toolset import Tool, ToolSet
 
 _EMPTY = re.compile(r"(?:\s*\{\s*\})*\s*")
@@ -62,8 +65,9 @@ class Call:
 
     Of the server: `number` counts its calls; `arguments_index` is the index under which the arguments come, once one
     has `begun` them; `early` came before they could be read; `twin` is the earlier call of the same id; `name_again`:
-    the name came again behind the object, so it may be the next call's; `odd`: clients would not understand how the
-    server said it.
+    the name came again behind the object, so it may be the next call's; `named_late`: it came after arguments;
+    `borrowed` is the name of the call before, which counts if no other comes; `odd`: clients would not understand how
+    the server said it.
 
     Of the client: `ready` may leave as soon as the call is open; `index`, `id` and `name` are what the client knows.
     """
@@ -79,6 +83,8 @@ class Call:
     arguments: Arguments | None = None
     twin: Call | None = None
     name_again: bool = False
+    named_late: bool = False
+    borrowed: str = ""
     odd: bool = False
     state: State = State.WAITING
     ready: str = ""
@@ -155,6 +161,7 @@ class Call:
     def note(self, delta: CallDelta) -> None:
         """Note what the next delta says of it beside the arguments."""
         late_name = bool(delta.name and not self.names and self.early_size)
+        self.named_late |= late_name
         again = self.arguments is not None and bool(delta.name or delta.id is not None)
         self.odd |= not delta.standard or delta.index != self.number or late_name or again
         self.name_again |= bool(self.finished and delta.name and not delta.id)
@@ -205,6 +212,7 @@ class Owners:
             return None if self._begins_twin(of_id, delta) else of_id
         if delta.name or delta.id:
             call = at_index if delta.index is not None else self.newest
+            call = call or self._nameless(delta)
             return None if call is None or self._begins_other(call, delta) else call
         new: Call | None = None
         for call in reversed(self.calls):
@@ -218,12 +226,22 @@ class Owners:
         if new is not None:
             return new
         call = at_index or self.newest
-        return None if call is not None and call.name_again and delta.begins_object else call
+        if call is None or not delta.begins_object:
+            return call
+        another = at_index is None and delta.index is not None and not call.names
+        return None if another or call.name_again or call.named_late else call
+
+    def _nameless(self, delta: CallDelta) -> Call | None:
+        """Return the call without a name whose name a delta under a new index says."""
+        call = next((call for call in self.calls if not call.names and call.begun), None)
+        if call is None or delta.fragment or not delta.name:
+            return None
+        return call if delta.index != len(self.calls) or strict_object(call.text) is None else None
 
     def _begins_twin(self, call: Call, delta: CallDelta) -> bool:
         """Return whether a delta with the id of a call begins another one."""
         elsewhere = delta.index != call.server_index
-        if delta.name and call.names and delta.name not in call.names and (call.size or elsewhere):
+        if self._is_other_name(call, delta) and (call.size or elsewhere):
             return True
         again = call.finished or bool(delta.name and elsewhere and call.size)
         # A name under a new index comes before its arguments.
@@ -232,7 +250,7 @@ class Owners:
 
     def _begins_other(self, call: Call, delta: CallDelta) -> bool:
         """Return whether a delta with a name or a new id is not of the call of its index."""
-        other_name = bool(delta.name and call.names and delta.name not in call.names)
+        other_name = self._is_other_name(call, delta)
         if delta.name and delta.id and call.server_id:
             # Some servers say both with each piece.
             within = call.size and not call.finished and delta.fragment and not delta.begins_object
@@ -241,6 +259,18 @@ class Owners:
             return False
         return other_name or delta.begins_object
 
+    def _is_other_name(self, call: Call, delta: CallDelta) -> bool:
+        """Return whether a delta has a name that is not the call's, or the next piece of it.
+
+        {"id": "call_1", "function": {"name": "ba", "arguments": "{\\"comm"}}
+        {"id": "call_1", "function": {"name": "sh", "arguments": "and\\": \\"ls\\"}"}}
+        """
+        if not delta.name or not call.names or delta.name in call.names:
+            return False
+        joined = "".join((*call.names, delta.name))
+        goes_on = not call.finished and not delta.begins_object and self._tools.resolve(delta.name) is None
+        return not (goes_on and self._tools.resolve(joined) is not None)
+
     def begin(self, delta: CallDelta) -> Call:
         """Return a new call for a delta; UpstreamBroken if it is one too many."""
         self.check(len(self.calls) + 1)
@@ -248,6 +278,8 @@ class Owners:
         before = self._by_index.get(delta.index) if delta.index is not None else self.newest
         if before is not None and before.name_again and not delta.name:
             call.names.append(before.names[-1])
+        elif self.newest is not None and self.newest.named_late:
+            call.borrowed = self.newest.names[-1]
         if delta.id:
             call.twin = self._by_id.get(delta.id)
         if delta.index is not None:

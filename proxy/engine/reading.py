@@ -164,10 +164,12 @@ def read_choice(entry: JsonObject) -> ChoiceDelta:
 
 
 def finish_of(entry: JsonObject) -> str | None:
-    """Return the finish reason of an entry, None if it has none."""
+    """Return the finish reason of an entry, None if it has none; 0 is a number for none."""
     finish = entry.get("finish_reason")
     if isinstance(finish, str):
         return finish
+    if isinstance(finish, int) and not isinstance(finish, bool) and finish:
+        return str(finish)  # no client knows what it means, so the reply may have been cut
     if may_hold_text(finish):
         raise UnreadableReply("`finish_reason` is not a string")
     return None

@@ -1,15 +1,10 @@
-"""One chat request on its way: each try is sent upstream, and what is returned becomes the client's bytes.
-
-The status 200 is delayed until the model server has said something or the first heartbeat is due: an error before that
-is raised and becomes a real status; a later one ends the stream with the dialect's error event. However the generator
-ends, it closes the upstream, so that the model server stops generating.
-"""
+"""One try of a chat request: it is sent upstream, and what is returned becomes the client's bytes."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import partial
@@ -20,20 +15,17 @@ from proxy.activity.recording import Recording, begin_try, listened
 from proxy.audit_record import Repair
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_json
-from proxy.codec.secrets import mask_error
 from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import read_answer, read_whole, says_nothing
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine, with_thought_tokens
 from proxy.engine.events import Call, Text
-from proxy.errors import ClientGone, InternalError, ProxyError, UpstreamBroken, UpstreamError
+from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.capture import Capture, Recorder, is_stream
-from proxy.exchange.joined_reply import EarlierTry, answer_instead, guided_call, summed
-from proxy.exchange.lane import ReplyLane, notes_of
-from proxy.exchange.outcome import CallTally, Outcome, ReplyFacts, tokens_of
-from proxy.exchange.plan import Ended, Plan, Retries, UpstreamRequest, Why, next_plan, upstream_request
-from proxy.exchange.reply_content import ReplyContent
+from proxy.exchange.outcome import CallTally, Outcome, tokens_of
+from proxy.exchange.plan import Plan, Retries, UpstreamRequest, Why, upstream_request
 from proxy.exchange.reply_stream import StreamReply, never_enough
+from proxy.exchange.second_try import EarlierTry, ReplyContent, answer_instead, guided_call, summed
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream, thoughts_to_count
 from proxy.healing.heal import NO_HEALING
 from proxy.limits import MAX_ERROR_BODY
@@ -112,100 +104,6 @@ def log_crash(error: Exception) -> None:
     log.error("the proxy failed while it read a reply", exc_info=error)
 
 
-def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
-    """Yield the bytes of the reply, `b""` where there are none now; a whole reply in one piece.
-
-    Raises a ProxyError only before the first bytes.
-    """
-    plan, earlier, said = exchange.plan, None, Said.NOTHING
-    while True:
-        exchange.outcome.begin_try(plan)
-        attempt = Attempt(exchange, plan, earlier)
-        told, failure = attempt, None
-        try:
-            try:
-                for part in attempt.run():
-                    if part:
-                        said = max(said, attempt.said, Said.HEARTBEAT)
-                    yield part
-            except ClientGone:
-                raise
-            except Exception as error:  # the outermost boundary: only an error event can end a stream
-                failure = error
-            again = yield from _next_try(exchange, plan, attempt, failure)
-            if again is not None:
-                if failure is None:
-                    earlier = attempt
-                plan = again
-                continue
-            if failure is None:
-                if attempt.withheld:
-                    yield from attempt.before_it_is_stored()
-                    yield attempt.end_after_all()
-                return
-            yield from attempt.before_it_is_stored()
-            if earlier is not None and not attempt.begun:
-                # Nothing of this try has been sent: the reply before is the answer.
-                told = earlier
-                if not isinstance(failure, ProxyError):
-                    log_crash(failure)
-                yield earlier.end_after_all()
-                return
-            ending = _error_event(exchange, attempt, failure, said)
-            if ending is None:
-                raise failure
-            yield ending
-            return
-        finally:
-            told.note()
-            # The traceback refers to this frame.
-            failure = None
-
-
-def _next_try(
-    exchange: Exchange, plan: Plan, attempt: Attempt, failure: Exception | None
-) -> Generator[bytes, None, Plan | None]:
-    """Return the plan of another try, or None. The server may be asked what it is, so this may block."""
-    if failure is None:
-        why, broken = attempt.silence, attempt.broken
-        ended = Ended(None, why, "" if broken is None else broken.broken, attempt.calls, attempt.withheld)
-        may_block = why in exchange.retries.again
-    elif isinstance(failure, ProxyError):
-        ended = Ended(failure)
-        may_block = isinstance(failure, UpstreamError)
-    else:
-        return None
-    if may_block:
-        yield from exchange.wait.on_a_thread()
-    following = next_plan(exchange.request, plan, ended, exchange.retries, exchange.upstream.kind)
-    if following.parser_failed:
-        exchange.upstream.remember_parser_failure()
-    again = following.plan
-    if again is None or (failure is not None and attempt.said is Said.CONTENT):
-        return None
-    if failure is None and again.again is not None:
-        exchange.outcome.ask_again(again.again)
-    return again
-
-
-def _error_event(exchange: Exchange, attempt: Attempt, failure: Exception, said: Said) -> bytes | None:
-    """Return the end of a reply that cannot be finished, or None if the error can become a status.
-
-    Then the caller raises it, and the web layer masks secrets in it and records the outcome.
-    """
-    if isinstance(failure, ProxyError):
-        attempt.let_go()
-        if said is Said.NOTHING and not (attempt.begun and exchange.request.stream):
-            return None
-        mask_error(failure, exchange.secrets)
-        exchange.outcome.fail(failure)
-        return attempt.fail(failure)
-    if said is Said.NOTHING:
-        return None
-    log_crash(failure)
-    return attempt.fail(InternalError("the proxy failed while it read the reply; its log says why"))
-
-
 def _slice() -> Callable[[], bool]:
     """Start a slice of time; the function returns whether it is over."""
     end = time.monotonic() + SLICE
@@ -235,6 +133,7 @@ class Attempt:
     )
 
     def __init__(self, exchange: Exchange, plan: Plan, earlier: Attempt | None = None) -> None:
+        self.said = Said.NOTHING
         self._exchange = exchange
         self._plan = plan
         self._up = _sent_upstream(exchange.request, plan)
@@ -242,8 +141,16 @@ class Attempt:
         self._tally = CallTally(exchange.request.tools)
         self._earlier = earlier
         self._keep_back = self._followed()
-        self._writer = self._new_writer()
-        self._reply = self._new_reply()
+        goes_on = earlier is not None and earlier.said is Said.CONTENT
+        self._writer: Writer = earlier._writer if goes_on and earlier else exchange.dialect.writer(expand=False)
+        self._reply = StreamReply(
+            self._engine,
+            self._writer,
+            log_crash,
+            keep_back=self._keep_back,
+            earlier=None if earlier is None else earlier.handover_of_all,
+            listener=self._tally,
+        )
         self._unsent = b""
         self._held_since = NEVER
         self._swallowed = False
@@ -252,7 +159,6 @@ class Attempt:
         self.silence: Why | None = None
         self.handover = EarlierTry()
         self._lane: ReplyLane | None = None
-        self.said = Said.NOTHING
 
     def _followed(self) -> frozenset[Why]:
         """Return the reasons for which another try may follow this one: all after the first try. After a second one of
@@ -264,22 +170,6 @@ class Attempt:
         if self._earlier.said is Said.CONTENT or self._plan.again is not Why.EMPTY:
             return frozenset()
         return allowed & {Why.SWALLOWED}
-
-    def _new_writer(self) -> Writer:
-        """That of the try before, if something of that has left."""
-        if self._earlier is not None and self._earlier.said is Said.CONTENT:
-            return self._earlier._writer
-        return self._exchange.dialect.writer(expand=False)
-
-    def _new_reply(self) -> StreamReply:
-        return StreamReply(
-            self._engine,
-            self._writer,
-            log_crash,
-            keep_back=self._keep_back,
-            earlier=None if self._earlier is None else self._earlier.handover_of_all,
-            listener=self._tally,
-        )
 
     @property
     def begun(self) -> bool:
@@ -302,13 +192,14 @@ class Attempt:
             # It would stay as long as the stream.
             del first
             streamed = is_stream(call.header("Content-Type"))
-            if streamed and not self._takes_a_stream:
+            if streamed and (self._plan.guided or not request.stream):
                 raise UpstreamBroken("the model server answered with a stream that was not asked for")
-            if streamed and request.stream:
-                self._lane = ReplyLane(call, exchange.wait, self._reply, notes_of(tape, seen))
+            if streamed:
+                notes = [each.note for each in (tape if tape.listens else None, seen) if each is not None]
+                self._lane = ReplyLane(call, exchange.wait, self._reply, notes)
                 yield from self._live(parts, sent)
                 return
-            if self._must_be_a_stream:
+            if self._earlier is not None and not self._plan.guided and self._earlier.said is Said.CONTENT:
                 raise UpstreamBroken("the model server answered with no stream although the one before was one")
             whole = yield from self._beating(read_body(parts))
         if self._plan.guided:
@@ -331,20 +222,6 @@ class Attempt:
     def withheld(self) -> bool:
         """True if the end of the reply is kept back, as one more may follow."""
         return self.silence in self._keep_back
-
-    @property
-    def _takes_a_stream(self) -> bool:
-        """True if the answer may be a stream."""
-        if self._plan.guided:
-            return False
-        return self._exchange.request.stream
-
-    @property
-    def _must_be_a_stream(self) -> bool:
-        """True if the answer goes on in a stream that has begun."""
-        if self._earlier is None or self._plan.guided:
-            return False
-        return self._earlier.said is Said.CONTENT
 
     def _instead(self, body: bytes) -> bytes:
         """The end of the reply before, with the call of this answer in the place of the broken one."""
@@ -405,20 +282,13 @@ class Attempt:
                 said = (broken.text, "" if self._call is None else self._call.arguments, broken.broken)
             again = (Repair(FIX, said[0], said[1], why, said[2]),)
         before = () if earlier is None else earlier._engine.audit
-        outcome.end_try(
-            ReplyFacts(
-                healed=tuple(self._up.healed),
-                audit=(*before, *again, *self._engine.audit),
-                calls=self._engine.calls,
-                refusals=self._engine.refusals,
-                empty_calls=self._engine.empty_calls,
-                notations=self._tally.notations,
-                invalid=self._tally.invalid,
-                cut=self._tally.cut(self._engine.refusals),
-                tokens=tokens_of(self.handover_of_all.usage),
-                swallowed=self._swallowed or self._reply.swallowed,
-            )
-        )
+        engine, tally = self._engine, self._tally
+        outcome.healed = self._up.healed
+        outcome.audit = (*outcome.request_audit, *self._up.healed, *before, *again, *engine.audit)
+        outcome.calls, outcome.refusals, outcome.empty_calls = engine.calls, engine.refusals, engine.empty_calls
+        outcome.notations, outcome.invalid, outcome.cut = tally.notations, tally.invalid, tally.cut(engine.refusals)
+        outcome.tokens = tokens_of(self.handover_of_all.usage)
+        outcome.swallowed = self._swallowed or self._reply.swallowed
 
     def _head(self, parts: Iterator[bytes | None], call: UpstreamCall) -> Generator[bytes, None, bytes]:
         """Wait for the head, with heartbeats, and give the first part of the body; what is no success is raised."""
@@ -435,7 +305,7 @@ class Attempt:
             # Another worker may hold the lock of what they share.
             yield from self._exchange.wait.on_a_thread()
             self._exchange.upstream.remember_healings(self._plan.learnt)
-        self._exchange.outcome.receive_head(response_headers(call, REPLY))
+        self._exchange.outcome.headers = response_headers(call, REPLY)
         return first
 
     def _live(self, parts: Iterator[bytes | None], sent: float) -> Iterator[bytes]:
@@ -458,7 +328,8 @@ class Attempt:
             if reply.done:
                 wait.expect_end(END_GRACE)
             ready = self._ready()
-            wait.lane = self._open_lane()
+            lane = self._lane
+            wait.lane = lane if lane is not None and lane.open() else None
             yield beat + ready
         yield from self._count_thoughts()
         if reply.ends_long:
@@ -488,11 +359,6 @@ class Attempt:
         """The thoughts of the tries before, whose tokens are in the usage of this one."""
         earlier = self._earlier
         return "" if earlier is None else earlier._thoughts_before + earlier._engine.thoughts
-
-    def _open_lane(self) -> ReplyLane | None:
-        """The lane, if nothing but text is awaited now."""
-        lane = self._lane
-        return lane if lane is not None and lane.open() else None
 
     def _read(self, part: bytes) -> Iterator[bytes]:
         """Read what has come, in slices: between two of them other streams have their turn."""
@@ -525,7 +391,7 @@ class Attempt:
             return b""
         wait.wrote()
         self.said = max(self.said, Said.HEARTBEAT)
-        self._exchange.outcome.count_heartbeat()
+        self._exchange.outcome.heartbeats += 1
         return self._reply.heartbeat()
 
     def _beating(self, reading: Generator[None, None, bytes]) -> Generator[bytes, None, bytes]:
@@ -590,3 +456,44 @@ class Attempt:
             reply = answer_as_answer(body, answer, engine, dialect, content, self._tally)
         self.silence = content.why_again(self.handover.tokens, engine.broken_call, in_thought=engine.ends_in_thought)
         return reply
+
+
+class ReplyLane:
+    """The lane of one reply: from the upstream's socket to its client in one step, where nothing else is to be done.
+
+    It is open while the reply's generator waits for the upstream and nothing else is due; whoever drives that generator
+    calls it instead (`AnswerWait.lane`). What it does not take is left as it came, for the generator. Each of `notes`
+    is called with all that passes.
+    """
+
+    __slots__ = ("_call", "_is_compressed", "_notes", "_reply", "_wait")
+
+    def __init__(
+        self, call: UpstreamCall, wait: AnswerWait, reply: StreamReply, notes: Sequence[Callable[[bytes], None]]
+    ) -> None:
+        self._call = call
+        self._wait = wait
+        self._reply = reply
+        self._notes = notes
+        self._is_compressed = bool(call.coding)
+
+    def open(self) -> bool:
+        """True if nothing but text is awaited now; until something else is done, that may pass, or wait with a call."""
+        if self._is_compressed or not self._wait.may_pass:
+            return False
+        return self._reply.open_lane()
+
+    def __call__(self) -> bytes | None:
+        """The bytes that have come, as they leave; b"" if none did, None if the generator must look at them."""
+        body = self._call.look()
+        if not body:
+            return body
+        leaving = self._reply.pass_by(body)
+        if leaving is None:
+            return None
+        self._call.take()
+        for note in self._notes:
+            note(body)
+        if not leaving:
+            return self._wait.keeps_back()
+        return self._wait.leaves(leaving)

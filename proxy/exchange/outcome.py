@@ -19,25 +19,6 @@ from proxy.tools.validator import violations
 _CUT = ("cut_off", "broken", "unreadable_arguments", "half_call")
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyFacts:
-    """The facts of one try's reply: `healed` is what was healed in its request, `audit` what was changed in it.
-
-    `notations`, `invalid` and `cut` are those of `CallTally`, `tokens` the usage by kind.
-    """
-
-    healed: tuple[Repair, ...]
-    audit: tuple[Repair, ...]
-    calls: int
-    refusals: Mapping[str, int]
-    empty_calls: int
-    swallowed: bool
-    notations: Mapping[str, int] = field(default_factory=dict)
-    invalid: int = 0
-    cut: int = 0
-    tokens: Mapping[str, int] = field(default_factory=dict)
-
-
 class CallTally:
     """Counts the calls that a client gets in one reply, by what its log line and the metrics say of them.
 
@@ -77,9 +58,8 @@ class CallTally:
 
     def _count(self, closed: CallClosed) -> None:
         for fix in closed.fixes:
-            if fix.id == "text_call":
-                # "the model wrote the call as text (<tool_call>)"
-                self.notations[fix.why.rpartition(" (")[2].removesuffix(")")] += 1
+            if fix.notation:
+                self.notations[fix.notation] += 1
         tool = None if self._tools is None else self._tools.resolve(closed.call.name)
         if tool is None:
             return
@@ -103,13 +83,13 @@ def tokens_of(usage: JsonObject) -> dict[str, int]:
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of a request. Whoever learns how it ended says so here, by a method, and nowhere else.
+    """The outcome of a request: what was done in its tries, and how it ended.
 
     `request_audit` is what a translation changed in the request, `healed` what was healed in it, `audit` all that was
-    changed. `error` are the words of the log line, `failure` the exception behind them, and `gone` that the client
-    did not wait for its end. `later` is what is done once the client has its answer, `again` why a reply that said
-    nothing was asked for once more. `first_event` is the time (s) from sending the request upstream to the first event
-    of its stream.
+    changed. `calls` to `tokens` are those of the last try: `notations`, `invalid` and `cut` as in `CallTally`. `error`
+    are the words of the log line, `failure` the exception behind them, and `gone` that the client did not wait for its
+    end. `later` is what is done once the client has its answer, `again` why a reply that said nothing was asked for
+    once more. `first_event` is the time (s) from sending the request upstream to the first event of its stream.
     """
 
     tries: int = 0
@@ -134,45 +114,6 @@ class Outcome:
     cut: int = 0
     tokens: Mapping[str, int] = field(default_factory=dict)
 
-    def begin_try(self, plan: Plan) -> None:
-        """The request goes up by this plan, for the first time or once more."""
-        self.tries += 1
-        self.plan = plan
-
-    def ask_again(self, why: Why) -> None:
-        """Record that the request is retried, and why."""
-        self.again = why
-
-    def translate_request(self, audit: tuple[Repair, ...]) -> None:
-        """The request was translated, which made these changes in it."""
-        self.request_audit = audit
-
-    def receive_head(self, headers: tuple[tuple[str, str], ...]) -> None:
-        """Record the headers of the server's answer."""
-        self.headers = headers
-
-    def count_heartbeat(self) -> None:
-        """The client got a heartbeat."""
-        self.heartbeats += 1
-
-    def end_try(self, reply: ReplyFacts) -> None:
-        """A try has ended, and this is known of its reply; what was known of an earlier try's is forgotten."""
-        self.healed = reply.healed
-        self.audit = (*self.request_audit, *reply.healed, *reply.audit)
-        self.calls = reply.calls
-        self.refusals = reply.refusals
-        self.empty_calls = reply.empty_calls
-        self.swallowed = reply.swallowed
-        self.notations, self.invalid, self.cut, self.tokens = reply.notations, reply.invalid, reply.cut, reply.tokens
-
-    def do_later(self, step: Callable[[], None]) -> None:
-        """This is to be done once the client has its answer."""
-        self.later.append(step)
-
-    def stop_loop(self) -> None:
-        """The loop guard answered; the model was not asked."""
-        self.error = "loop guard"
-
     def fail(self, error: ProxyError) -> None:
         """The request ends with this error, whose secrets were taken out."""
         self.error, self.failure = error.logged, error
@@ -189,7 +130,3 @@ class Outcome:
     def break_off(self, error: Exception) -> None:
         """The body cannot be finished."""
         self.error, self.failure = str(error), error
-
-    def release_failure(self) -> None:
-        """The request was told of: let go of the exception, whose traceback refers to all of the request's way."""
-        self.failure = None

@@ -1,4 +1,4 @@
-"""How a request is sent upstream, and whether and how it is sent again (docs/configuration.md: who parses).
+"""Where a request is sent, how its reply is read, and whether it is sent again (docs/configuration.md: who parses).
 
 Pure functions. What the upstream receives is a deterministic function of the request (contract C8), and a body in which
 nothing has to change is sent verbatim (contract C1).
@@ -14,11 +14,17 @@ from enum import Enum
 from proxy.audit_record import Repair
 from proxy.codec.json_access import as_list, as_object, as_text, objects_in
 from proxy.codec.json_text import JsonObject, dump_request
-from proxy.config.rules import Parse, Transport
-from proxy.dialects.chat.request import ChatRequest, is_true
+from proxy.config.api_keys import Keys
+from proxy.config.rules import SAME_KEY, Model, Parse, Rules, Transport
+from proxy.config.server_url import origin
+from proxy.config.settings import Settings
+from proxy.dialects.chat.request import ChatRequest, conversation_key, is_true
+from proxy.engine.task import Task
 from proxy.errors import ProxyError, UpstreamError, UpstreamRefused, UpstreamUnreachable
 from proxy.healing.heal import NO_HEALING, HealPlan, heal_request, lesson
-from proxy.limits import RETRY_TOKENS
+from proxy.limits import MAX_HELD, RETRY_TOKENS
+from proxy.notations.thoughts import Thoughts
+from proxy.repair.policy import Policy
 from proxy.upstream.context_overflow import read_overflow
 
 # Servers whose `tool_choice: "none"` keeps the tools in the prompt.
@@ -333,3 +339,75 @@ def _by_the_other(request: ChatRequest, plan: Plan, allowed: Retries, kind: Call
         return plan
     again = replace(plan, parse="proxy", server_kind=plan.server_kind or kind())
     return again if proxy_parses(request, again) else plan
+
+
+def choose_server(model: str | None, rules: Rules, settings: Settings) -> str:
+    """The URL of the server for a model, by the name under which servers know it; None is no model in particular."""
+    if model is None:
+        return settings.upstream
+    return server_of(rules.entry(model), settings)
+
+
+def server_of(entry: Model, settings: Settings) -> str:
+    """The URL of the server for the models of an entry of the rules."""
+    return entry.url or settings.upstream
+
+
+def keyless(rules: Rules, settings: Settings) -> tuple[Model, ...]:
+    """Return the entries that are on another server than the main one and name no key for it."""
+    return tuple(entry for entry in rules.models if not entry.key and not _is_main(entry, settings))
+
+
+def server_key(entry: Model, settings: Settings, keys: Keys, main: str) -> str:
+    """Return the key for the server of an entry, or "". `main` is the key that the main server gets.
+
+    A key goes only to the server that it was given for: another scheme, host or port gets the key that its entry names.
+    """
+    if entry.key and entry.key != SAME_KEY:
+        return keys.named.get(entry.key, "")
+    return main if entry.key or _is_main(entry, settings) else ""
+
+
+def _is_main(entry: Model, settings: Settings) -> bool:
+    return not entry.url or origin(entry.url) == origin(settings.upstream)
+
+
+def conversation_of(body: JsonObject) -> str:
+    """The key of a client's conversation, whatever the dialect: a digest in hex, and no text.
+
+    It is that of the client's own words: the model as it calls it, the first system and the first user message. Empty
+    where there is no such message.
+    """
+    model = body.get("model")
+    name = model if isinstance(model, str) else ""
+    return conversation_key(name, body).hex()
+
+
+def make_task(
+    request: ChatRequest,
+    policy: Policy,
+    *,
+    seed: bytes,
+    raw_text: bool,
+    max_held: int = MAX_HELD,
+    ordered: bool = False,
+    thoughts: Thoughts | None = None,
+) -> Task:
+    """The engine's task for the reply to a request; `raw_text` says that the server was told not to look for calls,
+    `ordered` that the client has text and reasoning in one order; `thoughts` are told from the text.
+    """
+    return Task(
+        tools=request.tools,
+        seed=seed,
+        raw_text=raw_text,
+        json_reply=request.json_reply,
+        sources=request.sources,
+        made=request.made,
+        ids=request.ids,
+        one_call=request.one_call,
+        ordered=ordered,
+        thoughts=thoughts,
+        forced=request.forced_tool,
+        policy=policy,
+        max_held=max_held,
+    )

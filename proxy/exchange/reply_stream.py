@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
+from enum import Enum, auto
 
 from proxy.codec import sse
 from proxy.codec.json_access import as_object, may_hold_text
@@ -22,26 +23,84 @@ from proxy.engine.events import (
 )
 from proxy.engine.lane import Lane, unescaped
 from proxy.errors import InternalError, ProxyError, UnreadableReply, UpstreamBroken
-from proxy.exchange.joined_reply import EarlierTry, envelope_of, events_instead
 from proxy.exchange.plan import Why
-from proxy.exchange.reply_content import ContentLevel, ReplyContent
-from proxy.exchange.reply_state import DONE as UPSTREAM_DONE
-from proxy.exchange.reply_state import IN_ENGINE, MAY_END, OVER, PASSES, TRANSITIONS, ReplyState, ReplyStep
-from proxy.exchange.unsent_events import UnsentEvents
+from proxy.exchange.second_try import ContentLevel, EarlierTry, ReplyContent, envelope_of, events_instead
 from proxy.exchange.whole_answer import Listener
 from proxy.limits import MAX_EVENT
-from proxy.transitions import next_state
 
 # Bytes of events that have left by the lane before the engine is told.
 MAX_PASSED = 16 * 1024
 # What is read of more bytes than these at once may take milliseconds.
 LONG = 8 * 1024
+# Bytes of events that wait to leave as they came.
+MAX_KEPT = 4 * 1024 * 1024
 # What ends a call that was streamed until then: another one, or text. Only a hint: nothing is decided by it.
 _ENDS_A_CALL = re.compile(rb'"name": ?"|"content": ?"[^"]')
 
 
+
+class State(Enum):
+    """What becomes of the upstream's next events, and what the engine has still to say.
+
+                 crash: nothing was changed before           fail, from each
+        READING ─────────> PASSING                          ───────> FAILED
+           │ └── break off ──> BROKEN_OFF
+           └──── end ────────> ENDED
+    """
+
+    # The engine reads them.
+    READING = auto()
+    # The engine raised what it never should: they leave as they come (contract C6).
+    PASSING = auto()
+    # They cannot be read, or what the engine made of them cannot be written. What the engine holds may leave.
+    BROKEN_OFF = auto()
+    # The engine has said its last.
+    ENDED = auto()
+    # The reply cannot go on, and the engine is not asked any more.
+    FAILED = auto()
+
+
 # Asked for with every event: a global name is found faster than a member of an enum.
-_READING, _PASSING = ReplyState.READING, ReplyState.PASSING
+_READING, _PASSING = State.READING, State.PASSING
+
+
+class UnsentEvents:
+    """The upstream's events: `kept` are those that wait, by number, `sequence` is that of the last one that came.
+
+    `changed` is true once the rest of the reply could not leave as the upstream's own bytes any more: then nothing is
+    kept.
+    """
+
+    __slots__ = ("_size", "changed", "kept", "sequence")
+
+    def __init__(self, *, changed: bool) -> None:
+        self.changed = changed
+        self.sequence = 0
+        self.kept: dict[int, bytes] = {}
+        self._size = 0
+
+    def keep(self, raw: bytes) -> int:
+        """Number an event, and keep it until it has left. Where too many wait they are given up: then a crash ends in
+        an error.
+        """
+        self.sequence += 1
+        if self.changed:
+            return self.sequence
+        self._size += len(raw)
+        if self._size > MAX_KEPT:
+            self.change()
+        else:
+            self.kept[self.sequence] = raw
+        return self.sequence
+
+    def leave(self, sequence: int) -> None:
+        """The event of this number leaves as it came."""
+        self._size -= len(self.kept.pop(sequence, b""))
+
+    def change(self) -> None:
+        """Something leaves in another shape, or too much waits."""
+        self.changed = True
+        self.kept.clear()
 
 
 def _read_event(event: sse.ServerSentEvent, data: bytes, *, last: bool) -> tuple[JsonObject, bytes]:
@@ -90,8 +149,8 @@ class StreamReply:
     """
 
     __slots__ = (
-        *("failure", "silence", "started", "_content", "_decoder", "_earlier", "_ending", "_engine", "_envelope"),
-        *("_events", "_keep_back", "_lane", "_listener", "_on_crash", "_passed", "_passed_size", "_room"),
+        *("failure", "silence", "started", "_all_came", "_content", "_decoder", "_earlier", "_ending", "_engine"),
+        *("_envelope", "_events", "_keep_back", "_lane", "_listener", "_on_crash", "_passed", "_passed_size", "_room"),
         *("_state", "_teller", "_unsent", "_usage", "_writer"),
     )
 
@@ -110,6 +169,7 @@ class StreamReply:
         self._on_crash = on_crash
         self._decoder = sse.Decoder(MAX_EVENT)
         self._state = _READING
+        self._all_came = False
         # Events that have come and were not read yet, the last first.
         self._events: list[sse.ServerSentEvent] = []
         # The lane that is open, the texts that took it and are not in the engine yet, the bytes of their events, and
@@ -132,18 +192,15 @@ class StreamReply:
         self.started = False
         self.failure: ProxyError | None = None
 
-    def _move(self, step: ReplyStep) -> None:
-        self._state = next_state(TRANSITIONS, self._state, step)
-
     @property
     def held(self) -> bool:
         """True while text waits that may become a call."""
-        return self._state in IN_ENGINE and self._engine.held
+        return self._state in (_READING, State.BROKEN_OFF) and self._engine.held
 
     @property
     def done(self) -> bool:
-        """True once the upstream said `[DONE]`."""
-        return self._state in UPSTREAM_DONE
+        """True once the upstream said `[DONE]`, unless the reply cannot go on."""
+        return self._all_came and self._state not in (State.BROKEN_OFF, State.FAILED)
 
     @property
     def swallowed(self) -> bool:
@@ -170,7 +227,7 @@ class StreamReply:
     @property
     def ends_long(self) -> bool:
         """True if to end the reply may take milliseconds: something large would be read once more."""
-        if self._state in PASSES:
+        if self._state is _PASSING:
             return False
         return self._size > LONG
 
@@ -182,7 +239,7 @@ class StreamReply:
 
     def takes_long(self, data: bytes) -> bool:
         """True if to receive these bytes may take milliseconds, and cannot be cut between two events."""
-        if self._state in PASSES:
+        if self._state is _PASSING:
             return False
         if self._decoder.waiting > LONG:
             return True
@@ -218,7 +275,7 @@ class StreamReply:
     @property
     def _is_between_events(self) -> bool:
         """True between two events of a reply that goes on."""
-        if self._state is not _READING or self._events:
+        if self._state is not _READING or self._all_came or self._events:
             return False
         return self._decoder.between_events
 
@@ -253,7 +310,7 @@ class StreamReply:
         """Tell the engine what took the lane; return what leaves of a call that was held, as a rule nothing."""
         lane, self._lane, texts, self._passed = self._lane, None, self._passed, []
         teller, self._teller, self._passed_size = self._teller, None, 0
-        if lane is None or not texts or self._state in PASSES:
+        if lane is None or not texts or self._state is _PASSING:
             return b""
         if lane.held is not None:
             chunks: list[tuple[str, Chunk]] = []
@@ -301,7 +358,7 @@ class StreamReply:
         written = self._leave_lane() + self._rest()
         if self.failure is not None:
             return written
-        if self._state in MAY_END:
+        if self._state is _READING:
             written += self._written(self._last_events())
         if self.withheld:
             return written
@@ -327,7 +384,7 @@ class StreamReply:
 
     def _end(self) -> bytes:
         """The end of a reply. One that went on as the upstream's own bytes ends as the upstream ended it."""
-        if self._state in (_PASSING, ReplyState.FAILED):
+        if self._state is State.FAILED or (self._state is _PASSING and not self._all_came):
             return b""
         try:
             return self._writer.end()
@@ -339,8 +396,8 @@ class StreamReply:
         """The engine's last events, without those that are kept back."""
         events = tuple(self._guarded(lambda: self._engine.finish(done=self.done)))
         self._content.observe(events)
-        if self._state in MAY_END:
-            self._move(ReplyStep.END)
+        if self._state is _READING:
+            self._state = State.ENDED
             tokens, engine = EarlierTry(self._usage).tokens, self._engine
             self.silence = self._content.why_again(tokens, engine.broken_call, in_thought=engine.ends_in_thought)
         if self.withheld:
@@ -374,16 +431,16 @@ class StreamReply:
 
     def let_go(self) -> bytes:
         """What is held of a stream that cannot go on, as text; the engine is not asked a second time."""
-        if self._state not in IN_ENGINE:
+        if self._state not in (_READING, State.BROKEN_OFF):
             return b""
         held = self.release()
-        self._move(ReplyStep.FAIL)
+        self._state = State.FAILED
         return held
 
     def _event(self, event: sse.ServerSentEvent, *, last: bool = False) -> bytes:
         """One upstream event; the `last` one lacked its blank line, so it may be cut."""
-        if self._state is not _READING:
-            return event.raw if self._state is _PASSING else b""
+        if self._state is not _READING or self._all_came:
+            return event.raw if self._state is _PASSING and not self._all_came else b""
         if self._lane is not None:
             if self._takes(event.raw):
                 return b""
@@ -391,7 +448,7 @@ class StreamReply:
         if event.data is None:
             return self._writer.comment(event.raw)
         if event.data.strip() == DONE:
-            self._move(ReplyStep.DONE)
+            self._all_came = True
             return b""
         try:
             passed = self._engine.fast_path(event.raw)
@@ -448,7 +505,7 @@ class StreamReply:
         self._on_crash(error)
         if self._unsent.changed:
             return (Failed(InternalError("the proxy failed while it read the reply; its log says why")),)
-        self._move(ReplyStep.CRASH)
+        self._state = _PASSING if self._state in (_READING, _PASSING) else State.FAILED
         self.started = True
         return tuple(Unchanged(raw, (), sequence) for sequence, raw in self._unsent.kept.items())
 
@@ -469,7 +526,7 @@ class StreamReply:
                 break
             if data and not self.started:
                 self.started = not isinstance(event, Unchanged) or bool(event.events)
-            if not (self._content.answered or self._state in OVER):
+            if not (self._content.answered or self._state in (State.ENDED, State.FAILED)):
                 self._content.observe((event,))
             if self._listener is not None:
                 self._listener.observe((event,))
@@ -485,10 +542,10 @@ class StreamReply:
         """The reply cannot go on."""
         self.failure = _detached(error)
         self._events.clear()
-        self._move(ReplyStep.FAIL)
+        self._state = State.FAILED
 
     def _break_off(self, error: ProxyError) -> None:
         """Nothing more can be read, or written, of what comes; what the engine holds is not lost."""
         self.failure = _detached(error)
         self._events.clear()
-        self._move(ReplyStep.BREAK_OFF)
+        self._state = State.FAILED if self._state is _PASSING or self._state is State.FAILED else State.BROKEN_OFF

@@ -17,6 +17,7 @@ import errno
 import gc
 import json
 import os
+import re
 import resource
 import selectors
 import signal
@@ -433,7 +434,11 @@ class PumpWorker(ThreadWorker):
         """Answer a malformed request in JSON. gunicorn's HTML quotes the request, which may hold a key."""
         said: Any = _ErrorReader()
         super().handle_error(req, said, addr, exc)
-        words = "the proxy failed; see its log" if said.status == 500 else f"the request is not valid HTTP: {said.line}"
+        # gunicorn's words quote the request; the name of its exception does not: `InvalidHeaderName`.
+        wrong = re.sub("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", type(exc).__name__).lower()
+        words = f"the request is not valid HTTP: {said.line} ({wrong})"
+        if said.status == 500:
+            words = "the proxy failed; see its log"
         kind = "api_error" if said.status == 500 else "invalid_request_error"
         body = json.dumps({"error": {"message": words, "type": kind, "param": None, "code": said.status}})
         head = f"HTTP/1.1 {said.line}\r\nConnection: close\r\nContent-Type: application/json\r\n"

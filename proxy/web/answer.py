@@ -19,12 +19,11 @@ from proxy.codec.json_text import JsonObject, dump_request, load_upstream
 from proxy.config.rules import Parse, entry_with
 from proxy.engine.engine import Engine
 from proxy.errors import ClientGone, ProxyError
-from proxy.exchange.attempt import Exchange, run_exchange
-from proxy.exchange.capture import Capture
-from proxy.exchange.capture_folder import CaptureFolder
-from proxy.exchange.loop_guard import limit_answer, render_limit_answer
-from proxy.exchange.plan import Plan, Retries, Why, reasons_to_ask_again
-from proxy.exchange.task import make_task
+from proxy.exchange.attempt import Exchange
+from proxy.exchange.capture import Capture, CaptureFolder
+from proxy.exchange.plan import Plan, Retries, Why, make_task, reasons_to_ask_again
+from proxy.exchange.tries import run_exchange
+from proxy.exchange.whole_answer import limit_answer, render_limit_answer
 from proxy.healing.heal import HealPlan
 from proxy.healing.results import TOLD_IN_THE_LOG, newest_repeat
 from proxy.limits import REPLY_SECONDS
@@ -60,7 +59,7 @@ def reply(prepare: Callable[[RequestContext, Mapping[str, Any]], PreparedRequest
     chat, heal_plan = prepared.chat, ctx.heal_plan(prepared.chat.model, prepared.family)
     ending = _ending(ctx, prepared, heal_plan)
     if ending is not None:
-        ctx.outcome.stop_loop()
+        ctx.outcome.error = "loop guard"
         data = render_limit_answer(ending, prepared.dialect, stream=chat.stream)
         return Response(data, 200, list(STREAM_HEADERS)) if chat.stream else json_response(data)
     if chat.stream:

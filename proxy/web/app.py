@@ -203,7 +203,7 @@ def _ended(ctx: RequestContext, status: int, length: int) -> None:
             step()
     finally:
         ctx.give_back()
-    ctx.outcome.release_failure()
+    ctx.outcome.failure = None  # its traceback refers to all of the request's way
 
 
 def _proxy_error(error: ProxyError) -> Response:

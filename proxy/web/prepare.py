@@ -27,7 +27,7 @@ from proxy.dialects.responses.output import echo
 from proxy.dialects.responses.writer import ResponsesDialect
 from proxy.dialects.translation import ModelOptions
 from proxy.errors import BadRequest
-from proxy.exchange.routing import choose_server, conversation_of
+from proxy.exchange.plan import choose_server, conversation_of
 from proxy.healing.families import Family
 from proxy.healing.heal import WANTS_REASONING, Healed, heal_request
 from proxy.healing.parameters import Sampling
@@ -70,7 +70,7 @@ class TargetModel:
         `dropped` has a record for each kind of field that could not be carried.
         """
         rewritten = self.thinking(ctx, body)
-        ctx.outcome.translate_request((*dropped, *rewritten.audit))
+        ctx.outcome.request_audit = (*dropped, *rewritten.audit)
         known = KnownFields(json_reply=json_reply)
         return read_chat(dump_request(rewritten.body), rewritten.body, known), rewritten.thoughts
 
@@ -102,7 +102,7 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
     )
     family = ctx.snapshot.family(chat.model, profile, headers, server)
     rewritten = with_thinking(chat.body, rules, profile, family, requested=as_text(model))
-    ctx.outcome.translate_request(rewritten.audit)
+    ctx.outcome.request_audit = rewritten.audit
     if rewritten.changed:
         chat = replace(chat, raw=dump_request(rewritten.body), body=rewritten.body)
     return PreparedRequest(chat, profile, ChatDialect(options), server, headers, rewritten.thoughts, family)

@@ -13,7 +13,7 @@ from proxy.config.api_keys import Keys
 from proxy.config.rules import Model, Profile, Rules
 from proxy.config.settings import Settings
 from proxy.errors import Unavailable, UpstreamError
-from proxy.exchange.routing import choose_server, server_key, server_of
+from proxy.exchange.plan import choose_server, server_key, server_of
 from proxy.healing.families import Family, Shown, family_of
 from proxy.limits import AUDIT_MAX, CONNECT_SECONDS, MAX_ANSWER, SEND_SECONDS
 from proxy.upstream.client import ModelServer, ServerOptions

@@ -35,7 +35,7 @@ from proxy.config.load import (
     rules_text,
 )
 from proxy.errors import RulesError, Unavailable
-from proxy.exchange.capture_folder import CaptureFolder
+from proxy.exchange.capture import CaptureFolder
 from proxy.limits import RESERVED_THREADS, THREADS
 from proxy.worker.logging_setup import adjust_logging
 from proxy.worker.metrics import Metrics

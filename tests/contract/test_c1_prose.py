@@ -21,7 +21,7 @@ from proxy.dialects.responses.writer import ResponsesDialect
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.errors import ProxyError
-from proxy.exchange.reply_content import ReplyContent
+from proxy.exchange.second_try import ReplyContent
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from proxy.notations.thoughts import Thoughts
 from proxy.tools.toolset import read_tools
@@ -97,7 +97,7 @@ def had(body: bytes, task: dict[str, Any], dialect: Dialect, *, looks: bool, str
             given = answer_as_answer(body, read, engine, dialect, content)
     except ProxyError as error:
         given = type(error), error.message
-    known = (engine.audit, engine.repairs, dict(engine.refusals), engine.calls, engine.thoughts, engine.broken_call)
+    known = (engine.audit, dict(engine.refusals), engine.calls, engine.thoughts, engine.broken_call)
     told = (content.level, content.answered, content.ended_without_answer(), content.used_without_a_word(5))
     return given, known, told
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from proxy.dialects.chat.request import read_chat
 from proxy.engine.engine import Engine
+from proxy.exchange.plan import make_task
 from proxy.exchange.reply_stream import StreamReply
-from proxy.exchange.task import make_task
 from proxy.repair.policy import Policy
 from tests.same.cases import Case
 from tests.support.helpers import SEED

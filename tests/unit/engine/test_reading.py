@@ -48,7 +48,7 @@ def test_the_other_name_of_the_reasoning_counts_where_the_first_is_empty() -> No
         {},
         {"delta": None},
         {"delta": []},
-        {"index": 0, "delta": {"content": [], "reasoning": 5}, "finish_reason": 5},
+        {"index": 0, "delta": {"content": [], "reasoning": 5}, "finish_reason": 0},
         {"delta": {"content": [None, {"type": "image"}], "reasoning": {}}},
         {"delta": {"content": [{"type": "image_url", "image_url": {"url": "a"}}, {"type": "foo", "id": "a"}]}},
         {"delta": {"content": [{"type": "thinking", "thinking": "", "signature": "a"}]}},

@@ -376,3 +376,26 @@ def test_thousands_of_thoughts_and_of_blanks_are_read() -> None:
     assert found == ("a" * 2000, "", [], "stop", [])
     found = said(["<think>", *["\n"] * 2000, "a</think>", *[" "] * 2000, "b"], Thoughts())
     assert found == ("a", "b", [], "stop", [])
+
+
+STRONG = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(("name", "calls"), [("bash", 1), ("nothing", 0)])
+def test_reasoning_in_the_middle_of_a_printed_call_waits_in_its_place(name: str, calls: int) -> None:
+    """A client that has text and reasoning in one order loses neither the call nor the order."""
+    text = STRONG.replace("bash", name)
+    engine = new_engine(ordered=True)
+    chunks = [says("I look.\n"), says(text[:30]), chunk(delta(reasoning_content="Hm.")), says(text[30:]), ends()]
+    events = [inner for event in run(chunks, engine) for inner in (getattr(event, "events", None) or (event,))]
+    said = [event.text for event in events if isinstance(event, Text | Reasoning)]
+    assert engine.calls == calls
+    assert said == (["I look.\n", "Hm."] if calls else ["I look.\n", text[:30], "Hm.", text[30:]])
+
+
+def test_so_much_reasoning_waits_for_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C7."""
+    monkeypatch.setattr("proxy.engine.choice._MAX_REASONING", 5)
+    engine = new_engine(ordered=True)
+    found = view(run([says(STRONG[:30]), *[chunk(delta(reasoning_content="Hm."))] * 2], engine))[0]
+    assert (found.text, found.reasoning, engine.calls) == (STRONG[:30], "Hm.Hm.", 0)

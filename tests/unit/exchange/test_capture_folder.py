@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.exchange import capture_folder
-from proxy.exchange.capture_folder import UNFINISHED_SECONDS, CaptureFolder
+from proxy.exchange import capture
+from proxy.exchange.capture import UNFINISHED_SECONDS, CaptureFolder
 
 DAY = 86400.0
 NOW = time.time()
@@ -22,8 +22,8 @@ NOW = time.time()
 @pytest.fixture(autouse=True)
 def _usual_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bounds that `Told` sets last for one test."""
-    monkeypatch.setattr(capture_folder, "CAPTURES_MAX", 2**30)
-    monkeypatch.setattr(capture_folder, "CAPTURE_SECONDS", 30 * DAY)
+    monkeypatch.setattr(capture, "CAPTURES_MAX", 2**30)
+    monkeypatch.setattr(capture, "CAPTURE_SECONDS", 30 * DAY)
 
 
 class Told:
@@ -31,7 +31,7 @@ class Told:
 
     def __init__(self, path: Path, max_bytes: int = 2**30, max_seconds: float = 30 * DAY) -> None:
         self.counts = Counter[str]()
-        vars(capture_folder).update(CAPTURES_MAX=max_bytes, CAPTURE_SECONDS=max_seconds)
+        vars(capture).update(CAPTURES_MAX=max_bytes, CAPTURE_SECONDS=max_seconds)
         self.folder = CaptureFolder(str(path), self._count)
 
     def _count(self, what: str, number: int) -> None:
@@ -112,7 +112,7 @@ def test_what_is_too_old_goes(tmp_path: Path) -> None:
 
 
 def test_there_are_at_most_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture_folder, "MAX_CAPTURES", 2)
+    monkeypatch.setattr(capture, "MAX_CAPTURES", 2)
     made = [make(tmp_path, name(age)) for age in (4, 3, 2)]
     Told(tmp_path).folder.tidy()
     assert names(tmp_path) == {*made[1:]}

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.engine.events import Call, Text
 from proxy.errors import UpstreamBroken
-from proxy.exchange.joined_reply import answer_instead, guided_call
+from proxy.exchange.second_try import answer_instead, guided_call
 from tests.support.helpers import function, new_engine, offered
 
 ENGINE = (function("write_file", {"path": {"type": "string"}}, "path"),)

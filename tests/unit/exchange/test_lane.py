@@ -16,9 +16,8 @@ from proxy.dialects.chat.request import read_chat
 from proxy.dialects.chat.writer import ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
-from proxy.exchange.plan import Why
+from proxy.exchange.plan import Why, make_task
 from proxy.exchange.reply_stream import MAX_PASSED, StreamReply
-from proxy.exchange.task import make_task
 from proxy.notations.thoughts import HARMONY, THINK, Thoughts
 from proxy.repair.policy import Policy
 from tests.same.cases import Case, cases

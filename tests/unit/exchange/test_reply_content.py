@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.engine.events import CallOpened, Chunk, Event, Finished, Reasoning, Rest, Text, Unchanged, Usage
-from proxy.exchange.reply_content import ContentLevel, ReplyContent
+from proxy.exchange.second_try import ContentLevel, ReplyContent
 from tests.support.helpers import all_cuts
 
 STOP = Finished(0, "stop", None)

@@ -14,8 +14,7 @@ from proxy.dialects.chat.writer import ChatOptions, ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk
 from proxy.errors import InternalError, LimitExceeded, UpstreamBroken
-from proxy.exchange.reply_stream import StreamReply
-from proxy.exchange.unsent_events import MAX_KEPT, UnsentEvents
+from proxy.exchange.reply_stream import MAX_KEPT, StreamReply, UnsentEvents
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from tests.support.helpers import (
     all_cuts,

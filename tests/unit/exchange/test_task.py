@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from proxy.dialects.chat.request import read_chat
-from proxy.exchange.task import make_task
+from proxy.exchange.plan import make_task
 from proxy.repair.policy import Policy
 from tests.support.helpers import OFFERED
 

@@ -1,0 +1,110 @@
+"""The tries of one chat request.
+
+The status 200 is delayed until the model server has said something or the first heartbeat is due: an error before that
+is raised and becomes a real status; a later one ends the stream with the dialect's error event. However the generator
+ends, it closes the upstream, so that the model server stops generating.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from proxy.codec.secrets import mask_error
+from proxy.errors import ClientGone, InternalError, ProxyError, UpstreamError
+from proxy.exchange.attempt import Attempt, Exchange, Said, log_crash
+from proxy.exchange.plan import Ended, Plan, next_plan
+
+
+def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
+    """Yield the bytes of the reply, `b""` where there are none now; a whole reply in one piece.
+
+    Raises a ProxyError only before the first bytes.
+    """
+    plan, earlier, said = exchange.plan, None, Said.NOTHING
+    while True:
+        exchange.outcome.tries += 1
+        exchange.outcome.plan = plan
+        attempt = Attempt(exchange, plan, earlier)
+        told, failure = attempt, None
+        try:
+            try:
+                for part in attempt.run():
+                    if part:
+                        said = max(said, attempt.said, Said.HEARTBEAT)
+                    yield part
+            except ClientGone:
+                raise
+            except Exception as error:  # the outermost boundary: only an error event can end a stream
+                failure = error
+            again = yield from _next_try(exchange, plan, attempt, failure)
+            if again is not None:
+                if failure is None:
+                    earlier = attempt
+                plan = again
+                continue
+            if failure is None:
+                if attempt.withheld:
+                    yield from attempt.before_it_is_stored()
+                    yield attempt.end_after_all()
+                return
+            yield from attempt.before_it_is_stored()
+            if earlier is not None and not attempt.begun:
+                # Nothing of this try has been sent: the reply before is the answer.
+                told = earlier
+                if not isinstance(failure, ProxyError):
+                    log_crash(failure)
+                yield earlier.end_after_all()
+                return
+            ending = _error_event(exchange, attempt, failure, said)
+            if ending is None:
+                raise failure
+            yield ending
+            return
+        finally:
+            told.note()
+            # The traceback refers to this frame.
+            failure = None
+
+
+def _next_try(
+    exchange: Exchange, plan: Plan, attempt: Attempt, failure: Exception | None
+) -> Generator[bytes, None, Plan | None]:
+    """Return the plan of another try, or None. The server may be asked what it is, so this may block."""
+    if failure is None:
+        why, broken = attempt.silence, attempt.broken
+        ended = Ended(None, why, "" if broken is None else broken.broken, attempt.calls, attempt.withheld)
+        may_block = why in exchange.retries.again
+    elif isinstance(failure, ProxyError):
+        ended = Ended(failure)
+        may_block = isinstance(failure, UpstreamError)
+    else:
+        return None
+    if may_block:
+        yield from exchange.wait.on_a_thread()
+    following = next_plan(exchange.request, plan, ended, exchange.retries, exchange.upstream.kind)
+    if following.parser_failed:
+        exchange.upstream.remember_parser_failure()
+    again = following.plan
+    if again is None or (failure is not None and attempt.said is Said.CONTENT):
+        return None
+    if failure is None and again.again is not None:
+        exchange.outcome.again = again.again
+    return again
+
+
+def _error_event(exchange: Exchange, attempt: Attempt, failure: Exception, said: Said) -> bytes | None:
+    """Return the end of a reply that cannot be finished, or None if the error can become a status.
+
+    Then the caller raises it, and the web layer masks secrets in it and records the outcome.
+    """
+    if isinstance(failure, ProxyError):
+        attempt.let_go()
+        if said is Said.NOTHING and not (attempt.begun and exchange.request.stream):
+            return None
+        mask_error(failure, exchange.secrets)
+        exchange.outcome.fail(failure)
+        return attempt.fail(failure)
+    if said is Said.NOTHING:
+        return None
+    log_crash(failure)
+    return attempt.fail(InternalError("the proxy failed while it read the reply; its log says why"))
