@@ -11,9 +11,8 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -21,12 +20,11 @@ from benchmarks.models import agent, draw, files, table
 from benchmarks.models.questions import Json, Question, load_questions, sample
 from benchmarks.models.replay import receive, replaying
 from benchmarks.models.replies import Replies, Reply
+from benchmarks.models.servers import LlamaServer, proxied
 from benchmarks.models.table import Row
-from tests.real import processes
 
 QUICK = 30
 LLAMA = 30  # questions that llama.cpp's own parser is asked
-LOADING = 300  # seconds
 
 
 def main() -> int:
@@ -45,7 +43,7 @@ def main() -> int:
     rows, ended = list[Row](), dict[str, tuple[int, int, int]]()
     for model in models:
         with contextlib.ExitStack() as stack:
-            server = _Served(model, files_of[model.name], options.threads, stack).url
+            server = LlamaServer(model, files_of[model.name], stack, options.threads).url
             template = files.digest(model.template) if model.template else ""
             replies = Replies(files.cache_folder() / "replies" / f"{model.name}.jsonl", model.sha256 + template)
             rows += _ask(model, replies, server, options)
@@ -77,41 +75,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--model", type=Path, metavar="FILE.gguf", help="this model instead")
     parser.add_argument("--only", action="append", choices=names, help="only this model (repeatable)")
     parser.add_argument("--questions", type=int, metavar="N", help="ask N questions instead of all")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of llama.cpp (all cores)")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads of llama.cpp (all cores)")
     parser.add_argument("--show", action="store_true", help="print replies with more calls than the client received")
     parser.add_argument("--no-agent", action="store_true", help="leave out the coding agent")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown, too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to a file")
     parser.add_argument("--draw", type=Path, metavar="FILE.svg", help="draw the results")
     return parser.parse_args()
-
-
-class _Served:
-    """llama.cpp's server with one model, started when it is first needed and stopped with `stack`."""
-
-    def __init__(self, model: files.Model, file: Path, threads: int, stack: contextlib.ExitStack) -> None:
-        self._model, self._file, self._threads, self._stack = model, file, threads, stack
-        self._url = ""
-
-    def url(self) -> str:
-        """Return the server's URL."""
-        if not self._url:
-            port = str(processes.free_port())
-            command = [sys.executable, "-m", "benchmarks.models.serve", str(self._file), self._model.name, port]
-            command += [str(self._threads), *([str(self._model.template)] if self._model.template else [])]
-            url = f"http://127.0.0.1:{port}"
-            self._stack.enter_context(processes.running(command, f"{url}/health", timeout=LOADING))
-            self._url = url
-        return self._url
-
-
-@contextlib.contextmanager
-def _proxied(upstream: str) -> Iterator[str]:
-    """Run the proxy in front of a model server while the block lasts; give its URL."""
-    port = str(processes.free_port())
-    command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", port]
-    with processes.running(command, f"http://127.0.0.1:{port}/health", timeout=60):
-        yield f"http://127.0.0.1:{port}"
 
 
 def _ask(
@@ -128,7 +98,7 @@ def _ask(
         table.tally(model.name, table.NO_PARSER, questions, raw),
         table.tally(model.name, "llama.cpp's own parser", few, parsed),
     ]
-    with replaying(model.name, lambda body: raw[body["user"]]) as upstream, _proxied(upstream) as proxy:
+    with replaying(model.name, lambda body: raw[body["user"]]) as upstream, proxied(upstream) as proxy:
         for setup, stream in (("proxy, whole", False), ("proxy, streamed", True)):
             direct, received = dict[str, Reply](), dict[str, Reply]()
             for question in questions:
@@ -172,7 +142,7 @@ def _work(model: files.Model, replies: Replies, server: Callable[[], str]) -> tu
         return replies.ask(server, {**kept, "tool_choice": "none"})
 
     ended = [0, 0]
-    with replaying(model.name, raw) as upstream, _proxied(upstream) as proxy:
+    with replaying(model.name, raw) as upstream, proxied(upstream) as proxy:
         for number, task in enumerate(tasks, start=1):
             ended[0] += agent.work(task, model.name, partial(replies.ask, server))
             ended[1] += agent.work(task, model.name, partial(receive, proxy))
