@@ -22,9 +22,13 @@ from benchmarks.models.replay import receive, replaying
 from benchmarks.models.replies import Replies, Reply
 from benchmarks.models.servers import LlamaServer, proxied
 from benchmarks.models.table import Row
+from tests.real import processes
 
 QUICK = 30
 LLAMA = 30  # questions that llama.cpp's own parser is asked
+PAGE = processes.ROOT / "docs" / "comparison.md"
+PICTURE = processes.ROOT / "docs" / "images" / "models.svg"
+BEGIN, END = "<!-- the table of make models: python -m benchmarks.models --docs -->", "<!-- its end -->"
 
 
 def main() -> int:
@@ -52,13 +56,13 @@ def main() -> int:
     print(table.render(rows))
     for name, (without, through, tasks) in ended.items():
         print(f"\n{name} as a coding agent ends {without} of {tasks} tasks well without the proxy, {through} with it")
-    if options.markdown:
-        print(table.markdown(rows))
     if options.json:
         results = {"rows": [dataclasses.asdict(row) for row in rows], "agent": ended}
         options.json.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
-    if options.draw:
-        options.draw.write_text(draw.picture(rows), "utf-8")
+    if options.docs:
+        before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+        PAGE.write_text(f"{before}{BEGIN}\n{table.markdown(rows)}\n{END}{rest.partition(END)[2]}", "utf-8")
+        PICTURE.write_text(draw.picture(rows), "utf-8")
     return 0
 
 
@@ -78,9 +82,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, metavar="N", help="threads of llama.cpp (all cores)")
     parser.add_argument("--show", action="store_true", help="print replies with more calls than the client received")
     parser.add_argument("--no-agent", action="store_true", help="leave out the coding agent")
-    parser.add_argument("--markdown", action="store_true", help="print the table as Markdown, too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to a file")
-    parser.add_argument("--draw", type=Path, metavar="FILE.svg", help="draw the results")
+    parser.add_argument("--docs", action="store_true", help="write table and picture into the documents")
     return parser.parse_args()
 
 
