@@ -57,14 +57,17 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     print(table.render(rows))
-    for name, (without, through, tasks) in ended.items():
-        print(f"\n{name} as a coding agent ends {without} of {tasks} tasks well without the proxy, {through} with it")
+    agents = "".join(
+        f"\nAs a coding agent {name} ends {without} of {tasks} tasks well without the proxy, {through} with it.\n"
+        for name, (without, through, tasks) in ended.items()
+    )
+    print(agents, end="")
     if options.json:
         results = {"rows": [dataclasses.asdict(row) for row in rows], "agent": ended}
         options.json.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     if options.docs:
         before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n{table.markdown(rows)}\n{END}{rest.partition(END)[2]}", "utf-8")
+        PAGE.write_text(f"{before}{BEGIN}\n{table.markdown(rows)}\n{agents}{END}{rest.partition(END)[2]}", "utf-8")
         PICTURE.write_text(draw.picture(rows), "utf-8")
     return 0
 

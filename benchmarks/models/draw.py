@@ -7,7 +7,7 @@ from html import escape
 
 from benchmarks.models.table import Row
 
-WIDTH, LABELS, BAR, GAP = 720, 230, 18, 6
+WIDTH, LABELS, TEXT, BAR, GAP = 720, 230, 190, 18, 6
 STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#24292f}.title{font-weight:600}.found{fill:#9ec5fe}.right{fill:#0d6efd}"
     "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.found{fill:#34507a}.right{fill:#6ea8fe}}"
@@ -24,7 +24,7 @@ def picture(rows: Sequence[Row]) -> str:
             shapes.append(f'<text class="title" x="10" y="{y + 13}">{escape(model)}</text>')
             y += BAR + GAP
         shapes.append(f'<text x="10" y="{y + 13}">{escape(row.setup)}</text>')
-        scale = (WIDTH - LABELS - 150) / row.wanted
+        scale = (WIDTH - LABELS - TEXT) / row.wanted
         for kind, number in (("found", row.found), ("right", row.right)):
             width = max(number * scale, 1)
             shapes.append(f'<rect class="{kind}" x="{LABELS}" y="{y}" width="{width:.1f}" height="{BAR}"/>')
