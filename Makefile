@@ -14,6 +14,8 @@
 # make deploy-test              both of them on this machine
 # make cluster-test  200 streams through HAProxy, three proxies and two model servers, some of which fail
 # make conformance   the fixtures of canitoolcall through the proxy, by family; ARGS are more options
+# make models  trained models (1.7 GB, downloaded once) are asked to call tools, without and with the proxy: ninety
+#              minutes the first time, two afterwards; ARGS=--quick takes three minutes
 # make package wheel and sdist in dist/, checked, and the wheel tried in an empty environment
 # make docs    the documentation site in build/site; every link is checked
 # make lock    requirements.lock with the newest versions of all dependencies, with digests
@@ -59,7 +61,7 @@ CORES := $(shell nproc 2>/dev/null || echo 2)
 BY_FILE := --maxprocesses 5 --dist loadfile --no-loadscope-reorder
 TOGETHER := --numprocesses $(shell expr $(CORES) + 2) $(BY_FILE)
 
-.PHONY: demo test all quick others lint bench faults soak agents vllm conformance docs package clean deploy rollback deploy-test cluster-test lock audit
+.PHONY: demo test all quick others lint bench faults soak agents vllm conformance models docs package clean deploy rollback deploy-test cluster-test lock audit
 
 demo: .venv/demo.stamp
 	$(BIN)/python -m tests.demo
@@ -126,6 +128,9 @@ vllm: .venv/test.stamp
 
 conformance: .venv/test.stamp
 	$(BIN)/python -m tests.conformance $(ARGS)
+
+models: .venv/demo.stamp
+	$(BIN)/python -m benchmarks.models $(ARGS)
 
 docs: .venv/docs.stamp
 	NO_MKDOCS_2_WARNING=1 .venv/docs/bin/python -m mkdocs build --strict --quiet

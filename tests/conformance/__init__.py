@@ -1,1 +1,1 @@
-"""Replay of canitoolcall's fixtures through the proxy: what a client receives from a vLLM without parsers."""
+"""canitoolcall's fixtures through the proxy: what a client receives from a vLLM without parsers."""

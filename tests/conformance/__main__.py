@@ -1,25 +1,28 @@
 """`make conformance`: canitoolcall's fixtures through the proxy, as a vLLM without parsers sends them.
 
-Each fixture is replayed whole and as several streams, under its model's own name and under the alias `local-model`,
-and judged by the suite's own checks. Prints the verdicts by family, each failure with its reason, and each stream
-that differs from the whole answer.
+The suite's own runner replays and judges each fixture whole and as seven streams, under its model's own name and under
+the alias `local-model`. Prints the verdicts by family, each failure with its reason, and each stream that differs from
+the whole answer.
 """
 
 from __future__ import annotations
 
 import argparse
-import logging
+import os
 import sys
 import time
-from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Sequence
+from pathlib import Path
 
-from canitoolcall.fixtures import Fixture, load_families, load_fixtures
-from canitoolcall.results import Status
+from canitoolcall.chunking import parse_strategies
+from canitoolcall.fixtures import load_families
+from canitoolcall.results import CaseResult, Status
+from canitoolcall.runner import RunConfig, run
 
-from tests.conformance.replay import ALIAS, Verdict, judge
-
+ENGINE = "benchmarks.conformance:ProxyAdapter"
+ALIAS = "local-model"
+# Characters are the units, so `token` sends each of them alone.
+STRATEGIES = ("one", "token", *(f"rand:{seed}:8" for seed in range(1, 6)))
 GOOD = (Status.PASS, Status.SOFT_PASS)
 STATUSES = (*GOOD, Status.FAIL, Status.ERROR)
 WIDTH = 240
@@ -38,36 +41,62 @@ def main() -> int:
         metavar="N",
         help="exit with 1 if fewer fixtures pass or pass softly: one number for both names, or one for each",
     )
-    parser.add_argument("--family", action="append", help="replay only this family (repeatable)")
+    parser.add_argument(
+        "--family", action="append", choices=load_families(), help="replay only this family (repeatable)"
+    )
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="write the suite's results of each run here, too")
     options = parser.parse_args()
-    began, fixtures = time.monotonic(), load_fixtures(families=options.family)
-    if not fixtures:
-        parser.error(f"no such family; choose from {', '.join(load_families())}")
-    good = [_table(name, fixtures) for name in (None, ALIAS)]
-    print(f"\npass or soft pass: {good[0]} and {good[1]} of {len(fixtures)} ({time.monotonic() - began:.0f} s)")
+    began, good, total = time.monotonic(), list[int](), 0
+    for name in ("", ALIAS):
+        cases = replay(name, families=options.family or (), out=options.out)
+        total = len(cases)
+        good.append(_table(name or "own name", cases))
+    print(f"\npass or soft pass: {good[0]} and {good[1]} of {total} ({time.monotonic() - began:.0f} s)")
     return 1 if good[0] < options.at_least[0] or good[1] < options.at_least[-1] else 0
 
 
-def _table(name: str | None, fixtures: list[Fixture]) -> int:
-    """Replay all fixtures under `name` (None: each under its own) and return how many pass or pass softly."""
-    with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=logging.disable) as pool:
-        verdicts = [*pool.map(judge, fixtures, [name] * len(fixtures), chunksize=16)]
-    print(f"\n{name or 'own name':16}" + "".join(f"{status.value:>11}" for status in STATUSES))
-    families = dict.fromkeys(verdict.family for verdict in verdicts)
-    for family in families:
-        print(_row(family, [verdict for verdict in verdicts if verdict.family == family]))
-    print(_row("all", verdicts))
-    for verdict in verdicts:
-        if verdict.reason:
-            print(f"{verdict.status.value}: {verdict.id}: {verdict.reason}"[:WIDTH])
-        if verdict.unstable:
-            print(f"stream differs: {verdict.id}: {verdict.unstable}"[:WIDTH])
-    return sum(verdict.status in GOOD for verdict in verdicts)
+def replay(
+    name: str, *, families: Sequence[str] = (), ids: Sequence[str] = (), out: Path | None = None
+) -> list[CaseResult]:
+    """Run the suite with the model served under `name`, "" for its own, and return the results of the fixtures."""
+    results = run(
+        RunConfig(
+            engine=ENGINE,
+            families=families,
+            ids=ids,
+            strategies=parse_strategies(STRATEGIES),
+            env={"SERVED_NAME": name, "PYTHONPATH": str(Path(__file__).parents[2])},
+            jobs=os.cpu_count() or 1,
+            validate=False,
+        )
+    )
+    if out is not None:
+        results.write(out / f"{name or 'own-name'}-{results.default_filename()}")
+    return list(results.cases)
 
 
-def _row(name: str, verdicts: list[Verdict]) -> str:
-    counts = Counter(verdict.status for verdict in verdicts)
-    return f"{name:16}" + "".join(f"{counts[status]:>11}" for status in STATUSES)
+def _table(title: str, cases: list[CaseResult]) -> int:
+    """Print the verdicts and return how many fixtures pass or pass softly."""
+    print(f"\n{title:16}" + "".join(f"{status.value:>11}" for status in STATUSES))
+    for family in [*dict.fromkeys(case.family for case in cases), "all"]:
+        statuses = [case.status for case in cases if family in (case.family, "all")]
+        print(f"{family:16}" + "".join(f"{statuses.count(status):>11}" for status in STATUSES))
+    for case in cases:
+        if case.status not in GOOD:
+            print(f"{case.status.value}: {case.fixture_id}: {reason(case)}"[:WIDTH])
+        apart = [row for row in case.checks if row.check == "stream_equals_nonstream" and row.status is not Status.PASS]
+        if apart:
+            strategies = ", ".join(row.strategy for row in apart)
+            print(f"stream differs: {case.fixture_id}: {strategies}: {apart[0].detail}"[:WIDTH])
+    return sum(case.status in GOOD for case in cases)
+
+
+def reason(case: CaseResult) -> str:
+    """Return why a fixture failed."""
+    if case.harness_error:
+        return case.harness_error.splitlines()[-1]
+    row = next(row for row in case.checks if row.status in (Status.FAIL, Status.ERROR))
+    return f"{row.check} ({row.strategy}): {row.detail}"
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 The server is a real llama.cpp server whose tokens are scripted; where it cannot be installed or started, the
 recorded answers of one are replayed. The proxy is started as a user starts it. Exit status 0 means that every
-agent got what its model meant.
+agent got what its model meant. Then a small trained model is asked, too, if it was downloaded by `make models`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,20 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
+from benchmarks.models import files
+from benchmarks.models.questions import load_questions
+from benchmarks.models.replay import receive
+from benchmarks.models.servers import LlamaServer, proxied
 from tests.demo import table
 from tests.demo.cases import CASES
 from tests.demo.client import ask
 from tests.real import llama, processes
 from tests.real.replay import ReplayServer
 
-LIMIT = 120  # seconds for everything, on a machine that is busy too; ending the two processes may take eight more
+LIMIT = 120  # seconds for each part, on a machine that is busy too; ending the processes may take eight more
 CACHE = processes.ROOT / ".cache"
+SMALL = files.MODELS[1:]  # the trained models that answer in seconds
+QUESTION = "one-02"
 
 
 class OutOfTimeError(BaseException):
@@ -53,6 +59,11 @@ def main() -> int:
             upstream = start_upstream(choice, stack)
             proxy = stack.enter_context(running_proxy(upstream))
             wrong, helped = compare(upstream, proxy)
+            signal.alarm(LIMIT)
+            try:
+                ask_a_trained_model(stack)
+            except (processes.NotStartedError, OutOfTimeError) as error:
+                print(f"The trained model did not answer: {error}\n")
             signal.alarm(0)
     except (processes.NotStartedError, OutOfTimeError) as error:
         print(f"The demo did not come to its end: {error}", file=sys.stderr)
@@ -123,6 +134,23 @@ def compare(upstream: str, proxy: str) -> tuple[int, int]:
         if following is None or following.agent is not case.agent:
             print(table.rule())
     return wrong, helped
+
+
+def ask_a_trained_model(stack: contextlib.ExitStack) -> None:
+    """Ask a small trained model a question without and with the proxy, if `make models` has put one into the cache."""
+    model = next((one for one in SMALL if files.present(one)), None)
+    if model is None or not llama.available():
+        print("\nA trained model can be asked, too, once `make models ARGS=--quick` has downloaded one (0.5 GB).\n")
+        return
+    llama_server = LlamaServer(model, files.cache_folder() / model.file, stack, 1).url()
+    question = next(one for one in load_questions() if one.id == QUESTION)
+    print(f"\n{model.name}, a trained model, is asked: {question.messages[-1]['content']}")
+    for way, url in (("without", llama_server), ("with", stack.enter_context(proxied(llama_server)))):
+        reply = receive(url, question.request(model.name, "auto", stream=True))
+        calls = ", ".join(f"{name} {arguments}" for name, arguments in reply.calls)
+        text = " ".join(reply.text.split())
+        print(f"  {way} the proxy: {f'call {calls}' if calls else reply.error or f'text only, {text}'}")
+    print()
 
 
 def verdict(wrong: int, helped: int) -> str:

@@ -93,8 +93,11 @@ class TestThroughTheProxy:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("upstream", ["real", "replay"])
-    def test_every_agent_gets_what_its_model_meant(self, upstream: str) -> None:
+    def test_every_agent_gets_what_its_model_meant(
+        self, upstream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """It ends well and in time, and names the server it stands on."""
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # without a trained model
         command = [sys.executable, "-m", "tests.demo", "--upstream", upstream]
         done = subprocess.run(command, cwd=processes.ROOT, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
