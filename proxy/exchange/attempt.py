@@ -413,6 +413,7 @@ class Attempt:
                 refusals=self._engine.refusals,
                 empty_calls=self._engine.empty_calls,
                 notations=self._tally.notations,
+                called=self._tally.called,
                 invalid=self._tally.invalid,
                 cut=self._tally.cut(self._engine.refusals),
                 tokens=tokens_of(self.handover_of_all.usage),

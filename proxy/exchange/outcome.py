@@ -23,7 +23,7 @@ _CUT = ("cut_off", "broken", "unreadable_arguments", "half_call")
 class ReplyFacts:
     """The facts of one try's reply: `healed` is what was healed in its request, `audit` what was changed in it.
 
-    `notations`, `invalid` and `cut` are those of `CallTally`, `tokens` the usage by kind.
+    `notations`, `called`, `invalid` and `cut` are those of `CallTally`, `tokens` the usage by kind.
     """
 
     healed: tuple[Repair, ...]
@@ -36,16 +36,17 @@ class ReplyFacts:
     invalid: int = 0
     cut: int = 0
     tokens: Mapping[str, int] = field(default_factory=dict)
+    called: Mapping[str, int] = field(default_factory=dict)
 
 
 class CallTally:
     """Counts the calls that a client gets in one reply, by what its log line and the metrics say of them.
 
-    `notations` counts the calls that were found in text by their notation. `is_cut` says that the token limit ended the
-    reply.
+    `notations` counts the calls that were found in text by their notation, `called` all calls by their tool. `is_cut`
+    says that the token limit ended the reply.
     """
 
-    __slots__ = ("_refused", "_tools", "_unreadable", "is_cut", "notations")
+    __slots__ = ("_refused", "_tools", "_unreadable", "called", "is_cut", "notations")
 
     def __init__(self, tools: ToolSet | None) -> None:
         self._tools = tools
@@ -53,6 +54,7 @@ class CallTally:
         self._unreadable = 0
         self.is_cut = False
         self.notations: Counter[str] = Counter()
+        self.called: Counter[str] = Counter()
 
     @property
     def invalid(self) -> int:
@@ -76,6 +78,7 @@ class CallTally:
                 self._count(event)
 
     def _count(self, closed: CallClosed) -> None:
+        self.called[closed.call.name] += 1
         for fix in closed.fixes:
             if fix.id == "text_call":
                 # "the model wrote the call as text (<tool_call>)"
@@ -133,6 +136,7 @@ class Outcome:
     invalid: int = 0
     cut: int = 0
     tokens: Mapping[str, int] = field(default_factory=dict)
+    called: Mapping[str, int] = field(default_factory=dict)
 
     def begin_try(self, plan: Plan) -> None:
         """The request goes up by this plan, for the first time or once more."""
@@ -164,6 +168,7 @@ class Outcome:
         self.empty_calls = reply.empty_calls
         self.swallowed = reply.swallowed
         self.notations, self.invalid, self.cut, self.tokens = reply.notations, reply.invalid, reply.cut, reply.tokens
+        self.called = reply.called
 
     def do_later(self, step: Callable[[], None]) -> None:
         """This is to be done once the client has its answer."""

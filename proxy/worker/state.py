@@ -47,8 +47,6 @@ log = logging.getLogger("proxy")
 
 # Set by gunicorn's master: its process id and the folder that its workers share.
 FOLDER_VARIABLE = "VLLM_TOOL_PROXY_FOLDER"
-# The live pages that are open, as a name of slots.
-PAGES = "pages"
 # Models of which lessons are kept, and characters of a model's name.
 _MAX_TAUGHT = 256
 _MAX_NAME = 300
@@ -228,7 +226,7 @@ def start_worker() -> WorkerState:
     with contextlib.suppress(Unavailable), shared.transaction():
         pass
     ring = ActivityRing(shared.transaction)
-    activity = Activity(ring, lambda: shared.held(PAGES) > 0, partial(metrics.add, "activity_lost"))
+    activity = Activity(ring, lambda: ring.is_watched(time.time()), partial(metrics.add, "activity_lost"))
     atexit.register(activity.close)
     return WorkerState(
         snapshot,
