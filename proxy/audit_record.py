@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Repair:
     """An audit record (contract C6): which fix, what it was before, what after, why, and to which tool's call.
 
-    Records of a translated request have no line in the log, because they are the same at every turn; `logged` is true
-    for one that has a line all the same.
+    A `text_call` has the text that the model wrote, the call that the client gets as JSON, and the `notation`. Records
+    of a translated request have no line in the log, because they are the same at every turn, unless they are `logged`.
     """
 
     id: str
@@ -19,6 +19,7 @@ class Repair:
     why: str
     tool: str = ""
     logged: bool = False
+    notation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,12 @@ class Kind:
 # Every id that is in no other table: the forms of arguments, the schema's fixes and healings have their own
 # (`repair/arguments.py`, `repair/schema_fixes.py`, `healing/healings.json`), and a rule's is `rule:` and its name.
 KINDS = (
-    Kind("text_call", "the model wrote the call as text", '<tool_call>{"name": "exec", …}</tool_call>', "a call"),
+    Kind(
+        "text_call",
+        "the model wrote the call as text; the reply's finish becomes `tool_calls`",
+        '<tool_call>{"name": "exec", …}</tool_call>',
+        '{"name": "exec", …}',
+    ),
     Kind("name", "the only offered tool that the name can mean", "functions.exec:0", "exec"),
     Kind("inferred_name", "of the offered tools the arguments tell this one", "", "grep"),
     Kind("id", "the server gave no id, or another call's", "", "call_…"),
@@ -42,7 +48,7 @@ KINDS = (
     Kind("one_call", "the client wants one call at a time", "two calls", "the first"),
     Kind("no_call", "a call without a name, or whose arguments cannot be read, is text", '{"a": ', '{"a": '),
     Kind("echo", "the content only repeats a call, or a call what was in the content", '{"a": 1}'),
-    Kind("finish", "the finish says what left the proxy", "stop", "tool_calls"),
+    Kind("finish", "the finish says what left the proxy", "function_call", "tool_calls"),
     Kind("cut", "the model did not stop by itself: nothing is completed", "repetition", "repetition"),
     Kind("empty_calls", "a list of no calls says nothing", "[]"),
     Kind("end_of_turn", "the model's own end-of-turn token is no text", "<|im_end|>"),

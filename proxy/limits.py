@@ -23,6 +23,9 @@ MAX_HEAD = 64 * 1024
 MAX_EVENT = 16 * 1024 * 1024
 # Bytes of text that wait for one call.
 MAX_HELD = 4 * 1024 * 1024
+# Characters of a text, and of the call in it, that are kept for the record. The audit file masks secrets beyond its own
+# 10,000 characters before it cuts, so more than that are needed.
+MAX_RECORDED = 64 * 1024
 # Calls in one reply.
 MAX_CALLS = 128
 # Choices in one reply (`n`).

@@ -173,8 +173,8 @@ def reread(captured: Captured, settings: Settings, rules: Rules) -> CaptureRepor
     sources, places = _sources(captured, before, rules.policy(chat.model))
     reports, others = [], [*engine.audit]
     for call in calls.closed:
-        in_text = any(repair.id == "text_call" for repair in call.fixes)
-        source = next(sources.get((call.choice, in_text), iter(())), "")
+        in_text = next((repair.before for repair in call.fixes if repair.notation), "")
+        source = in_text or next(sources.get(call.choice, iter(())), "")
         reports.append(CallReport(call.index, call.call.name, call.call.arguments, source, tuple(call.fixes)))
         for repair in call.fixes:
             if repair in others:
@@ -199,16 +199,14 @@ def reread(captured: Captured, settings: Settings, rules: Rules) -> CaptureRepor
 
 def _sources(
     captured: Captured, before: ReplyView, policy: Policy
-) -> tuple[dict[tuple[int, bool], Iterator[str]], list[str]]:
-    """Return what the model wrote for each call, by choice and whether it is in the text, and the rejected places."""
-    sources: dict[tuple[int, bool], Iterator[str]] = {}
+) -> tuple[dict[int, Iterator[str]], list[str]]:
+    """Return what the server sent for each structured call, by choice, and the rejected places of the text."""
+    sources: dict[int, Iterator[str]] = {}
     places: list[str] = []
     for number, choice in before.choices.items():
-        sources[number, False] = (f"{call.name} {call.arguments}" for _, call in sorted(choice.tool_calls.items()))
+        sources[number] = (f"{call.name} {call.arguments}" for _, call in sorted(choice.tool_calls.items()))
         if captured.chat.tools is not None:
-            text = read_text(choice.text, captured.chat.tools, policy, stopped=captured.complete)
-            sources[number, True] = (call.source for call in text.calls)
-            places += text.refused
+            places += read_text(choice.text, captured.chat.tools, policy, stopped=captured.complete).refused
     return sources, places
 
 
@@ -301,7 +299,7 @@ def _repair(repair: Repair, called: str) -> Iterator[str]:
     """Yield a repair; `called` is the tool of the call under which it is listed."""
     tool = f", tool {escaped(repair.tool)}" if repair.tool not in ("", called) else ""
     yield f"  repair {escaped(repair.id)}{tool}: {escaped(repair.why)}"
-    if repair.before != repair.after:
+    if repair.before != repair.after and not repair.notation:  # the report of a call in text begins with these
         for title, text in (("before", repair.before), ("after", repair.after)):
             yield from (f"  {line}" for line in _block(title, text))
 

@@ -20,9 +20,12 @@ from proxy.engine.events import Call as ClosedCall
 from proxy.engine.events import CallArguments, CallClosed, CallOpened, Event, Failed, Text
 from proxy.engine.owners import Call, Owners, State
 from proxy.errors import UpstreamBroken
+from proxy.limits import MAX_RECORDED
 from proxy.notations.stream import Found, Piece
-from proxy.repair.arguments import is_junk, may_go_on, objects_in, strict_object
+from proxy.repair.arguments import ODD, is_junk, may_go_on, objects_in, strict_object
 from proxy.repair.repairer import Repaired, Repairer
+
+_NAME = "the only offered tool that this name can mean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class CallOutput:
     """The calls of one choice, structured ones and those found in its text, as the client gets them.
 
     `count` is the number of calls that were opened, `empty` of those without the arguments that they need, `refused`
-    the number of what was no call, by the reason. `audit` are the repairs of the choice.
+    the number of what was no call, by the reason. `in_text`: a call was found in text. `audit` are the repairs.
     """
 
     def __init__(self, rules: CallRules) -> None:
@@ -66,6 +69,7 @@ class CallOutput:
         self._owners = Owners(self._tools, rules.max_calls)
         self._written: list[_Written] = []
         self.count = self.empty = 0
+        self.in_text = False
         self.audit: list[Repair] = []
         self.refused: Counter[str] = Counter()
 
@@ -82,8 +86,7 @@ class CallOutput:
         self.count += 1
         if name != written:
             # `functions.bash:0`, `Bash` (F36)
-            why = "the only offered tool that this name can mean"
-            call.fixes += (Repair("name", written, name, why, name),)
+            call.fixes += (Repair("name", written, name, _NAME, name),)
         if not call.id or call.id in self._rules.used:
             # None in any delta (F43); or the same for each call of the reply, or one of an earlier turn (F48).
             call.id = self._rules.new_id(call.index, name, call.server_id)
@@ -121,12 +124,12 @@ class CallOutput:
 
     def found(self, piece: Piece, where: str) -> list[Event]:
         """Open, fill and close the calls that were found in a text."""
-        why = f"the model wrote the call {where} ({piece.row})"
-        return [event for call in piece.calls or () for event in self._found_one(call, why)]
+        return [event for call in piece.calls or () for event in self._found_one(call, piece, where)]
 
-    def _found_one(self, found: Found, why: str) -> list[Event]:
+    def _found_one(self, found: Found, piece: Piece, where: str) -> list[Event]:
         name, arguments = found.name, dump(found.arguments)
-        fixes: tuple[Repair, ...] = ()
+        written, fixes = piece.text.strip()[:MAX_RECORDED], tuple[Repair, ...]()
+        forms = [Repair(ODD[odd].id, written, arguments, ODD[odd].why, name) for odd in ODD if odd in found.odd]
         repaired = self._repairer.repair(name, arguments, stopped=True)
         if repaired is not None:
             name, arguments, fixes = repaired.name, repaired.arguments, repaired.fixes
@@ -138,7 +141,11 @@ class CallOutput:
         opened = self._open(call, name, name)
         if not opened:
             return []
-        call.fixes = (Repair("text_call", found.written, name, why, name), *fixes)
+        self.in_text = True
+        sent = f'{{"name": {dump(name)}, "arguments": {arguments}}}'[:MAX_RECORDED]
+        why = f"the model wrote the call {where} ({piece.row})"
+        named = (Repair("name", found.written, found.name, _NAME, found.name),) if found.written != found.name else ()
+        call.fixes = (Repair("text_call", written, sent, why, name, notation=piece.row), *named, *forms, *fixes)
         return [*opened, *self._arguments(call, arguments), self._close(call, arguments, in_text=True)]
 
     def _is_structured(self, name: str, arguments: str) -> bool:

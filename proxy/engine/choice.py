@@ -426,9 +426,9 @@ class Choice:
         reason = self.finish or "stop"
         if self._parsed and not was_cut(self.finish):
             reason = "tool_calls" if self.calls.count else "stop"
-        if reason != self.finish:
+        if reason != self.finish and not (reason == "tool_calls" and self.calls.in_text):
             self.audit.append(Repair("finish", str(self.finish), reason, "the finish says what left the proxy"))
-        elif was_cut(reason) and reason not in USUAL_ENDS:
+        if was_cut(reason) and reason not in USUAL_ENDS:
             # Dialects may have no word for it: vLLM's `repetition` is `max_tokens` to a Messages client.
             self.audit.append(Repair("cut", reason, reason, "the model did not stop by itself: nothing is completed"))
         return Finished(self.number, reason, self._final)

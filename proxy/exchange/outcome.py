@@ -80,9 +80,8 @@ class CallTally:
     def _count(self, closed: CallClosed) -> None:
         self.called[closed.call.name] += 1
         for fix in closed.fixes:
-            if fix.id == "text_call":
-                # "the model wrote the call as text (<tool_call>)"
-                self.notations[fix.why.rpartition(" (")[2].removesuffix(")")] += 1
+            if fix.notation:
+                self.notations[fix.notation] += 1
         tool = None if self._tools is None else self._tools.resolve(closed.call.name)
         if tool is None:
             return

@@ -14,6 +14,7 @@ from proxy.notations.calls import NO_OPENER, Call, JsonArguments, Opener, ReadCa
 from proxy.notations.literals import CLOSING, STRICT, Literals, typed
 from proxy.notations.shapes import shapes
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, end_of
+from proxy.notations.strings import NOT_ODD
 from proxy.notations.tags import CALL_TAG, VALUE_END, TagReader
 from proxy.tools.schema import ALL_TYPES, ANYTHING, Schema
 from proxy.tools.toolset import Tool, ToolSet
@@ -101,6 +102,7 @@ class ArgumentReader(TagReader):
             tool = self.tool(shape.name)
             arguments = without_residue(self.object(shape.arguments, tool))
             call = Call(tool, shape.name, arguments, *span, loose=shape.loose, id=shape.id, told=literals.is_told)
+            call.odd = literals.oddities
             call.json, call.in_list, call.completed = shape.says_name, isinstance(value, list), literals.completed
             calls.append(call)
         return calls, end
@@ -163,7 +165,7 @@ class ArgumentReader(TagReader):
     def _arguments_of(self, literals: Literals, at: int, tool: Tool | None) -> JsonArguments:
         value, end = self.whole(literals, at)
         arguments = without_residue(self.object(value, tool))
-        return JsonArguments(arguments, end, literals.is_told, literals.completed)
+        return JsonArguments(arguments, end, literals.is_told, literals.completed, literals.oddities)
 
     def object(self, arguments: Json, tool: Tool | None) -> JsonObject:
         """Return arguments as an object: what a string of JSON says, the one item of a list."""
@@ -250,7 +252,7 @@ class ArgumentReader(TagReader):
         if not read.value and (not sign or sign not in '{(`"') and (tool is None or tool.required or not opener):
             raise NoCall("the arguments are missing")
         call = Call(tool, name, read.value, start, read.end, id=call_id, completed=read.completed, told=read.told)
-        call.bare = True
+        call.bare, call.odd = True, read.odd
         return [call], read.end
 
     def _read_arguments(self, at: int, tool: Tool | None, opener: Opener | None) -> JsonArguments:
@@ -261,6 +263,7 @@ class ArgumentReader(TagReader):
         if sign == "{" and gemma:
             literals, self.delimited = BareLiterals(source, schema_of(tool), CLOSING), True
             read = self._arguments_of(literals, at, tool)
+            read = read._replace(odd=NOT_ODD)
             return read if literals.plain else read._replace(value=_typed(read.value, tool, literals.bares))
         if sign == "{" or (sign == '"' and tool and not alone):
             return self.json_arguments(at, tool)

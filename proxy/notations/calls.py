@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from proxy.codec.json_text import JsonObject
 from proxy.notations.source import NoCall
+from proxy.notations.strings import NOT_ODD, Oddity
 from proxy.tools.toolset import Tool
 
 
@@ -17,7 +18,7 @@ class Call:
     `loose`: it counts as the whole reply only. `completed`: closing brackets were missing. `told`: the end of a
     string was inferred from what follows it. `json`: it is an object that says its name. `tagged`: its name is in a
     tag. `closed_itself`: its own end tag was found. `bare`: it is a name and arguments. `in_list`: it is an item of a
-    list. `unclosed`: its notation closes nothing.
+    list. `unclosed`: its notation closes nothing. `odd`: how its JSON differs from JSON.
     """
 
     tool: Tool | None
@@ -35,6 +36,7 @@ class Call:
     bare: bool = False
     in_list: bool = False
     unclosed: bool = False
+    odd: frozenset[Oddity] = NOT_ODD
 
     @property
     def spoils_row(self) -> bool:
@@ -64,12 +66,15 @@ class Opener:
 
 
 class JsonArguments(NamedTuple):
-    """Arguments in JSON, their end, whether the end of a string was inferred, and whether brackets were missing."""
+    """Arguments in JSON, their end, whether the end of a string was inferred, whether brackets were missing, and how
+    they differ from JSON.
+    """
 
     value: JsonObject
     end: int
     told: bool
     completed: bool
+    odd: frozenset[Oddity] = NOT_ODD
 
 
 NO_OPENER = Opener(0, weak=True)

@@ -84,6 +84,11 @@ class Literals(StringReader):
             self.in_string = True
             raise NoCall("a string or a bracket may end elsewhere")
 
+    @property
+    def oddities(self) -> frozenset[Oddity]:
+        """How what was read differs from JSON; empty for strict JSON."""
+        return frozenset(self.odd) if self.plain or self.odd else frozenset((Oddity.OTHER,))
+
     def _next(self, pos: int) -> int:
         """Return the position after blanks and comments, which stand between values and not in one."""
         end = self.skip(pos)

@@ -157,7 +157,7 @@ class Reply:
         taken: list[Found] = []
         for call in calls:
             if call.tool is not None:
-                taken.append(Found(call.name, call.written, call.arguments, call.id, weak))
+                taken.append(Found(call.name, call.written, call.arguments, call.id, weak, call.odd))
                 continue
             if taken:
                 self._emit(taken, max(call.start, stream.out), row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxy.codec.json_text import JsonObject
+from proxy.notations.strings import NOT_ODD, Oddity
 from proxy.notations.surroundings import Prose
 from proxy.notations.thoughts import Mark
 
@@ -16,7 +17,7 @@ LOOK_BACK, MUCH = 256, 8_192
 class Found:
     """A call as it leaves: its tool's name, the name as it is written, arguments and id.
 
-    `weak`: the end of the reply proved it.
+    `weak`: the end of the reply proved it. `odd`: how its JSON differs from JSON.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Found:
     arguments: JsonObject
     id: str = ""
     weak: bool = False
+    odd: frozenset[Oddity] = NOT_ODD
 
 
 @dataclass(frozen=True, slots=True)

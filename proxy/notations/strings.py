@@ -55,6 +55,11 @@ class Oddity(Enum):
     SMART_QUOTES = auto()
     CLOSERS = auto()
     INNER_QUOTES = auto()
+    # None of these.
+    OTHER = auto()
+
+
+NOT_ODD = frozenset[Oddity]()
 
 
 @dataclass(slots=True)

@@ -73,7 +73,8 @@ DOUBLED = Form("doubled", "the same object was sent twice", '{"a": 1}{"a": 1}')
 JUNK = Form("junk", "something stood before or behind the object", 'json\n{"a": 1}</tool_call>')
 MARKUP = Form("call_markup", "markup of the call stood in its name or its arguments", "<parameter=a>b</parameter>")
 LITERALS = Form("literals", "it was not written as JSON is", "{'a': True,}")
-_ODD = {
+ODD = {
+    Oddity.OTHER: LITERALS,
     Oddity.DUPLICATE_KEY: Form("duplicate_key", "a key is there twice, with the same value", '{"a": 1, "a": 1}'),
     Oddity.BARE_KEYS: Form("bare_keys", "its keys stood without quotation marks", '{a: "b"}'),
     Oddity.LOST_COMMAS: Form("lost_commas", "commas were missing", '{"a": 1 "b": 2}'),
@@ -86,7 +87,7 @@ _ODD = {
         '{"a": "b "c" d"}',
     ),
 }
-FORMS: tuple[Form, ...] = (EMPTY, ENCODED, UNOPENED, DOUBLED, JUNK, MARKUP, LITERALS, *_ODD.values())
+FORMS: tuple[Form, ...] = (EMPTY, ENCODED, UNOPENED, DOUBLED, JUNK, MARKUP, *ODD.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class ReadArguments:
     @property
     def completed(self) -> bool:
         """True if closing brackets were supplied."""
-        return _ODD[Oddity.CLOSERS] in self.forms
+        return ODD[Oddity.CLOSERS] in self.forms
 
 
 def read_arguments(text: str, schema: Schema | None = None, *, stopped: bool = True) -> ReadArguments | None:
@@ -259,7 +260,7 @@ def _read_object(text: str, schema: Schema) -> ReadArguments:
         raise NoCall("no object, or more than one")
     told = literals.marks_told or bool(text[:start].strip())
     forms = [JUNK] if text[:start].strip() or text[end:].strip() else []
-    forms += [form for oddity, form in _ODD.items() if oddity in literals.odd]
+    forms += [form for oddity, form in ODD.items() if oddity in literals.odd]
     written = text[start:end]
     if strict_object(written) is not None:
         return ReadArguments(value, written, tuple(forms), told)

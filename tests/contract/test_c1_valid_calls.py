@@ -106,7 +106,7 @@ def check(schema: dict[str, Any], cut: list[str], way: str) -> None:
     else:
         assert seen[0].calls == [("tool", text)]
     assert (seen[0].text, seen[0].finish) == ("", "tool_calls")
-    assert {repair.id for repair in engine.audit} <= ({"text_call", "finish"} if way == "in text" else set())
+    assert {repair.id for repair in engine.audit} <= ({"text_call"} if way == "in text" else set())
 
 
 @pytest.mark.slow

@@ -173,7 +173,7 @@ def test_f70_the_call_is_in_the_reasoning() -> None:
             parts = [chunk(delta(0, None, **{key: thought[at : at + size]})) for at in range(0, len(thought), size)]
             got = streamed(*parts, ends())
             assert (got.values, got.reasoning, got.text) == ([("bash", {"command": "ls"})], thought, "")
-            assert (got.finish, got.fixes) == ("tool_calls", ("text_call", "finish"))
+            assert (got.finish, got.fixes) == ("tool_calls", ("text_call",))
         answered = whole({"content": None, key: thought})
         assert (answered.values, answered.finish) == ([("bash", {"command": "ls"})], "tool_calls")
     spoken = streamed(chunk(delta(reasoning=thought)), CALL, ends("tool_calls"))

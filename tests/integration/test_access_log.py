@@ -224,7 +224,7 @@ def test_each_repair_has_a_line_without_values(inside: Inside, caplog: pytest.Lo
     with repairing() as server:
         inside(server.url).post(CHAT, json=WHOLE, headers={"X-Request-Id": "r1"})
     repairs = [facts(line) for line in caplog.messages[1:]]
-    assert [repair["fix"] for repair in repairs] == ["text_call", "finish"]
+    assert [repair["fix"] for repair in repairs] == ["text_call"]
     assert all((repair["id"], repair["model"]) == ("r1", "tiny") for repair in repairs)
     assert all({"tool", "why"} <= repair.keys() for repair in repairs)
     assert "a.txt" not in caplog.text and "before=" not in caplog.text
@@ -251,10 +251,9 @@ def test_the_audit_file_has_what_was_before_and_after_and_whose_it_was(
         client = inside(server.url, audit_file=str(path))
         client.post(f"/for/openclaw{CHAT}", json={**WHOLE, "stream": streamed}, headers={"X-Request-Id": "r1"})
     records = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [record["fix"] for record in records] == ["text_call", "finish"]
+    assert [record["fix"] for record in records] == ["text_call"]
     for record in records:
         assert [record[key] for key in ("id", "model", "client")] == ["r1", "tiny", "openclaw"]
-    assert (records[1]["before"], records[1]["after"]) == ("stop", "tool_calls")
 
 
 def test_a_reply_without_repairs_writes_nothing(inside: Inside, tmp_path: Path) -> None:
@@ -285,7 +284,7 @@ def test_health_counts_repairs_refusals_and_calls_without_arguments(
             client.post(CHAT, json=WHOLE)
         health = client.get("/_health").json
     assert health is not None
-    assert (health["fixes"], health["refusals"]) == ({"finish": 3, "text_call": 3}, {"not offered": 6})
+    assert (health["fixes"], health["refusals"]) == ({"text_call": 3}, {"not offered": 6})
     assert health["calls_with_empty_arguments"] == 3
 
 

@@ -81,7 +81,6 @@ def test_a_request_is_told_with_its_repairs(server: Upstream) -> None:
     assert (one["calls"], one["tries"], one["dialect"], one["error"]) == (1, 1, "chat", "")
     assert [(repair["fix"], repair["tool"], repair["side"]) for repair in one["repairs"]] == [
         ("text_call", "write_file", "reply"),
-        ("finish", "", "reply"),
     ]
     assert one["repairs"][0]["why"] == "the model wrote the call as text (<tool_call>)"
 
@@ -278,8 +277,8 @@ def test_with_audit_values_a_request_has_its_whole_story(server: Upstream) -> No
     assert said["What the model server answered, try 1"].encode() == b"".join((ROLE, text(CALL), finish(), DONE))
     assert '"tool_calls"' in said["What the client got"] and "<tool_call>" not in said["What the client got"]
     assert story["reading"][0].startswith("call 1: write_file (strong evidence")
-    before_and_after = [(repair["before"], repair["after"]) for repair in story["repairs"]]
-    assert before_and_after[1] == ("stop", "tool_calls")
+    (repair,) = story["repairs"]
+    assert (repair["fix"], repair["before"]) == ("text_call", CALL)
 
 
 def test_the_story_says_where_and_why_a_text_was_no_call(server: Upstream) -> None:

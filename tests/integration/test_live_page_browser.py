@@ -86,9 +86,10 @@ def test_the_verdict_the_models_and_the_requests_are_shown(page: Page) -> None:
     model = page.locator("#model-rows tr").all_inner_texts()
     assert [line.split("\t")[:6] for line in model] == [["tiny", "5", "2", "2", "1", "1"]]
     cells = [row.locator("td").all_inner_texts() for row in page.locator("#request-rows tr").all()]
-    assert [(result.split(":")[0], tools) for _, result, tools, *_ in cells] == [
+    # A request may end a little after the next one began.
+    assert sorted((result, tools) for _, result, tools, *_ in cells) == [
         ("clean", ""),
-        ("failed 503 the model server answered 503", ""),
+        ("failed 503 upstream: server_error", ""),
         ("rejected no such tool is offered", ""),
         ("rescued", "bash"),
         ("rescued", "write_file"),
@@ -111,7 +112,7 @@ def test_requests_are_filtered_by_their_result_and_searched(page: Page) -> None:
 
 
 def test_what_the_model_wrote_is_shown_against_the_call_that_was_sent(page: Page) -> None:
-    page.locator("#request-rows button").nth(3).click()
+    page.locator("#request-rows tr").filter(has_text="bash").get_by_role("button").click()
     cards = page.locator("#story-body article")
     call = cards.filter(has_text="text_call")
     expect(call.get_by_role("region", name="The model wrote")).to_contain_text('<tool_call>')

@@ -71,7 +71,9 @@ def test_tools_are_taken_in_the_form_of_any_api(tool: dict[str, Any]) -> None:
 def test_a_repair_and_a_rejection_are_reported() -> None:
     respelled, unknown = (CALL.replace('"write"', name) for name in ('"functions.Write:0"', '"no"'))
     reply = find_calls(respelled + unknown, TOOLS)
-    assert [(call.name, call.repairs[0].before) for call in reply.calls] == [("write", "functions.Write:0")]
+    (call,) = reply.calls
+    recorded = [(each.id, each.before) for each in call.repairs]
+    assert recorded == [("text_call", respelled), ("name", "functions.Write:0")]
     assert reply.rejected == {"not_offered": 1}
 
 

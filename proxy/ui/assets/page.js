@@ -36,7 +36,7 @@ function take(state) {
 function showModels() {
   const rows = models.map((one) => {
     const times = requests.filter((each) => each.model === one.model).map((each) => each.seconds).sort((a, b) => a - b);
-    const median = times.length > 0 ? `${times[times.length >> 1].toFixed(1)} s` : "";
+    const median = times.length > 0 ? `${times[times.length >> 1].toFixed(2)} s` : "";
     const counts = [one.requests, one.calls, one.rescued, one.rejected, one.failed];
     return row(one.model || "no model", ...counts, tokens(one.tokens_in, one.tokens_out), median);
   });
@@ -51,7 +51,7 @@ function showRequests() {
   const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const wanted = byId("result").value;
   const found = requests.filter((one) => {
-    const said = [one.model, one.client, one.result, one.error, one.id, ...Object.keys(one.tools)].join("\n").toLowerCase();
+    const said = [one.model, one.client, one.result, one.status, one.error, one.id, ...Object.keys(one.tools)].join("\n").toLowerCase();
     return (!wanted || one.result === wanted) && words.every((word) => said.includes(word));
   });
   // A list that is drawn again keeps the focus.

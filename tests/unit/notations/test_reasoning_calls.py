@@ -96,7 +96,7 @@ def test_kimis_ids_stay_unless_the_conversation_knows_them() -> None:
 @pytest.mark.parametrize(
     ("text", "ids"),
     [
-        (f"{STRONG}</tool_call><|im_end|>", ["text_call", "leftover", "finish"]),
+        (f"{STRONG}</tool_call><|im_end|>", ["text_call", "leftover"]),
         ("</think>\n\nHello", ["leaked_token"]),
         ("Hello.<|im_end|>", ["end_of_turn"]),
         ("Hello, see <|im_end|>", []),
