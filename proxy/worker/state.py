@@ -24,7 +24,6 @@ from proxy.codec.json_text import JsonObject
 from proxy.config.api_keys import keys_from_bytes
 from proxy.config.load import (
     DRAIN_VARIABLE,
-    STOP_VARIABLE,
     VIA_VARIABLE,
     RulesText,
     check_files,
@@ -57,9 +56,9 @@ class WorkerState:
     """The state of a worker. All of it can be lost at any time: every request stands alone.
 
     A request calls `current()` once and keeps that snapshot until its end. `published` is what the worker has taken
-    of `in_force`. `drain` is the descriptor by which the worker says that it is about to end, and `stopping` the one by
-    which it says so at once; both are None without gunicorn. `activity` is what the live page shows, None without a
-    page. Responses are kept in the shared file where `keeps` is true.
+    of `in_force`. `drain` is the descriptor by which the worker says that it is about to end, None without gunicorn.
+    `activity` is what the live page shows, None without a page. Responses are kept in the shared file where `keeps` is
+    true.
     """
 
     snapshot: Snapshot
@@ -69,7 +68,6 @@ class WorkerState:
     metrics: Metrics = field(default_factory=Metrics)
     started: float = field(default_factory=time.monotonic)
     drain: int | None = None
-    stopping: int | None = None
     activity: Activity | None = None
     keeps: bool = False
     _seen: tuple[int, int] | None = None
@@ -235,7 +233,6 @@ def start_worker() -> WorkerState:
         shared,
         metrics,
         drain=_descriptor(env.get(DRAIN_VARIABLE, "")),
-        stopping=_descriptor(env.get(STOP_VARIABLE, "")),
         activity=activity,
         keeps=folder == env.get("RUNTIME_DIRECTORY", "").partition(":")[0],
         _seen=version,
