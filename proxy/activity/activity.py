@@ -148,9 +148,12 @@ class Activity:
         self._try(lambda: self.ring.add(records), len(records))
 
     def _look(self) -> None:
-        """Publish the running requests while a live page is open, once more after the last. Raises Unavailable."""
-        if not self._is_watched():
-            return
+        """Publish the running requests while a live page is open. Raises Unavailable."""
+        if self._is_watched():
+            self.show_live()
+
+    def show_live(self) -> None:
+        """Publish the running requests, once more after the last. Raises Unavailable."""
         rows = self._rows()
         if not (rows or self._is_shown):
             return

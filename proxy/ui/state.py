@@ -36,8 +36,10 @@ def state_json(activity: Activity, after: str) -> JsonObject:
     A broken file is replaced while pages are open, and numbers begin again: a place in another ring counts as none.
     """
     now, ring = time.time(), activity.ring
-    activity.flush()
     ring.look(now)
+    # A request that no longer runs has left its record.
+    activity.show_live()
+    activity.flush()
     name, (known, _, number) = ring.name(), after.rpartition("-")
     last = number_in(number) if known == name else 0
     newest = ring.newest(last)
