@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import http.client
+import json
 import statistics
 import sys
 import threading
@@ -86,40 +87,29 @@ def _cost(name: str, target: Target, sizes: Sizes) -> float:
 def looked_at(target: Target) -> Iterator[None]:
     """The live page is open, and the metrics are scraped, as long as the block runs."""
     over = threading.Event()
-    page = closing(http.client.HTTPConnection("127.0.0.1", target.port, timeout=measure.LIMIT_SECONDS))
-    with page as connection:
-        connection.request("GET", "/_ui/events")
+    place = json.loads(_get(target, "/_ui/state"))["place"]
+    thread = threading.Thread(target=_look, args=(target, place, over))
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _look(target: Target, place: str, over: threading.Event) -> None:
+    while not over.wait(SCRAPE_SECONDS):
+        place = json.loads(_get(target, f"/_ui/state?after={place}"))["place"]
+        _get(target, "/metrics")
+
+
+def _get(target: Target, path: str) -> bytes:
+    with closing(http.client.HTTPConnection("127.0.0.1", target.port, timeout=measure.LIMIT_SECONDS)) as connection:
+        connection.request("GET", path)
         answer = connection.getresponse()
         if answer.status != 200:
-            raise measure.Failed(f"the live page answered {answer.status}")
-        answer.readline()
-        threads = [
-            threading.Thread(target=_take, args=(answer, over)),
-            threading.Thread(target=_scrape, args=(target, over)),
-        ]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            for thread in threads:
-                thread.join()
-            answer.close()
-
-
-def _take(answer: http.client.HTTPResponse, over: threading.Event) -> None:
-    """Take what the page is told: it comes once a second."""
-    while not over.is_set():
-        if not answer.readline():
-            return
-
-
-def _scrape(target: Target, over: threading.Event) -> None:
-    while not over.wait(SCRAPE_SECONDS):
-        with closing(http.client.HTTPConnection("127.0.0.1", target.port, timeout=measure.LIMIT_SECONDS)) as connection:
-            connection.request("GET", "/metrics")
-            connection.getresponse().read()
+            raise measure.Failed(f"{path} answered {answer.status}")
+        return answer.read()
 
 
 if __name__ == "__main__":

@@ -44,15 +44,15 @@ def main() -> int:
 
 
 def _draw(chromium: Browser, url: str) -> None:
-    with opened(chromium, url, width=1100, height=850) as page:
+    with opened(chromium, url, width=1400, height=850) as page:
         _await(page)
         page.screenshot(path=FOLDER / "live-page.png")
-    with opened(chromium, url, width=1100, height=850, dark=True) as page:
+    with opened(chromium, url, width=1400, height=850, dark=True) as page:
         _await(page)
         page.locator("#request-rows button").last.click()
-        expect(page.get_by_role("region", name="Reading")).to_be_visible()
+        expect(page.get_by_role("region", name="The client got")).to_be_visible()
         page.screenshot(path=FOLDER / "live-page-request.png")
-    with opened(chromium, url, width=360, height=720) as page:
+    with opened(chromium, url, width=390, height=780) as page:
         _await(page)
         page.screenshot(path=FOLDER / "live-page-phone.png")
 

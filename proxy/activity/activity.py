@@ -16,8 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from proxy.activity.record import Record
-from proxy.activity.ring import ActivityRing
+from proxy.activity.ring import ActivityRing, Record
 from proxy.codec.json_text import JsonObject
 from proxy.errors import Unavailable
 
@@ -66,6 +65,7 @@ class Activity:
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         self._one = threading.Lock()
+        self._writing = threading.Lock()
         self._has_logged = False
         self._is_shown = False
 
@@ -98,6 +98,12 @@ class Activity:
             self._bytes += size
         return True
 
+    def flush(self) -> None:
+        """Write the records that wait."""
+        with self._writing:
+            waiting = len(self._waiting)
+            self._write([self._waiting.popleft() for _ in range(waiting)])
+
     def close(self) -> None:
         """The worker ends: what waits is written."""
         with self._one:
@@ -121,15 +127,11 @@ class Activity:
             if self._come.wait(max(0.0, next_look - time.monotonic())):
                 self._ends.wait(self._gather)
                 self._come.clear()
-                self._write(self._taken())
+                self.flush()
             if time.monotonic() >= next_look:
                 self._try(self._look, 0)
                 next_look = time.monotonic() + TICK
-        self._write(self._taken())
-
-    def _taken(self) -> list[tuple[Make, int]]:
-        """Take the records that wait to be written."""
-        return [self._waiting.popleft() for _ in range(len(self._waiting))]
+        self.flush()
 
     def _write(self, taken: list[tuple[Make, int]]) -> None:
         if not taken:
@@ -143,12 +145,15 @@ class Activity:
                 self._lose(1)
         with self._counting:
             self._bytes -= sum(size for _, size in taken)
-        self._try(lambda: self.ring.add(records, time.time()), len(records))
+        self._try(lambda: self.ring.add(records), len(records))
 
     def _look(self) -> None:
-        """Publish the running requests while a live page is open, once more after the last. Raises Unavailable."""
-        if not self._is_watched():
-            return
+        """Publish the running requests while a live page is open. Raises Unavailable."""
+        if self._is_watched():
+            self.show_live()
+
+    def show_live(self) -> None:
+        """Publish the running requests, once more after the last. Raises Unavailable."""
         rows = self._rows()
         if not (rows or self._is_shown):
             return

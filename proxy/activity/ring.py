@@ -6,27 +6,25 @@ worker/shared_file.py opens that file and creates these tables.
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from proxy.activity.record import REQUESTS, Record
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_json, load_json
 
 # Requests that are kept, and bytes of everything that is kept of them.
 MAX_REQUESTS = 500
 MAX_BYTES = 32 * 1024 * 1024
-# Minutes for which counts are kept, and names in one minute.
-MINUTES = 60
-MAX_NAMES = 200
-# Sessions at the live page.
-MAX_SESSIONS = 100
-# Seconds for which a worker's list of running requests is valid.
+# Models that are counted by name; all others are counted together.
+MAX_MODELS = 100
+OTHER_MODELS = "other models"
+# What is counted of each model.
+TOTALS = ("requests", "calls", "rescued", "rejected", "failed", "tokens_in", "tokens_out")
+# Seconds for which a worker's list of running requests is valid, and for which a page is open after it asked.
 LIVE_SECONDS = 5.0
+_PAGE = 0
 # Yields the database for one transaction; raises Unavailable if the file cannot be used.
 Transaction: TypeAlias = Callable[[], AbstractContextManager[sqlite3.Connection]]
 SCHEMA = """
@@ -37,14 +35,14 @@ CREATE TABLE IF NOT EXISTS parts (
     number INTEGER NOT NULL, name TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (number, name)
 );
 CREATE TABLE IF NOT EXISTS live (worker INTEGER PRIMARY KEY, at REAL NOT NULL, rows BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS counts (
-    minute INTEGER NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, count INTEGER NOT NULL,
-    PRIMARY KEY (minute, kind, name)
-);
 CREATE TABLE IF NOT EXISTS name (one INTEGER PRIMARY KEY CHECK (one = 1), name TEXT NOT NULL);
 INSERT OR IGNORE INTO name VALUES (1, lower(hex(randomblob(8))));
-CREATE TABLE IF NOT EXISTS sessions (digest BLOB PRIMARY KEY, until REAL NOT NULL);
 """
+SCHEMA += f"CREATE TABLE IF NOT EXISTS totals (model TEXT PRIMARY KEY, {' INTEGER, '.join(TOTALS)} INTEGER);"
+_ADD = (
+    f"INSERT INTO totals VALUES (?{', ?' * len(TOTALS)}) ON CONFLICT DO UPDATE SET "
+    + ", ".join(f"{name} = {name} + excluded.{name}" for name in TOTALS)
+)
 # The oldest requests beyond the limits of count and bytes.
 _EXCESS = """
 DELETE FROM requests WHERE number <= (
@@ -54,6 +52,26 @@ DELETE FROM requests WHERE number <= (
     ) WHERE place > ? OR total > ?
 )
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One request that has ended: a `summary`, and the `parts` of its story by name, if values may be shown.
+
+    `counts` are what it adds to the TOTALS of its `model`.
+    """
+
+    summary: JsonObject
+    parts: Mapping[str, bytes] = field(default_factory=dict)
+    model: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+def verdict(totals: Mapping[str, int]) -> str:
+    """Return what became of requests in one line: "40 requests, 12 rescued, 1 rejected, 0 failed"."""
+    requests = totals["requests"]
+    results = (f"{totals[name]} {name}" for name in ("rescued", "rejected", "failed"))
+    return ", ".join((f"{requests} request{'s' * (requests != 1)}", *results))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +93,13 @@ class ActivityRing:
         with self._use() as database:
             return str(database.execute("SELECT name FROM name").fetchone()[0])
 
-    def add(self, records: Iterable[Record], now: float) -> None:
+    def add(self, records: Iterable[Record]) -> None:
         """Add requests as the newest; the oldest are removed."""
-        counts: Counter[tuple[str, str]] = Counter()
         with self._use() as database:
             for record in records:
                 _put(database, record)
-                counts.update(record.counts)
-            _count(database, counts, int(now // 60))
-            _trim(database, now)
+            database.execute(_EXCESS, (MAX_REQUESTS, MAX_BYTES))
+            database.execute("DELETE FROM parts WHERE number NOT IN (SELECT number FROM requests)")
 
     def newest(self, after: int = 0, most: int = MAX_REQUESTS) -> list[tuple[int, JsonObject]]:
         """Return the newest requests above the number `after`, oldest first, each with its number."""
@@ -102,13 +118,21 @@ class ActivityRing:
             return None
         return Story(as_object(load_json(found[0])), dict(parts))
 
-    def counts(self, now: float) -> list[tuple[int, str, str, int]]:
-        """Return the counts of the last hour, oldest first: minute, group, name and number."""
+    def totals(self) -> dict[str, dict[str, int]]:
+        """Return the totals of each model since the service began."""
         with self._use() as database:
-            return database.execute(
-                "SELECT minute, kind, name, count FROM counts WHERE minute > ? ORDER BY minute, kind, name",
-                (int(now // 60) - MINUTES,),
-            ).fetchall()
+            rows = database.execute("SELECT * FROM totals ORDER BY requests DESC, model").fetchall()
+        return {model: dict(zip(TOTALS, numbers, strict=True)) for model, *numbers in rows}
+
+    def look(self, now: float) -> None:
+        """Note that a page is open."""
+        self.show_live(_PAGE, (), now)
+
+    def is_watched(self, now: float) -> bool:
+        """Return whether a page is open."""
+        with self._use() as database:
+            query = "SELECT 1 FROM live WHERE worker = ? AND at >= ?"
+            return database.execute(query, (_PAGE, now - LIVE_SECONDS)).fetchone() is not None
 
     def show_live(self, worker: int, rows: Sequence[JsonObject], now: float) -> None:
         """Replace the list of requests that a worker has running."""
@@ -125,24 +149,6 @@ class ActivityRing:
         lists = [load_json(rows) for (rows,) in cells]
         return [as_object(row) for rows in lists if isinstance(rows, list) for row in rows]
 
-    def begin_session(self, digest: bytes, until: float) -> None:
-        """Add a session; the oldest ones beyond the limit are removed."""
-        with self._use() as database:
-            database.execute("INSERT OR REPLACE INTO sessions VALUES (?, ?)", (digest, until))
-            oldest = "SELECT rowid FROM sessions ORDER BY until DESC LIMIT -1 OFFSET ?"
-            database.execute(f"DELETE FROM sessions WHERE rowid IN ({oldest})", (MAX_SESSIONS,))
-
-    def has_session(self, digest: bytes, now: float) -> bool:
-        """Return whether the session exists and has not expired."""
-        with self._use() as database:
-            query = "SELECT 1 FROM sessions WHERE digest = ? AND until > ?"
-            return database.execute(query, (digest, now)).fetchone() is not None
-
-    def end_session(self, digest: bytes) -> None:
-        """Remove a session."""
-        with self._use() as database:
-            database.execute("DELETE FROM sessions WHERE digest = ?", (digest,))
-
 
 def _put(database: sqlite3.Connection, record: Record) -> None:
     summary = dump_json(record.summary)
@@ -152,22 +158,8 @@ def _put(database: sqlite3.Connection, record: Record) -> None:
         database.executemany(
             "INSERT INTO parts VALUES (?, ?, ?)", [(number, name, data) for name, data in record.parts.items()]
         )
-
-
-def _count(database: sqlite3.Connection, counts: Mapping[tuple[str, str], int], minute: int) -> None:
-    """Add to the counts of this minute, for at most MAX_NAMES names; requests have two names and always count."""
-    known = {*database.execute("SELECT kind, name FROM counts WHERE minute = ?", (minute,))}
-    new = (key for key in counts if key not in known and key[0] != REQUESTS)
-    taken = known.union(islice(new, max(0, MAX_NAMES - len(known))))
-    database.executemany(
-        "INSERT INTO counts VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count",
-        [(minute, *key, count) for key, count in counts.items() if key in taken or key[0] == REQUESTS],
-    )
-
-
-def _trim(database: sqlite3.Connection, now: float) -> None:
-    """Remove the oldest requests beyond the limits, and counts and sessions that have expired."""
-    database.execute("DELETE FROM counts WHERE minute <= ?", (int(now // 60) - MINUTES,))
-    database.execute("DELETE FROM sessions WHERE until <= ?", (now,))
-    database.execute(_EXCESS, (MAX_REQUESTS, MAX_BYTES))
-    database.execute("DELETE FROM parts WHERE number NOT IN (SELECT number FROM requests)")
+    if record.counts:
+        query = "SELECT count(*) < ? OR max(model = ?) FROM totals"
+        (named,) = database.execute(query, (MAX_MODELS, record.model)).fetchone()
+        counts = (record.counts.get(name, 0) for name in TOTALS)
+        database.execute(_ADD, (record.model if named else OTHER_MODELS, *counts))

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from proxy import __file__ as _package_file
+from proxy.activity.ring import verdict
 from proxy.cli.check import try_port
 from proxy.cli.configuration import KEY, past_web_proxy
 from proxy.cli.merging import NotMergeableError
@@ -52,7 +53,9 @@ _Handler = Callable[[int, FrameType | None], None]
 
 
 def launch_command(*, upstream: str, arguments: Sequence[str], **options: Any) -> int:
-    """Become the agent, or run it to its end next to a proxy for `upstream`; the other options are those of `target`.
+    """Become the agent, or run it to its end next to a proxy for `upstream` and report what became of its requests.
+
+    The other options are those of `target`.
 
     Raises CommandError and RulesError.
     """
@@ -70,7 +73,13 @@ def launch_command(*, upstream: str, arguments: Sequence[str], **options: Any) -
             notice = f"started a proxy for {upstream}{at}; it stops when the agent exits; its log is {log}"
         report(notice)
         with _configured(replace(aim, url=running), arguments) as (program, command, variables, held):
-            return run_agent(program, command, variables, held)
+            facts = ProxyFacts(running)
+            before = facts.totals()
+            status = run_agent(program, command, variables, held)
+            after = facts.totals()
+            if before and after and after["requests"] > before["requests"]:
+                report(f"{NAME}: {verdict({name: count - before[name] for name, count in after.items()})}")
+            return status
 
 
 def _not_started(program: str, error: OSError) -> CommandError:

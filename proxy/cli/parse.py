@@ -18,8 +18,8 @@ from proxy.audit_record import Repair
 from proxy.cli.output import show
 from proxy.codec import sse
 from proxy.codec.display import escaped
-from proxy.codec.json_access import as_list
-from proxy.codec.json_text import Json, load_json
+from proxy.codec.json_access import objects_in
+from proxy.codec.json_text import load_json
 from proxy.config.load import load
 from proxy.config.rules import Profile, Rules
 from proxy.config.settings import Settings
@@ -35,9 +35,10 @@ from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from proxy.healing.families import family_of
 from proxy.healing.reasoning import thoughts_of
+from proxy.library import offered_tools
 from proxy.repair.policy import Policy
 from proxy.repair.text_report import explained, read_text, reasons, text_json
-from proxy.tools.toolset import ToolSet, read_tools
+from proxy.tools.toolset import ToolSet
 from proxy.web.thinking import thoughts_in_text
 
 NO_CALL = 1
@@ -96,14 +97,7 @@ def _tools(file: str) -> ToolSet:
         listed = load_json(_read(file))
     except ValueError as error:
         raise RulesError(f"{file} is not JSON ({error}); give the request's tools, a JSON array") from error
-    entries: list[Json] = []
-    for entry in as_list(listed.get("tools") if isinstance(listed, dict) else listed):
-        if isinstance(entry, dict) and not isinstance(entry.get("function"), dict):
-            schema = entry.get("input_schema", entry.get("parameters"))
-            entries.append({"type": "function", "function": {"name": entry.get("name"), "parameters": schema}})
-        else:
-            entries.append(entry)
-    tools = read_tools(entries)
+    tools = offered_tools(objects_in(listed.get("tools") if isinstance(listed, dict) else listed))
     if not tools:
         raise RulesError(f'{file} has no tools; give an array like [{{"type": "function", "function": {{…}}}}]')
     return tools

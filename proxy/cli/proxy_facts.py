@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from urllib.parse import quote
 
 from proxy import SERVICE
 from proxy.cli.configuration import Values
 from proxy.cli.output import CommandError, Status
-from proxy.codec.json_access import as_list, as_text, objects_in
+from proxy.codec.json_access import as_list, as_object, as_text, objects_in
 from proxy.config.load import own_url
 from proxy.config.server_url import server_url
 from proxy.config.settings import Settings
@@ -23,6 +24,8 @@ from proxy.upstream.responses import fetch
 # Seconds until the proxy must have answered; it asks its model server for the models first.
 _SECONDS = 15.0
 _CONNECT = 5.0
+# Seconds for which an agent's last requests may still run after it has exited.
+_RUNNING_SECONDS, _STEP_SECONDS = 1.0, 0.05
 _USUAL = own_url(Settings())
 _START = "start `vllm-tool-proxy serve`, or give the proxy's --url"
 _MESSAGES = {"anthropic-version": "2023-06-01"}
@@ -53,6 +56,20 @@ class ProxyFacts:
         except CommandError:
             return ""
         return as_text(object_in(health).get("vllm_url")) if object_in(about).get("service") == SERVICE else ""
+
+    def totals(self) -> dict[str, int] | None:
+        """Return what the live page counts once nothing runs, or after a second; None if the page is off or refused."""
+        deadline = time.monotonic() + _RUNNING_SECONDS
+        while True:
+            try:
+                status, body = self._get("/_ui/state?after=none")
+            except CommandError:
+                return None
+            state = object_in(body)
+            if status != 200 or not state.get("live") or time.monotonic() > deadline:
+                totals = as_object(state.get("totals"))
+                return {name: count for name, count in totals.items() if isinstance(count, int)} or None
+            time.sleep(_STEP_SECONDS)
 
     def served(self, model: str = "") -> Values:
         """Return the values of the model of that name, or of the only model, as far as the proxy knows them.

@@ -29,8 +29,6 @@ from proxy.errors import RulesError
 RULES_VARIABLE = f"{PREFIX}RULES"
 # Set by each gunicorn worker for its streams: they must end.
 DRAIN_VARIABLE = f"{PREFIX}DRAIN"
-# The same for live pages, which end first.
-STOP_VARIABLE = f"{PREFIX}STOP"
 # Set by gunicorn's master for its workers: the pseudonym in `Via` that marks requests of their own. Without the prefix,
 # so that a release that does not know it starts under a master that sets it.
 VIA_VARIABLE = "VLLM_TOOL_PROXY_VIA"
@@ -191,11 +189,10 @@ def load(
     """
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     env = environment() if env is None else env
-    inner = {DRAIN_VARIABLE, STOP_VARIABLE}
-    known = {RULES_VARIABLE, KEY_VARIABLE, *inner, *(spec.variables[0] for spec in SPECS)}
+    known = {RULES_VARIABLE, KEY_VARIABLE, DRAIN_VARIABLE, *(spec.variables[0] for spec in SPECS)}
     for name in env:
         if name.startswith(PREFIX) and name not in known:
-            raise RulesError(f"{name}: there is no such variable; use {nearest(name, known - inner)}")
+            raise RulesError(f"{name}: there is no such variable; use {nearest(name, known - {DRAIN_VARIABLE})}")
     rules = rules_of(rules_text(given, env) if text is None else text)
     values: dict[str, Any] = {spec.name: _value(spec, given, env, rules.settings) for spec in SPECS}
     # The key in a rules file is for the server in the same file.

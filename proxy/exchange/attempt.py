@@ -287,6 +287,7 @@ class Attempt:
         outcome.audit = (*outcome.request_audit, *self._up.healed, *before, *again, *engine.audit)
         outcome.calls, outcome.refusals, outcome.empty_calls = engine.calls, engine.refusals, engine.empty_calls
         outcome.notations, outcome.invalid, outcome.cut = tally.notations, tally.invalid, tally.cut(engine.refusals)
+        outcome.called = tally.called
         outcome.tokens = tokens_of(self.handover_of_all.usage)
         outcome.swallowed = self._swallowed or self._reply.swallowed
 

@@ -22,11 +22,11 @@ _CUT = ("cut_off", "broken", "unreadable_arguments", "half_call")
 class CallTally:
     """Counts the calls that a client gets in one reply, by what its log line and the metrics say of them.
 
-    `notations` counts the calls that were found in text by their notation. `is_cut` says that the token limit ended the
-    reply.
+    `notations` counts the calls that were found in text by their notation, `called` all calls by their tool. `is_cut`
+    says that the token limit ended the reply.
     """
 
-    __slots__ = ("_refused", "_tools", "_unreadable", "is_cut", "notations")
+    __slots__ = ("_refused", "_tools", "_unreadable", "called", "is_cut", "notations")
 
     def __init__(self, tools: ToolSet | None) -> None:
         self._tools = tools
@@ -34,6 +34,7 @@ class CallTally:
         self._unreadable = 0
         self.is_cut = False
         self.notations: Counter[str] = Counter()
+        self.called: Counter[str] = Counter()
 
     @property
     def invalid(self) -> int:
@@ -57,6 +58,7 @@ class CallTally:
                 self._count(event)
 
     def _count(self, closed: CallClosed) -> None:
+        self.called[closed.call.name] += 1
         for fix in closed.fixes:
             if fix.notation:
                 self.notations[fix.notation] += 1
@@ -113,6 +115,7 @@ class Outcome:
     invalid: int = 0
     cut: int = 0
     tokens: Mapping[str, int] = field(default_factory=dict)
+    called: Mapping[str, int] = field(default_factory=dict)
 
     def fail(self, error: ProxyError) -> None:
         """The request ends with this error, whose secrets were taken out."""

@@ -40,10 +40,8 @@ from .pumped_stream import PumpedStream
 # request's turn to compute.
 HAND_OVER = "tool_proxy.hand_over"
 TURN = "tool_proxy.turn"
-# Environment variables `PID:EVENTFD`. Streams poll the first, which becomes readable when they must end; live pages
-# poll the second, which becomes readable as soon as the worker stops.
+# Environment variable `PID:EVENTFD`. Streams poll it; it becomes readable when they must end.
 DRAIN_VARIABLE = "TOOL_PROXY_DRAIN"
-STOP_VARIABLE = "TOOL_PROXY_STOP"
 # Seconds that streams have to end before the graceful timeout.
 DRAIN_SECONDS = 3.0
 # A request waits at most this long for its turn, then it computes without one.
@@ -176,14 +174,13 @@ class PumpWorker(ThreadWorker):
         self._receiving: dict[TConn, float] = {}
         self._thread = threading.local()
         self._line = threading.Semaphore(1)
-        self._drain = self._stopping = -1
+        self._drain = -1
         self._drain_at = float("inf")
 
     def init_process(self) -> None:
-        """Make the eventfds by which streams learn that the worker ends, before the application is loaded."""
-        self._drain, self._stopping = (os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in range(2))
+        """Make the eventfd by which streams learn that the worker ends, before the application is loaded."""
+        self._drain = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         os.environ[DRAIN_VARIABLE] = f"{os.getpid()}:{self._drain}"
-        os.environ[STOP_VARIABLE] = f"{os.getpid()}:{self._stopping}"
         gc.disable()  # collections while the application is loaded took a seventh of that time
         super().init_process()
 
@@ -319,7 +316,6 @@ class PumpWorker(ThreadWorker):
             self.poller.unregister(conn.sock)
             self._drop(conn)
         if not self.alive:
-            os.eventfd_write(self._stopping, 1)
             self._drain_at = min(self._drain_at, now + max(0.0, self.cfg.graceful_timeout - DRAIN_SECONDS))
             if now >= self._drain_at:
                 os.eventfd_write(self._drain, 1)

@@ -1,19 +1,14 @@
-"""The live page as the application has it: its views are loaded when one of them is first asked for.
-
-A worker's start does without them, and so do the requests that it is there for.
-"""
+"""The live page as the application has it: its views are loaded when one of them is first asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from flask import Response
 
-from proxy.web.app import LivePage
+from proxy.web.app import View
 from proxy.web.routes import LIVE_PAGE, Route
 
 
-def _view_of(route: Route) -> Callable[..., Response]:
+def _view_of(route: Route) -> View:
     def view(**values: str) -> Response:
         from proxy.ui.views import VIEWS  # noqa: PLC0415
 
@@ -22,10 +17,4 @@ def _view_of(route: Route) -> Callable[..., Response]:
     return view
 
 
-def _sign_in() -> Response:
-    from proxy.ui.views import sign_in_page  # noqa: PLC0415
-
-    return sign_in_page()
-
-
-PAGE = LivePage({route: _view_of(route) for route in LIVE_PAGE}, _sign_in)
+PAGE = {route: _view_of(route) for route in LIVE_PAGE}

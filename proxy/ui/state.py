@@ -1,119 +1,132 @@
-"""The state of the page as JSON: the whole of it, or what is new."""
+"""What the page shows, as JSON: all requests of the ring or those that are new, and the story of one."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from proxy import __version__
 from proxy.activity.activity import Activity
-from proxy.activity.ring import MINUTES
+from proxy.activity.ring import TOTALS, Story, verdict
 from proxy.codec.json_access import objects_in
 from proxy.codec.json_text import Json, JsonObject
-from proxy.repair.text_report import reasons
-from proxy.ui.rules_view import rules_in_force
+from proxy.dialects.chat.client_view import view_reply
+from proxy.errors import RulesError
+from proxy.exchange.capture import read_capture
+from proxy.repair.policy import Policy
+from proxy.repair.text_report import explained, read_text, reasons
 from proxy.worker.snapshot import is_ready
 from proxy.worker.state import WorkerState
 
-# Requests that a page has from its beginning.
-MAX_SHOWN = 200
-# How often, in seconds, it is looked how the servers do, and what rules and settings are in force.
-STATUS_SECONDS = 10.0
 _NUMBER = re.compile(r"[0-9]{1,15}")
+_CAPTURE = "capture "
+# What a row shows, is searched by, or is counted from.
+_ROW = ("at", "model", "client", "tools", "result", "tokens", "seconds", "status", "error", "id", "refusals")
 
 
-def without_values(summary: JsonObject) -> JsonObject:
-    """The record of a request without its values, which may be shown no more: they were kept before a reload."""
+def number_in(text: str) -> int:
+    """Return the number of a request, or 0 if the text is not one."""
+    return int(text) if _NUMBER.fullmatch(text) else 0
+
+
+def state_json(activity: Activity, after: str) -> JsonObject:
+    """Return the totals, what is under way, and the requests that ended after the `place` of an earlier state.
+
+    A broken file is replaced while pages are open, and numbers begin again: a place in another ring counts as none.
+    """
+    now, ring = time.time(), activity.ring
+    ring.look(now)
+    # A request that no longer runs has left its record.
+    activity.show_live()
+    activity.flush()
+    name, (known, _, number) = ring.name(), after.rpartition("-")
+    last = number_in(number) if known == name else 0
+    newest = ring.newest(last)
+    models = ring.totals()
+    totals = {field: sum(each[field] for each in models.values()) for field in TOTALS}
+    return {
+        "place": f"{name}-{newest[-1][0] if newest else last}",
+        "ring": name,
+        "live": [*ring.live(now)],
+        "requests": [{"number": each, **{field: one.get(field) for field in _ROW}} for each, one in newest],
+        "verdict": verdict(totals),
+        "totals": {**totals},
+        "models": [{"model": model, **counts} for model, counts in models.items()],
+    }
+
+
+def status_json(worker: WorkerState) -> JsonObject:
+    """Return the settings and rules in force, and whether each model server answers."""
+    snapshot = worker.current()
+    return {
+        "version": __version__,
+        "values": snapshot.settings.audit_values,
+        "lost": worker.metrics.numbers()["activity_lost"].get("", 0),
+        "reasons": {**reasons()},
+        "servers": [{"url": url, "ready": is_ready(server)} for url, server in snapshot.servers.items()],
+        "rules": {"source": snapshot.rules.source, "error": worker.published.error},
+    }
+
+
+def without_values(story: Story) -> Story:
+    """Return the story without values, which may no longer be shown: they were kept before a reload."""
     repairs: list[Json] = [
         {name: value for name, value in repair.items() if name not in ("before", "after")}
-        for repair in objects_in(summary.get("repairs"))
+        for repair in objects_in(story.summary.get("repairs"))
     ]
-    return {**summary, "repairs": repairs, "values": False}
+    return Story({**story.summary, "repairs": repairs, "values": False}, {})
 
 
-@dataclass(slots=True)
-class PageState:
-    """The state that one page has, and what is new for it. `last` is the number of the last request that it has."""
-
-    worker: WorkerState
-    activity: Activity
-    last: int = 0
-    ring: str = field(init=False)
-    _status_at: float = field(default=float("-inf"))
-    _minute: int = 0
-
-    def __post_init__(self) -> None:
-        self.ring = self.activity.ring.name()
-
-    @property
-    def event_id(self) -> str:
-        """The id of the page's last event; one that has lost its connection goes on from there."""
-        return f"{self.ring}-{self.last}"
-
-    def go_on(self, event_id: str) -> None:
-        """The page has been told all up to this place. It says nothing of another ring, as after a restart."""
-        ring, _, number = event_id.rpartition("-")
-        if ring == self.ring and _NUMBER.fullmatch(number):
-            self.last = int(number)
-
-    def news(self) -> JsonObject:
-        """The requests under way, and all else that has changed since the last call."""
-        self._look_whose_ring()
-        now = time.time()
-        live: list[Json] = [*self.activity.ring.live(now)]
-        news: JsonObject = {"ring": self.ring, "now": now, "live": live}
-        newest = self.activity.ring.newest(self.last, MAX_SHOWN)
-        if newest:
-            self.last = newest[-1][0]
-            requests: list[Json] = [{**self._shown(summary), "number": number} for number, summary in newest]
-            news["requests"] = requests
-        if newest or int(now // 60) != self._minute:
-            self._minute = int(now // 60)
-            news["counts"] = self._counts(now)
-        if time.monotonic() >= self._status_at:
-            self._status_at = time.monotonic() + STATUS_SECONDS
-            news["status"] = self._status()
-        return news
-
-    def _look_whose_ring(self) -> None:
-        """A file that was broken is made anew while pages are open, and its numbers begin again."""
-        ring = self.activity.ring.name()
-        if ring != self.ring:
-            self.ring, self.last, self._minute = ring, 0, 0
-
-    def _shown(self, summary: JsonObject) -> JsonObject:
-        """A request as it may be shown now."""
-        if self.worker.current().settings.audit_values:
-            return summary
-        return without_values(summary)
-
-    def _counts(self, seconds: float) -> JsonObject:
-        """The counts of each of the last minutes, by group and name: `{"repairs": {"closers": [0, 2, ...]}}`."""
-        groups: dict[str, dict[str, list[int]]] = {}
-        first = int(seconds // 60) - MINUTES + 1
-        for minute, group, name, count in self.activity.ring.counts(seconds):
-            numbers = groups.setdefault(group, {}).setdefault(name, [0] * MINUTES)
-            if 0 <= minute - first < MINUTES:
-                numbers[minute - first] = count
-        return {group: {name: [*numbers] for name, numbers in names.items()} for group, names in groups.items()}
-
-    def _status(self) -> JsonObject:
-        snapshot = self.worker.current()
-        servers: list[Json] = [*_servers(self.worker)]
-        return {
-            "version": __version__,
-            "values": snapshot.settings.audit_values,
-            "signed_in": bool(snapshot.keys.admin),
-            "lost": self.worker.metrics.numbers()["activity_lost"].get("", 0),
-            "reasons": {**reasons()},
-            "servers": servers,
-            "rules": rules_in_force(self.worker),
-        }
+def last_capture(story: Story) -> bytes | None:
+    """Return the capture of the request's last try, or None."""
+    names = sorted(name for name in story.parts if name.startswith(_CAPTURE))
+    return story.parts[names[-1]] if names else None
 
 
-def _servers(worker: WorkerState) -> Iterator[JsonObject]:
-    """Each model server, and whether it answers."""
-    for url, server in worker.current().servers.items():
-        yield {"url": url, "ready": is_ready(server)}
+def story_json(number: int, story: Story) -> JsonObject:
+    """Return the story in steps: what the client sent, for each try what was sent upstream and came back, and what the
+    client got.
+    """
+    return {**story.summary, "number": number, "steps": [*_steps(story)], "reading": [*_reading(story)]}
+
+
+def _steps(story: Story) -> Iterator[JsonObject]:
+    titles = {"asked": "What the client sent", "sent": "What the client got"}
+    for name in sorted(story.parts, key=_order):
+        data = story.parts[name]
+        kind, _, number = name.partition(" ")
+        if kind == "capture":
+            data = data.partition(b"\n")[2]
+        title = titles.get(name) or (
+            f"What the model server answered, try {number}" if kind == "capture" else f"What went up, try {number}"
+        )
+        yield {"title": title, "text": data.decode("utf-8", "replace")}
+
+
+def _order(name: str) -> tuple[int, str, str]:
+    """Sort the parts in the order in which they were said."""
+    kind, _, number = name.partition(" ")
+    return {"asked": 0, "sent": 2}.get(name, 1), number, {"up": "a", "capture": "b"}.get(kind, "")
+
+
+def _reading(story: Story) -> Iterator[str]:
+    """Yield how the text of the last answer is read: its calls, and why the rest is not a call."""
+    data = last_capture(story)
+    if data is None:
+        return
+    try:
+        captured = read_capture(data, "this request")
+    except RulesError:
+        return
+    if captured.status != 200:
+        return
+    if captured.chat.tools is None:
+        yield "the request offers no tools, so its text is not read"
+        return
+    for choice in view_reply(captured.body, streamed=captured.streamed).choices.values():
+        report = read_text(choice.text, captured.chat.tools, Policy(), stopped=captured.complete)
+        for line in explained(report):
+            if line in ("content:", "no content"):
+                break
+            yield line

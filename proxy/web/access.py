@@ -1,4 +1,4 @@
-"""Who may use the proxy: client keys, the admin key, sign-ins to the live page, and the origins of web pages.
+"""Who may use the proxy: client keys, the admin key, and the origins of web pages.
 
 Programs that are not browsers send no `Origin`, `Referer` or `Sec-Fetch-Site`, and no check of web pages applies to
 them. Without these checks, any page that the user has open could drive the model: a POST of `text/plain` needs no CORS
@@ -7,17 +7,13 @@ preflight, and a page whose own name resolves to this machine (DNS rebinding) co
 
 from __future__ import annotations
 
-import hashlib
+import base64
 import ipaddress
 import re
-import secrets
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from werkzeug.http import parse_cookie
-
-from proxy.activity.activity import Activity
+from proxy import SERVICE
 from proxy.config.api_keys import ClientKey, Keys
 from proxy.errors import Forbidden, Unauthorized
 from proxy.upstream.headers import SHOWN_TO_PAGES
@@ -35,27 +31,19 @@ _LOCAL_ONLY = (
     "without an admin key this path answers only programs on this machine that ask for it by a loopback address, and "
     "{}; ask there, or set admin_key_file"
 )
-# The cookie of a browser that has signed in at the live page, and its lifetime in seconds.
-COOKIE = "tool_proxy_page"
-SECONDS = 12 * 3600
 _METHODS = "GET, HEAD, POST, PUT, DELETE, OPTIONS"
 _PLAIN_LIST = re.compile(r"[A-Za-z0-9_, -]{1,1000}")
 # Seconds for which a browser may cache the answer to a preflight.
 _MAX_AGE = "600"
 
 
-def authenticate(
-    route: Route, environ: Mapping[str, Any], snapshot: Snapshot, activity: Activity | None = None
-) -> ClientKey | None:
-    """Return the client key of a request, or None if its route needs none. Raises Unauthorized or Forbidden.
-
-    `activity` has the sessions of the live page.
-    """
+def authenticate(route: Route, environ: Mapping[str, Any], snapshot: Snapshot) -> ClientKey | None:
+    """Return the client key of a request, or None if its route needs none. Raises Unauthorized or Forbidden."""
     keys = snapshot.keys
     if route.access is Access.ADMIN:
         check_admin(environ, keys)
     elif route.access is Access.PAGE:
-        _check_page(environ, keys, activity)
+        _check_page(environ, keys)
     elif route.access is Access.CLIENT and keys.clients:
         return keys.client(key_bytes(environ))
     return None
@@ -72,11 +60,11 @@ def check_admin(environ: Mapping[str, Any], keys: Keys) -> None:
         raise Unauthorized(needed, "admin")
 
 
-def _check_page(environ: Mapping[str, Any], keys: Keys, activity: Activity | None) -> None:
+def _check_page(environ: Mapping[str, Any], keys: Keys) -> None:
     """Raise Unauthorized or Forbidden unless the request may use the live page.
 
-    A browser cannot send a key with a navigation or an event stream: it signs in and sends a cookie. The cookie goes
-    with every request to this host, so a request that changes something must name the live page as its origin.
+    A browser asks its user for the key (HTTP Basic, any name), and sends it with every request to this host: so a
+    request that another page causes is refused.
     """
     own, elsewhere = is_of_own_page(environ), comes_from_elsewhere(environ)
     if not keys.admin:
@@ -86,12 +74,17 @@ def _check_page(environ: Mapping[str, Any], keys: Keys, activity: Activity | Non
         return
     if elsewhere:
         raise Forbidden("the live page is for itself alone, and this request comes from another page", "page")
-    if keys.is_admin(key_bytes(environ)):
-        return
-    if not has_session(activity, keys.admin, cookie_of(environ)):
-        raise Unauthorized("this path needs the admin's key, or to be signed in at /_ui", "admin")
-    if environ.get("REQUEST_METHOD") not in ("GET", "HEAD") and not own:
-        raise Forbidden("this request does not say that it comes from the live page", "page")
+    scheme, _, encoded = str(environ.get("HTTP_AUTHORIZATION", "")).partition(" ")
+    key = key_bytes(environ)
+    if scheme.lower() == "basic":
+        try:
+            key = base64.b64decode(encoded.strip(), validate=True).partition(b":")[2]
+        except ValueError:
+            key = b""
+    if not keys.is_admin(key):
+        refused = Unauthorized("this path needs the admin's key, as the password of HTTP Basic or as a Bearer", "admin")
+        refused.headers = (("WWW-Authenticate", f'Basic realm="{SERVICE}", charset="UTF-8"'),)
+        raise refused
 
 
 def _why_not_local(environ: Mapping[str, Any], *, of_page: bool = False) -> str:
@@ -107,33 +100,6 @@ def _why_not_local(environ: Mapping[str, Any], *, of_page: bool = False) -> str:
         if _OF_OTHERS.fullmatch(header) and not (of_page and header == "HTTP_ORIGIN"):
             return f"this request has the header {header.removeprefix('HTTP_').replace('_', '-').title()}"
     return ""
-
-
-def begin_session(activity: Activity, admin: bytes) -> str:
-    """Return a new token for the live page. `admin` is the digest of the admin key; another key ends the session."""
-    token = secrets.token_urlsafe(32)
-    activity.ring.begin_session(_session(token, admin), time.time() + SECONDS)
-    return token
-
-
-def has_session(activity: Activity | None, admin: bytes, token: str) -> bool:
-    """Return whether the token is that of a running session."""
-    return bool(token and activity and activity.ring.has_session(_session(token, admin), time.time()))
-
-
-def end_session(activity: Activity, admin: bytes, token: str) -> None:
-    """End the session of a token."""
-    activity.ring.end_session(_session(token, admin))
-
-
-def _session(token: str, admin: bytes) -> bytes:
-    return hashlib.sha256(admin + token.encode("latin-1", "replace")).digest()
-
-
-def cookie_of(environ: Mapping[str, Any]) -> str:
-    """Return the token of the browser's session, or "" if there is none or more than one."""
-    tokens = parse_cookie(environ.get("HTTP_COOKIE", "")).getlist(COOKIE)
-    return tokens[0] if len(tokens) == 1 else ""
 
 
 def is_of_own_page(environ: Mapping[str, Any]) -> bool:

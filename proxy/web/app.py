@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -26,7 +25,6 @@ from proxy.errors import (
     MethodNotAllowed,
     NotFound,
     ProxyError,
-    Unauthorized,
     UpgradeRefused,
 )
 from proxy.web import admission, routes, views
@@ -42,16 +40,8 @@ from proxy.worker.state import WorkerState, announce, start_worker, tidy_capture
 
 log = logging.getLogger("proxy")
 
-_View = Callable[..., Response]
+View = Callable[..., Response]
 _PLACEHOLDER = re.compile(r"\{[a-z]+\}")
-
-
-@dataclass(frozen=True, slots=True)
-class LivePage:
-    """The live page, which is in a package above: its views, and the page to sign in."""
-
-    views: Mapping[routes.Route, _View]
-    sign_in: Callable[[], Response]
 
 
 class _App(Flask):
@@ -68,8 +58,11 @@ class _App(Flask):
         return self.url_map.bind("", path_info=request.path, default_method=request.method)
 
 
-def create_app(page: LivePage | None = None) -> Flask:
-    """Return one worker's application, from the environment and the rules file. Raises RulesError."""
+def create_app(page: Mapping[routes.Route, View] | None = None) -> Flask:
+    """Return one worker's application, from the environment and the rules file. Raises RulesError.
+
+    `page` are the views of the live page, which is in a package above.
+    """
     set_up_logging()
     worker = start_worker()
     settings = worker.snapshot.settings
@@ -79,14 +72,14 @@ def create_app(page: LivePage | None = None) -> Flask:
     return make_app(worker, page)
 
 
-def make_app(worker: WorkerState, page: LivePage | None = None) -> Flask:
+def make_app(worker: WorkerState, page: Mapping[routes.Route, View] | None = None) -> Flask:
     """Return the application for a worker's state."""
     app = _App("proxy", static_folder=None)
     app.request_class = ClientRequest
-    all_views = _views() if page is None else {**_views(), **page.views}
+    all_views = {**_views(), **(page or {})}
     app.url_map = _url_map(tuple(all_views))
     app.view_functions = {route.path: view for route, view in all_views.items()}
-    app.before_request(lambda: _before_request(worker, page))
+    app.before_request(lambda: _before_request(worker))
     app.after_request(_closing)
     app.register_error_handler(HTTPException, _http_error)
     app.register_error_handler(ProxyError, _proxy_error)
@@ -94,7 +87,7 @@ def make_app(worker: WorkerState, page: LivePage | None = None) -> Flask:
     return app
 
 
-def _views() -> dict[routes.Route, _View]:
+def _views() -> dict[routes.Route, View]:
     """Return the view of each route but the live page's."""
     return {
         routes.CHAT: partial(reply, prepare_chat),
@@ -131,8 +124,8 @@ def _url_map(answered: tuple[routes.Route, ...]) -> Map:
     return Map(rules, merge_slashes=False)
 
 
-def _before_request(worker: WorkerState, page: LivePage | None) -> Response | None:
-    """Check a request before its view, and answer it here if it has none: OPTIONS, signing in, listed paths."""
+def _before_request(worker: WorkerState) -> Response | None:
+    """Check a request before its view, and answer it here if it has none: OPTIONS, listed paths."""
     request = current_request()
     environ = request.environ
     request.context = context = admission.begin(worker, request)
@@ -148,13 +141,7 @@ def _before_request(worker: WorkerState, page: LivePage | None) -> Response | No
     if route is None:
         return None  # Flask raises the error next
     admission.check_loop(environ, snapshot.via)
-    try:
-        context.key = authenticate(route, environ, snapshot, worker.activity)
-    except Unauthorized as error:
-        if route is routes.UI and page is not None:
-            context.denied = error.reason
-            return page.sign_in()
-        raise
+    context.key = authenticate(route, environ, snapshot)
     context.upstream_key = snapshot.keys.upstream_key(credential(environ))
     context.add_secret(context.upstream_key)
     admission.let_in(context, route, environ, client)

@@ -13,13 +13,14 @@ import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from proxy.activity.record import REFUSALS, REPAIRS, REQUESTS, Record
 from proxy.activity.recording import MAX_KEPT, Recording
+from proxy.activity.ring import Record
 from proxy.audit_record import Repair
 from proxy.codec.json_text import Json, JsonObject
 from proxy.codec.secrets import MIN_SECRET, masked, masked_start, masked_text
 from proxy.dialects.chat.request import ChatRequest
 from proxy.exchange.capture import Answer, capture_bytes, request_facts
+from proxy.web import routes
 from proxy.web.context import RequestContext
 from proxy.worker.audit_log import lines, total
 from proxy.worker.logging_setup import FactsRecord
@@ -28,9 +29,12 @@ from proxy.worker.metrics import OTHER, upstream_kind
 log = logging.getLogger("proxy")
 # Log lines about the repairs of one reply; the request's own line counts them all.
 MAX_LINES = 100
+# A stream of less is no measure of the model server's speed.
+MIN_SPEED_SECONDS = 0.5
 # Characters of one fact.
 MAX_TEXT = 500
-# Repairs of one request on the live page, and characters of each value before and after.
+# Tools and repairs of one request on the live page, and characters of each value before and after.
+MAX_TOOLS = 20
 MAX_REPAIRS = 50
 MAX_VALUE = 4000
 # vLLM's newer parsers take calls out of the text even if `tool_choice` is none.
@@ -40,7 +44,9 @@ _PLAIN = re.compile(r"[A-Za-z0-9._:,/{}-]{1,200}")
 
 
 def log_request(ctx: RequestContext, status: int) -> None:
-    """Log a request that has ended and its repairs, and write its audit records."""
+    """Log a request that has ended and its repairs, and write its audit records. An open page asks too often for it."""
+    if ctx.route is routes.UI_STATE and status < 400:
+        return
     outcome = ctx.outcome
     first_byte = round((ctx.first_byte - ctx.began) * 1000, 1) if ctx.first_byte else None
     answered = status < 400 and ctx.first_byte and not outcome.gone and ctx.dialect != "own"
@@ -183,14 +189,33 @@ def live_row(ctx: RequestContext) -> JsonObject:
         "phase": "answering" if ctx.sent else waiting,
         "seconds": round(now - ctx.began, 1),
         "events": ctx.events,
-        "tokens_per_second": _rate(ctx, now),
     }
 
 
-def _rate(ctx: RequestContext, until: float) -> float:
-    """Return the approximate tokens per second: model servers send one event for each."""
-    seconds = until - ctx.first_byte
-    return round(ctx.events / seconds, 1) if ctx.first_byte and seconds > 0 else 0.0
+def _speed(ctx: RequestContext, ended: float) -> float | None:
+    """Return the tokens per second of the model server, or None if it did not stream them as they were generated."""
+    outcome = ctx.outcome
+    tokens = outcome.tokens.get("completion", 0)
+    if outcome.first_event is None or outcome.tries > 1 or not tokens:
+        return None
+    seconds = ended - ctx.began - outcome.first_event
+    return round(tokens / seconds, 1) if seconds >= MIN_SPEED_SECONDS else None
+
+
+def _result(ctx: RequestContext, status: int) -> str:
+    """Return what became of a request in a word. It was rescued if the client got calls that were repaired or found in
+    text, or a reply that said something because the model was asked again.
+    """
+    outcome = ctx.outcome
+    if outcome.gone:
+        return "left"
+    if status >= 400 or outcome.error:
+        return "failed"
+    of_reply = outcome.audit[len(outcome.request_audit) + len(outcome.healed) :]
+    again = outcome.again is not None and not outcome.swallowed
+    if again or any(repair.tool and outcome.calls for repair in of_reply):
+        return "rescued"
+    return "rejected" if outcome.refusals else "clean"
 
 
 def end_activity(ctx: RequestContext, status: int) -> None:
@@ -207,17 +232,21 @@ def end_activity(ctx: RequestContext, status: int) -> None:
 
 def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
     """Return the record of a request that ended at this time (`time.monotonic`)."""
-    outcome = ctx.outcome
+    outcome, result = ctx.outcome, _result(ctx, status)
+    about = _about(ctx)
     summary: JsonObject = {
-        **_about(ctx),
+        **about,
         "at": round(time.time() - (time.monotonic() - ended), 3),
         "status": status,
         "seconds": round(ended - ctx.began, 3),
         "first_byte": round(ctx.first_byte - ctx.began, 3) if ctx.first_byte else None,
         "bytes": ctx.sent,
         "events": ctx.events,
-        "tokens_per_second": _rate(ctx, ended),
+        "tokens": {**outcome.tokens},
+        "tokens_per_second": _speed(ctx, ended),
+        "result": result,
         "calls": outcome.calls,
+        "tools": {_clean(ctx, name): count for name, count in [*outcome.called.items()][:MAX_TOOLS]},
         "tries": outcome.tries,
         "parse": outcome.plan.parse,
         "gone": outcome.gone,
@@ -229,11 +258,9 @@ def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
         "swallowed": outcome.swallowed,
         "values": ctx.recording is not None,
     }
-    counts = {(REQUESTS, "failed" if status >= 400 or outcome.error else "answered"): 1}
-    counts |= {(REPAIRS, _clean(ctx, name)): count for name, count in total(outcome.audit).items()}
-    counts |= {(REFUSALS, reason): count for reason, count in outcome.refusals.items()}
+    tokens = {"tokens_in": outcome.tokens.get("prompt", 0), "tokens_out": outcome.tokens.get("completion", 0)}
     parts = {} if ctx.recording is None else dict(_parts(ctx, ctx.recording))
-    return Record(summary, parts, counts)
+    return Record(summary, parts, str(about["model"]), {"requests": 1, "calls": outcome.calls, result: 1, **tokens})
 
 
 def _about(ctx: RequestContext) -> JsonObject:

@@ -6,7 +6,7 @@ of a path again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
@@ -25,7 +25,7 @@ class Access(Enum):
     # Needs one of the client keys, if there are any.
     CLIENT = "client"
     ADMIN = "admin"
-    # Also for a browser that has signed in at the live page.
+    # The admin's, also by HTTP Basic.
     PAGE = "page"
 
 
@@ -82,13 +82,10 @@ METRICS = _own("/metrics", Access.ADMIN)
 # The live page, which shows more than the log, is for clients that may use the admin paths.
 UI = _own("/_ui", Access.PAGE)
 UI_ASSET = _own("/_ui/assets/{asset}")
-UI_SIGN_IN = _own("/_ui/sign-in", method="POST")
-UI_SIGN_OUT = _own("/_ui/sign-out", Access.PAGE, "POST")
 UI_STATE = _own("/_ui/state", Access.PAGE)
-UI_EVENTS = replace(_own("/_ui/events", Access.PAGE), takes_thread=True)
 UI_REQUEST = _own("/_ui/requests/{request}", Access.PAGE)
 UI_CAPTURE = _own("/_ui/requests/{request}/capture", Access.PAGE)
-LIVE_PAGE = (UI, UI_ASSET, UI_SIGN_IN, UI_SIGN_OUT, UI_STATE, UI_EVENTS, UI_REQUEST, UI_CAPTURE)
+LIVE_PAGE = (UI, UI_ASSET, UI_STATE, UI_REQUEST, UI_CAPTURE)
 ROOT = _own("/")
 CLIENT_ROOT = _own("/for/<client>/")
 

@@ -24,7 +24,6 @@ from proxy.codec.json_text import JsonObject
 from proxy.config.api_keys import KeyFiles
 from proxy.config.load import (
     DRAIN_VARIABLE,
-    STOP_VARIABLE,
     VIA_VARIABLE,
     RulesText,
     check_files,
@@ -47,8 +46,6 @@ log = logging.getLogger("proxy")
 
 # Set by gunicorn's master: its process id and the folder that its workers share.
 FOLDER_VARIABLE = "VLLM_TOOL_PROXY_FOLDER"
-# The live pages that are open, as a name of slots.
-PAGES = "pages"
 # Seconds between two looks at what is published.
 LOOK_SECONDS = 1.0
 # Models of which lessons are kept, and characters of a model's name.
@@ -160,9 +157,9 @@ class WorkerState:
     """The state of a worker. All of it can be lost at any time: every request stands alone.
 
     A request calls `current()` once and keeps that snapshot until its end. `published` is what the worker has taken
-    of `in_force`. `drain` is the descriptor by which the worker says that it is about to end, and `stopping` the one by
-    which it says so at once; both are None without gunicorn. `activity` is what the live page shows, None without a
-    page. Responses are kept in the shared file where `keeps` is true.
+    of `in_force`. `drain` is the descriptor by which the worker says that it is about to end, None without gunicorn.
+    `activity` is what the live page shows, None without a page. Responses are kept in the shared file where `keeps` is
+    true.
     """
 
     snapshot: Snapshot
@@ -172,7 +169,6 @@ class WorkerState:
     metrics: Metrics = field(default_factory=Metrics)
     started: float = field(default_factory=time.monotonic)
     drain: int | None = None
-    stopping: int | None = None
     activity: Activity | None = None
     keeps: bool = False
     _seen: tuple[int, int] | None = None
@@ -338,7 +334,7 @@ def start_worker() -> WorkerState:
     with contextlib.suppress(Unavailable), shared.transaction():
         pass
     ring = ActivityRing(shared.transaction)
-    activity = Activity(ring, lambda: shared.held(PAGES) > 0, partial(metrics.add, "activity_lost"))
+    activity = Activity(ring, lambda: ring.is_watched(time.time()), partial(metrics.add, "activity_lost"))
     atexit.register(activity.close)
     return WorkerState(
         snapshot,
@@ -347,7 +343,6 @@ def start_worker() -> WorkerState:
         shared,
         metrics,
         drain=_descriptor(env.get(DRAIN_VARIABLE, "")),
-        stopping=_descriptor(env.get(STOP_VARIABLE, "")),
         activity=activity,
         keeps=folder == env.get("RUNTIME_DIRECTORY", "").partition(":")[0],
         _seen=version,

@@ -17,7 +17,8 @@ import pytest
 from tests.conftest import start
 from tests.real.processes import ROOT, answers, free_port, stop
 from tests.support.messages_client import MODELS, cards
-from tests.support.scripted import PATIENCE, Act, Upstream, answer
+from tests.support.page_traffic import TOOLS, USUAL, Agent
+from tests.support.scripted import PATIENCE, Act, Upstream, answer, chat
 
 pytestmark = pytest.mark.once
 
@@ -27,6 +28,15 @@ import os, sys, urllib.request
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({{}}))
 print(opener.open(os.environ["OPENAI_BASE_URL"] + "/models").status, sys.argv[1:])
 sys.exit(7)
+"""
+# One that sends requests.
+AGENT = """#!{python}
+import http.client, json, os, urllib.parse
+url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
+for _ in range({times}):
+    connection = http.client.HTTPConnection(url.netloc)
+    connection.request("POST", url.path + "/chat/completions", json.dumps({body!r}))
+    connection.getresponse().read()
 """
 # One that says that it is there, and waits for its end.
 WAITS = """#!/bin/sh
@@ -124,6 +134,29 @@ def test_a_proxy_that_listens_already_is_used_and_goes_on(server: Upstream, home
         told = f"using the proxy that listens at {proxy.url} for {server.url}\n"
         assert ended(home, *words) == (7, "200 []\n", told)
         assert answers(f"{proxy.url}/health")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_there", [False, True], ids=["its own proxy", "one that listens already"])
+def test_the_verdict_of_the_run_is_told_when_the_agent_exits(
+    server: Upstream, home: Path, tmp_path: Path, is_there: bool
+) -> None:
+    paths = server.paths
+    server.play(*USUAL, *USUAL)
+    server.paths = paths
+    with ExitStack() as stack:
+        url = f"http://127.0.0.1:{free_port()}"
+        if is_there:
+            proxy = start(server.url, folder=tmp_path, stack=stack)
+            url = proxy.url
+            for _ in USUAL:
+                Agent(proxy.port, stack).ask()
+        body = chat(tools=TOOLS, stream=True)
+        (home / "agent").write_text(AGENT.format(python=sys.executable, times=len(USUAL), body=body))
+        (home / "agent").chmod(0o755)
+        status, _, err = ended(home, "sdk", "--url", url, "--upstream", server.url, "--", str(home / "agent"))
+    assert status == 0, err
+    assert err.splitlines()[1:] == ["vllm-tool-proxy: 5 requests, 2 rescued, 1 rejected, 1 failed"]
 
 
 @pytest.mark.slow

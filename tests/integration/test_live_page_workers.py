@@ -59,10 +59,6 @@ class Clients:
         """A request for a model."""
         return self.ask(proxy, "POST", "/v1/chat/completions", json.dumps(body).encode())
 
-    def open_page(self, proxy: Proxy) -> http.client.HTTPResponse:
-        """A page that waits for its events."""
-        return self.ask(proxy, "GET", "/_ui/events")
-
 
 @pytest.fixture
 def clients() -> Iterator[Clients]:
@@ -70,14 +66,10 @@ def clients() -> Iterator[Clients]:
         yield Clients(stack)
 
 
-def news(page: http.client.HTTPResponse) -> dict[str, Any]:
-    """The next event."""
-    while True:
-        line = page.readline()
-        assert line, "the page's events have ended"
-        if line.startswith(b"data: "):
-            told: dict[str, Any] = json.loads(line[6:])
-            return told
+def state(proxy: Proxy, place: str = "none") -> dict[str, Any]:
+    """What an open page is told that it does not know yet; an error while the file is made anew."""
+    told: dict[str, Any] = json.loads(proxy.get(f"/_ui/state?after={place}")[2])
+    return told
 
 
 def workers(proxy: Proxy) -> set[int]:
@@ -99,25 +91,21 @@ def test_a_page_shows_what_all_workers_do(
         reply = clients.post(started, chat())
         assert reply.status == 200 and reply.read()
     streams = [clients.post(started, chat(stream=True)) for _ in range(4)]
-    pages = [clients.open_page(started) for _ in range(6)]
     deadline = time.monotonic() + PATIENCE
-    for page in pages:
-        first = news(page)
-        seen = [one["id"] for one in first.get("requests", ())]
-        live = first["live"]
-        while len(live) < 4 or len(seen) < REQUESTS:
-            assert time.monotonic() < deadline, (live, seen)
-            told = news(page)
-            live = told["live"]
-            seen += [one["id"] for one in told.get("requests", ())]
-        assert len(set(seen)) == REQUESTS
-        assert {row["phase"] for row in live} == {"answering"}
+    seen: list[str] = []
+    place, live = "none", list[dict[str, Any]]()
+    while len(live) < 4 or len(seen) < REQUESTS:
+        assert time.monotonic() < deadline, (live, seen)
+        told = state(started, place)
+        place, live = told["place"], told["live"]
+        seen += [one["id"] for one in told["requests"]]
+    assert len(set(seen)) == len(seen) == REQUESTS
+    assert {row["phase"] for row in live} == {"answering"}
     gate.open()
     for stream in streams:
         assert b"[DONE]" in stream.read()
-    for page in pages:
-        while news(page)["live"]:
-            assert time.monotonic() < deadline
+    while (told := state(started))["live"] or told["totals"]["requests"] < REQUESTS + 4:
+        assert time.monotonic() < deadline
     assert len(workers(started)) == 2
     assert (tmp_path / FILE_NAME).exists()
 
@@ -131,8 +119,6 @@ def test_the_page_works_again_after_its_file_has_broken(
     server.play(*[[answer(completion("a"))]] * 1000)
     started = proxy(server.url, "--workers", "2")
     before = shown(started, clients, lambda told: len(told["requests"]) >= 4)
-    page = clients.open_page(started)
-    assert news(page)["ring"] == before["ring"]
     for file in tmp_path.glob(f"{FILE_NAME}*"):
         if not file.name.endswith(("-shm", ".lock")):
             file.write_bytes(b"no database " * 4096)
@@ -147,27 +133,10 @@ def shown(proxy: Proxy, clients: Clients, is_there: Callable[[dict[str, Any]], b
     deadline = time.monotonic() + PATIENCE
     while True:
         assert clients.post(proxy, chat()).read()
-        status, _, body = proxy.get("/_ui/state")
-        told = {"requests": [], **json.loads(body)}
-        if status == 200 and is_there(told):
+        told = state(proxy)
+        if "error" not in told and is_there(told):
             return told
         assert time.monotonic() < deadline, told
-
-
-@pytest.mark.slow
-@pytest.mark.once
-def test_an_open_page_holds_up_no_worker_that_ends(
-    proxy: Start, server: Upstream, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A page that stayed would take the graceful timeout, which is longer than anything is waited for here."""
-    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
-    started = proxy(server.url, "--graceful-timeout", "300")
-    page = clients.open_page(started)
-    assert news(page)["status"]
-    psutil.Process(started.health()["worker"]).parent().terminate()
-    while page.readline():
-        pass
-    started.logged("Shutting down: Master")
 
 
 @pytest.mark.once

@@ -42,7 +42,8 @@ def install(folder: Path) -> None:
         (wheel,) = Path(place).glob("*.whl")
         needed = Path(place) / "requirements.txt"
         needed.write_text("\n".join(requirements(_asked(wheel))), encoding="utf-8")
-        _pip(folder, "install", "--requirement", str(needed))
+        # The plugin is tried in it, and vLLM has all but this of what that needs.
+        _pip(folder, "install", "--requirement", str(needed), "orjson")
         # Last: with it `vllm.available` says that all is there.
         _pip(folder, "install", "--no-deps", str(wheel))
 

@@ -19,7 +19,7 @@ from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.ui.page import PAGE
 from proxy.web.app import make_app
-from proxy.worker.state import PAGES, WorkerState
+from proxy.worker.state import WorkerState
 from tests.conftest import BufferedClient
 from tests.support.scripted import PATIENCE
 from tests.support.worker_state import make_state, read_rules
@@ -47,11 +47,13 @@ class Page:
         assert self.worker.activity is not None
         return self.worker.activity
 
-    def state(self, is_there: Callable[[dict[str, Any]], bool] = lambda state: True, **given: Any) -> dict[str, Any]:
+    def state(
+        self, is_there: Callable[[dict[str, Any]], bool] = lambda state: True, query: str = "", **given: Any
+    ) -> dict[str, Any]:
         """The state, as soon as this is in it."""
         deadline = time.monotonic() + PATIENCE
         while True:
-            answer = self.client.get("/_ui/state", environ_overrides=LOCAL, **given)
+            answer = self.client.get(f"/_ui/state{query}", environ_overrides=LOCAL, **given)
             assert answer.status_code == 200, answer.text
             state: dict[str, Any] = answer.get_json()
             if is_there(state):
@@ -60,10 +62,9 @@ class Page:
             time.sleep(0.01)
 
     def requests(self, count: int = 1, **given: Any) -> list[dict[str, Any]]:
-        """The requests that have ended, as soon as there are so many."""
-        state = self.state(lambda state: len(state.get("requests", ())) >= count, **given)
-        found: list[dict[str, Any]] = state["requests"]
-        return found
+        """The requests that have ended, each with its story, as soon as there are so many."""
+        state = self.state(lambda state: len(state["requests"]) >= count, **given)
+        return [{**row, **self.story(row["number"])} for row in state["requests"]]
 
     def story(self, number: int) -> dict[str, Any]:
         """One request."""
@@ -79,7 +80,8 @@ def live_page(upstream: str, rules: str = "", keys: Keys | None = None, **settin
     read = parse_rules(rules.encode(), "rules.yaml", read_rules(None)) if rules else read_rules(None)
     worker = make_state(Settings(upstream=upstream, **settings), read, keys=keys)
     shared, lose = worker.shared, partial(worker.metrics.add, "activity_lost")
-    worker.activity = Activity(ActivityRing(shared.transaction), lambda: shared.held(PAGES) > 0, lose, gather=0.0)
+    ring = ActivityRing(shared.transaction)
+    worker.activity = Activity(ring, lambda: ring.is_watched(time.time()), lose, gather=0.0)
     app = make_app(worker, PAGE)
     app.test_client_class = BufferedClient
     try:

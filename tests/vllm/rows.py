@@ -32,6 +32,7 @@ from tests.vllm.reply import Call
 from tests.vllm.thinking import thinks
 
 THINKING = CHATML.with_name("thinking.jinja")
+PLUGIN = "our plugin"
 AUTO = ("--enable-auto-tool-choice", "--tool-call-parser")
 
 
@@ -50,6 +51,7 @@ SERVERS: Mapping[str, Server] = {
     "qwen3_xml, thoughts": Server((*AUTO, "qwen3_xml", "--reasoning-parser", "qwen3")),
     "thoughts in the text": Server((), THINKING),
     "qwen3_xml, parse: proxy": Server((*AUTO, "qwen3_xml"), rules="models: [{match: '*', parse: proxy}]\n"),
+    PLUGIN: Server((*AUTO, "tool_proxy", "--tool-parser-plugin", "proxy.vllm_plugin")),
     "Mistral's template": Server((), FOLDER / f"{TEMPLATE}.jinja"),
 }
 
@@ -160,6 +162,7 @@ _REQUIRED = {"tool_choice": "required"}
 
 _STREAM = {"stream": True}
 _USAGE = {"stream_options": {"include_usage": True}}
+PLUGIN_SAYS = ("hermes", "coder", "toolstag", "fence", "two")
 ROWS: tuple[Row, ...] = (
     # Without a parser vLLM refuses tools; Responses alone gives the raw text.
     *_everywhere("no parser", "hermes", REFUSED, "call/2"),
@@ -212,6 +215,12 @@ ROWS: tuple[Row, ...] = (
     Row("behind it, whole", "qwen3_xml, thoughts", "call/1", "same/1", "coder"),
     *_everywhere("qwen3_xml, parse: proxy", "coder", PARSED, "call/2")[1:],
     Row("coder, chat, streamed", "qwen3_xml, parse: proxy", "call/1", "call/3", "coder", more=_STREAM),
+    # The reader inside vLLM: the proxy has nothing left to do.
+    *(row for says in PLUGIN_SAYS for row in _everywhere(PLUGIN, says, PARSED, "call/1")),
+    *_everywhere(PLUGIN, "plain", dict.fromkeys(PATHS, "TEXT/1"), "TEXT/1"),
+    Row("n: 2, streamed", PLUGIN, "call+call/1", "call+call/1", "hermes", more={**_STREAM, "n": 2}),
+    Row("cut, streamed", PLUGIN, "TEXT/1", "same/1", "hermes", more={**_STREAM, "max_tokens": 30}),
+    Row("cut, whole", PLUGIN, "TEXT/1", "same/1", "hermes", more={"max_tokens": 30}),
     # Without any flag: the model's name says the family, and the refusal of the first request that the proxy parses.
     *(
         Row(

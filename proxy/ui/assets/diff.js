@@ -73,10 +73,10 @@ function joined(parts) {
   return found;
 }
 
-/** Both texts side by side, with what differs marked in each. */
-export function sideBySide(before, after) {
+/** Two texts side by side under their titles, with what differs marked in each. */
+export function sideBySide(before, after, titleBefore, titleAfter) {
   const parts = compared(before, after);
-  return element("div", { class: "sides" }, side("Before", parts, "removed", "del"), side("After", parts, "added", "ins"));
+  return element("div", { class: "sides" }, side(titleBefore, parts, "removed", "del"), side(titleAfter, parts, "added", "ins"));
 }
 
 function side(title, parts, kind, mark) {

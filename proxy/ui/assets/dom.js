@@ -3,15 +3,7 @@
 
 /** An element with attributes and children; a child that is a string becomes a text. */
 export function element(name, attributes = {}, ...children) {
-  return filled(document.createElement(name), attributes, children);
-}
-
-/** The same, of SVG. */
-export function drawn(name, attributes = {}, ...children) {
-  return filled(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
-}
-
-function filled(made, attributes, children) {
+  const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (value !== "" && value !== null && value !== undefined) {
       made.setAttribute(key, String(value));
@@ -35,12 +27,9 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
-/** Put children in the place of those that an element has; its note for "nothing" goes by whether there are any. */
-export function fill(id, children, empty = "") {
+/** Replace the children of an element. */
+export function fill(id, children) {
   byId(id).replaceChildren(...children);
-  if (empty) {
-    byId(empty).hidden = children.length > 0;
-  }
 }
 
 /** A row of a table. */
@@ -48,7 +37,13 @@ export function row(...cells) {
   return element("tr", {}, ...cells.map((cell) => element("td", {}, cell)));
 }
 
-/** Characters, words and numbers of a moment. */
+/** A time of day. */
 export function clock(seconds) {
   return new Date(seconds * 1000).toLocaleTimeString();
+}
+
+/** The tokens of a prompt and of a reply, as far as the server counted them. */
+export function tokens(prompt, completion) {
+  const [read, written] = [prompt, completion].map((count) => (count ?? 0).toLocaleString());
+  return prompt || completion ? `${read} + ${written}` : "";
 }

@@ -1,160 +1,123 @@
-// The page: it is told by the proxy what is new, and shows it.
+// The page: it asks the proxy for what is new, and shows it.
 
-import { chartCard } from "/_ui/assets/chart.js";
-import { byId, clock, element, fill, row, visible } from "/_ui/assets/dom.js";
-import { openStory, refusalLine, repairCard } from "/_ui/assets/story.js";
+import { byId, clock, element, fill, row, tokens, visible } from "/_ui/assets/dom.js";
+import { openStory } from "/_ui/assets/story.js";
 
-const MOST_REQUESTS = 200;
-const MOST_REPAIRS = 20;
-const MOST_REFUSALS = 40;
-const MOST_CHARTS = 24;
+const MOST_REQUESTS = 500;
+const SECONDS = 1;
+// How many times it asks until it asks for the status again.
+const STATUS_EVERY = 10;
 
-// The newest first; `reasons` are the words for why something is no call.
+// The requests, the newest first; `reasons` are the words for why something is not a call.
 let ring = "";
+let place = "";
 let requests = [];
+let models = [];
 let reasons = {};
 
-function take(news) {
-  // The proxy has started anew, and its numbers with it.
-  const isAnother = news.ring !== ring;
-  if (isAnother) {
-    ring = news.ring;
+function take(state) {
+  if (state.ring !== ring) {
     requests = [];
   }
-  if (news.status) {
-    showStatus(news.status);
+  const isNew = state.ring !== ring || state.requests.length > 0;
+  [ring, place, models] = [state.ring, state.place, state.models];
+  if (state.status) {
+    showStatus(state.status);
   }
-  showLive(news.live);
-  if (news.requests || isAnother) {
-    const known = new Set(requests.map((one) => one.number));
-    const more = (news.requests ?? []).filter((one) => !known.has(one.number)).reverse();
-    requests = [...more, ...requests].slice(0, MOST_REQUESTS);
+  showLive(state.live);
+  if (isNew) {
+    requests = [...state.requests.reverse(), ...requests].slice(0, MOST_REQUESTS);
+    byId("verdict").textContent = state.totals.requests > 0 ? state.verdict : "No request has ended.";
+    showModels();
     showRequests();
-    showRepairs("repair-list", "repairs-empty", "reply");
-    showRepairs("healing-list", "healings-empty", "request");
-    showRefusals();
   }
-  if (news.counts) {
-    showCharts(news.counts);
-  }
+}
+
+function showModels() {
+  const rows = models.map((one) => {
+    const times = requests.filter((each) => each.model === one.model).map((each) => each.seconds).sort((a, b) => a - b);
+    const median = times.length > 0 ? `${times[times.length >> 1].toFixed(2)} s` : "";
+    const counts = [one.requests, one.calls, one.rescued, one.rejected, one.failed];
+    return row(one.model || "no model", ...counts, tokens(one.tokens_in, one.tokens_out), median);
+  });
+  fill("model-rows", rows);
 }
 
 function showLive(live) {
-  const rows = live.map((one) =>
-    row(one.client || "none in particular", one.model, one.phase, one.seconds.toFixed(1), one.stream ? one.tokens_per_second.toFixed(1) : "", one.id),
-  );
-  fill("live-rows", rows, "live-empty");
-}
-
-function opener(one, text) {
-  const button = element("button", { type: "button", "data-number": one.number }, text);
-  button.addEventListener("click", () => openStory(one.number, reasons));
-  return button;
-}
-
-// A list that is drawn anew keeps the focus where it was.
-function redrawn(id, draw) {
-  const focused = byId(id).contains(document.activeElement) ? document.activeElement.dataset.number : undefined;
-  draw();
-  if (focused !== undefined) {
-    byId(id).querySelector(`[data-number="${CSS.escape(focused)}"]`)?.focus();
-  }
+  fill("live-rows", live.map((one) => row(`${one.seconds.toFixed(0)} s`, one.phase, "", one.model, one.client, "")));
 }
 
 function showRequests() {
-  const rows = requests.map((one) => {
-    const status = element("span", { class: one.error || one.status >= 400 ? "bad" : "good" }, one.error ? `${one.status}: ${one.error}` : one.status);
-    const refused = Object.values(one.refusals).reduce((all, count) => all + count, 0);
-    return row(
-      clock(one.at),
-      opener(one, one.id),
-      one.client || "none in particular",
-      one.model,
-      status,
-      one.seconds.toFixed(2),
-      one.stream ? one.tokens_per_second.toFixed(1) : "",
-      one.calls,
-      one.repairs.length + one.more_repairs,
-      refused,
-    );
+  const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const wanted = byId("result").value;
+  const found = requests.filter((one) => {
+    const said = [one.model, one.client, one.result, one.status, one.error, one.id, ...Object.keys(one.tools)].join("\n").toLowerCase();
+    return (!wanted || one.result === wanted) && words.every((word) => said.includes(word));
   });
-  redrawn("request-rows", () => fill("request-rows", rows, "requests-empty"));
+  // A list that is drawn again keeps the focus.
+  const focused = byId("request-rows").contains(document.activeElement) ? document.activeElement.dataset.number : "";
+  fill("request-rows", found.map(requestRow));
+  if (focused) {
+    byId("request-rows").querySelector(`[data-number="${CSS.escape(focused)}"]`)?.focus();
+  }
+  byId("count").textContent = `${found.length} of ${requests.length}`;
 }
 
-function showRepairs(list, empty, side) {
-  const found = requests.flatMap((one) => one.repairs.filter((repair) => repair.side === side).map((repair) => [one, repair]));
-  const cards = found.slice(0, MOST_REPAIRS).map(([one, repair]) => {
-    const about = element("p", { class: "soft" }, `${clock(one.at)}, done for ${one.model}, `, opener(one, `request ${one.number}`));
-    return repairCard(repair, [about]);
-  });
-  redrawn(list, () => fill(list, cards, empty));
-}
-
-function showRefusals() {
-  const found = requests.flatMap((one) => Object.entries(one.refusals).map(([reason, count]) => [one, reason, count]));
-  const lines = found
-    .slice(0, MOST_REFUSALS)
-    .map(([one, reason, count]) =>
-      element("li", {}, `${clock(one.at)}, ${one.model}, ${refusalLine(reason, count, reasons)} `, opener(one, `request ${one.number}`)),
-    );
-  redrawn("refusal-list", () => fill("refusal-list", lines, "refusals-empty"));
-}
-
-function showCharts(counts) {
-  const series = Object.entries(counts).flatMap(([group, names]) => Object.entries(names).map(([name, numbers]) => [group, name, numbers]));
-  const sum = (numbers) => numbers.reduce((all, one) => all + one, 0);
-  series.sort((one, other) => sum(other[2]) - sum(one[2]));
-  fill("chart-list", series.slice(0, MOST_CHARTS).map((one) => chartCard(...one)), "charts-empty");
+function requestRow(one) {
+  const button = element("button", { type: "button", "data-number": one.number }, clock(one.at));
+  button.addEventListener("click", () => openStory(one.number, reasons));
+  const why = one.error || Object.keys(one.refusals).map((reason) => reasons[reason] ?? reason).join(", ");
+  const told = one.result === "clean" || one.result === "rescued" ? "" : ` ${one.status >= 400 ? one.status : ""} ${why}`;
+  const result = element("span", {}, element("strong", { class: one.result }, one.result), told);
+  const called = Object.entries(one.tools).map(([name, count]) => (count > 1 ? `${name} ×${count}` : name));
+  return row(button, result, called.join(", "), one.model, one.client, tokens(one.tokens?.prompt, one.tokens?.completion));
 }
 
 function showStatus(status) {
   reasons = status.reasons;
   byId("version").textContent = status.version;
-  byId("sign-out").hidden = !status.signed_in;
-  byId("notes").textContent = notes(status).join(" ");
-  const servers = status.servers.map((server) =>
-    element("li", {}, `${server.url}: `, element("span", { class: server.ready ? "good" : "bad" }, server.ready ? "answers" : "does not answer")),
-  );
-  fill("server-list", servers);
-  showRules(status.rules);
-}
-
-function notes(status) {
-  const said = [];
+  const notes = status.servers.filter((server) => !server.ready).map((server) => `${server.url} does not answer.`);
+  if (status.rules.error) {
+    notes.push(`A newer rules file is not in force: ${status.rules.error}`);
+  }
   if (!status.values) {
-    said.push("What clients and models said is not kept here; --audit-values does that.");
+    notes.push("What clients and models wrote is not kept; --audit-values does that.");
   }
   if (status.lost > 0) {
-    said.push(`${status.lost} requests are not shown, for too many came at once or their file could not be written.`);
+    notes.push(`${status.lost} requests are missing: too many came at the same time, or their file could not be written.`);
   }
-  return said;
-}
-
-function showRules(rules) {
-  byId("rules-source").textContent = `${visible(rules.source)}, sha256 ${rules.sha256.slice(0, 12)}`;
-  byId("rules-error").hidden = !rules.error;
-  byId("rules-error").textContent = rules.error ? `A newer file is not in force: ${visible(rules.error)}` : "";
-  fill("rule-rows", rules.entries.map((entry) => element("tr", {}, element("td", {}, entry.text), element("td", { class: "place" }, entry.place))));
+  const about = `Rules: ${status.rules.source}. Model servers: ${status.servers.map((server) => server.url).join(", ")}.`;
+  fill("notes", [...notes, about].map((note) => element("li", {}, note)));
 }
 
 function say(word, kind) {
-  byId("connection").textContent = word;
-  byId("connection").className = kind;
+  if (byId("connection").textContent !== visible(word)) {
+    byId("connection").textContent = visible(word);
+    byId("connection").className = kind;
+  }
 }
 
-function listen() {
-  const source = new EventSource("/_ui/events");
-  source.addEventListener("open", () => say("connected", "good"));
-  source.addEventListener("message", (event) => take(JSON.parse(event.data)));
-  source.addEventListener("error", () => {
-    if (source.readyState === EventSource.CLOSED) {
-      say("not connected: sign in, or load the page anew", "bad");
-      setTimeout(listen, 5000);
-    } else {
-      say("connecting again", "bad");
+async function ask(turn) {
+  try {
+    if (!document.hidden || !ring) {
+      const status = turn % STATUS_EVERY === 0 ? "&status" : "";
+      const answer = await fetch(`/_ui/state?after=${encodeURIComponent(place || "none")}${status}`);
+      const state = await answer.json();
+      if (answer.ok) {
+        take(state);
+        say("connected", "good");
+      } else {
+        say(state.error?.message ?? answer.statusText, "bad");
+      }
     }
-  });
+  } catch {
+    say("not connected", "bad");
+  }
+  setTimeout(ask, SECONDS * 1000, turn + 1);
 }
 
+byId("search").addEventListener("input", showRequests);
+byId("result").addEventListener("change", showRequests);
+byId("filter").addEventListener("submit", (event) => event.preventDefault());
 byId("story-close").addEventListener("click", () => byId("story").close());
-listen();
+ask(0);

@@ -1,24 +1,9 @@
 // One request's whole story, in a dialog.
 
-import { byId, clock, element, fill } from "/_ui/assets/dom.js";
+import { byId, clock, element, fill, tokens } from "/_ui/assets/dom.js";
 import { sideBySide } from "/_ui/assets/diff.js";
 
-/** A repair as a card; `open` opens the request that it is of, if it is not open already. */
-export function repairCard(repair, about = []) {
-  const tool = repair.tool ? `, tool ${repair.tool}` : "";
-  const parts = [element("h3", {}, `${repair.fix}${tool}`), element("p", {}, repair.why), ...about];
-  if (repair.before !== undefined) {
-    parts.push(sideBySide(repair.before, repair.after));
-  }
-  return element("article", { class: "card" }, ...parts);
-}
-
-/** Why something was no call, in words. */
-export function refusalLine(reason, count, reasons) {
-  return `${reason}: ${reasons[reason] ?? "it was none"} (${count})`;
-}
-
-/** Show a request; what of it was kept is asked for. */
+/** Show a request; what was kept of it is asked for. */
 export async function openStory(number, reasons) {
   byId("story-title").textContent = `Request ${number}`;
   fill("story-body", [element("p", {}, "loading")]);
@@ -35,18 +20,26 @@ export async function openStory(number, reasons) {
 }
 
 function storyParts(told, reasons) {
-  const repairs = told.repairs.filter((repair) => repair.side === "reply");
-  const healed = told.repairs.filter((repair) => repair.side === "request");
-  const refusals = Object.entries(told.refusals).map(([reason, count]) => element("li", {}, refusalLine(reason, count, reasons)));
+  const of = (side, isText) => told.repairs.filter((one) => one.side === side && (one.fix === "text_call") === isText);
+  const refusals = Object.entries(told.refusals).map(([reason, count]) => element("li", {}, `${reason}: ${reasons[reason] ?? "not a call"} (${count})`));
   return [
-    facts(told),
-    ...actions(told),
-    ...titled("Healed in the request", healed.map((repair) => repairCard(repair))),
-    ...titled("Repaired in the reply", repairs.map((repair) => repairCard(repair))),
-    ...titled("What was no call", refusals.length > 0 ? [element("ul", {}, ...refusals)] : []),
+    element("p", {}, element("strong", { class: told.result }, told.result), told.error ? ` ${told.error}` : ""),
+    ...titled("What the model wrote, and the call that was sent", of("reply", true).map((one) => repairCard(one, "The model wrote", "The client got"))),
+    ...titled("Repaired in the reply", of("reply", false).map((one) => repairCard(one))),
+    ...titled("Rejected: looked like a call", refusals.length > 0 ? [element("ul", {}, ...refusals)] : []),
+    ...titled("Healed in the request", of("request", false).map((one) => repairCard(one))),
     ...titled("How the text of the answer is read", told.reading.length > 0 ? [block(told.reading.join("\n"), "Reading")] : []),
+    ...titled("The request", [facts(told), ...actions(told)]),
     ...told.steps.map((step) => element("details", {}, element("summary", {}, step.title), block(pretty(step.text), step.title))),
   ];
+}
+
+function repairCard(repair, before = "Before", after = "After") {
+  const parts = [element("h4", {}, repair.tool ? `${repair.fix}, tool ${repair.tool}` : repair.fix), element("p", {}, repair.why)];
+  if (repair.before !== undefined) {
+    parts.push(sideBySide(repair.before, repair.after, before, after));
+  }
+  return element("article", { class: "card" }, ...parts);
 }
 
 function titled(title, parts) {
@@ -58,15 +51,15 @@ function facts(told) {
     id: told.id,
     time: clock(told.at),
     model: told.model,
-    client: told.client || "none in particular",
+    client: told.client,
     key: told.key,
     path: told.path,
     "model server": told.server,
     status: told.status,
-    error: told.error,
     seconds: told.seconds,
     "first byte after": told.first_byte,
-    "tokens/s, about": told.stream ? told.tokens_per_second : "",
+    "tokens in + out": tokens(told.tokens.prompt, told.tokens.completion),
+    "tokens/s": told.tokens_per_second,
     bytes: told.bytes,
     calls: told.calls,
     tries: told.tries,
@@ -78,20 +71,19 @@ function facts(told) {
 
 function actions(told) {
   if (!told.values) {
-    return [element("p", { class: "soft" }, "What was said is not kept; start the proxy with --audit-values to see it.")];
+    return [element("p", { class: "soft" }, "What was written is not kept; start the proxy with --audit-values to see it.")];
   }
   if (!told.steps.some((step) => step.title.startsWith("What the model server answered"))) {
     return [];
   }
-  const save = element("a", { class: "button", href: `/_ui/requests/${told.number}/capture`, download: "" }, "Save as a capture");
-  return [element("p", { class: "actions" }, save)];
+  return [element("p", {}, element("a", { class: "button", href: `/_ui/requests/${told.number}/capture`, download: "" }, "Save as a capture"))];
 }
 
 function block(text, name) {
   return element("pre", { tabindex: 0, role: "region", "aria-label": name }, text);
 }
 
-/** JSON with its lines; all else as it came. */
+/** JSON with its lines; all else unchanged. */
 function pretty(text) {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);

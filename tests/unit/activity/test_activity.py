@@ -10,8 +10,7 @@ import pytest
 
 from proxy.activity import activity as activities
 from proxy.activity.activity import Activity
-from proxy.activity.record import Record
-from proxy.activity.ring import ActivityRing
+from proxy.activity.ring import ActivityRing, Record
 from proxy.codec.json_text import JsonObject
 from proxy.errors import Unavailable
 from proxy.worker.shared_file import SharedFile
@@ -44,10 +43,10 @@ class NotedRing(ActivityRing):
         self.shown: list[list[object]] = []
         self.batches: list[int] = []
 
-    def add(self, records: Iterable[Record], now: float) -> None:
+    def add(self, records: Iterable[Record]) -> None:
         listed = [*records]
         self.batches.append(len(listed))
-        super().add(listed, now)
+        super().add(listed)
         with self.changed:
             self.changed.notify_all()
 

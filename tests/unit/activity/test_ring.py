@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from proxy.activity import ring as rings
-from proxy.activity.record import Record
-from proxy.activity.ring import ActivityRing
+from proxy.activity.ring import OTHER_MODELS, ActivityRing, Record, verdict
 from proxy.worker.shared_file import SharedFile
 
 NOW = 1_795_000_000.0
@@ -38,27 +37,42 @@ def names(ring: ActivityRing, after: int = 0) -> list[object]:
 def test_the_oldest_go_by_their_number(ring: ActivityRing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rings, "MAX_REQUESTS", 3)
     for name in "abcde":
-        ring.add([record(name, asked=b"x")], NOW)
+        ring.add([record(name, asked=b"x")])
     assert names(ring) == ["c", "d", "e"]
     assert ring.story(2) is None
 
 
 def test_the_oldest_go_by_their_bytes(ring: ActivityRing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rings, "MAX_BYTES", 30)
-    ring.add([record(name, asked=b"1234") for name in "abc"], NOW)
+    ring.add([record(name, asked=b"1234") for name in "abc"])
     assert names(ring) == ["b", "c"]
-    ring.add([record("large", asked=b"x" * 17)], NOW)
+    ring.add([record("large", asked=b"x" * 17)])
     assert names(ring) == []
-    ring.add([record("said in the summary alone", sent=b"")], NOW)
+    ring.add([record("said in the summary alone", sent=b"")])
     assert names(ring) == []
-    ring.add([record("d", asked=b"1234")], NOW)
+    ring.add([record("d", asked=b"1234")])
     assert names(ring) == ["d"]
 
 
-def test_a_minute_has_so_many_names(ring: ActivityRing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rings, "MAX_NAMES", 2)
-    ring.add([Record({}, counts={("repairs", name): 1}) for name in "abcd"], NOW)
-    assert [name for _, _, name, _ in ring.counts(NOW)] == ["a", "b"]
+def test_totals_are_kept_by_model_up_to_so_many_and_for_ever(
+    ring: ActivityRing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rings, "MAX_MODELS", 2)
+    monkeypatch.setattr(rings, "MAX_REQUESTS", 1)
+    counts = {"requests": 1, "clean": 1, "tokens_in": 5}
+    ring.add([Record({}, model=name, counts=counts) for name in "abacda"])
+    assert {model: (each["requests"], each["tokens_in"]) for model, each in ring.totals().items()} == {
+        **{"a": (3, 15), "b": (1, 5)},
+        OTHER_MODELS: (2, 10),
+    }
+    assert verdict(ring.totals()["b"]) == "1 request, 0 rescued, 0 rejected, 0 failed"
+
+
+def test_a_page_is_open_for_a_while_after_it_asked(ring: ActivityRing) -> None:
+    assert not ring.is_watched(NOW)
+    ring.look(NOW)
+    assert ring.is_watched(NOW + 4) and not ring.is_watched(NOW + 6)
+    assert ring.live(NOW) == []
 
 
 def test_what_is_under_way_is_that_of_all_workers_while_they_say_so(ring: ActivityRing) -> None:
@@ -70,33 +84,17 @@ def test_what_is_under_way_is_that_of_all_workers_while_they_say_so(ring: Activi
     assert ring.live(NOW + 7) == []
 
 
-def test_a_session_holds_for_its_time_and_until_it_is_ended(ring: ActivityRing) -> None:
-    ring.begin_session(b"one", NOW + 10)
-    ring.begin_session(b"two", NOW + 10)
-    assert ring.has_session(b"one", NOW) and not ring.has_session(b"three", NOW)
-    assert not ring.has_session(b"one", NOW + 10)
-    ring.end_session(b"one")
-    assert not ring.has_session(b"one", NOW) and ring.has_session(b"two", NOW)
-
-
-def test_there_are_so_many_sessions(ring: ActivityRing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rings, "MAX_SESSIONS", 2)
-    for at, digest in enumerate((b"a", b"b", b"c")):
-        ring.begin_session(digest, NOW + at)
-    assert [ring.has_session(digest, NOW - 1) for digest in (b"a", b"b", b"c")] == [False, True, True]
-
-
 def test_several_processes_write_and_read_the_same_ring(opened: Callable[[], ActivityRing]) -> None:
     one, other = opened(), opened()
-    one.add([record("a")], NOW)
-    other.add([record("b")], NOW)
+    one.add([record("a")])
+    other.add([record("b")])
     assert names(one) == names(other) == ["a", "b"]
     assert one.name() == other.name()
 
 
 def test_many_that_open_a_new_file_at_once_lose_nothing(opened: Callable[[], ActivityRing]) -> None:
     several = [opened() for _ in range(8)]
-    threads = [threading.Thread(target=one.add, args=([record("a")] * 5, NOW)) for one in several]
+    threads = [threading.Thread(target=one.add, args=([record("a")] * 5,)) for one in several]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -106,13 +104,3 @@ def test_many_that_open_a_new_file_at_once_lose_nothing(opened: Callable[[], Act
 
 def test_each_ring_has_a_name_of_its_own(ring: ActivityRing) -> None:
     assert ring.name() == ring.name() != ActivityRing(SharedFile().transaction).name()
-
-
-def test_names_that_are_known_and_how_many_were_answered_are_counted_whatever_else_there_is(
-    ring: ActivityRing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rings, "MAX_NAMES", 2)
-    ring.add([Record({}, counts={("repairs", name): 1}) for name in "ab"], NOW)
-    ring.add([Record({}, counts={("repairs", name): 1 for name in "cab"} | {("requests", "answered"): 1})], NOW)
-    counted = {(group, name): count for _, group, name, count in ring.counts(NOW)}
-    assert counted == {("repairs", "a"): 2, ("repairs", "b"): 2, ("requests", "answered"): 1}

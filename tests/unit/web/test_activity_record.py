@@ -6,18 +6,23 @@ import json
 import time
 from typing import Any
 
+import pytest
+
 from proxy.activity.activity import Activity
-from proxy.activity.record import REFUSALS, REQUESTS, Record
 from proxy.activity.recording import Recording
+from proxy.activity.ring import Record
 from proxy.audit_record import Repair
 from proxy.config.settings import Settings
 from proxy.errors import UpstreamBroken
+from proxy.exchange.outcome import Outcome
+from proxy.exchange.plan import Why
 from proxy.web import routes
 from proxy.web.context import RequestContext
 from proxy.web.record import MAX_REPAIRS, MAX_VALUE, live_row, note_sent, record_of
 from tests.support.worker_state import make_state, read_rules
 
 SECRET = "sk-secret-0123456789"
+TEXT_CALL = Repair("text_call", "", "", "", "bash")
 
 
 def context(activity: Activity | None = None, **settings: Any) -> RequestContext:
@@ -44,13 +49,39 @@ def test_its_phase_is_told_by_what_has_left_and_how_often_it_went_up() -> None:
     assert live_row(ctx)["phase"] == "answering"
 
 
-def test_events_a_second_count_from_the_first_byte_on() -> None:
+def test_a_speed_is_told_only_if_the_model_server_streamed_as_it_wrote() -> None:
     ctx = context()
-    ctx.events = 30
-    assert ended(ctx).summary["tokens_per_second"] == 0.0
-    ctx.first_byte = ctx.began + 1
-    summary = ended(ctx).summary
-    assert (summary["seconds"], summary["first_byte"], summary["tokens_per_second"]) == (4.0, 1.0, 10.0)
+    ctx.first_byte, ctx.outcome.tokens, ctx.outcome.tries = ctx.began + 3.9, {"completion": 30}, 1
+    assert ended(ctx).summary["tokens_per_second"] is None
+    # The reply was held; the model server began a second after the request.
+    ctx.outcome.first_event = 1.0
+    assert ended(ctx).summary["tokens_per_second"] == 10.0
+    ctx.outcome.first_event = 3.9
+    assert ended(ctx).summary["tokens_per_second"] is None
+    ctx.outcome.first_event, ctx.outcome.tries = 1.0, 2
+    assert ended(ctx).summary["tokens_per_second"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "result"),
+    [
+        ({}, 200, "clean"),
+        ({"refusals": {"quoted": 1}}, 200, "rejected"),
+        ({"audit": (Repair("finish", "", "", ""),), "calls": 1}, 200, "clean"),
+        ({"audit": (TEXT_CALL,), "calls": 1, "refusals": {"quoted": 1}}, 200, "rescued"),
+        ({"audit": (TEXT_CALL,), "request_audit": (TEXT_CALL,), "calls": 1}, 200, "clean"),
+        ({"audit": (Repair("no_call", "", "", "", "a"),), "calls": 0}, 200, "clean"),
+        ({"again": Why.EMPTY}, 200, "rescued"),
+        ({"again": Why.SWALLOWED, "swallowed": True}, 200, "clean"),
+        ({"audit": (TEXT_CALL,), "calls": 1, "error": "broke off"}, 200, "failed"),
+        ({}, 503, "failed"),
+        ({"gone": True, "error": "client gone"}, 200, "left"),
+    ],
+)
+def test_the_result_of_a_request_is_one_word(changes: dict[str, Any], status: int, result: str) -> None:
+    ctx = context()
+    ctx.outcome = Outcome(**changes)
+    assert ended(ctx, status).summary["result"] == result
 
 
 def test_a_record_tells_what_became_of_the_request() -> None:
@@ -62,7 +93,8 @@ def test_a_record_tells_what_became_of_the_request() -> None:
         **{"status": 200, "calls": 2, "tries": 1, "parse": "server"},
         **{"refusals": {"quoted": 3}, "error": "", "gone": False},
     }
-    assert record.counts == {(REQUESTS, "answered"): 1, (REFUSALS, "quoted"): 3}
+    assert (record.model, record.summary["result"]) == ("", "rejected")
+    assert record.counts == {"requests": 1, "calls": 2, "rejected": 1, "tokens_in": 0, "tokens_out": 0}
     at = record.summary["at"]
     assert isinstance(at, float) and abs(at - (time.time() - 6)) < 60
 

@@ -7,8 +7,8 @@ import pytest
 from proxy.web import routes
 from proxy.web.routes import BY_PATH, Access
 
-# Of the live page: what is the same for all, and what nobody has signed in for yet.
-OF_THE_PAGE = {"/_ui/assets/{asset}", "/_ui/sign-in"}
+# Of the live page: what is the same for all.
+OF_THE_PAGE = {"/_ui/assets/{asset}"}
 
 
 def paths(**is_: object) -> set[str]:
@@ -25,8 +25,7 @@ def test_all_but_these_need_a_client_s_key() -> None:
 def test_what_is_answered_here_takes_no_thread_and_no_slot() -> None:
     own = paths(access=Access.ANYONE) | paths(access=Access.ADMIN) | paths(access=Access.PAGE)
     assert paths(dialect="own") == own
-    # The events of an open page take a thread as long as it is open.
-    assert paths(takes_thread=False) == own - {"/_ui/events"}
+    assert paths(takes_thread=False) == own
     assert not paths(dialect="own") & (paths(names_model=True) | paths(keeps_model_busy=True))
 
 
