@@ -26,7 +26,7 @@ SANS_IO = (
 # Modules of other packages that do no I/O either.
 SANS_IO_MODULES = (
     *("errors", "limits", "audit_record", "transitions"),
-    *("config.rules", "config.yaml_nodes", "config.server_url"),
+    *("config.rules", "config.yaml_nodes", "config.settings"),
     *("upstream.context_overflow", "upstream.model_list", "exchange.routing"),
     *("exchange.plan", "exchange.task", "exchange.reply_stream"),
     *("exchange.loop_guard", "exchange.outcome", "upstream.paths", "web.routes"),

@@ -26,7 +26,7 @@ from proxy.cli.merging import NotMergeableError
 from proxy.cli.output import NAME, CommandError, Status, report
 from proxy.cli.proxy_facts import ProxyFacts
 from proxy.cli.setup import Target, target
-from proxy.config.server_url import server_url
+from proxy.config.settings import server_url
 from proxy.doctor.asking import unreachable
 from proxy.limits import MAX_AGENT_FILE
 

@@ -10,8 +10,7 @@ from proxy.cli.configuration import Values
 from proxy.cli.output import CommandError, Status
 from proxy.codec.json_access import as_list, as_text, objects_in
 from proxy.config.load import own_url
-from proxy.config.server_url import server_url
-from proxy.config.settings import Settings
+from proxy.config.settings import Settings, server_url
 from proxy.doctor.asking import key_refused, listed, no_model, object_in, unreachable
 from proxy.errors import UpstreamError, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
 from proxy.limits import MAX_ANSWER

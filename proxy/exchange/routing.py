@@ -13,8 +13,7 @@ from __future__ import annotations
 from proxy.codec.json_text import JsonObject
 from proxy.config.api_keys import Keys
 from proxy.config.rules import SAME_KEY, Model, Rules
-from proxy.config.server_url import origin
-from proxy.config.settings import Settings
+from proxy.config.settings import Settings, origin
 from proxy.dialects.conversation_key import conversation_key
 
 

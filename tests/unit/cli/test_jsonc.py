@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.cli import jsonc
 from proxy.cli.configuration import Format
-from proxy.cli.merging import NotMergeableError, merged
+from proxy.cli.merging import NotMergeableError, json_loads, json_without, merged
 from tests.unit.cli.test_merging import CONTENT, file
 
 
@@ -51,7 +50,7 @@ def test_one_member_is_set_and_nothing_else_moves(text: str, after: str) -> None
     ],
 )
 def test_a_member_is_taken_out_and_what_is_said_beside_it_stays(text: str, after: str) -> None:
-    assert jsonc.without(text, ("e", "A")) == after
+    assert json_without(text, ("e", "A")) == after
 
 
 def test_objects_are_merged_and_lists_replaced() -> None:
@@ -89,5 +88,5 @@ def test_what_cannot_be_read_safely_is_left_alone(text: str) -> None:
 )
 def test_whatever_json_says_is_read_and_kept(value: Any, indent: int | None) -> None:
     text = json.dumps({"a": value}, indent=indent)
-    assert jsonc.loads(text) == {"a": value}
+    assert json_loads(text) == {"a": value}
     assert json.loads(merged(text, file(Format.JSON))) == {"a": value, **CONTENT}

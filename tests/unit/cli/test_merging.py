@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from proxy.cli import jsonc
 from proxy.cli.agents import AGENTS
 from proxy.cli.configuration import File, Format, Values
-from proxy.cli.merging import NotMergeableError, merged, read
+from proxy.cli.merging import NotMergeableError, json_loads, merged, read
 
 FILES = [
     pytest.param(file, id=f"{agent.name} {file.path}{' with a key' if key else ''}")
@@ -29,7 +28,7 @@ def parsed(text: str, format: Format) -> Any:
     """What the text says to a reader of the format's own."""
     if format is Format.TOML:
         return tomllib.loads(text)
-    return jsonc.loads(text)
+    return json_loads(text)
 
 
 class TestAgents:
