@@ -15,7 +15,7 @@ from proxy.doctor.asking import key_refused, listed, no_model, object_in, unreac
 from proxy.errors import UpstreamError, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
 from proxy.limits import MAX_ANSWER
 from proxy.upstream.client import ModelServer, ServerOptions
-from proxy.upstream.model_list import distinct_models, read_cards
+from proxy.upstream.model_list import ModelCard, distinct_models, read_cards
 from proxy.upstream.paths import MODELS
 from proxy.upstream.responses import fetch
 
@@ -53,8 +53,8 @@ class ProxyFacts:
             return ""
         return as_text(object_in(health).get("vllm_url")) if object_in(about).get("service") == SERVICE else ""
 
-    def served(self, model: str = "") -> Values:
-        """Return the values of the model of that name, or of the only model, as far as the proxy knows them.
+    def _models(self) -> tuple[bytes, tuple[ModelCard, ...]]:
+        """Return the proxy's list of models and its cards, of which there is one at least.
 
         Raises CommandError, also if it is not a proxy or does not reach its model server.
         """
@@ -74,6 +74,14 @@ class ProxyFacts:
         if not cards:
             answer = "is empty" if status == 200 and body else f"cannot be read (status {status})"
             raise CommandError(Status.NO_PROXY, f"the list of models of the proxy at {self._url} {answer}")
+        return body, cards
+
+    def served(self, model: str = "") -> Values:
+        """Return the values of the model of that name, or of the only model, as far as the proxy knows them.
+
+        Raises CommandError, also if the proxy cannot be used.
+        """
+        body, cards = self._models()
         names = distinct_models(cards)
         if not model and len(names) != 1:
             raise CommandError(Status.USAGE, f"the proxy has several models; choose one with --model: {listed(names)}")
