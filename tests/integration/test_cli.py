@@ -207,6 +207,13 @@ def test_a_reader_that_closes_the_pipe_ends_a_command_without_a_traceback(words:
     assert done.returncode == {"setup": 3, "parse": 1}.get(words.partition(" ")[0], 0), done.stderr
 
 
+def test_a_closed_standard_input_is_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "tools.json").write_text('[{"type": "function", "function": {"name": "ls"}}]')
+    words = f"{sys.executable} -m proxy parse - --tools {tmp_path}/tools.json <&-"
+    done = subprocess.run(["/bin/sh", "-c", words], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split("\n")[0], done.stderr) == (1, "no call", "")
+
+
 def test_a_port_in_use_is_told_before_gunicorn_starts(folder: Path) -> None:
     with listening() as port, listening() as upstream:
         done = command("--port", str(port), "--upstream", f"http://127.0.0.1:{upstream}", cwd=folder)
