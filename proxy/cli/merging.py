@@ -45,7 +45,7 @@ def merged(text: str, file: File) -> str:
     for path in in_the_way(text, file):
         pruned = read(text, file.format)
         _remove(pruned, path)
-        text = json_without(text, path) if file.format is Format.JSON else _toml_without(text, path)
+        text = _json_without(text, path) if file.format is Format.JSON else _toml_without(text, path)
         if not _says(text, file.format, pruned):
             raise NotMergeableError(f"{'.'.join(path)} would override it, and cannot be removed safely")
     before = read(text, file.format)
@@ -257,7 +257,7 @@ def _json_edited(text: str, content: JsonObject) -> str:
     return document.edited(document.merging(document.root, content, unit))
 
 
-def json_without(text: str, path: Sequence[str]) -> str:
+def _json_without(text: str, path: Sequence[str]) -> str:
     """Return the text without the member at a path, which must exist, and without its line if that is left blank."""
     document = _Document(text)
     at = document.root
