@@ -151,10 +151,11 @@ class TooMany(Denied):
 
 
 class UpstreamError(ProxyError):
-    """The model server failed; never raised itself."""
+    """The model server failed; never raised itself. `failure` names the failure in log and metrics."""
 
     status = 502
     kind = "upstream_error"
+    failure = ""
 
 
 class UpstreamUnreachable(UpstreamError):
@@ -164,6 +165,7 @@ class UpstreamUnreachable(UpstreamError):
     """
 
     retry_after = "5"
+    failure = "unreachable"
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
         super().__init__(message)
@@ -175,20 +177,26 @@ class UpstreamTimeout(UpstreamError):
 
     status = 504
     kind = "timeout_error"
+    failure = "timeout"
 
 
 class UpstreamSlow(UpstreamTimeout):
     """No connection in time: nothing was sent, and the server may still be loading."""
 
     retry_after = "5"
+    failure = "connect_timeout"
 
 
 class UpstreamBroken(UpstreamError):
     """The upstream's answer broke off or was not HTTP, or not what was asked for (F57, F69)."""
 
+    failure = "broken"
+
 
 class LimitExceeded(UpstreamBroken):
     """The upstream sent more than a limit allows: `limit` is its name (contract C7)."""
+
+    failure = "limit"
 
     def __init__(self, limit: str, value: int) -> None:
         super().__init__(f"the model server sent more than is allowed: {limit} is {value}")
@@ -211,6 +219,8 @@ class UpstreamRefused(UpstreamError):
     `body` is its JSON body as it came (at most 64 KiB), or None where the message was taken from something else;
     `headers` are those of its answer that the client gets too.
     """
+
+    failure = "refused"
 
     def __init__(
         self,

@@ -161,7 +161,7 @@ def pre_fork(server: Any, worker: Any) -> None:
 
 
 def child_exit(server: Any, worker: Any) -> None:
-    """Forget the gauges of a worker that has ended (prometheus-client's `mark_process_dead`); its counters stay."""
+    """Remove the gauges of a worker that has ended, as prometheus-client does. The next worker adds up its counters."""
     for gauges in glob.glob(os.path.join(_shared_folder(), "metrics", f"gauge_live*_{worker.pid}.db")):
         os.unlink(gauges)
 

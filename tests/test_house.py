@@ -24,7 +24,7 @@ SANS_IO = (
 # Modules of other packages that do no I/O either.
 SANS_IO_MODULES = (
     *("errors", "limits", "audit_record", "transitions"),
-    *("config.rules", "config.yaml_nodes", "config.server_url"),
+    *("config.rules", "config.yaml_nodes", "config.settings"),
     *("upstream.context_overflow", "upstream.model_list", "upstream.paths", "web.routes"),
     *("exchange.plan", "exchange.reply_stream", "exchange.second_try", "exchange.whole_answer", "exchange.outcome"),
 )

@@ -31,8 +31,7 @@ from proxy.config.load import (
     working_folder,
 )
 from proxy.config.rules import Rules
-from proxy.config.server_url import origin
-from proxy.config.settings import Settings
+from proxy.config.settings import Settings, origin
 from proxy.config.summary import sections, summary
 from proxy.config.yaml_nodes import MAX_BYTES, place_of
 from proxy.doctor.asking import unreachable

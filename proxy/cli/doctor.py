@@ -38,10 +38,10 @@ def doctor_command(
     """Run `doctor` and return its exit status. Raises RulesError."""
     env = environment()
     settings, loaded = load({"upstream": upstream, "rules": rules}, env)
+    key = _named_key(key_env, env) if key_env else key_files(settings, loaded, env).read(loaded).upstream_key("")
     target = None if write is None else _target(write, loaded, env)
     if target is not None:
         loaded = rules_in(target)
-    key = _named_key(key_env, env) if key_env else key_files(settings, loaded, env).read(loaded).upstream_key("")
     options = ServerOptions(settings.upstream, min(timeout, _CONNECT_SECONDS), timeout, settings.upstream_ca)
     key_from = key_env or ("the file of upstream_key_file" if key else "")
     ask = Asker(ModelServer(options), key, timeout, _BUDGET_SECONDS, key_from)

@@ -388,6 +388,8 @@ def _open_standard_streams() -> None:
         except OSError:
             # The lowest free number is taken, so it is this one.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    if sys.stdin is None:  # it was closed; `parse -` reads it
+        sys.stdin = os.fdopen(0, closefd=False)
 
 
 _PR_SET_PDEATHSIG = 1

@@ -6,7 +6,6 @@ part.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import sys
@@ -158,17 +157,7 @@ def reread(captured: Captured, settings: Settings, rules: Rules) -> CaptureRepor
     profile = rules.profile(chat.model, captured.client or settings.client)
     options = ChatOptions(chat.model, True, profile.clean, parsed=chat.tools is not None, reasoning=profile.reasoning)
     engine, calls, crashes = _engine(captured, profile, settings, rules), _Calls(), list[Exception]()
-    swallowed = False
-    if captured.status != 200:
-        data = captured.body
-    elif captured.streamed:
-        reply = StreamReply(engine, new_writer(options), crashes.append, listener=calls)
-        data = _streamed(captured, reply)
-        swallowed = reply.swallowed
-    else:
-        data = _whole(captured, engine, options, calls, crashes)
-        with contextlib.suppress(ProxyError):
-            swallowed = says_nothing(read_whole(captured.body))
+    data, swallowed = _answer(captured, engine, options, calls, crashes)
     before = view_reply(captured.body, streamed=captured.streamed)
     sources, places = _sources(captured, before, rules.policy(chat.model))
     reports, others = [], [*engine.audit]
@@ -195,6 +184,22 @@ def reread(captured: Captured, settings: Settings, rules: Rules) -> CaptureRepor
         crashes=tuple(f"{type(error).__name__}: {error}" for error in crashes),
         swallowed=swallowed and options.parsed,
     )
+
+
+def _answer(
+    captured: Captured, engine: Engine, options: ChatOptions, calls: _Calls, crashes: list[Exception]
+) -> tuple[bytes, bool]:
+    """Return the answer for the client, and whether the server used tokens for an empty reply."""
+    if captured.status != 200:
+        return captured.body, False
+    if captured.streamed:
+        reply = StreamReply(engine, new_writer(options), crashes.append, listener=calls)
+        return _streamed(captured, reply), reply.swallowed
+    data = _whole(captured, engine, options, calls, crashes)
+    try:
+        return data, says_nothing(read_whole(captured.body))
+    except ProxyError:
+        return data, False
 
 
 def _sources(

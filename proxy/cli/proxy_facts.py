@@ -11,13 +11,12 @@ from proxy.cli.configuration import Values
 from proxy.cli.output import CommandError, Status
 from proxy.codec.json_access import as_list, as_object, as_text, objects_in
 from proxy.config.load import own_url
-from proxy.config.server_url import server_url
-from proxy.config.settings import Settings
+from proxy.config.settings import Settings, server_url
 from proxy.doctor.asking import key_refused, listed, no_model, object_in, unreachable
 from proxy.errors import UpstreamError, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
 from proxy.limits import MAX_ANSWER
 from proxy.upstream.client import ModelServer, ServerOptions
-from proxy.upstream.model_list import distinct_models, read_cards
+from proxy.upstream.model_list import ModelCard, distinct_models, read_cards
 from proxy.upstream.paths import MODELS
 from proxy.upstream.responses import fetch
 
@@ -71,8 +70,8 @@ class ProxyFacts:
                 return {name: count for name, count in totals.items() if isinstance(count, int)} or None
             time.sleep(_STEP_SECONDS)
 
-    def served(self, model: str = "") -> Values:
-        """Return the values of the model of that name, or of the only model, as far as the proxy knows them.
+    def _models(self) -> tuple[bytes, tuple[ModelCard, ...]]:
+        """Return the proxy's list of models and its cards, of which there is one at least.
 
         Raises CommandError, also if it is not a proxy or does not reach its model server.
         """
@@ -92,6 +91,14 @@ class ProxyFacts:
         if not cards:
             answer = "is empty" if status == 200 and body else f"cannot be read (status {status})"
             raise CommandError(Status.NO_PROXY, f"the list of models of the proxy at {self._url} {answer}")
+        return body, cards
+
+    def served(self, model: str = "") -> Values:
+        """Return the values of the model of that name, or of the only model, as far as the proxy knows them.
+
+        Raises CommandError, also if the proxy cannot be used.
+        """
+        body, cards = self._models()
         names = distinct_models(cards)
         if not model and len(names) != 1:
             raise CommandError(Status.USAGE, f"the proxy has several models; choose one with --model: {listed(names)}")

@@ -22,7 +22,7 @@ invalid UTF-8 as U+FFFD, and as null NaN, infinities and numbers that not every 
 5,000 digits). They also return whether the data was strict; if it was not, it is written again before a client gets it.
 The other readers accept no NaN or Infinity, except `load_prefix` and `canonical`, whose values are not sent. Text that
 is not quite JSON is read by `notations.literals`. JSON files of people, which may hold comments, are
-read and edited in place by `cli/jsonc.py`.
+read and edited in place by `cli/merging.py`.
 
 Python's own `json` stays where its errors count (`web/admission.py` reports where a body breaks off), its pairs
 (`web/access.py`), in lines for people (the log, `check`, the entry of a model), in indented files

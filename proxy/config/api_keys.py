@@ -18,8 +18,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from proxy.config.rules import Globs, Rules, Text
-from proxy.config.typed import read, whole
-from proxy.config.yaml_nodes import compose, entries, items, nearest, node_error, shown
+from proxy.config.yaml_nodes import compose, entries, items, nearest, node_error, read, shown, whole
 from proxy.errors import Forbidden, RulesError, Unauthorized
 
 MAX_KEYS = 1000

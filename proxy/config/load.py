@@ -21,8 +21,7 @@ from msgspec import Struct, structs
 
 from proxy.config.api_keys import KeyFile, KeyFiles, Keys
 from proxy.config.rules import Rules, parse_rules
-from proxy.config.server_url import origin
-from proxy.config.settings import PREFIX, SPECS, Setting, Settings, Spec
+from proxy.config.settings import PREFIX, SPECS, Setting, Settings, Spec, origin
 from proxy.config.yaml_nodes import MAX_BYTES, nearest, shown
 from proxy.errors import RulesError
 

@@ -19,8 +19,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, structs
 
 from proxy.config.settings import CLIENT_NAME, Setting, Settings, Url, read_settings
-from proxy.config.typed import read, whole
-from proxy.config.yaml_nodes import compose, entries, nearest, node_error, shown
+from proxy.config.yaml_nodes import compose, entries, nearest, node_error, read, shown, whole
 from proxy.healing import parameters
 from proxy.healing.families import NAMES, Family, family_of
 from proxy.healing.heal import ALL, IDS, HealPlan

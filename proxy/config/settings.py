@@ -10,23 +10,31 @@ import re
 from dataclasses import dataclass
 from inspect import cleandoc
 from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct, structs
 from yaml.nodes import Node
 
-from proxy.config.server_url import ONE_SERVER, server_url
-from proxy.config.typed import checked, read, usable, whole
 from proxy.config.yaml_nodes import (
     INTEGER,
     NUMBER,
+    checked,
     entries,
     nearest,
     node_error,
+    read,
     shown,
+    usable,
+    whole,
 )
 from proxy.limits import MAX_BODY, MAX_HELD
 
 PREFIX = "TOOL_PROXY_"
+ONE_SERVER = (
+    "the URL of one model server; put several equal servers behind HAProxy or vLLM's router "
+    "and give its URL (docs/scale.md)"
+)
+_URL = re.compile(r"[!-~]+")
 CLIENT_NAME = r"[a-z0-9][a-z0-9._-]{0,63}"
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9._-]+)?\]?")
 _PATH = re.compile(r"(?:/(?!\.\.?(?:/|\Z))[A-Za-z0-9_.-]+)+")
@@ -42,6 +50,29 @@ _ALIASES = {
 }
 
 Setting: TypeAlias = bool | int | float | str | tuple[str, ...]
+
+
+def origin(url: str) -> tuple[str, str, int]:
+    """Return scheme, host and port of a URL that `server_url` returned (RFC 6454)."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def server_url(text: str) -> str:
+    """Return the URL without a final `/v1`. Raises ValueError, which says what is needed."""
+    needed = ValueError("an http:// or https:// URL of a host, without user, query or fragment")
+    if "," in text:
+        raise ValueError(ONE_SERVER)
+    if not _URL.fullmatch(text) or re.search(r"[@?#\\]", text):
+        raise needed
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # an invalid port or IPv6 address
+        raise needed from None
+    if not usable:
+        raise needed
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1').rstrip('/')}"
 
 
 def _host(value: str) -> str:
@@ -191,10 +222,6 @@ class Spec:
             value = int(text) if INTEGER.match(text) else float(text)
         elif isinstance(self.default, tuple):
             value = tuple(word.strip() for word in text.split(",")) if text.strip() else ()
-        return self.checked(value, where)
-
-    def checked(self, value: Setting, where: str) -> Setting:
-        """Return the form of a value that is used. Raises RulesError, which says `where` it was written."""
         used: Setting = usable(value, self.kind, where, secret=self.secret)
         return used
 

@@ -17,8 +17,7 @@ from proxy.codec.display import cut
 from proxy.codec.json_access import as_list, as_object, as_text, objects_in
 from proxy.codec.json_text import JsonObject, dump_request, load_json
 from proxy.codec.secrets import masked
-from proxy.config.server_url import origin
-from proxy.config.settings import Settings
+from proxy.config.settings import Settings, origin
 from proxy.dialects.chat.client_view import ChoiceView, view_reply
 from proxy.errors import ProxyError
 from proxy.upstream.answer_wait import AnswerWait, Timeouts

@@ -92,7 +92,7 @@ def _says(data: bytes, source: str, model: str, entry: str) -> bool:
 
 
 def _read(file: Path) -> bytes | None:
-    return read_file(file) if os.path.lexists(file) else None
+    return read_file(file) if os.path.exists(file) else None
 
 
 def _backed_up(file: Path) -> Path:

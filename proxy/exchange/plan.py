@@ -16,8 +16,7 @@ from proxy.codec.json_access import as_list, as_object, as_text, objects_in
 from proxy.codec.json_text import JsonObject, dump_request
 from proxy.config.api_keys import Keys
 from proxy.config.rules import SAME_KEY, Model, Parse, Rules, Transport
-from proxy.config.server_url import origin
-from proxy.config.settings import Settings
+from proxy.config.settings import Settings, origin
 from proxy.dialects.chat.request import ChatRequest, conversation_key, is_true
 from proxy.engine.task import Task
 from proxy.errors import ProxyError, UpstreamError, UpstreamRefused, UpstreamUnreachable

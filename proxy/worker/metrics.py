@@ -31,15 +31,7 @@ from proxy import __version__
 from proxy.codec.display import printable
 from proxy.codec.secrets import masked
 from proxy.config.load import environment
-from proxy.errors import (
-    LimitExceeded,
-    ProxyError,
-    UpstreamBroken,
-    UpstreamRefused,
-    UpstreamSlow,
-    UpstreamTimeout,
-    UpstreamUnreachable,
-)
+from proxy.errors import UpstreamError
 from proxy.exchange.outcome import Outcome
 from proxy.worker.audit_log import total
 from proxy.worker.private_file import lock_within, open_private
@@ -102,21 +94,11 @@ tool_proxy_rules_in_force {rules_in_force:.1f}
 # TYPE tool_proxy_log_lost_total counter
 tool_proxy_log_lost_total {log_lost:.1f}
 """
-_KINDS: tuple[tuple[type[ProxyError], str], ...] = (
-    (UpstreamUnreachable, "unreachable"),
-    (UpstreamSlow, "connect_timeout"),
-    (UpstreamTimeout, "timeout"),
-    (LimitExceeded, "limit"),
-    (UpstreamBroken, "broken"),
-    (UpstreamRefused, "refused"),
-)
 
 
 def upstream_kind(error: BaseException | None) -> str:
     """Return the kind of a model server's failure, or "" for any other error."""
-    if error is None:
-        return ""
-    return next((kind for type_, kind in _KINDS if isinstance(error, type_)), "")
+    return error.failure if isinstance(error, UpstreamError) else ""
 
 
 class MetricsFile(MmapedDict):
@@ -169,8 +151,11 @@ class Metrics:
         self._folder = environment().get("PROMETHEUS_MULTIPROC_DIR", "")
         self._broken: set[str] = set()
         if self._folder:
-            with self._locked():
-                self._add_up_ended()
+            try:
+                with self._locked():
+                    self._add_up_ended()
+            except Exception:  # a worker that cannot start stops the master
+                log.exception("what ended workers have counted cannot be added up")
         self._counters = {
             name: Counter(PREFIX + name, text, labels, registry=own) for name, (labels, text) in COUNTERS.items()
         }
@@ -288,9 +273,7 @@ class Metrics:
         """Add the counts of workers that have ended to one file of each kind; only while `_locked`."""
         for kind in ("counter", "histogram"):
             paths = glob.glob(os.path.join(glob.escape(self._folder), f"{kind}_[0-9]*.db"))
-            pids = [path.rpartition("_")[2].removesuffix(".db") for path in paths]
-            ended = [path for path, pid in zip(paths, pids, strict=True) if not os.path.exists(f"/proc/{pid}")]
-            if not ended:
+            if not (ended := [*filter(_has_ended, paths)]):
                 continue
             all_ended = os.path.join(self._folder, f"{kind}_ended.db")
             new = f"{all_ended}.new"
@@ -320,6 +303,17 @@ class Metrics:
         if label not in known and len(known) < most:
             known.add(label)
         return label if label in known else OTHER
+
+
+def _has_ended(path: str) -> bool:
+    """Return whether the worker whose file this is has ended."""
+    try:
+        os.kill(int(path.rpartition("_")[2].removesuffix(".db")), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # another user's process has its number now
+        pass
+    return False
 
 
 def label_of(name: str) -> str:

@@ -128,38 +128,6 @@ def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_bare(tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--port", "x"], "--port: 'x' cannot be used; it must be a whole number from 1 to 65535"),
-        (["check", "--target-url", "ftp://h"], "--upstream: 'ftp://h' cannot be used"),
-        (["--rules", "no.yaml"], "--rules: there is no file 'no.yaml'"),
-        (["--rules", "broken.yaml"], "broken.yaml:2: there is no 'pasre' in an item of models; use parse"),
-        (["--rules", "setting.yaml"], "setting.yaml:1: there is no setting 'prot'; use port"),
-        (["--client", "nobody"], "built-in: there is no client 'nobody'"),
-        (["--upstream-ca", "broken.yaml"], "broken.yaml cannot be used"),
-    ],
-)
-def test_each_error_is_one_line_and_exit_code_2(
-    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In this process: what a process of its own says is the next test's."""
-
-    def become(*_: object) -> None:
-        raise AssertionError("it serves")
-
-    monkeypatch.setattr(os, "execve", become)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PWD", str(tmp_path))
-    write_wrong_rules(tmp_path)
-    command = words if words[0].isalpha() else ["serve", *words]
-    port = ["--port", str(free_port())] if command[0] in ("serve", "check") else []
-    assert main([command[0], *port, *command[1:]]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.startswith("vllm-tool-proxy: error: ") and message in err
-    assert err.count("\n") == 1
-
-
 def test_an_error_is_the_exit_code_of_the_process(folder: Path) -> None:
     write_wrong_rules(folder)
     done = command("--port", str(free_port()), "--rules", "broken.yaml", cwd=folder)
@@ -239,10 +207,11 @@ def test_a_reader_that_closes_the_pipe_ends_a_command_without_a_traceback(words:
     assert done.returncode == {"setup": 3, "parse": 1}.get(words.partition(" ")[0], 0), done.stderr
 
 
-def test_a_bad_variable_is_named(folder: Path) -> None:
-    done = command("serve", cwd=folder, TOOL_PROXY_MAX_STREAMS="many")
-    assert done.returncode == 2
-    assert done.stderr.startswith("vllm-tool-proxy: error: TOOL_PROXY_MAX_STREAMS: 'many' cannot be used")
+def test_a_closed_standard_input_is_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "tools.json").write_text('[{"type": "function", "function": {"name": "ls"}}]')
+    words = f"{sys.executable} -m proxy parse - --tools {tmp_path}/tools.json <&-"
+    done = subprocess.run(["/bin/sh", "-c", words], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split("\n")[0], done.stderr) == (1, "no call", "")
 
 
 def test_a_port_in_use_is_told_before_gunicorn_starts(folder: Path) -> None:
@@ -264,33 +233,6 @@ def test_check_does_not_mind_a_port_in_use(folder: Path) -> None:
     )
     assert "\ntools grep: {name: output_mode_validation, parameter: output_mode, condition: " in done.stdout
     assert done.stdout.endswith("\nclients codex: {}\n")
-
-
-def test_check_tells_of_code_that_cannot_be_loaded(folder: Path) -> None:
-    (folder / "proxy" / "app.py").write_text("import no_such_module\n")
-    with listening() as upstream:
-        done = command("check", "--upstream", f"http://127.0.0.1:{upstream}", cwd=folder)
-    assert done.returncode == 2
-    assert "the code cannot be loaded (ModuleNotFoundError: No module named 'no_such_module')" in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.slow
-def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(folder: Path) -> None:
-    def port(*words: str, **env: str) -> str:
-        with listening() as upstream:
-            url = f"http://127.0.0.1:{upstream}"
-            told = command("check", *words, cwd=folder, VLLM_URL=url, **env).stdout
-        assert f"upstream {url}," in told
-        return told.split("127.0.0.1:")[2].split(",")[0]
-
-    assert port() == "8003"
-    (folder / "rules.yaml").write_text("settings: {port: 3}\n")
-    rules = ("--rules", "rules.yaml")
-    assert port(*rules) == "3"
-    assert port(*rules, PROXY_PORT="4") == "4"
-    assert port(*rules, PROXY_PORT="4", TOOL_PROXY_PORT="5") == "5"
-    assert port(*rules, "--port", "6", PROXY_PORT="4", TOOL_PROXY_PORT="5") == "6"
 
 
 # What each command needs to run in an empty folder, where nothing listens.

@@ -10,7 +10,9 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.same.cases import ROOT, as_json, cases
 from tests.support.sources import at_commit
@@ -51,18 +53,49 @@ def _answers(tree: Path, asked: Path, folder: Path) -> Answers:
     return {name: (status, base64.b64decode(body)) for name, status, body in rows}
 
 
+def _said(answer: tuple[int, bytes]) -> object:
+    """Return what an answer says: of a stream the texts, however they are cut into events, and all other values."""
+    status, body = answer
+    if not body.startswith((b"data: ", b"event: ", b": ")):
+        return answer
+    others: set[object] = set()
+    joined: dict[object, str] = {}
+    for line in body.split(b"\n"):
+        values = [*_leaves(json.loads(line.removeprefix(b"data: ")))] if line.startswith(b"data: {") else []
+        place = tuple(value for path, value in values if path[-1] in ("index", "item_id"))
+        for path, value in values:
+            if "delta" in path and path[-1] != "type" and isinstance(value, str):
+                joined[path, place] = joined.get((path, place), "") + value
+            elif path[-1] != "sequence_number":
+                others.add((path, value))
+    return status, joined, others
+
+
+def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the values inside a JSON value that are not empty, with their paths."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _leaves(each, (*path, key))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _leaves(each, (*path, "[]"))
+    elif value not in (None, ""):
+        yield path, value
+
+
 def _compare(before: Answers, after: Answers) -> int:
     """Print the counts and the first differences."""
     counts = Counter("/".join(name.split("/")[:2]) for name in before)
     different = [name for name in before if before[name] != after.get(name)]
-    changed = Counter("/".join(name.split("/")[:2]) for name in different)
-    print(f"{'answers':30}{'compared':>10}{'different':>11}")
+    other = [name for name in different if _said(before[name]) != _said(after.get(name, (0, b"")))]
+    changed, said = (Counter("/".join(name.split("/")[:2]) for name in names) for names in (different, other))
+    print(f"{'answers':30}{'compared':>10}{'different':>11}{'in more than the cuts of a stream':>36}")
     for kind in sorted(counts):
-        print(f"{kind:30}{counts[kind]:>10}{changed[kind]:>11}")
-    print(f"{'all':30}{len(before):>10}{len(different):>11}")
+        print(f"{kind:30}{counts[kind]:>10}{changed[kind]:>11}{said[kind]:>36}")
+    print(f"{'all':30}{len(before):>10}{len(different):>11}{len(other):>36}")
     answered = sum(status < 500 for status, _ in before.values())
     print(f"{'no error of a server':30}{answered:>10}")
-    for name in different[:SHOWN]:
+    for name in [*other, *different][:SHOWN]:
         print(f"\n{name}\n  before: {before[name]!r}\n  after:  {after.get(name)!r}")
     return 1 if different or answered < LEAST * len(before) else 0
 

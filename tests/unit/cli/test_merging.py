@@ -1,17 +1,24 @@
-"""What an agent must be told gets into a file of the user's, and all else in it stays, to the letter."""
+"""A configuration gets into a user's file, and everything else in it stays, to the letter.
+
+`merging.jsonl` has a row per file: its text before and after (null: it cannot be edited safely).
+"""
 
 from __future__ import annotations
 
+import json
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from proxy.cli import jsonc
 from proxy.cli.agents import AGENTS
 from proxy.cli.configuration import File, Format, Values
-from proxy.cli.merging import NotMergeableError, merged, read
+from proxy.cli.merging import NotMergeableError, expected, json_loads, merged, read
 
+ROWS = [json.loads(line) for line in Path(__file__).with_name("merging.jsonl").read_text().splitlines()]
 FILES = [
     pytest.param(file, id=f"{agent.name} {file.path}{' with a key' if key else ''}")
     for key in ("", "PROXY_KEY")
@@ -25,59 +32,57 @@ def file(format: Format, content: Any = CONTENT, **more: Any) -> File:
     return File("/f", format, content, **more)
 
 
-def parsed(text: str, format: Format) -> Any:
-    """What the text says to a reader of the format's own."""
-    if format is Format.TOML:
-        return tomllib.loads(text)
-    return jsonc.loads(text)
-
-
-class TestAgents:
-    """The files of the agents themselves."""
-
-    @pytest.mark.parametrize("made", FILES)
-    def test_a_file_that_is_not_there_is_made_whole_and_is_right_then(self, made: File) -> None:
-        text = merged("", made)
-        assert parsed(text, made.format) == made.content
-        assert merged(text, made) == text
-
-    @pytest.mark.parametrize("made", [each for each in FILES if not each.values[0].own])  # type: ignore[union-attr]
-    def test_what_a_user_has_in_it_stays(self, made: File) -> None:
-        own = {
-            Format.JSON: '{\n  // mine\n  "mine": {"a": [1, 2]},\n}\n',
-            Format.TOML: '# mine\nmine = "x"\n\n[table]  # theirs\na = 1\n',
-        }[made.format]
-        text = merged(own, made)
-        said = parsed(text, made.format)
-        assert {key: said[key] for key in made.content} == made.content
-        assert [line for line in own.splitlines() if line.strip("{} ,") and line not in text] == []
-        assert merged(text, made) == text
-
-
-@pytest.mark.parametrize(
-    ("format", "text", "after"),
-    [
-        (Format.JSON, '{"a": {"b": 1, "c": 2}, "m": 1}', '{"a": {"c": 2}, "m": 1}'),
-        (Format.JSON, '{"a": 7, "m": 1}', '{"a": 7, "m": 1}'),
-        (Format.TOML, "# mine\nm = 1\n[a]\nb = 1  # why\nc = 2\n", "# mine\nm = 1\n[a]\nc = 2\n"),
-        (Format.TOML, "m = 1\n[a.b]\nd = 1\n", None),
-        (Format.TOML, "a = {b = 1}\nm = 1\n", "a = {}\nm = 1\n"),
-        (Format.TOML, 'm = 1\n[a]\nb = 1\nc = """\nb = 2\n"""\n', 'm = 1\n[a]\nc = """\nb = 2\n"""\n'),
-    ],
-)
-def test_what_would_win_is_taken_out_or_the_file_is_left_alone(format: Format, text: str, after: str | None) -> None:
-    made = file(format, {"m": 1}, without=(("a", "b"), ("no", "such")))
-    if after is None:
-        with pytest.raises(NotMergeableError, match=r"a\.b would override"):
-            merged(text, made)
+@pytest.mark.parametrize("row", ROWS, ids=[f"{at} {row['format']}: {row['why']}" for at, row in enumerate(ROWS)])
+def test_a_file_is_edited_as_its_row_says(row: dict[str, Any]) -> None:
+    without = tuple(map(tuple, row.get("without", ())))
+    made = file(Format(row["format"]), row.get("content", CONTENT), own=row.get("own", False), without=without)
+    if row["after"] is None:
+        with pytest.raises(NotMergeableError):
+            merged(row["text"], made)
     else:
-        assert merged(text, made) == merged(after, made) == after
+        assert merged(row["text"], made) == merged(row["after"], made) == row["after"]
 
 
-def test_a_file_of_our_own_is_written_anew() -> None:
-    assert merged('{"models": 7', file(Format.JSON, {"a": 1}, own=True)) == '{\n  "a": 1\n}\n'
+@pytest.mark.parametrize("made", FILES)
+def test_an_agents_file_is_made_whole_and_what_a_user_has_in_it_stays(made: File) -> None:
+    text = merged("", made)
+    assert read(text, made.format) == made.content and merged(text, made) == text
+    own = {
+        Format.JSON: '{\n  // mine\n  "mine": {"a": [1, 2]},\n}\n',
+        Format.TOML: '# mine\nmine = "x"\n\n[table]  # theirs\na = 1\n',
+    }[made.format]
+    text = merged(own, made)
+    said = read(text, made.format)
+    assert {key: said[key] for key in made.content} == made.content
+    assert made.own or [line for line in own.splitlines() if line.strip("{} ,") and line not in text] == []
+    assert merged(text, made) == text
 
 
-@pytest.mark.parametrize("format", Format)
-def test_an_empty_file_says_nothing(format: Format) -> None:
-    assert read(" \n", format) == {}
+@pytest.mark.parametrize(("old", "new"), [(True, 1), (1, 1.0), ("1", 1), (None, False), ({}, [])])
+def test_a_value_of_another_type_is_another(old: Any, new: Any) -> None:
+    after = merged(json.dumps({"a": old}), file(Format.JSON, {"a": new}))
+    assert repr(json.loads(after)["a"]) == repr(new)
+
+
+@pytest.mark.parametrize("text", ['model = """x"""\n', 'a = """\nmodel = "in a text"\n[provider.ours]\n"""\n'])
+def test_a_text_of_several_lines_is_no_key(text: str) -> None:
+    """Or it is left alone: the result always says what it must."""
+    try:
+        after = merged(text, file(Format.TOML))
+    except NotMergeableError:
+        return
+    assert tomllib.loads(after) == expected(tomllib.loads(text), CONTENT)
+
+
+@pytest.mark.slow
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    ),
+    st.sampled_from([None, 0, 1, 4]),
+)
+def test_whatever_json_says_is_read_and_kept(value: Any, indent: int | None) -> None:
+    text = json.dumps({"a": value}, indent=indent)
+    assert json_loads(text) == {"a": value}
+    assert json.loads(merged(text, file(Format.JSON))) == {"a": value, **CONTENT}

@@ -113,6 +113,16 @@ def test_on_a_full_disk_the_files_of_ended_workers_stay(
     assert b'{n="7"} 2.0' in Metrics().exposition(rules_in_force=True)
 
 
+def test_a_worker_starts_also_if_nothing_can_be_added_up(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    _write(make(tmp_path / f"counter_{_ended_pid()}.db"), 7, 2.0)
+    monkeypatch.setattr(os, "unlink", _full)
+    assert b'{n="7"} 2.0' in Metrics().exposition(rules_in_force=True)
+    assert "cannot be added up" in caplog.text
+
+
 def _ended_pid() -> int:
     with subprocess.Popen(["/bin/true"]) as process:
         return process.pid
