@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from proxy.codec.json_text import Json
-from proxy.tools.toolset import MAX_KEPT, MAX_KNOWN, Tool, ToolSet, read_tools, short_name
+from proxy.tools.toolset import (
+    MAX_KEPT,
+    MAX_KNOWN,
+    Tool,
+    ToolSet,
+    fold,
+    read_tools,
+    respelled,
+    short_name,
+    without_markup,
+)
 from tests.support.helpers import function, offered
 
 
@@ -120,14 +131,6 @@ def test_many_unknown_names_do_not_fill_the_memory() -> None:
     assert tools.resolve("read") is not None
 
 
-def test_a_name_is_repaired_however_many_unknown_ones_came_before() -> None:
-    """Equal names mean equal tools all through a reply."""
-    tools = named("read")
-    for number in range(2000):
-        tools.resolve(f"unknown{number}")
-    assert tools.resolve("Read") is not None
-
-
 @pytest.mark.parametrize(
     "entry",
     [
@@ -191,11 +194,6 @@ def test_a_key_that_runs_into_the_name_is_split_off_by_the_longest_name() -> Non
         assert tools.split(text) is None
 
 
-def test_tools_are_true_if_there_is_one() -> None:
-    assert named("a")
-    assert not ToolSet(())
-
-
 def test_the_same_tools_are_compiled_once_and_few_are_kept() -> None:
     """C7: by the bytes that they are, bounded in number and in size."""
     assert read_tools([function("a")]) is read_tools([function("a")])
@@ -206,3 +204,66 @@ def test_the_same_tools_are_compiled_once_and_few_are_kept() -> None:
     assert read_tools([function("first")]) is not first
     large: list[Json] = [function("large", {"x": {"type": "string", "description": "x" * MAX_KEPT}})]
     assert read_tools(large) is not read_tools(large)
+
+
+NAMES = ("file_path", "content", "oldText", "old-text")
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("file_path", "file_path"),
+        ("filePath", "file_path"),
+        ("FILE-PATH", "file_path"),
+        ("<file_path>", None),
+        ("</file_path", None),
+        ("parameter=content", "content"),
+        ("<parameter=content>", "content"),
+        ("<|content|>", None),
+        ('"content"', "content"),
+        (" content\n", "content"),
+        # Two names are spelled like it.
+        ("old_text", None),
+        ("oldText", "oldText"),
+        ("path", None),
+        ("", None),
+    ],
+)
+def test_a_key_is_another_spelling_of_one_name_or_of_none(key: str, name: str | None) -> None:
+    assert respelled(key, NAMES) == name
+
+
+@pytest.mark.parametrize(
+    ("key", "bare"),
+    [
+        ("a", "a"),
+        ("a</parameter>", "a"),
+        ("<arg_key>a", "a"),
+        ("<｜DSML｜>a", "a"),
+        ("\\'a'", "a"),
+        ("parameter name=a", "a"),
+    ],
+)
+def test_markup_that_stuck_to_a_key_goes(key: str, bare: str) -> None:
+    assert without_markup(key) == bare
+
+
+def test_letter_case_and_separators_do_not_count() -> None:
+    assert fold("Old-Text_2") == fold("oldtext2") != fold("old text2")
+
+
+@pytest.mark.parametrize("name", ["read", "mcp__files-1__read", "x" * 64])
+def test_a_plain_name_stays(name: str) -> None:
+    assert short_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["x" * 65, "a.b", "read file", "größe", "\ud800", ""])
+def test_every_name_that_goes_up_is_one_that_servers_take(name: str) -> None:
+    """An empty one is left to the server."""
+    assert re.fullmatch(r"[A-Za-z0-9_-]{0,64}", short_name(name))
+
+
+def test_two_names_stay_two() -> None:
+    names = ["a.b", "a b", "a/b", "x" * 65, "x" * 66, "x" * 64]
+    assert len({short_name(name) for name in names}) == len(names)
+    assert short_name("a.b").startswith("a_b_") and short_name("a.b") == short_name("a.b")
