@@ -177,12 +177,6 @@ def test_a_tool_accepts_names_if_all_are_its_own_and_none_that_is_required_is_mi
     assert not tool.accepts(())
 
 
-def test_a_parameter_is_a_list_if_it_can_be_nothing_else() -> None:
-    kinds = {"a": {"type": "array"}, "b": {"type": ["array", "null"]}, "c": {}, "d": {"$ref": "#/$defs/x"}}
-    (tool,) = offered(function("f", kinds, **{"$defs": {"x": {"type": "array"}}}))
-    assert [name for name in (*kinds, "e") if tool.is_list(name)] == ["a", "d"]
-
-
 def test_a_key_that_runs_into_the_name_is_split_off_by_the_longest_name() -> None:
     """F7."""
     tools = offered(function("read", {"path": {}, "_file": {}}), function("read_file", {"path": {}}), function("now"))
