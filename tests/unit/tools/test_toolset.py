@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,85 +28,16 @@ def named(*names: str) -> ToolSet:
     return read_tools([function(name) for name in names])
 
 
-RESOLVED: list[tuple[tuple[str, ...], str, str | None]] = [
-    (("read", "write"), "read", "read"),
-    # A known prefix, suffix or token residue.
-    (("read",), "functions.read", "read"),
-    (("read",), "functions.read:0", "read"),
-    (("read",), "functions.read:12", "read"),
-    (("read",), "default_api:read", "read"),
-    (("read_file",), "repo_browser.read_file", "read_file"),
-    (("read",), "tools/read", "read"),
-    (("read",), "read:3", "read"),
-    (("ls",), "ls<|channel|>commentary", "ls"),
-    (("ls",), "ls<|channel|>", "ls"),
-    (("tool_12",), "tool_12</arg_value>", "tool_12"),
-    (("read",), "read[CALL_ID]abc123456", "read"),
-    (("read",), " read\n", "read"),
-    # Said several times, glued or with dots.
-    (("read",), "readread", "read"),
-    (("get_weather",), "get_weather.get_weather", "get_weather"),
-    (("get_weather",), "functions.get_weather.get_weather:0", "get_weather"),
-    (("read",), "read.read.read", "read"),
-    (("fs.read",), "fs.read.fs.read", "fs.read"),
-    (("read", "read.read"), "read.read", "read.read"),
-    (("read", "read.read"), "read.read.read.read", None),
-    (("read", "readread"), "readreadreadread", None),
-    (("read",), "read.write", None),
-    (("read",), "read..read", None),
-    # Kimi's ids with underscores.
-    (("read",), "functions_read_2", "read"),
-    (("read",), "functions_read_0", "read"),
-    (("read_file", "read"), "functions_read_file_12", "read_file"),
-    (("read_2",), "functions_read_2_7", "read_2"),
-    (("read", "functions_read_2"), "functions_read_2", "functions_read_2"),
-    (("read", "read_2"), "functions_read_2", None),
-    (("read", "functions_read"), "functions_read_2", None),
-    (("read",), "functions_read", None),
-    (("read",), "read_2", None),
-    (("read",), "functions_reed_2", None),
-    (("read",), "functions_read_x", None),
-    (("read",), "functions_read_1234567", None),
-    (("read",), "functions__2", None),
-    # Letter case.
-    (("write",), "Write", "write"),
-    (("Bash",), "bash", "Bash"),
-    (("Bash",), "functions.BASH:1", "Bash"),
-    # Separators.
-    (("todowrite",), "todo_write", "todowrite"),
-    (("read_file",), "read-file", "read_file"),
-    (("read_file",), "Read.File", "read_file"),
-    (("readFile",), "read_file", "readFile"),
-    # An exact name is never anything else.
-    (("read", "functions.read"), "functions.read", "functions.read"),
-    (("read", "Read"), "Read", "Read"),
-    (("read:1", "read"), "read:1", "read:1"),
-    # Two that it may mean are none.
-    (("read", "Read"), "READ", None),
-    (("read_file", "read-file"), "readfile", None),
-    (("readFile", "read_file"), "READ_FILE", "read_file"),
-    # Never by likeness.
-    (("run_commands",), "run_command", None),
-    (("read",), "reed", None),
-    (("read",), "reads", None),
-    (("read",), "rea", None),
-    (("read",), "my.read", None),
-    (("bash",), "...", None),
-    (("bash",), "", None),
-    (("bash",), "bash command", None),
-    (("bash",), "example_function_name", None),
-    ((), "bash", None),
-]
+ROWS = [*map(json.loads, Path(__file__).with_name("names.jsonl").read_text("utf-8").splitlines())]
 
 
-@pytest.mark.parametrize(("names", "written", "meant"), RESOLVED)
-def test_a_name_means_a_tool_by_the_ladder_and_only_if_it_can_mean_no_other(
-    names: tuple[str, ...], written: str, meant: str | None
-) -> None:
-    tools = named(*names)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["written"])
+def test_a_name_means_a_tool_by_the_ladder_and_only_if_it_can_mean_no_other(row: dict[str, Any]) -> None:
+    """An exact name is never another one, two that it may mean are none, and likeness is nothing."""
+    tools = named(*row["offered"])
     for _ in range(2):
-        found = tools.resolve(written)
-        assert (found.name if found else None) == meant
+        found = tools.resolve(row["written"])
+        assert (found.name if found else None) == row["meant"]
 
 
 def test_a_short_name_means_the_one_tool_that_goes_up_under_it() -> None:
