@@ -5,6 +5,7 @@ from __future__ import annotations
 from proxy.codec.json_access import as_list, as_object, as_text
 from proxy.codec.json_text import Json, JsonObject
 from proxy.healing.conversation import Change, messages_of, on_functions, replaced, with_function, with_value, without
+from proxy.tools.schema import resolve
 from proxy.tools.toolset import short_name
 
 # Schemas that are looked at in one tool.
@@ -86,7 +87,7 @@ def plain_schemas(function: JsonObject) -> JsonObject:
         if reference:
             if reference in references:
                 return {}
-            schema = {**as_object(_referred(reference, root)), **without(schema, "$ref")}
+            schema = {**as_object(resolve(reference, root)), **without(schema, "$ref")}
             references = (*references, reference)
         made: JsonObject = {}
         for key, value in _one_alternative(schema).items():
@@ -103,14 +104,6 @@ def plain_schemas(function: JsonObject) -> JsonObject:
         return made
 
     return with_value(function, "parameters", plain(root, ()))
-
-
-def _referred(reference: str, root: JsonObject) -> Json:
-    """Return the schema that `#/$defs/place` means."""
-    schema: Json = root
-    for step in reference.removeprefix("#/").split("/"):
-        schema = as_object(schema).get(step.replace("~1", "/").replace("~0", "~"))
-    return schema
 
 
 def _one_alternative(schema: JsonObject) -> JsonObject:

@@ -72,10 +72,6 @@ class Tool:
         """True if parameter `name` can be nothing but a string."""
         return self.parameter(name).types == {"string"}
 
-    def is_list(self, name: str) -> bool:
-        """True if parameter `name` can be nothing but an array."""
-        return self.parameter(name).types == {"array"}
-
     def accepts(self, names: Iterable[str]) -> bool:
         """True if every name is a property and every required one is among them (contract C3, weak evidence)."""
         given = set(names)

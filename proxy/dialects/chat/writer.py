@@ -67,7 +67,7 @@ class ChatWriter(Writer):
 
     verbatim = True
 
-    __slots__ = ("_due", "_expand", "_has_role", "_last", "_moved", "_opened", "_options", "_reasoning", "_spoke")
+    __slots__ = ("_expand", "_last", "_moved", "_opened", "_options", "_reasoning", "_roles", "_spoke")
 
     def __init__(self, options: ChatOptions, *, expand: bool = False) -> None:
         self._options = options
@@ -77,12 +77,10 @@ class ChatWriter(Writer):
         self._opened: CallOpened | None = None
         # The first chunk of a reply carries the role, whoever wrote it.
         self._spoke = False
-        # The roles that only the server has said, by choice; the choices whose role was sent; and those whose role was
-        # sent before the chunk that said it: `{"role": "assistant", "content": "<tool"}` is held, and reasoning
-        # overtakes it.
-        self._due: dict[int, str] = {}
-        self._has_role: tuple[int, ...] = ()
-        self._moved: tuple[int, ...] = ()
+        # The role of each choice until it is sent, then ""; and the choices whose role was sent before the chunk
+        # that said it: `{"role": "assistant", "content": "<tool"}` is held, and reasoning overtakes it.
+        self._roles: dict[int, str] = {}
+        self._moved: frozenset[int] = frozenset()
 
     def observe_chunk(self, chunk: Chunk) -> None:
         """Keep the envelope of the newest chunk, the role of each choice and the name of reasoning."""
@@ -93,13 +91,13 @@ class ChatWriter(Writer):
                 if delta.get(name):
                     self._reasoning = name
             role = delta.get("role")
-            if isinstance(role, str) and choice not in self._has_role and "delta" in entry:
-                self._due[choice] = role
+            if role and isinstance(role, str) and "delta" in entry:
+                self._roles.setdefault(choice, role)
 
     def passes(self, around: bytes) -> bool:
         """Return whether such events are sent verbatim (`_passed`)."""
         options = self._options
-        if self._expand or self._due or self._moved or options.clean:
+        if self._expand or any(self._roles.values()) or self._moved or options.clean:
             return False
         has_empty_calls = options.parsed and _EMPTY_CALLS.search(around)
         return not has_empty_calls and not self._renames_reasoning(around)
@@ -162,7 +160,7 @@ class ChatWriter(Writer):
         if not options.usage and event.events and all(isinstance(inner, Usage) for inner in event.events):
             return b""  # a chunk that has only the token counts
         raw = event.raw
-        if self._due or (self._moved and b'"role"' in raw):
+        if any(self._roles.values()) or (self._moved and b'"role"' in raw):
             raw = self._with_roles(raw)
         has_empty_calls = options.parsed and _EMPTY_CALLS.search(raw) is not None
         if has_empty_calls or options.clean or self._renames_reasoning(raw):
@@ -187,24 +185,20 @@ class ChatWriter(Writer):
                 delta.update(named)
             elif choice in self._moved:
                 del delta["role"]
-                self._moved = tuple(moved for moved in self._moved if moved != choice)
+                self._moved -= {choice}
                 changed = True
             else:
-                self._send_role(choice)
-                self._due.pop(choice, None)
+                self._roles[choice] = ""
         return sse.encode(dump_json(body)) if changed else raw
 
     def _with_role(self, choice: int, delta: JsonObject) -> JsonObject:
         """Return a delta with content, with the role of its choice if that is due."""
-        if not delta or choice not in self._due:
+        role = self._roles.get(choice)
+        if not delta or not role:
             return delta
-        self._send_role(choice)
-        self._moved = (*self._moved, choice)
-        return {"role": self._due.pop(choice), **delta}
-
-    def _send_role(self, choice: int) -> None:
-        if choice not in self._has_role:
-            self._has_role = (*self._has_role, choice)
+        self._roles[choice] = ""
+        self._moved |= {choice}
+        return {"role": role, **delta}
 
     def _envelope(self) -> JsonObject:
         last = self._last
@@ -221,7 +215,7 @@ class ChatWriter(Writer):
     def _chunk(self, choice: int, delta: JsonObject, finish: str | None = None, source: Chunk | None = None) -> bytes:
         """Return a chunk of ours, with the other fields of the server's chunk that it replaces (`source`)."""
         if delta and not self._spoke:
-            self._due.setdefault(choice, "assistant")
+            self._roles.setdefault(choice, "assistant")
         delta = self._with_role(choice, delta)
         if delta:
             self._spoke = True

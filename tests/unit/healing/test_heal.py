@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from proxy.healing.heal import ALL, HEALINGS, IDS, NO_HEALING, REPEATS, HealPlan, Level, heal, heal_request, in_force
+from proxy.healing.heal import ALL, HEALINGS, NO_HEALING, REPEATS, HealPlan, Level, heal, heal_request
 from proxy.healing.parameters import OfferedTools, Sampling
 
 ALWAYS = {healing.id for healing in HEALINGS if healing.level is Level.ALWAYS} | {REPEATS}
@@ -16,26 +14,6 @@ LATE: Any = [
     {"role": "user", "content": "c"},
 ]
 TOOL: Any = {"type": "function", "function": {"name": "web_search", "parameters": {"type": "object"}}}
-
-
-@pytest.mark.parametrize(
-    ("on", "off", "ids"),
-    [
-        ((), (), ALWAYS),
-        (("no_system",), (), ALWAYS | {"no_system"}),
-        (("no_system",), ("no_system", REPEATS), ALWAYS - {REPEATS}),
-        (IDS, (ALL,), set()),
-    ],
-)
-def test_what_is_off_wins_over_what_is_on(on: tuple[str, ...], off: tuple[str, ...], ids: set[str]) -> None:
-    assert in_force(on, off) == HealPlan(frozenset(on), frozenset(off)).ids == ids
-    assert "no_system" not in ALWAYS
-
-
-def test_what_a_refusal_teaches_is_on_unless_it_is_off() -> None:
-    plan = HealPlan(off=frozenset(("late_system",)))
-    assert plan.learnt(()) is plan
-    assert plan.learnt(("no_system", "late_system")).ids == plan.ids | {"no_system"}
 
 
 def test_a_body_in_which_nothing_is_healed_stays_the_very_same() -> None:

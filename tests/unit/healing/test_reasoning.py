@@ -178,19 +178,6 @@ def test_the_switch_of_the_family_is_read(body: dict[str, Any], on: bool | None)
 
 
 @pytest.mark.parametrize(
-    ("body", "on"),
-    [
-        ({"reasoning_effort": "high"}, True),
-        ({"reasoning_effort": "minimal"}, False),
-        (kwargs(reasoning_effort="low"), True),
-    ],
-)
-def test_so_are_its_words_for_how_much(body: dict[str, Any], on: bool) -> None:
-    assert is_on(body, EFFORTS) is on
-    assert is_on({}, EFFORTS) is None
-
-
-@pytest.mark.parametrize(
     ("more", "thoughts"),
     [
         ({}, BEGUN),
@@ -211,11 +198,6 @@ def test_a_thought_is_open_where_the_prompt_opens_it_and_nothing_else_begins_the
     more: dict[str, Any], thoughts: Thoughts
 ) -> None:
     assert thoughts_of({**kwargs(enable_thinking=True), **more}, FAMILY) == thoughts
-
-
-def test_without_a_word_of_it_the_family_says() -> None:
-    assert thoughts_of({}, FAMILY) == UNKNOWN
-    assert thoughts_of(kwargs(enable_thinking=False), FAMILY) == Thoughts((MARKERS,), "")
 
 
 BODY: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "Q"}], "stream": True}
@@ -249,13 +231,6 @@ def test_whether_the_prompt_opens_a_thought_is_told_from_the_request_as_it_goes_
     rules = ThinkingRules(family_of("", "deepseek"))
     assert think({**BODY, "enable_thinking": True}, rules).thoughts.begun == "<think>"
     assert think({**BODY, "enable_thinking": False}, rules).thoughts.begun == ""
-
-
-def test_the_switch_is_told() -> None:
-    body: JsonObject = {**BODY, "messages": TALK, "enable_thinking": True}
-    made = think(body, ThinkingRules(family_of("", "deepseek")))
-    assert made.body["chat_template_kwargs"] == {"thinking": True}
-    assert len(made.audit) == 1
 
 
 def test_a_suffix_of_an_unknown_model_is_said_by_the_rules_switch() -> None:

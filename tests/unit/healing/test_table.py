@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.codec.json_text import JsonObject
+from proxy.healing.conversation import traits_of
 from proxy.healing.families import FAMILIES
 from proxy.healing.heal import ALL, HEALINGS, IDS, Healing, HealPlan, Level, heal, heal_request, in_force
 from tests.healing.shapes import HEALTHY, SHAPES, TOOLS, bodies, call, calls, result, said, system, tool, user
@@ -90,6 +91,8 @@ def test_each_healing_is_pure_and_twice_is_once(healing: Healing, messages: list
     once = heal(body, {healing.id}).body
     assert body == before
     assert heal(once, {healing.id}).body is once
+    # A healing that is skipped, because nothing that it needs is there, would have changed nothing.
+    assert not healing.needs.isdisjoint(traits_of(body)) or healing.apply(body) is body
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)

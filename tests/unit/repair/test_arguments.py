@@ -54,10 +54,6 @@ def _strict(text: str) -> Any:
     return value
 
 
-def test_the_ids_of_the_forms_differ() -> None:
-    assert len({form.id for form in FORMS}) == len(FORMS)
-
-
 @settings(max_examples=150, derandomize=True)
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4), st.sampled_from((None, 2)))
 def test_any_strict_object_is_itself(values: JsonObject, indent: int | None) -> None:

@@ -43,10 +43,6 @@ def test_each_fix_does_what_its_example_says(fix: Fix) -> None:
     assert mended(schema, before, tuple(other for other in FIXES if other is not fix))[0] != after
 
 
-def test_the_ids_of_the_fixes_differ() -> None:
-    assert len({fix.id for fix in FIXES}) == len(FIXES)
-
-
 @pytest.mark.parametrize("fix", FIXES, ids=lambda fix: fix.id)
 @settings(max_examples=30, derandomize=True)
 @given(kind=KINDS, value=VALUES)
@@ -57,19 +53,6 @@ def test_each_fix_is_pure_and_twice_is_once(fix: Fix, kind: Kind, value: Json) -
     twice, steps = apply_fixes(once, shape, (fix,))
     assert twice is once
     assert steps == ()
-
-
-@pytest.mark.parametrize("fix", FIXES, ids=lambda fix: fix.id)
-@settings(max_examples=30, derandomize=True)
-@given(kind=KINDS, value=VALUES)
-def test_each_function_gives_the_very_same_value_where_it_has_nothing_to_do(fix: Fix, kind: Kind, value: Json) -> None:
-    """Then what it gives is a fixed point of it, too."""
-    shape = compile_schema(kind.schema)
-    once = fix.apply(value, shape, Validator())
-    if once is not value and fix.id not in ("unwrapped", "literal"):  # what was in it may be wrapped once more
-        assert fix.apply(once, shape, Validator()) is once
-    if once == value and type(once) is type(value):
-        assert once is value
 
 
 @settings(max_examples=100, derandomize=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.tools.schema import MAX_APPLIED, MAX_WALK, Schema, compile_schema, or_anything, type_of
+from proxy.tools.schema import MAX_APPLIED, MAX_WALK, Schema, compile_schema, or_anything
 
 ALL = frozenset(("string", "integer", "number", "boolean", "null", "array", "object"))
 ROOT: dict[str, Any] = {
@@ -71,22 +71,6 @@ def test_a_hostile_schema_is_walked_only_so_far() -> None:
     for _ in range(100_000):
         deep = {"anyOf": [deep]}
     assert compiled(deep, {}).types == ALL
-
-
-@pytest.mark.parametrize(
-    ("value", "name"),
-    [
-        (None, "null"),
-        (True, "boolean"),
-        (0, "integer"),
-        (0.5, "number"),
-        ("", "string"),
-        ([], "array"),
-        ({}, "object"),
-    ],
-)
-def test_each_value_has_the_name_of_its_type(value: Any, name: str) -> None:
-    assert type_of(value) == name
 
 
 def test_the_parts_of_a_schema_are_it_and_its_alternatives() -> None:

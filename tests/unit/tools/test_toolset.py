@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proxy.codec.json_text import Json
-from proxy.tools.toolset import MAX_KEPT, MAX_KNOWN, Tool, ToolSet, read_tools, short_name
+from proxy.tools.toolset import (
+    MAX_KEPT,
+    MAX_KNOWN,
+    Tool,
+    ToolSet,
+    fold,
+    read_tools,
+    respelled,
+    short_name,
+    without_markup,
+)
 from tests.support.helpers import function, offered
 
 
@@ -15,85 +28,16 @@ def named(*names: str) -> ToolSet:
     return read_tools([function(name) for name in names])
 
 
-RESOLVED: list[tuple[tuple[str, ...], str, str | None]] = [
-    (("read", "write"), "read", "read"),
-    # A known prefix, suffix or token residue.
-    (("read",), "functions.read", "read"),
-    (("read",), "functions.read:0", "read"),
-    (("read",), "functions.read:12", "read"),
-    (("read",), "default_api:read", "read"),
-    (("read_file",), "repo_browser.read_file", "read_file"),
-    (("read",), "tools/read", "read"),
-    (("read",), "read:3", "read"),
-    (("ls",), "ls<|channel|>commentary", "ls"),
-    (("ls",), "ls<|channel|>", "ls"),
-    (("tool_12",), "tool_12</arg_value>", "tool_12"),
-    (("read",), "read[CALL_ID]abc123456", "read"),
-    (("read",), " read\n", "read"),
-    # Said several times, glued or with dots.
-    (("read",), "readread", "read"),
-    (("get_weather",), "get_weather.get_weather", "get_weather"),
-    (("get_weather",), "functions.get_weather.get_weather:0", "get_weather"),
-    (("read",), "read.read.read", "read"),
-    (("fs.read",), "fs.read.fs.read", "fs.read"),
-    (("read", "read.read"), "read.read", "read.read"),
-    (("read", "read.read"), "read.read.read.read", None),
-    (("read", "readread"), "readreadreadread", None),
-    (("read",), "read.write", None),
-    (("read",), "read..read", None),
-    # Kimi's ids with underscores.
-    (("read",), "functions_read_2", "read"),
-    (("read",), "functions_read_0", "read"),
-    (("read_file", "read"), "functions_read_file_12", "read_file"),
-    (("read_2",), "functions_read_2_7", "read_2"),
-    (("read", "functions_read_2"), "functions_read_2", "functions_read_2"),
-    (("read", "read_2"), "functions_read_2", None),
-    (("read", "functions_read"), "functions_read_2", None),
-    (("read",), "functions_read", None),
-    (("read",), "read_2", None),
-    (("read",), "functions_reed_2", None),
-    (("read",), "functions_read_x", None),
-    (("read",), "functions_read_1234567", None),
-    (("read",), "functions__2", None),
-    # Letter case.
-    (("write",), "Write", "write"),
-    (("Bash",), "bash", "Bash"),
-    (("Bash",), "functions.BASH:1", "Bash"),
-    # Separators.
-    (("todowrite",), "todo_write", "todowrite"),
-    (("read_file",), "read-file", "read_file"),
-    (("read_file",), "Read.File", "read_file"),
-    (("readFile",), "read_file", "readFile"),
-    # An exact name is never anything else.
-    (("read", "functions.read"), "functions.read", "functions.read"),
-    (("read", "Read"), "Read", "Read"),
-    (("read:1", "read"), "read:1", "read:1"),
-    # Two that it may mean are none.
-    (("read", "Read"), "READ", None),
-    (("read_file", "read-file"), "readfile", None),
-    (("readFile", "read_file"), "READ_FILE", "read_file"),
-    # Never by likeness.
-    (("run_commands",), "run_command", None),
-    (("read",), "reed", None),
-    (("read",), "reads", None),
-    (("read",), "rea", None),
-    (("read",), "my.read", None),
-    (("bash",), "...", None),
-    (("bash",), "", None),
-    (("bash",), "bash command", None),
-    (("bash",), "example_function_name", None),
-    ((), "bash", None),
-]
+ROWS = [*map(json.loads, Path(__file__).with_name("names.jsonl").read_text("utf-8").splitlines())]
 
 
-@pytest.mark.parametrize(("names", "written", "meant"), RESOLVED)
-def test_a_name_means_a_tool_by_the_ladder_and_only_if_it_can_mean_no_other(
-    names: tuple[str, ...], written: str, meant: str | None
-) -> None:
-    tools = named(*names)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["written"])
+def test_a_name_means_a_tool_by_the_ladder_and_only_if_it_can_mean_no_other(row: dict[str, Any]) -> None:
+    """An exact name is never another one, two that it may mean are none, and likeness is nothing."""
+    tools = named(*row["offered"])
     for _ in range(2):
-        found = tools.resolve(written)
-        assert (found.name if found else None) == meant
+        found = tools.resolve(row["written"])
+        assert (found.name if found else None) == row["meant"]
 
 
 def test_a_short_name_means_the_one_tool_that_goes_up_under_it() -> None:
@@ -118,14 +62,6 @@ def test_many_unknown_names_do_not_fill_the_memory() -> None:
         assert tools.resolve(f"unknown{number}") is None
     assert len(tools._answers) <= 256
     assert tools.resolve("read") is not None
-
-
-def test_a_name_is_repaired_however_many_unknown_ones_came_before() -> None:
-    """Equal names mean equal tools all through a reply."""
-    tools = named("read")
-    for number in range(2000):
-        tools.resolve(f"unknown{number}")
-    assert tools.resolve("Read") is not None
 
 
 @pytest.mark.parametrize(
@@ -174,12 +110,6 @@ def test_a_tool_accepts_names_if_all_are_its_own_and_none_that_is_required_is_mi
     assert not tool.accepts(())
 
 
-def test_a_parameter_is_a_list_if_it_can_be_nothing_else() -> None:
-    kinds = {"a": {"type": "array"}, "b": {"type": ["array", "null"]}, "c": {}, "d": {"$ref": "#/$defs/x"}}
-    (tool,) = offered(function("f", kinds, **{"$defs": {"x": {"type": "array"}}}))
-    assert [name for name in (*kinds, "e") if tool.is_list(name)] == ["a", "d"]
-
-
 def test_a_key_that_runs_into_the_name_is_split_off_by_the_longest_name() -> None:
     """F7."""
     tools = offered(function("read", {"path": {}, "_file": {}}), function("read_file", {"path": {}}), function("now"))
@@ -189,11 +119,6 @@ def test_a_key_that_runs_into_the_name_is_split_off_by_the_longest_name() -> Non
     assert found is not None and (found[0].name, found[1]) == ("read", "path")
     for text in ("read", "readother", "nowpath", "path", "xreadpath", ""):
         assert tools.split(text) is None
-
-
-def test_tools_are_true_if_there_is_one() -> None:
-    assert named("a")
-    assert not ToolSet(())
 
 
 def test_the_same_tools_are_compiled_once_and_few_are_kept() -> None:
@@ -206,3 +131,66 @@ def test_the_same_tools_are_compiled_once_and_few_are_kept() -> None:
     assert read_tools([function("first")]) is not first
     large: list[Json] = [function("large", {"x": {"type": "string", "description": "x" * MAX_KEPT}})]
     assert read_tools(large) is not read_tools(large)
+
+
+NAMES = ("file_path", "content", "oldText", "old-text")
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("file_path", "file_path"),
+        ("filePath", "file_path"),
+        ("FILE-PATH", "file_path"),
+        ("<file_path>", None),
+        ("</file_path", None),
+        ("parameter=content", "content"),
+        ("<parameter=content>", "content"),
+        ("<|content|>", None),
+        ('"content"', "content"),
+        (" content\n", "content"),
+        # Two names are spelled like it.
+        ("old_text", None),
+        ("oldText", "oldText"),
+        ("path", None),
+        ("", None),
+    ],
+)
+def test_a_key_is_another_spelling_of_one_name_or_of_none(key: str, name: str | None) -> None:
+    assert respelled(key, NAMES) == name
+
+
+@pytest.mark.parametrize(
+    ("key", "bare"),
+    [
+        ("a", "a"),
+        ("a</parameter>", "a"),
+        ("<arg_key>a", "a"),
+        ("<｜DSML｜>a", "a"),
+        ("\\'a'", "a"),
+        ("parameter name=a", "a"),
+    ],
+)
+def test_markup_that_stuck_to_a_key_goes(key: str, bare: str) -> None:
+    assert without_markup(key) == bare
+
+
+def test_letter_case_and_separators_do_not_count() -> None:
+    assert fold("Old-Text_2") == fold("oldtext2") != fold("old text2")
+
+
+@pytest.mark.parametrize("name", ["read", "mcp__files-1__read", "x" * 64])
+def test_a_plain_name_stays(name: str) -> None:
+    assert short_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["x" * 65, "a.b", "read file", "größe", "\ud800", ""])
+def test_every_name_that_goes_up_is_one_that_servers_take(name: str) -> None:
+    """An empty one is left to the server."""
+    assert re.fullmatch(r"[A-Za-z0-9_-]{0,64}", short_name(name))
+
+
+def test_two_names_stay_two() -> None:
+    names = ["a.b", "a b", "a/b", "x" * 65, "x" * 66, "x" * 64]
+    assert len({short_name(name) for name in names}) == len(names)
+    assert short_name("a.b").startswith("a_b_") and short_name("a.b") == short_name("a.b")

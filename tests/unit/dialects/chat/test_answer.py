@@ -168,25 +168,11 @@ def test_the_finish_is_true(finish: str | None, calls: list[Any], expected: str)
     assert first(rebuilt(answer(message(0, finish, content="a", tool_calls=calls))))[2] == expected
 
 
-def test_empty_lists_of_calls_are_removed() -> None:
-    """F64."""
-    assert "tool_calls" not in json.loads(rebuilt(answer(message(content="a", tool_calls=[]))))["choices"][0]["message"]
-
-
 def test_each_choice_is_read_by_itself() -> None:
     body = answer(message(0, content="a"), message(1, content=STRONG))
     one, two = json.loads(rebuilt(body))["choices"]
     assert (one["message"]["content"], one["finish_reason"]) == ("a", "stop")
     assert (two["message"]["content"], two["finish_reason"]) == (None, "tool_calls")
-
-
-def test_choices_without_an_index_are_counted() -> None:
-    entries: list[dict[str, Any]] = [
-        {"message": {"content": "a"}, "finish_reason": "stop"},
-        {"message": {"content": STRONG}},
-    ]
-    one, two = json.loads(rebuilt(answer(*entries)))["choices"]
-    assert (one["message"]["content"], two["finish_reason"]) == ("a", "tool_calls")
 
 
 def test_fields_that_the_client_does_not_expect_are_removed() -> None:
@@ -209,11 +195,6 @@ def test_without_tools_nothing_is_read() -> None:
 def test_lone_surrogates_in_a_changed_answer_do_not_crash(text: str) -> None:
     content, calls, _ = first(rebuilt(answer(message(content=f"{text}\n{STRONG}"))))
     assert (content, calls) == (f"{text}\n", [("bash", LS)])
-
-
-def test_huge_integers_in_a_changed_answer_do_not_crash() -> None:
-    body = answer(message(content=STRONG), created=2**100)
-    assert first(rebuilt(body))[1] == [("bash", LS)]
 
 
 @pytest.mark.parametrize("body", [b"", b"x", b"[]", b'"a"', b"{}", b'{"choices": {}}', b'{"choices": null}', b"\xff"])
@@ -275,12 +256,3 @@ def test_reasoning_comes_under_the_names_that_the_client_reads(wanted: str, serv
     assert got["choices"][0]["message"] == {"role": "assistant", "content": "a", **dict.fromkeys(names, "so")}
     assert got["usage"] == COUNTS
     assert rebuilt(body, parsed=parsed) == body
-
-
-def test_an_answer_that_has_its_reasoning_under_the_right_name_stays_as_it_is() -> None:
-    """C1."""
-    body = answer(message(content="a", reasoning="so"))
-    assert rebuilt(body, reasoning="reasoning") == body
-    assert rebuilt(answer(message(content="a", reasoning=None)), reasoning="both") == answer(
-        message(content="a", reasoning=None)
-    )

@@ -59,20 +59,10 @@ def test_a_body_that_says_nothing_is_a_request_for_a_whole_answer_without_tools(
     assert not made.one_call
 
 
-@pytest.mark.parametrize("model", [None, 7, ["m"]])
-def test_a_model_that_is_no_text_is_none(model: object) -> None:
-    assert read(model=model).model == ""
-
-
 @pytest.mark.parametrize("tools", [None, [], "read", [7], [{"type": "function"}]])
 def test_where_no_tool_is_offered_no_call_is_looked_for(tools: Any) -> None:
     """F86."""
     assert read(tools=tools).tools is None
-
-
-def test_where_the_client_wants_no_call_none_is_looked_for() -> None:
-    """F86."""
-    assert read(tools=[READ], tool_choice="none").tools is None
 
 
 def test_the_same_tools_are_the_very_same_in_every_request() -> None:
@@ -188,19 +178,7 @@ def test_which_tool_is_forced(tools: list[Any], choice: Any, name: str) -> None:
     assert read_chat(json.dumps(body).encode(), body).forced_tool == name
 
 
-def test_what_nobody_knows_is_read() -> None:
-    chat = read_chat(b"", {**BODY})
-    assert (chat.sources, chat.ids, chat.json_reply) == (("What time is it?", "noon"), frozenset({"call_1"}), True)
-
-
 def test_what_is_known_is_not_looked_for() -> None:
     known = KnownFields(sources=(), made=(), ids=frozenset(), json_reply=False)
     chat = read_chat(b"", {**BODY}, known)
     assert (chat.sources, chat.made, chat.ids, chat.json_reply) == ((), (), frozenset(), False)
-
-
-@pytest.mark.parametrize("name", ["sources", "made", "ids", "json_reply"])
-def test_each_field_may_be_known_alone(name: str) -> None:
-    read = read_chat(b"", {**BODY})
-    known = KnownFields(**{name: getattr(read, name)})
-    assert read_chat(b"", {**BODY}, known) == read
