@@ -16,10 +16,10 @@ from tests.agents import messages_replies as messages
 from tests.agents import responses_replies as responses
 from tests.agents.agent import FINAL, MODEL, Agent
 from tests.agents.rows import Row
+from tests.agents.shape import DIALECTS
 from tests.real.replay import events
 from tests.real.threaded import Threaded
 
-DIALECTS = {"/v1/chat/completions": "chat", "/v1/messages": "messages", "/v1/responses": "responses"}
 TEXTS = {"chat": chat.text, "messages": messages.text, "responses": responses.text}
 WHOLE = {"chat": chat.whole, "messages": messages.whole, "responses": responses.whole}
 # What Codex tells the model of a call that it does not know, whatever else it ran; and what the model makes of it.
