@@ -15,8 +15,6 @@ from typing import Any
 
 from tests.support.chat_templates import Refused, templates
 
-MODELS = "/v1/models"
-
 
 class _Renderer(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"

@@ -335,7 +335,3 @@ def test_reasoning_is_thinking_with_a_signature(scripted: Scripted, name: str, s
                 {"role": "assistant", "content": message.content},
                 {"role": "user", "content": "Go on."},
             ]
-
-
-def counted(**usage: Any) -> dict[str, Any]:
-    return {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "tiny", "usage": usage}

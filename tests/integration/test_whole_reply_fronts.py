@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -18,14 +17,6 @@ from tests.support.siblings import reply as written
 from tests.unit.dialects.messages.test_blocks import content
 
 X, Y = call_json("nope", a=1), {"name": "write_file", "arguments": INPUT}
-WHOLE = {
-    "an action": json.dumps({"action": "write_file", "action_input": INPUT}),
-    "a list": json.dumps({"tool_calls": [{"type": "function", "function": Y}]}),
-    "the name as the key": f"```json\n{json.dumps({'write_file': INPUT})}\n```",
-    "Python": "```python\nwrite_file(path='a.txt', content='hi')\n```",
-    "braces": 'write_file{path: "a.txt", content: "hi"}',
-    "an open fence": f"```json\n{json.dumps(Y)}\n",
-}
 
 
 @pytest.mark.parametrize("order", ["xb", "bx", "bxr"])
