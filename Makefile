@@ -1,7 +1,7 @@
 # make demo    agents' requests without and with the proxy, in front of a real model server
 # make test    everything that must hold: ruff, mypy, pytest
 #              on Python 3.11, and on 3.12 and 3.13 where they are installed
-# make quick   ruff, mypy and the tests not marked slow
+# make quick   ruff, mypy and the fast tests: units, contracts, failures and a file for each front
 # make lint    ruff, mypy and the direction of imports alone
 # make bench   the benchmarks, about twenty minutes
 # make faults  all that goes wrong at the model server, at the client and around the proxy: the long ones too
@@ -47,7 +47,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # That the benchmarks run is a test like others; what they measure counts where they have the machine to themselves.
 ALL := -m 'not heavy'
-QUICK := -m 'not benchmarks and not heavy and not slow'
+QUICK := -m 'not benchmarks and not heavy and not slow' tests/unit tests/contract tests/failures tests/test_house.py \
+  $(patsubst %,tests/integration/test_%.py,app exchange healing messages_front responses_front retry)
 EACH := -m 'not benchmarks and not heavy and not slow and not once'
 # Where another Python can make a difference: its JSON, literals, patterns, sockets, threads and processes. What is made
 # of them, engine, dialects and formats, is the same; the corpus and the recordings go through all of it.
@@ -77,7 +78,7 @@ all: .venv/collected.stamp
 quick: .venv/test.stamp
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
-	$(BIN)/python -m pytest -q $(QUICK) $(TOGETHER)
+	$(BIN)/python -m pytest -q $(QUICK) --numprocesses $(CORES) $(BY_FILE)
 
 # Each version once; a name that does not run (a shim of pyenv's) is none. They run beside each other and, in a process
 # each, beside the tests that wait, and each is told when it is at its end. Assertions stay as they are: to make each tell
