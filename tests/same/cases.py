@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +44,6 @@ def cases() -> Iterator[Case]:
         yield from _called(f"valid/{number}", row)
     for path in sorted((TESTS / "recordings").rglob("*.txt")):
         yield from _recorded(path)
-
-
-def as_json(case: Case) -> str:
-    """A line for the process that asks."""
-    return json.dumps(asdict(case))
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,13 +18,4 @@ def copy_of(names: Iterable[str], folder: Path) -> Path:
             shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy2(source, folder / name)
-    return folder
-
-
-def at_commit(commit: str, folder: Path, *names: str) -> Path:
-    """A new folder with the tree of a commit, or these folders of it. Raises CalledProcessError if there is none."""
-    archive = subprocess.run(["git", "archive", commit, *names], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
-    folder.mkdir()
-    # By the command: CPython before 3.11.4 has no filter for what it unpacks.
-    subprocess.run(["tar", "--extract", "--directory", folder], input=archive, check=True)
     return folder
