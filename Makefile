@@ -1,6 +1,6 @@
 # make demo    agents' requests without and with the proxy, on a real model server
 # make test    ruff, mypy and all tests, on Python 3.11, and on 3.12 and 3.13 if they are installed
-# make quick   ruff, mypy and the tests that are not marked slow
+# make quick   ruff, mypy and the fast tests: units, contracts, failures and a file for each API
 # make lint    ruff, mypy and the direction of imports
 # make bench   the benchmarks; about twenty minutes
 # make faults  faults of the model server, the client and the machine, including the long ones
@@ -46,7 +46,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # A test only runs the benchmarks; their figures need an idle machine.
 ALL := -m 'not heavy'
-QUICK := -m 'not benchmarks and not heavy and not slow'
+QUICK := -m 'not benchmarks and not heavy and not slow' tests/unit tests/contract tests/failures tests/test_house.py \
+  $(patsubst %,tests/integration/test_%.py,app exchange healing messages_front responses_front retry)
 EACH := -m 'not benchmarks and not heavy and not slow and not once'
 # Tests that another Python can affect: JSON, literals, patterns, sockets, threads and processes. The corpora and the
 # recordings cover the engine, the dialects and the formats.
@@ -76,7 +77,7 @@ all: .venv/collected.stamp
 quick: .venv/test.stamp
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
-	$(BIN)/python -m pytest -q $(QUICK) $(TOGETHER)
+	$(BIN)/python -m pytest -q $(QUICK) --numprocesses $(CORES) $(BY_FILE)
 
 # Run each version once, and skip names that do not run (pyenv's shims). The versions run in parallel, each in one
 # process, next to the other tests; each result is printed when it ends. Plain assertions, because rewriting them takes

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.agents import chat_replies as chat
@@ -16,10 +15,10 @@ from tests.agents import messages_replies as messages
 from tests.agents import responses_replies as responses
 from tests.agents.agent import FINAL, MODEL, Agent
 from tests.agents.rows import Row
+from tests.agents.shape import DIALECTS
 from tests.real.replay import events
-from tests.real.threaded import Threaded
+from tests.real.threaded import Handler, Listener, Threaded
 
-DIALECTS = {"/v1/chat/completions": "chat", "/v1/messages": "messages", "/v1/responses": "responses"}
 TEXTS = {"chat": chat.text, "messages": messages.text, "responses": responses.text}
 WHOLE = {"chat": chat.whole, "messages": messages.whole, "responses": responses.whole}
 # What Codex tells the model of a call that it does not know, whatever else it ran; and what the model makes of it.
@@ -45,28 +44,22 @@ def refusal(dialect: str, body: dict[str, Any]) -> tuple[int, str]:
     return (400, "; ".join(found)) if found else (200, "")
 
 
-class _Server(ThreadingHTTPServer):
+class _Server(Listener):
     """The listening socket; knows the row and whose it is."""
 
-    daemon_threads = True
-    block_on_close = False  # a client that keeps its connection open must not hold up the end
     row: Row
     agent: Agent
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """One connection, with any number of requests."""
-
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class _Handler(Handler):
     server: _Server
 
     def do_GET(self) -> None:
         """Answer what a proxy asks before it begins."""
         if self.path == "/health":
-            self._send(200, b"")
+            self.send_whole(200, b"")
         elif self.path == "/v1/models":
-            self._send(200, json.dumps({"object": "list", "data": [CARD]}).encode())
+            self.send_whole(200, {"object": "list", "data": [CARD]})
         else:
             self._refuse(404, "Not Found")
 
@@ -78,12 +71,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Send the row's stream, or the last text once the call has a result."""
-        data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self.body()
         dialect = DIALECTS.get(self.path.partition("?")[0], "")
         if dialect not in self.server.row.bodies:
             self._refuse(404, "Not Found")
             return
-        body = json.loads(data)
         status, why = self.server.row.refusal or refusal(dialect, body)
         told = [*results(body)]
         if status != 200:
@@ -96,11 +88,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer_stream(self, dialect: str, told: list[str]) -> None:
         row, agent = self.server.row, self.server.agent
         if any(UNKNOWN in each for each in told):
-            self._stream(TEXTS[dialect](GAVE_UP), cut=False)
+            self.send_stream(events(TEXTS[dialect](GAVE_UP)))
         elif told:
-            self._stream(TEXTS[dialect](FINAL), cut=False)
+            self.send_stream(events(TEXTS[dialect](FINAL)))
         else:
-            self._stream(row.bodies[dialect](agent), cut=row.cut)
+            self.send_stream(events(row.bodies[dialect](agent)), cut=row.cut)
 
     def _answer_whole(self, dialect: str, done: bool) -> None:
         """Answer what is not to be streamed: agents ask so when a stream failed. Only streaming is broken here;
@@ -109,37 +101,12 @@ class _Handler(BaseHTTPRequestHandler):
         row, agent = self.server.row, self.server.agent
         said = FINAL if done else row.written(agent) if row.written else ""
         data = WHOLE[dialect](said, None if said else agent.call())
-        self._send(200, data, cut=row.cut and not done)
-
-    def _stream(self, data: bytes, cut: bool) -> None:
-        """Send an event stream, an event to a chunk; one that is cut has no last chunk."""
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        for event in events(data):
-            self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event))
-        if cut:
-            self.close_connection = True
-        else:
-            self.wfile.write(b"0\r\n\r\n")
+        self.send_whole(200, data, cut=row.cut and not done)
 
     def _refuse(self, status: int, message: str) -> None:
         """Answer with an error object."""
         error = {"message": message, "type": "invalid_request_error", "param": None, "code": status}
-        self._send(status, json.dumps({"type": "error", "error": error}).encode())
-
-    def _send(self, status: int, data: bytes, cut: bool = False) -> None:
-        """Answer with a whole body; of one that is cut half is sent."""
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data[: len(data) // 2] if cut else data)
-        self.close_connection = self.close_connection or cut
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: what came is recorded on the way."""
+        self.send_whole(status, {"type": "error", "error": error})
 
 
 class ScriptedServer(Threaded[_Server]):

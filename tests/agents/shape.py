@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from tests.agents.tap import Request, requests_in
 from tests.support import messages_checker, responses_checker
+from tests.support.reply import Reply, Seen, read
 
 
 class Answer(NamedTuple):
@@ -34,7 +36,7 @@ class _Bytes(io.BytesIO):
         """Stay open for the next answer."""
 
 
-def answers_in(data: bytes, methods: list[str]) -> Iterator[Answer]:
+def answers_in(data: bytes, methods: Iterable[str]) -> Iterator[Answer]:
     """Give each answer in what a server sent on one connection, to requests of these methods."""
     source = _Bytes(data)
     for method in methods:
@@ -65,6 +67,21 @@ def exchanges(folder: Path, side: str = "agent") -> Iterator[tuple[Request, Answ
         asked = [*requests_in(sent.read_bytes())]
         got = sent.with_name(sent.name.replace("-sent", "-got")).read_bytes()
         yield from zip(asked, answers_in(got, [each.method for each in asked]), strict=False)
+
+
+DIALECTS = {"/v1/chat/completions": "chat", "/v1/messages": "messages", "/v1/responses": "responses"}
+
+
+def said(folder: Path, side: str = "agent") -> list[Seen]:
+    """Return what each answer on a side of a run's folder says; what cannot be read says nothing."""
+    found = []
+    for request, answer in exchanges(folder, side):
+        if request.path in DIALECTS:
+            reply = Reply(answer.status, answer.body)
+            with contextlib.suppress(ValueError, LookupError):
+                reply = read(DIALECTS[request.path], answer.status, answer.body)
+            found.append(reply.choice())
+    return found
 
 
 class Rules(NamedTuple):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.agents.agent import THOUGHT
-from tests.agents.shape import exchanges
+from tests.agents.shape import said
 
 Body = Mapping[str, Any]
 # The place of a thought in the template.
@@ -19,34 +19,16 @@ _SECONDS = 20
 
 def faults(folder: Path, bodies: Iterable[Body], server: str) -> Iterator[str]:
     """Say what became of the thought, by the run's folder, the requests that the model server got, and the server."""
-    answers = [said(events(answer.body)) for _, answer in exchanges(folder)]
-    if {thoughts for thoughts, _ in answers if thoughts} != {THOUGHT}:
-        yield f"the agent got the thoughts {[thoughts for thoughts, _ in answers]}"
-    for _, text in answers:
-        if THOUGHT in text or "think>" in text:
-            yield f"the agent got the text {text!r}"
+    answers = said(folder)
+    if {each.thinking for each in answers if each.thinking} != {THOUGHT}:
+        yield f"the agent got the thoughts {[each.thinking for each in answers]}"
+    for each in answers:
+        if THOUGHT in each.text or "think>" in each.text:
+            yield f"the agent got the text {each.text!r}"
     last = max(bodies, key=lambda body: len(body["messages"]))
     prompt = rendered(last, server)
     if PLACE not in prompt:
         yield f"the next prompt does not hold it: {prompt[-600:]!r}"
-
-
-def events(stream: bytes) -> Iterator[Body]:
-    """Give the data of each event of a stream."""
-    for line in stream.decode(errors="replace").splitlines():
-        if line.startswith("data: {"):
-            yield json.loads(line.removeprefix("data: "))
-
-
-def said(given: Iterable[Body]) -> tuple[str, str]:
-    """Return the thoughts and the text in events of chat completions, or of Messages."""
-    thoughts, texts = list[str](), list[str]()
-    for event in given:
-        entries = [choice.get("delta", {}) for choice in event.get("choices") or ()]
-        for delta in (*entries, event.get("delta", {})):
-            thoughts.append(delta.get("reasoning_content") or delta.get("thinking") or "")
-            texts.append(delta.get("content") or delta.get("text") or "")
-    return "".join(thoughts), "".join(texts)
 
 
 def rendered(body: Body, server: str) -> str:

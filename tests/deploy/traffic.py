@@ -6,19 +6,19 @@ import http.client
 import json
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any
 
+from tests.real.threaded import Handler, Listener, Threaded
 from tests.support.helpers import received
-from tests.support.scripted import DONE, PATIENCE, ROLE, chat, chunked, completion, finish, text
+from tests.support.scripted import DONE, PATIENCE, ROLE, chat, completion, finish, text
 
 PATH = "/v1/chat/completions"
 CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "hi"}}\n</tool_call>'
 
 
-class Upstream:
+class Upstream(Threaded[Listener]):
     """A context manager: a model server whose streams go on until they are told to end."""
 
     def __init__(self) -> None:
@@ -26,53 +26,34 @@ class Upstream:
         self.authorization = ""
         upstream = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
+        class Model(Handler):
             def do_POST(self) -> None:
                 """A chat request, streamed or whole."""
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                body = self.body()
                 upstream.authorization = self.headers.get("Authorization", "")
-                if not body.get("stream"):
-                    self._send(json.dumps(completion(CALL if body.get("tools") else "short")).encode())
-                    return
-                self.send_response(200)
-                self.send_header("Content-Type", "text/event-stream")
-                self.send_header("Transfer-Encoding", "chunked")
-                self.end_headers()
-                self.wfile.write(chunked(ROLE))
-                while not upstream.end.wait(0.1):
-                    self.wfile.write(chunked(text("a")))
-                self.wfile.write(chunked(finish()) + chunked(DONE) + b"0\r\n\r\n")
+                if body.get("stream"):
+                    self.send_stream(upstream.words())
+                else:
+                    self.send_whole(200, completion(CALL if body.get("tools") else "short"))
 
             def do_GET(self) -> None:
                 """Whatever the proxy asks of it."""
-                self._send(b"{}")
+                self.send_whole(200, {})
 
-            def _send(self, body: bytes) -> None:
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+        super().__init__(Listener(("127.0.0.1", 0), Model))
 
-            def log_message(self, *_: Any) -> None:
-                """Nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Upstream:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
+    def words(self) -> Iterator[bytes]:
+        """The events of a stream."""
+        yield ROLE
+        while not self.end.wait(0.1):
+            yield text("a")
+        yield from (finish(), DONE)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end.set()
-        self._server.shutdown()
-        self._server.server_close()
+        super().__exit__(kind, error, trace)
 
 
 class Traffic:

@@ -116,10 +116,6 @@ def test_each_row_of_the_table_tells_a_call_without_a_name(inside: Inside, name:
     assert seen.text == "" and len(seen.ids[0]) == 29
 
 
-def _named(text: str) -> dict[str, str]:
-    return {"name": "read", "arguments": text}
-
-
 def test_defect_7_every_choice_of_a_whole_answer_is_repaired(inside: Inside) -> None:
     xml = "<function=read><parameter=filePath>a</parameter></function>"
     said: list[dict[str, Any]] = [

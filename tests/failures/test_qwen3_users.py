@@ -39,12 +39,6 @@ def called(policy: Policy, name: str, values: JsonObject) -> tuple[str, JsonObje
     return name, values
 
 
-def by_rule(lines: str, values: JsonObject) -> JsonObject:
-    """The arguments of a call of bash after one rule for its parameter `p`."""
-    rule = f"{{name: n, parameter: p, {lines}}}"
-    return called(policy_of(f"tools: {{bash: {{fixes: [{rule}]}}}}"), "bash", values)[1]
-
-
 def test_the_file_loads_as_it_is_and_its_settings_hold() -> None:
     Path("rules.yaml").write_text(FILE)
     settings, rules = load({}, {})

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.conftest import Inside
-from tests.integration.test_second_try import BROKEN, TOOL, asked, counted, models, said, told, usage
+from tests.integration.test_second_try import BROKEN, asked, counted, models, said, told, usage
 from tests.real import llama
 from tests.support.helpers import received
-from tests.support.messages_ask import ask
-from tests.support.messages_checker import check_message, check_stream
 from tests.support.responses_ask import ask as ask_response
 from tests.support.responses_checker import calls_of, text_of
 from tests.support.responses_checker import check_stream as check_response
@@ -112,17 +108,6 @@ def test_a_structured_call_of_a_whole_answer_that_cannot_be_read_is_asked_for_ag
     found = said(response.data, False)
     assert found["text"] == "I write it." and found["calls"] == ["write_file"] and found["end"] == ["tool_calls"]
     assert arguments_of(response.data, False) == [ARGUMENTS] and found["usage"] == usage(30, 14)
-
-
-@pytest.mark.parametrize("streamed", [True, False])
-def test_a_messages_client_sees_one_message(inside: Inside, streamed: bool) -> None:
-    with upstream(told(BEFORE + CALL, used=9, streamed=streamed), guided()) as server:
-        body = ask({"role": "user", "content": "Hi"}, tools=[TOOL], stream=streamed, model="tiny")
-        response = inside(server.url, rules=RULES).post("/v1/messages", json=body)
-    made = check_stream(response.data) if streamed else check_message(response.data)
-    assert [block["type"] for block in made["content"]] == ["text", "tool_use"]
-    assert made["content"][1]["input"] == ARGUMENTS and made["stop_reason"] == "tool_use"
-    assert made["usage"]["output_tokens"] == 14
 
 
 @pytest.mark.parametrize("second", [guided(), told("I cannot.")])
@@ -373,18 +358,6 @@ def test_the_text_before_the_call_leaves_at_once(inside: Inside) -> None:
         gate.open()
         data = begun + b"".join(given)
     assert said(data, True)["text"] == BEFORE and arguments_of(data, True) == [ARGUMENTS]
-
-
-@pytest.mark.parametrize("streamed", [True, False])
-def test_it_is_told_and_counted(inside: Inside, caplog: pytest.LogCaptureFixture, streamed: bool) -> None:
-    caplog.set_level(logging.INFO, "proxy")
-    with upstream(told(CALL, streamed=streamed), guided()) as server:
-        client = inside(server.url, rules=RULES)
-        assert client.post(CHAT, json=asked(streamed)).data
-        counts = client.get("/metrics").text
-    assert "tries=2" in caplog.text and "second_try" in caplog.text and "cannot be read" in caplog.text
-    assert 'tool_proxy_second_tries_total{why="broken"} 1.0' in counts
-    assert re.search(r'tool_proxy_calls_total\{how="structured",[^}]*\} 1.0', counts)
 
 
 def spoken(data: bytes, streamed: bool) -> str:

@@ -39,7 +39,6 @@ from tests.support.scripted import (
 )
 
 CHAT = "/v1/chat/completions"
-KEY = "sk-" + "mine" * 6
 EVENTS = [ROLE, b": a comment\n\n", text("Hé"), finish(), USAGE, DONE]
 NAME = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-my-id\.capture")
 

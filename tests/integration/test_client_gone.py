@@ -7,43 +7,14 @@ from __future__ import annotations
 
 from tests.conftest import Front
 from tests.support.scripted import (
-    ROLE,
     SSE,
-    Action,
     Client,
     answer,
-    arguments,
     chat,
     chunked,
     completion,
-    head,
-    opened,
     text,
 )
-
-# moment -> what the upstream has sent by then, whether the client asked for a stream, and how it can tell that it is so
-MOMENTS: dict[str, tuple[list[Action], bool, bytes]] = {
-    "before headers": ([], True, b""),
-    "before the first token": ([SSE + chunked(ROLE)], True, b""),
-    "mid-text": ([SSE + chunked(ROLE), chunked(text("word "))], True, b"word"),
-    "mid-call, its arguments on their way": (
-        [SSE + chunked(ROLE), chunked(opened(0, "c1", "write_file")), chunked(arguments(0, '{"path": "a'))],
-        True,
-        b"write_file",
-    ),
-    "mid-call, an argument held back": (
-        [SSE + chunked(text("word ")), chunked(opened(0, "c1", "todo")), chunked(arguments(0, '{"items": "[1'))],
-        True,
-        b"word",
-    ),
-    "mid-call, held as text": (
-        [SSE + chunked(text("word ")), chunked(text('<tool_call>\n{"name": "write_file", "argu'))],
-        True,
-        b"word",
-    ),
-    "waiting for a whole answer's head": ([], False, b""),
-    "waiting for a whole answer's body": ([head(200, {"Content-Length": "500"}) + b'{"id"'], False, b""),
-}
 
 
 def test_a_client_that_leaves_a_path_that_passes_is_seen_too(either_front: Front) -> None:

@@ -11,7 +11,6 @@ from proxy.config.rules import parse_rules
 from proxy.exchange import plan
 from proxy.healing.heal import heal_request
 from proxy.tools.toolset import short_name
-from proxy.web import prepare
 from tests.conftest import Inside
 from tests.healing.shapes import call, calls, result, said, system, tool, turn, user
 from tests.support.messages_ask import ask
@@ -108,14 +107,6 @@ def test_what_a_refusal_teaches_is_tried_once_and_kept(
     rules = parse_rules(f"models:\n{entry}\n".encode(), "r.yaml")
     assert rules.heal_plan("tiny").on == {"alternate"}
     assert rules.profile("tiny", "").thinking == "enable_thinking", "what its entry said is still said"
-
-
-@pytest.mark.parametrize("auto", ["auto", "server", "proxy"])
-def test_it_is_learnt_whoever_parses(auto: str, inside: Inside) -> None:
-    rules = f'models: [{{match: "*", parse: {auto}, server: vllm}}]'
-    with Upstream(refused("System message must be at the beginning."), OK) as server:
-        assert inside(server.url, rules=rules).post(CHAT, json=asked(LATE)).status_code == 200
-        assert server.seen[1].json["messages"][3]["role"] == "user"
 
 
 @pytest.mark.parametrize(
@@ -278,41 +269,6 @@ def test_a_messages_request_is_healed_by_the_same_table(inside: Inside) -> None:
     assert len(sent[1]["tool_calls"][0]["id"]) == 9
     assert sent[2]["content"] == "found\n\nAnd?"
     assert counted == sent, "what is counted is what goes up"
-
-
-def test_what_is_counted_for_a_responses_client_is_what_goes_up(inside: Inside) -> None:
-    conversation = [
-        {"role": "user", "content": "Hi"},
-        {"type": "function_call", "call_id": "call_1", "name": "read_file", "arguments": "{"},
-        {"type": "function_call_output", "call_id": "call_1", "output": "found"},
-        {"role": "user", "content": "And?"},
-    ]
-    tools = [{"type": "function", "name": "read_file", "parameters": {"type": "object", "properties": {}}}]
-    body = {"model": "Mistral-Nemo", "input": conversation, "tools": tools}
-    with Upstream([answer(completion("Hi"))], [answer({"count": 7})]) as server:
-        server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "Mistral-Nemo"}]})]
-        client = inside(server.url)
-        assert client.post("/v1/responses", json=body).status_code == 200
-        assert client.post("/v1/responses/input_tokens", json=body).get_json()["input_tokens"] == 7
-        sent, counted = (seen.json["messages"] for seen in server.seen)
-    assert len(sent[1]["tool_calls"][0]["id"]) == 9
-    assert counted == sent
-
-
-@pytest.mark.parametrize("path", [f"{MESSAGES}/count_tokens", "/tokenize"])
-def test_a_defect_of_the_healing_leaves_a_count_as_it_came(
-    path: str, inside: Inside, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """C6."""
-
-    def fail(body: Any, how: Any) -> Any:
-        raise KeyError("a defect")
-
-    monkeypatch.setattr(prepare, "heal_request", fail)
-    with Upstream([answer({"count": 7, "input_tokens": 7})]) as server:
-        server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
-        body = ask({"role": "user", "content": "Hi"}, model="tiny")
-        assert inside(server.url).post(path, json=body).status_code == 200
 
 
 def test_what_is_tokenized_is_what_goes_up(inside: Inside) -> None:

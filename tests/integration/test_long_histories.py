@@ -102,9 +102,7 @@ def seconds(proxied: tuple[FlaskClient, Upstream], dialect: str, body: dict[str,
 
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 @pytest.mark.parametrize("dialect", HISTORIES)
-def test_long_words_and_results_take_linear_time(
-    proxied: tuple[FlaskClient, Upstream], dialect: str, unit: str
-) -> None:
+def test_long_texts_take_linear_time(proxied: tuple[FlaskClient, Upstream], dialect: str, unit: str) -> None:
     text = unit * (SIZE // len(unit))
     assert seconds(proxied, dialect, HISTORIES[dialect](text)) < SECONDS
     assert seconds(proxied, dialect, HISTORIES[dialect]("So.", result=text)) < SECONDS

@@ -74,24 +74,6 @@ def broken(data: bytes) -> tuple[dict[str, Any], str, str]:
 
 # Before the stream: a real status.
 
-REFUSED: list[tuple[bytes, int, str]] = [
-    (vllm("temperature must be non-negative"), 400, "temperature must be non-negative"),
-    (answer({"error": "Unauthorized"}, 401), 401, "Unauthorized"),
-    (answer({"detail": "Forbidden"}, 403), 403, "Forbidden"),
-    (vllm("The model `x` does not exist.", 404, "NotFoundError"), 404, "The model `x` does not exist."),
-    (answer(b"", 413), 413, "413"),
-    (answer({"error": {"message": "slow down", "type": "x", "code": 429}}, 429), 429, "slow down"),
-    (answer({"error": {"message": "died", "type": "x", "code": 500}}, 500), 500, "died"),
-    (answer(b"<html>Bad Gateway</html>", 502, {"Content-Type": "text/html"}), 502, "HTML"),
-    (answer({"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}, 503), 529, "Loading"),
-    (answer(b"x" * 1_000_000, 500), 500, "500"),
-    (answer(b"", 307, {"Location": "http://127.0.0.1:1/"}), 502, "redirect"),
-    (answer(b"<html>welcome</html>", 200, {"Content-Type": "text/html"}), 502, "JSON"),
-    (answer(b'{"object": "odd"}'), 502, "choices"),
-    (b"", 502, "before it answered"),
-    (b"SSH-2.0-OpenSSH_9\r\n\r\n", 502, "HTTP"),
-]
-
 
 @pytest.mark.parametrize("status", [503, 529])
 def test_an_event_of_a_server_that_is_busy_is_overload(inside: Inside, status: int) -> None:

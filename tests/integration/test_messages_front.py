@@ -53,7 +53,6 @@ from tests.support.scripted import (
 MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 NOWHERE = "http://127.0.0.1:1"
 WHOLE = 'models:\n  - {match: "*", upstream: whole}\n'
-PROXY = 'models:\n  - {match: "*", parse: proxy}\n'
 MINE = "clients:\n  mine: {}\n"
 
 
@@ -361,14 +360,6 @@ def test_calls_with_the_same_id_get_their_own(inside: Inside, streamed: bool) ->
     ids = [block["id"] for block in (*made["content"], *next_["content"])]
     assert len(ids) == len(set(ids)) == 3
     assert [each["id"] for each in up[1]["tool_calls"]] == [each["tool_call_id"] for each in up[2:]]
-
-
-THINKS: list[tuple[str, list[str]]] = [
-    (f"<think>\nHm.\n</think>\n\n{HERMES}", ["thinking", "tool_use"]),
-    (f"<think>\nMaybe {HERMES}?\n</think>\n\nHello", ["thinking", "text"]),
-    (f"<think>\nI write.\n{HERMES}", ["thinking", "tool_use"]),
-    (f"So.\n{HERMES}\n<think>\nNext.\n</think>\nDone.", ["text", "tool_use", "thinking", "text"]),
-]
 
 
 @MODES

@@ -22,6 +22,7 @@ from anthropic.types import Message
 from tests.conftest import Front, Proxy
 from tests.integration.test_sdk import SCRIPTS
 from tests.support.messages_checker import check_error, check_message, check_stream
+from tests.support.messages_client import MODELS, TOOL, cards
 from tests.support.noting import Answered, Noting
 from tests.support.scripted import (
     DONE,
@@ -43,17 +44,6 @@ from tests.support.scripted import (
     stream,
     text,
 )
-
-WRITE_FILE: dict[str, Any] = {
-    "name": "write_file",
-    "description": "Write a file.",
-    "input_schema": {
-        "type": "object",
-        "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
-        "required": ["path", "content"],
-    },
-}
-MODELS = [answer({"object": "list", "data": [{"id": "tiny", "object": "model", "owned_by": "vllm", "root": "tiny"}]})]
 
 
 @dataclass
@@ -126,7 +116,7 @@ def scripted(front: Front) -> Scripted:
     @contextlib.contextmanager
     def scripted(*scripts: Script, **options: Any) -> Iterator[tuple[Sdk, Upstream]]:
         front.upstream.play(*scripts)
-        front.upstream.paths["/v1/models"] = MODELS
+        front.upstream.paths[MODELS] = cards("tiny")
         with talking(front.proxy.url, **options) as sdk:
             yield sdk, front.upstream
 
@@ -135,7 +125,7 @@ def scripted(front: Front) -> Scripted:
 
 def asking(script: str, **more: Any) -> dict[str, Any]:
     messages = [{"role": "user", "content": f"Write a.txt [[script:{script}]]"}]
-    return {"model": "parrot", "max_tokens": 500, "messages": messages, "tools": [WRITE_FILE], **more}
+    return {"model": "parrot", "max_tokens": 500, "messages": messages, "tools": [TOOL], **more}
 
 
 def simply(**more: Any) -> dict[str, Any]:
@@ -306,7 +296,7 @@ def test_a_stream_that_breaks_off_raises_and_never_looks_complete(scripted: Scri
         got = []
         with (
             pytest.raises(anthropic.APIStatusError) as caught,
-            sdk.client.messages.stream(**simply(tools=[WRITE_FILE])) as said,
+            sdk.client.messages.stream(**simply(tools=[TOOL])) as said,
         ):
             for piece in said.text_stream:
                 got.append(piece)
@@ -321,7 +311,7 @@ def test_blanks_before_the_arguments_do_not_come_alone(scripted: Scripted, blank
     """The SDK reads the arguments with each delta, and raises where there are blanks alone."""
     call = [opened(0, "call_1", "write_file"), arguments(0, blanks), arguments(0, '{"path": "a", "content": "b"}')]
     with scripted(stream(ROLE, *call, finish("tool_calls"), USAGE, DONE)) as (sdk, _):
-        with sdk.client.messages.stream(**simply(tools=[WRITE_FILE])) as said:
+        with sdk.client.messages.stream(**simply(tools=[TOOL])) as said:
             message = said.get_final_message()
         assert calls_of(message) == [("write_file", {"path": "a", "content": "b"})]
         assert check_stream(bytes(sdk.last.data))["stop_reason"] == "tool_use"
@@ -345,7 +335,3 @@ def test_reasoning_is_thinking_with_a_signature(scripted: Scripted, name: str, s
                 {"role": "assistant", "content": message.content},
                 {"role": "user", "content": "Go on."},
             ]
-
-
-def counted(**usage: Any) -> dict[str, Any]:
-    return {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "tiny", "usage": usage}

@@ -172,20 +172,6 @@ def test_what_a_tool_result_says_is_no_call_of_the_model(inside: Inside) -> None
         assert said(made) == [("text", call)] and made["stop_reason"] == "end_turn"
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"max_tokens": None}, "max_tokens: Field required"),
-    ({"messages": None}, "messages: "),
-    ({"messages": [{"role": "tool", "content": "a"}]}, "messages.0.role: "),
-    ({"messages": [{"role": "user", "content": [{"type": "odd"}]}]}, "messages.0.content.0"),
-    ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "messages.0.content.0.source"),
-    ({"tools": [{"name": "a"}]}, "tools.0.input_schema: "),
-    ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools.0: "),
-    ({"tool_choice": {"type": "odd"}}, "tool_choice.type: "),
-    ({"stop_sequences": [1]}, "stop_sequences.0: "),
-    ({"stream": "yes"}, "stream: "),
-]
-
-
 # What a reply must know of its request.
 
 

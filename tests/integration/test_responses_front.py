@@ -155,13 +155,6 @@ def test_a_full_context_is_an_error_by_which_clients_compact(inside: Inside, kno
         assert check_error(response.data, 400)["code"] == "context_length_exceeded"
 
 
-OVERFLOW = {
-    "message": "This model's maximum context length is 4096 tokens. However, your request has 5000 input tokens.",
-    "type": "BadRequestError",
-    "code": 400,
-}
-
-
 def test_a_heartbeat_between_two_slices_comes_behind_what_was_read(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,36 +17,6 @@ from tests.support.responses_client import RESPONSES, ask, response_of
 
 pytestmark = pytest.mark.once
 
-ODD: tuple[Any, ...] = (
-    *(7, -1, 1.5, 1e308, 10**400, True, "", "x", "\ud800"),
-    *([], [7], [[]], [{}], [None], {}, {"a": 7}, {"type": 7}, [{"type": 7}], [{"type": "x"}], {"type": "x"}),
-)
-# Each with the values of ODD that it takes.
-FIELDS: dict[str, tuple[Any, ...]] = {
-    "model": ("x", "\ud800"),
-    "input": ("x", "\ud800"),
-    "instructions": ("", "x", "\ud800"),
-    "max_output_tokens": (7, 10**400),
-    "temperature": (7, -1, 1.5, 1e308, 10**400),
-    "top_p": (7, -1, 1.5, 1e308, 10**400),
-    "tools": ([], [{"type": "x"}]),
-    "tool_choice": (),
-    "parallel_tool_calls": (True,),
-    "reasoning": ({}, {"a": 7}, {"type": 7}, {"type": "x"}),
-    "text": ({}, {"a": 7}, {"type": 7}, {"type": "x"}),
-    "user": ("", "x", "\ud800"),
-    "metadata": ({}, {"type": "x"}),
-    "prompt_cache_key": ("", "x", "\ud800"),
-    "safety_identifier": ("", "x", "\ud800"),
-    "max_tool_calls": (7, -1, 10**400),
-    "store": (True,),
-    "truncation": ("",),
-    "background": (),
-    "previous_response_id": ("",),
-    "conversation": ("",),
-    "prompt": ("",),
-}
-
 
 def test_names_ids_and_texts_of_lone_surrogates_are_carried(inside: Inside, tmp_path: Path) -> None:
     half = "\ud800"

@@ -24,7 +24,6 @@ from tests.support.scripted import (
     answer,
     chat,
     chunked,
-    completion,
     event,
     finish,
     stream,
@@ -71,17 +70,6 @@ def test_vllm_without_a_parser_flag_is_asked_again_for_the_raw_text(inside: Insi
     assert second == {**first, "tool_choice": "none", "skip_special_tokens": False}
     assert response.status_code == 200 and reasons(response.data) == ["tool_calls"]
     assert b"im_end" not in response.data
-
-
-def test_a_whole_answer_is_asked_for_again_too(inside: Inside) -> None:
-    with Upstream(REFUSED, [answer(completion(HERMES + "<|im_end|>"))]) as server:
-        server.paths["/v1/models"] = models("vllm")
-        response = inside(server.url).post(CHAT, json=with_tools(stream=False))
-        assert server.seen[1].json["tool_choice"] == "none"
-    assert response.json is not None
-    choice = response.json["choices"][0]
-    assert choice["finish_reason"] == "tool_calls"
-    assert choice["message"]["tool_calls"][0]["function"]["name"] == "write_file"
 
 
 def test_that_the_proxy_parses_is_remembered_for_that_model_alone(inside: Inside) -> None:
@@ -161,15 +149,6 @@ def test_what_the_server_showed_too_late_is_remembered_for_the_next_request(insi
         assert [seen.json.get("tool_choice") for seen in server.seen] == [None, "none"]
 
 
-def test_a_heartbeat_does_not_forbid_the_second_try(inside: Inside) -> None:
-    """Only while nothing but heartbeats has gone to the client."""
-    with Upstream([0.25, *REFUSED], RAW) as server:
-        server.paths["/v1/models"] = models("vllm")
-        data = inside(server.url, heartbeat=0.02).post(CHAT, json=with_tools()).data
-        assert len(server.seen) == 2
-    assert data.startswith(b": ping\n\n") and reasons(data) == ["tool_calls"]
-
-
 @pytest.mark.parametrize("kind", ["sglang", "lmdeploy", "someone", ""])
 def test_proxy_is_never_chosen_where_none_could_take_the_tools_away(inside: Inside, kind: str) -> None:
     """An unknown server, and those that drop the tools, are not asked again."""
@@ -178,13 +157,6 @@ def test_proxy_is_never_chosen_where_none_could_take_the_tools_away(inside: Insi
         response = inside(server.url).post(CHAT, json=with_tools())
         assert len(server.seen) == 1
     assert response.status_code == 400 and response.data == NO_PARSER
-
-
-def test_the_profile_says_the_kind_of_server_without_asking(inside: Inside) -> None:
-    with Upstream(REFUSED, RAW) as server:
-        rules = 'models:\n  - {match: "*", server: vllm}\n'
-        assert reasons(inside(server.url, rules).post(CHAT, json=with_tools()).data) == ["tool_calls"]
-        assert server.asked == [] and len(server.seen) == 2
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "write_file"}}])
@@ -322,13 +294,6 @@ def test_no_other_error_is_tried_again(inside: Inside, status: int) -> None:
         assert len(server.seen) == 1
 
 
-def test_a_generation_that_broke_off_is_not_asked_for_again(inside: Inside) -> None:
-    """U4: what reached the server is never replayed."""
-    with Upstream([], OK) as server:
-        assert inside(server.url).post(CHAT, json=with_tools()).status_code == 502
-        assert len(server.seen) == 1
-
-
 def test_a_connection_that_was_refused_is_tried_once_more(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server comes up between the two tries."""
     port, tries = free_port(), []
@@ -377,15 +342,6 @@ def test_a_reply_that_used_tokens_and_said_nothing_is_named_in_the_log(
     with Upstream(swallowed(said)) as server:
         assert inside(server.url).post(CHAT, json=chat(tools=tools)).data
     assert ("parse: proxy" in caplog.text) is named
-
-
-def test_a_whole_reply_that_said_nothing_is_named_in_the_log_too(
-    inside: Inside, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "proxy")
-    with Upstream([answer(completion({"role": "assistant", "content": None, "tool_calls": []}))]) as server:
-        assert inside(server.url).post(CHAT, json=with_tools(stream=False)).status_code == 200
-    assert "parse: proxy" in caplog.text
 
 
 def test_the_first_of_two_tries_is_closed_before_the_second_begins(inside: Inside) -> None:

@@ -40,19 +40,6 @@ def asking(script: str, **more: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_the_calls_of_a_whole_answer_are_structured(sdk: openai.OpenAI, script: str) -> None:
-    calls, text = SCRIPTS[script]
-    answer = sdk.chat.completions.create(**asking(script))
-    (choice,) = answer.choices
-    got = [(each.function.name, json.loads(each.function.arguments)) for each in choice.message.tool_calls or ()]
-    assert got == calls
-    assert choice.finish_reason == "tool_calls"
-    assert (choice.message.content or "").strip() == text
-    ids = [each.id for each in choice.message.tool_calls or ()]
-    assert all(ids) and len(set(ids)) == len(ids)
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
 def test_the_calls_of_a_stream_are_structured(sdk: openai.OpenAI, script: str) -> None:
     """C5: the name once and first, indexes 0, 1, an id that stays, nothing after the finish."""
     calls, text = SCRIPTS[script]
@@ -79,21 +66,14 @@ def test_the_calls_of_a_stream_are_structured(sdk: openai.OpenAI, script: str) -
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_the_sdk_s_own_accumulator_takes_the_stream(sdk: openai.OpenAI, script: str) -> None:
-    with sdk.chat.completions.stream(**asking(script)) as stream:
-        for _ in stream:
-            pass
-        (choice,) = stream.get_final_completion().choices
-    calls = [(each.function.name, json.loads(each.function.arguments)) for each in choice.message.tool_calls or ()]
-    assert calls == SCRIPTS[script][0] and choice.finish_reason == "tool_calls"
-
-
-def test_a_whole_conversation_goes_on_after_the_tool_s_result(sdk: openai.OpenAI) -> None:
-    request = asking("hermes")
-    message = sdk.chat.completions.create(**request).choices[0].message
-    assert message.tool_calls
-    result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "ok"}
-    request["messages"] += [message.model_dump(exclude_none=True), result]
+def test_a_whole_conversation_goes_on_after_the_tools_results(sdk: openai.OpenAI, script: str) -> None:
+    request = asking(script)
+    (choice,) = sdk.chat.completions.create(**request).choices
+    calls = choice.message.tool_calls or []
+    assert [(each.function.name, json.loads(each.function.arguments)) for each in calls] == SCRIPTS[script][0]
+    assert ((choice.message.content or "").strip(), choice.finish_reason) == (SCRIPTS[script][1], "tool_calls")
+    results = [{"role": "tool", "tool_call_id": each.id, "content": "ok"} for each in calls]
+    request["messages"] += [choice.message.model_dump(exclude_none=True), *results]
     choice = sdk.chat.completions.create(**request).choices[0]
     assert (choice.message.content, choice.finish_reason, choice.message.tool_calls) == ("Done.", "stop", None)
 

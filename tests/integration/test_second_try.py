@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from typing import Any
 
 import pytest
@@ -210,16 +209,6 @@ def test_a_second_reply_repeats_no_reasoning_in_a_stream(inside: Inside, again: 
     assert found["end"] == ["tool_calls" if calls else "stop"]
 
 
-@pytest.mark.parametrize("again", ["only reasoning", "both in one chunk", "reasoning, then text"])
-def test_a_second_reply_repeats_no_reasoning_in_a_message(inside: Inside, again: str) -> None:
-    with Upstream(stream(ROLE, reasoning("thinking"), finish(), DONE), stream(ROLE, *AGAIN[again], DONE)) as server:
-        server.paths["/v1/models"] = models("vllm")
-        body = ask({"role": "user", "content": "Hi"}, tools=[TOOL], stream=True, model="tiny")
-        made = check_stream(inside(server.url).post(MESSAGES, json=body).data)
-    blocks = [(block["type"], block.get("text", block.get("thinking"))) for block in made["content"]]
-    assert blocks == [("thinking", "thinking"), *([] if again == "only reasoning" else [("text", "Hi.")])]
-
-
 def test_a_second_reply_of_reasoning_is_no_sign_of_a_swallowed_call(inside: Inside) -> None:
     thought = told(THOUGHT, used=40, streamed=True)
     with Upstream(thought, thought, told("Hi.", streamed=True)) as server:
@@ -315,14 +304,6 @@ def test_where_the_second_try_fails_the_first_reply_ends_as_it_would_have(
     found = said(response.data, streamed)
     assert response.status_code == 200 and found["end"] == ["stop"] and found["text"] == ""
     assert found["thoughts"] == message.get("reasoning", "") and found["usage"] == usage(10, 1)
-
-
-def test_where_the_second_try_fails_a_message_ends_as_it_would_have(inside: Inside) -> None:
-    with Upstream(told(THOUGHT, streamed=True), BROKEN[4]) as server:
-        server.paths["/v1/models"] = models("vllm")
-        body = ask({"role": "user", "content": "Hi"}, tools=[TOOL], stream=True, model="tiny")
-        made = check_stream(inside(server.url).post(MESSAGES, json=body).data)
-    assert [block["type"] for block in made["content"]] == ["thinking"] and made["stop_reason"] == "end_turn"
 
 
 def test_a_second_reply_that_breaks_off_ends_in_an_error(inside: Inside) -> None:
@@ -503,21 +484,6 @@ def test_where_blanks_have_left_the_call_swallowed_twice_is_remembered(inside: I
     assert (first["calls"], first["end"], first["roles"]) == ([], ["stop"], 1)
     assert (second["calls"], second["end"]) == (["write_file"], ["tool_calls"])
     assert sent == [None, None, "none"]
-
-
-@pytest.mark.parametrize("streamed", [True, False])
-def test_it_is_told_and_counted(inside: Inside, caplog: pytest.LogCaptureFixture, streamed: bool) -> None:
-    caplog.set_level(logging.INFO, "proxy")
-    with Upstream(told(THOUGHT, streamed=streamed), told("Hi.", streamed=streamed)) as server:
-        client = inside(server.url)
-        response = client.post(CHAT, json=asked(streamed))
-        assert response.data
-        counts = client.get("/metrics").text
-    assert "tries=2" in caplog.text and "second_try" in caplog.text and "only thought" in caplog.text
-    assert 'tool_proxy_second_tries_total{why="thought"} 1.0' in counts
-    assert 'tool_proxy_repairs_total{fix="second_try",model="other"} 1.0' in counts
-    if not streamed:
-        assert response.headers["X-Tool-Proxy-Fixes"] == "second_try:1"
 
 
 def test_the_stream_of_a_whole_answer_is_asked_for_once_more_too(inside: Inside) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import logging
 import re
@@ -26,7 +25,6 @@ from tests.support.scripted import (
     ROLE,
     SSE,
     WRITE_FILE,
-    Act,
     Upstream,
     answer,
     arguments,
@@ -66,25 +64,6 @@ def asked(path: str, *, streamed: bool = False) -> dict[str, Any]:
         MESSAGES: ask(stream=streamed, tools=[tool]),
         RESPONSES: {"model": "tiny", "input": "Hi", "stream": streamed, "tools": [function]},
     }.get(path, {"model": "tiny", "input": "a", "stream": streamed})
-
-
-ERRORS: dict[str, list[Any]] = {
-    "an error object": [answer(error(), 401)],
-    "a string": [answer({"error": f"no key {KEY}!"}, 401)],
-    "a string that is cut": [answer({"error": "x" * 285 + KEY}, 401)],
-    "FastAPI's detail": [answer({"detail": [{"loc": ["x" * 280], "msg": KEY}]}, 422)],
-    "vLLM's flat error": [answer({"message": f"no key {KEY}!", "object": "error"}, 401)],
-    "plain text that is cut": [answer(b"x" * 280 + KEY.encode(), 403, {"Content-Type": "text/plain"})],
-    "in two parts": [
-        head(401, {**JSON, "Content-Length": str(len(json.dumps({"error": KEY})))}),
-        *(json.dumps({"error": KEY}).encode()[:25], 0.01, json.dumps({"error": KEY}).encode()[25:]),
-    ],
-    "long": [answer(error("x" * 70_000 + KEY), 401)],
-    "compressed": [answer(gzip.compress(json.dumps(error()).encode()), 401, {"Content-Encoding": "gzip"})],
-    "in an unknown coding": [answer(KEY.encode(), 418, {"Content-Encoding": "br"})],
-    "in a header": [answer({"error": "no"}, 401, {"X-Request-Id": f"r-{KEY}", "Retry-After": KEY})],
-    "cut off": [head(500, {**JSON, "Content-Length": "999"}) + json.dumps(error()).encode(), Act.CLOSE],
-}
 
 
 @pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])

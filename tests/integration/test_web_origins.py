@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from proxy.web.access import cors
-from tests.conftest import Front, Inside, Start
+from tests.conftest import Front, Inside
 from tests.support.messages_ask import ask
-from tests.support.scripted import DONE, PATIENCE, ROLE, Upstream, answer, chat, completion, finish, stream, text
+from tests.support.scripted import DONE, PATIENCE, ROLE, answer, chat, completion, finish, stream, text
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 
@@ -116,15 +116,6 @@ def test_what_is_no_page_notices_nothing(front: Front) -> None:
     status, headers, _ = asked(front.proxy.port, "POST", CHAT, chat(stream=False), Host="proxy.namespace.svc:8003")
     assert status == 200 and not [name for name in headers if name.startswith("access-control")]
     assert "vary" not in headers
-
-
-def test_the_settings_are_those_of_the_flags_and_are_reloaded(proxy: Start) -> None:
-    with Upstream([answer(completion("a"))]) as upstream:
-        running = proxy(upstream.url, "--origins", "https://ui.example, app://, https://proxy.example")
-        given = {"Origin": "https://ui.example", "Host": "proxy.example:443"}
-        status, headers, _ = asked(running.port, "POST", CHAT, chat(stream=False), **given)
-        assert (status, headers["access-control-allow-origin"]) == (200, "https://ui.example")
-        assert asked(running.port, "GET", "/health", Origin="http://localhost")[0] == 403
 
 
 def test_a_page_that_was_turned_away_is_counted(inside: Inside) -> None:

@@ -6,15 +6,12 @@ marker `[[script:NAME]]` of the last message that has one, by `stream`, and by `
 
 from __future__ import annotations
 
-import json
 import re
-import socketserver
 from collections.abc import Iterator
-from http import client
 from pathlib import Path
 from typing import Any
 
-from tests.real.threaded import Threaded
+from tests.real.threaded import Handler, Listener, Threaded
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 DEFAULT_FOLDER = "llama-server-agents"
@@ -56,80 +53,46 @@ def events(data: bytes) -> Iterator[bytes]:
         start = end
 
 
-class _Server(socketserver.ThreadingTCPServer):
+class _Server(Listener):
     """The listening socket; knows the folder of recordings."""
 
-    allow_reuse_address = True
-    daemon_threads = True
-    block_on_close = False  # a client that keeps its connection open must not hold up the end
     folder: Path
 
 
-class _Handler(socketserver.StreamRequestHandler):
-    """One connection, with any number of requests."""
-
-    disable_nagle_algorithm = True
+class _Handler(Handler):
     server: _Server
 
-    def handle(self) -> None:
-        """Answer requests until the client leaves."""
-        try:
-            while self._answer_one():
-                pass
-        except (ConnectionError, ValueError):
-            return  # the client left, or speaks something else
-
-    def _answer_one(self) -> bool:
-        """Answer one request; say whether there was one and another may follow."""
-        request = self.rfile.readline(65536).decode("latin-1").split()
-        if len(request) != 3:
-            return False
-        headers = client.parse_headers(self.rfile)
-        body = self.rfile.read(int(headers.get("content-length", 0)))
-        method, path, _ = request
-        if method == "POST" and path == "/v1/chat/completions":
-            self._replay(json.loads(body))
-        elif method == "GET" and path == "/health":
-            self._send(200, b'{"status":"ok"}')
-        elif method == "GET" and path == "/v1/models":
-            self._send(200, json.dumps(self._models()).encode())
-        else:
-            self._refuse(f"no {method} {path} here")
-        return headers.get("connection", "").lower() != "close"
-
-    def _models(self) -> dict[str, Any]:
-        """Return the list of models: one, owned by the kind of server that was recorded."""
+    def do_GET(self) -> None:
+        """Say that all is well, or which model there is: one, owned by the kind of server that was recorded."""
         owner = "vllm" if self.server.folder.name.startswith("vllm") else "llamacpp"
-        return {"object": "list", "data": [{"id": "recorded", "object": "model", "owned_by": owner}]}
+        answers = {
+            "/health": {"status": "ok"},
+            "/v1/models": {"object": "list", "data": [{"id": "recorded", "object": "model", "owned_by": owner}]},
+        }
+        if self.path in answers:
+            self.send_whole(200, answers[self.path])
+        else:
+            self._refuse(f"no GET {self.path} here")
 
-    def _replay(self, body: dict[str, Any]) -> None:
-        """Send the recording that answers `body`, with its status."""
+    def do_POST(self) -> None:
+        """Send the recording that answers a chat request, with its status."""
+        body = self.body()
+        if self.path != "/v1/chat/completions":
+            self._refuse(f"no POST {self.path} here")
+            return
         path = recording(self.server.folder, body)
         if path is None:
             self._refuse(f"no recording for script {script_of(body['messages'])!r}")
             return
-        data, status = path.read_bytes(), int(path.stem[-3:])
+        data = path.read_bytes()
         if data.startswith(b"data:"):
-            self._send_events(data)
+            self.send_stream(events(data))
         else:
-            self._send(status, data)
+            self.send_whole(int(path.stem[-3:]), data)
 
     def _refuse(self, message: str) -> None:
         """Answer 404 with an error object."""
-        error = {"message": message, "type": "not_found_error", "param": None, "code": 404}
-        self._send(404, json.dumps({"error": error}).encode())
-
-    def _send(self, status: int, data: bytes) -> None:
-        """Answer with a whole JSON body."""
-        head = f"HTTP/1.1 {status} {client.responses[status]}\r\nContent-Type: application/json\r\n"
-        self.wfile.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
-
-    def _send_events(self, data: bytes) -> None:
-        """Answer with an event stream: each event a chunk, as soon as the one before is out."""
-        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
-        for event in events(data):
-            self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event))
-        self.wfile.write(b"0\r\n\r\n")
+        self.send_whole(404, {"error": {"message": message, "type": "not_found_error", "param": None, "code": 404}})
 
 
 class ReplayServer(Threaded[_Server]):

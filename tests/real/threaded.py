@@ -2,12 +2,59 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Iterable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 Server = TypeVar("Server", bound=TCPServer)
+
+
+class Listener(ThreadingHTTPServer):
+    """A listening socket. A client that keeps its connection open does not delay the end."""
+
+    daemon_threads = True
+    block_on_close = False
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection, with any number of requests; nothing is logged."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def body(self) -> Any:
+        """Return the JSON value of the request."""
+        return json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+
+    def send_whole(self, status: int, value: Any, *, cut: bool = False) -> None:
+        """Answer with JSON, or bytes as they are; of an answer that is cut half is sent."""
+        data = value if isinstance(value, bytes) else json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data[: len(data) // 2] if cut else data)
+        self.close_connection = self.close_connection or cut
+
+    def send_stream(self, events: Iterable[bytes], *, cut: bool = False) -> None:
+        """Answer with an event stream, one chunk per event; a stream that is cut has no last chunk."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for event in events:
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event))
+        if cut:
+            self.close_connection = True
+        else:
+            self.wfile.write(b"0\r\n\r\n")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Write nothing."""
 
 
 class Threaded(Generic[Server]):

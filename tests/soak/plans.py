@@ -144,18 +144,6 @@ def stream(parts: list[bytes], rng: random.Random, pause: float = 0.0) -> list[S
     return [*steps, LAST]
 
 
-def good(said: Said, rng: random.Random) -> list[Step]:
-    return stream(events(said), rng)
-
-
-def good_whole(said: Said, rng: random.Random) -> list[Step]:
-    return [rng.random() * 0.3, answer(whole(said))]
-
-
-def slow(said: Said, rng: random.Random) -> list[Step]:
-    return stream(events(said), rng, 0.2)
-
-
 def slow_whole(said: Said, rng: random.Random) -> list[Step]:
     data = answer(whole(said))
     cut = rng.randrange(len(data))
@@ -167,23 +155,6 @@ def pieces(said: Said, rng: random.Random) -> list[Step]:
     data = b"".join(events(said))
     places = sorted(rng.randrange(len(data)) for _ in range(15))
     return stream([data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True) if a < b], rng, 0.01)
-
-
-def odd(said: Said, rng: random.Random) -> list[Step]:
-    """Events that nobody knows are passed or left out."""
-    return stream([part for each in events(said) for part in (b": x\n\n", each)], rng)
-
-
-def no_done(said: Said, rng: random.Random) -> list[Step]:
-    return stream(events(said)[:-1], rng)
-
-
-def left_open(said: Said, rng: random.Random) -> list[Step]:
-    return [*stream(events(said), rng)[:-1], Do.HANG]
-
-
-def as_json(said: Said, rng: random.Random) -> list[Step]:
-    return good_whole(said, rng)
 
 
 def huge(said: Said, rng: random.Random) -> list[Step]:
@@ -248,16 +219,32 @@ def _broken(last: tuple[Script, Script], number: int = 502) -> Fault:
     return Fault(*last, frozenset((EVENT, status(number))), frozenset((status(number),)))
 
 
+def _good(said: Said, rng: random.Random) -> list[Step]:
+    return stream(events(said), rng)
+
+
+def _good_whole(said: Said, rng: random.Random) -> list[Step]:
+    return [rng.random() * 0.3, answer(whole(said))]
+
+
 _FINE = frozenset((OK,))
 _DIED = event({"error": {"message": "died", "type": "told", "param": None, "code": 500}})
 FAULTS: Mapping[str, Fault] = {
-    "none": Fault(good, good_whole, _FINE, _FINE, 40),
-    "slow": Fault(slow, slow_whole, _FINE, _FINE, 15),
+    "none": Fault(_good, _good_whole, _FINE, _FINE, 40),
+    "slow": Fault(lambda said, rng: stream(events(said), rng, 0.2), slow_whole, _FINE, _FINE, 15),
     "cut anywhere": Fault(pieces, None, _FINE, _FINE, 6),
-    "odd events": Fault(odd, None, _FINE, _FINE),
-    "no [DONE]": Fault(no_done, None, _FINE, _FINE),
-    "open behind [DONE]": Fault(left_open, None, _FINE, _FINE, 1),
-    "JSON for a stream": Fault(as_json, None, _FINE, _FINE),
+    # Events that nobody knows are passed or left out.
+    "odd events": Fault(
+        lambda said, rng: stream([part for each in events(said) for part in (b": x\n\n", each)], rng),
+        None,
+        _FINE,
+        _FINE,
+    ),
+    "no [DONE]": Fault(lambda said, rng: stream(events(said)[:-1], rng), None, _FINE, _FINE),
+    "open behind [DONE]": Fault(
+        lambda said, rng: [*stream(events(said), rng)[:-1], Do.HANG], None, _FINE, _FINE, 1
+    ),
+    "JSON for a stream": Fault(_good_whole, None, _FINE, _FINE),
     "huge": Fault(huge, huge_whole, _FINE, _FINE, 1),
     "an event over the limit": Fault(over, None, BROKEN, BROKEN, 1),
     **{f"{n} at once": _same(always(_error(n)), status(n), weight=1) for n in (400, 401, 404, 500)},
@@ -282,7 +269,7 @@ FAULTS: Mapping[str, Fault] = {
     "an error event first": Fault(
         always(SSE, chunked(_DIED), chunked(DONE), LAST), None, frozenset((EVENT, status(500))), BROKEN
     ),
-    "a stream for JSON": Fault(None, good, BROKEN, frozenset((status(502),)), 1),
+    "a stream for JSON": Fault(None, _good, BROKEN, frozenset((status(502),)), 1),
     "a short length": Fault(
         None, lambda said, rng: [answer(whole(said), headers={"Content-Length": "9999999"})], BROKEN, BROKEN, 1
     ),

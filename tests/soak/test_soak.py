@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.faults.bench import Answer
-from tests.faults.scripts import INPUT
 from tests.soak import plans
 from tests.soak.plans import FAULTS, OK, Leave, Plan, Said, make
 from tests.soak.report import Sample, growth
 from tests.soak.soak import Soak
 from tests.support.dialects import DIALECTS
 from tests.support.scripted import SSE as HEAD
-from tests.support.scripted import arguments, chunked, event, opened, text
+from tests.support.scripted import chunked, text
 
-FAILED = event({"error": {"message": "died", "type": "api_error", "param": None, "code": 502}})
-CALL = [opened(0, "a", "write_file"), arguments(0, json.dumps(INPUT))]
 JSON, SSE = {"content-type": "application/json"}, {"content-type": "text/event-stream"}
 
 
@@ -29,11 +24,6 @@ def plan(fault: str = "none", *, call: str = "") -> Plan:
     """A streamed chat request whose model says `so`."""
     expected = frozenset((OK,)) if fault == "none" else FAULTS[fault].of_stream
     return Plan("soak-1", DIALECTS["chat"], True, True, fault, Leave.STAYS, Said("so", call), [], expected)
-
-
-def given(*parts: bytes, status: int = 200, ended: bool = True) -> Answer:
-    headers = SSE if status == 200 else JSON
-    return Answer(DIALECTS["chat"], True, "soak-1", status, headers, b"".join(parts), ended)
 
 
 def test_each_kind_of_fault_comes_and_can_be_played() -> None:

@@ -104,7 +104,6 @@ FAMILIES: dict[str, tuple[str, Callable[[str, Arguments], str], str, str]] = {
     "Llama 4": ("<|python_start|>[", python, ", ", "]<|python_end|>"),
     "OLMo 3": ("<function_calls>", python, "\n", "</function_calls>"),
 }
-ORDERS = ("xb", "bx", "xbr", "bxr", "brx", "xxb", "xbxr", "bxxr", "bxrx")
 
 
 def reply(family: str, order: str) -> tuple[str, list[tuple[str, Arguments]]]:

@@ -186,7 +186,6 @@ def test_a_raw_value_ends_where_the_template_goes_on(value: str, mode: Mode, rea
 MEANT: dict[str, Any] = {"path": "a", "content": 'say "hi"'}
 STRUCTURED = FAMILIES["structured"]
 HERMES = FAMILIES["hermes"]
-QWEN = FAMILIES["qwen_xml"]
 
 
 def made(

@@ -23,9 +23,9 @@ from tests.agents.known import AGENTS
 from tests.agents.tap import Tap
 from tests.conftest import start
 from tests.real import processes, vllm, vllm_install
+from tests.support.reply import Reply
 from tests.vllm import agents, doctor
 from tests.vllm.ask import Side, bodies, cell, is_one_of, misshapen
-from tests.vllm.reply import Reply
 from tests.vllm.rows import ROWS, SAID, SERVERS, Row, scripts
 
 CACHE = processes.ROOT / ".cache"

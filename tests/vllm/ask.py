@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from http.client import HTTPResponse
-from io import BytesIO
 from typing import Any
 
 import requests
 
+from tests.agents.shape import answers_in
 from tests.agents.tap import Tap
 from tests.real.vllm import VllmServer
 from tests.support import messages_checker, messages_client, responses_checker, responses_client
+from tests.support.reply import Call, Reply, Seen, events, read
 from tests.support.scripted import WRITE_FILE
-from tests.vllm.reply import Call, Reply, Seen, events, read
 
 PATIENCE = 120
 Checker = Callable[[bytes], object]
@@ -112,21 +112,4 @@ def _by_choice(data: bytes) -> dict[tuple[int, ...], list[bytes]]:
 
 def bodies(got: bytes) -> list[bytes]:
     """The bodies of the answers that came on one connection, in their order."""
-    source = _Source(got)
-    found = []
-    while source.tell() < len(got):
-        response = HTTPResponse(source)  # type: ignore[arg-type]  # of a socket it takes the file alone
-        response.begin()
-        found.append(response.read())
-    return found
-
-
-class _Source(BytesIO):
-    """What came, as `HTTPResponse` wants to have it: of a socket, and open for the next answer."""
-
-    def makefile(self, mode: str) -> BytesIO:
-        """Itself."""
-        return self
-
-    def close(self) -> None:
-        """Nothing: the next answer follows."""
+    return [each.body for each in answers_in(got, itertools.repeat("POST"))]

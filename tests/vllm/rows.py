@@ -27,8 +27,8 @@ from tests.healing.shapes import SHAPES, tool
 from tests.real import llama
 from tests.real.vllm import TEMPLATE as CHATML
 from tests.support.chat_templates import FOLDER
+from tests.support.reply import Call
 from tests.vllm.ask import PATHS, Side, session
-from tests.vllm.reply import Call
 from tests.vllm.thinking import thinks
 
 THINKING = CHATML.with_name("thinking.jinja")

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tests.support.reply import Call, Reply
 from tests.vllm.ask import PATHS, Side, cell, session
-from tests.vllm.reply import Call, Reply
 
 # What the model thinks, and the place of that in its chat template (tests/real/thinking.jinja).
 THOUGHT = "I write it."

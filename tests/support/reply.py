@@ -132,22 +132,30 @@ def _messages_event(reply: Reply, event: dict[str, Any]) -> None:
 
 
 def _responses_whole(reply: Reply, response: dict[str, Any]) -> None:
-    seen = reply.choice()
+    reply.choices[0] = seen = Seen()
     for item in response["output"]:
-        if item["type"] == "function_call":
-            seen.open(len(seen.pieces), item["name"], item["arguments"])
-        words = "".join(part.get("text", "") for part in item.get("content") or ())
-        if item["type"] == "message":
-            seen.text += words
-        if item["type"] == "reasoning":
-            seen.thinking += words + "".join(part["text"] for part in item.get("summary") or ())
+        _responses_item(seen, item)
     seen.finish = response["status"]
 
 
+def _responses_item(seen: Seen, item: dict[str, Any]) -> None:
+    if item["type"] == "function_call":
+        seen.open(len(seen.pieces), item["name"], item["arguments"])
+    words = "".join(part.get("text", "") for part in item.get("content") or ())
+    if item["type"] == "message":
+        seen.text += words
+    if item["type"] == "reasoning":
+        seen.thinking += words + "".join(part["text"] for part in item.get("summary") or ())
+
+
 def _responses_event(reply: Reply, event: dict[str, Any]) -> None:
-    """The last event holds all that was said."""
+    """The last event holds all that was said; some servers leave its output empty."""
+    if event.get("type") == "response.output_item.done":
+        _responses_item(reply.choice(), event["item"])
     if event.get("type") in ("response.completed", "response.incomplete"):
-        _responses_whole(reply, event["response"])
+        reply.choice().finish = event["response"]["status"]
+        if event["response"].get("output"):
+            _responses_whole(reply, event["response"])
     if event.get("type") == "response.failed":
         reply.error = json.dumps(event["response"].get("error"))
 
