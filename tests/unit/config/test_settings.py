@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from msgspec import structs
 
 from proxy.config.settings import SPECS, Setting, Settings, Spec
 from proxy.errors import RulesError
-
-REPO = Path(__file__).parents[3]
 
 
 def spec(name: str) -> Spec:
@@ -25,12 +21,6 @@ def refused(name: str, text: str) -> str:
     return caught.value.message
 
 
-def as_yaml(value: Setting) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(value)}]"
-    return str(value).lower() if isinstance(value, bool) else f'"{value}"' if value == "" else str(value)
-
-
 def test_each_default_passes_its_own_check_and_has_a_flag_and_a_variable() -> None:
     for each in SPECS:
         assert each.checked(each.default, "default") == each.default
@@ -40,11 +30,6 @@ def test_each_default_passes_its_own_check_and_has_a_flag_and_a_variable() -> No
     flags = [flag for each in SPECS for flag in each.flags]
     variables = [variable for each in SPECS for variable in each.variables]
     assert len(set(flags)) == len(flags) and len(set(variables)) == len(variables)
-
-
-def test_the_rules_file_shows_every_setting_with_its_default_and_its_help() -> None:
-    lines = [line for each in SPECS for line in (f"  # {each.help}.", f"  # {each.name}: {as_yaml(each.default)}")]
-    assert "settings:\n" + "\n".join(lines) + "\n\n" in (REPO / "rules.yaml").read_text()
 
 
 @pytest.mark.parametrize(
