@@ -98,6 +98,25 @@ def test_gunicorns_side_never_imports_the_package() -> None:
         assert [name for name in imported(path) if name.startswith("proxy") and "proxy.server" not in name] == []
 
 
+WITHOUT_LINUX = """
+import os, select, sys
+for module, names in ((select, ("epoll", "EPOLL", "POLLRDHUP")), (os, ("eventfd", "EFD_"))):
+    for name in [name for name in dir(module) if name.startswith(names)]:
+        delattr(module, name)
+from proxy.cli.main import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("command", ["doctor --upstream http://127.0.0.1:9", "setup claude --url http://127.0.0.1:9"])
+def test_doctor_and_setup_run_without_epoll_and_eventfd(command: str) -> None:
+    """On macOS neither exists."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LINUX, *command.split()], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3 and "connection refused at http://127.0.0.1:9" in done.stderr, done
+
+
 def test_every_cited_failure_has_a_row() -> None:
     """Comments and tests cite failures (`F28`, `F22 to F24`) of the table in docs/contracts.md."""
     rows = (line.split("|")[1] for line in (ROOT / "docs/contracts.md").read_text().splitlines() if line[:3] == "| F")
