@@ -8,7 +8,7 @@
 # make agents  seven real agents (npm) on faulty model servers, without and with the proxy; writes the table of
 #              docs/agents.md, unless AGENTS=claude,pi or ROWS=ok,empty selects some
 # make vllm    a real vLLM on the CPU, without and with the proxy: requests, the doctor and seven real agents. The first
-#              run installs it (minutes, 3.5 GB). Writes its table in docs/agents.md, unless AGENTS=claude,pi selects some
+#              run installs it (minutes, 3.5 GB). Writes its table in docs/agents.md, unless AGENTS=claude,pi is set
 # make deploy HOST=user@host    deploy this checkout to a host; ARGS are more options
 # make rollback HOST=user@host  return to the previous release
 # make deploy-test              both of them on this machine

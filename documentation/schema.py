@@ -27,20 +27,10 @@ def sections(schema: Schema) -> Iterator[tuple[str, list[tuple[str, str, str]]]]
         if properties := each.get("properties"):
             required = each.get("required", ())
             rows = [
-                (code(key) + (" (required)" if key in required else ""), _kind(value), _about(value))
+                (code(key) + (" (required)" if key in required else ""), _kind(value), value["description"])
                 for key, value in properties.items()
             ]
             yield name, rows
-
-
-def _about(schema: Schema) -> str:
-    inner = schema.get("properties")
-    text = str(schema.get("description", ""))
-    if not inner:
-        return text
-    told = (f"{code(key)}: {_kind(each)} {each.get('description', '')}".rstrip() for key, each in inner.items())
-    keys = "; ".join(told)
-    return f"{text} {keys}".strip()
 
 
 def _kind(schema: Schema) -> str:
@@ -76,7 +66,7 @@ def rules_schema() -> dict[str, Any]:
         definition |= {"description": about, "additionalProperties": False}
         for key, each in definition["properties"].items():
             each["description"] = keys[key]
-            if kind is not Settings:  # an empty value, or none
+            if kind is not Settings:  # an empty value
                 each.pop("default", None)
         _allow_what_the_reader_allows(definition)
     fix = definitions["Fix"]

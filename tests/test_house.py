@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,6 +69,25 @@ def test_gunicorns_side_never_imports_the_package() -> None:
     """The master executes these modules: a reload could not load new code of anything it had imported."""
     for path in (PACKAGE / "gunicorn_conf.py", *(PACKAGE / "server").glob("*.py")):
         assert [name for name in imported(path) if name.startswith("proxy") and "proxy.server" not in name] == []
+
+
+WITHOUT_LINUX = """
+import os, select, sys
+for module, names in ((select, ("epoll", "EPOLL", "POLLRDHUP")), (os, ("eventfd", "EFD_"))):
+    for name in [name for name in dir(module) if name.startswith(names)]:
+        delattr(module, name)
+from proxy.cli.main import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("command", ["doctor --upstream http://127.0.0.1:9", "setup claude --url http://127.0.0.1:9"])
+def test_doctor_and_setup_run_without_epoll_and_eventfd(command: str) -> None:
+    """On macOS neither exists."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LINUX, *command.split()], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3 and "connection refused at http://127.0.0.1:9" in done.stderr, done
 
 
 def test_every_cited_failure_has_a_row() -> None:

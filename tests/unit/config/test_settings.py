@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from proxy.config.settings import SPECS, Setting, Settings, Spec
+from proxy.config.settings import SPECS, Settings, Spec
 from proxy.config.yaml_nodes import usable
 from proxy.errors import RulesError
 
-REPO = Path(__file__).parents[3]
 ROWS = [json.loads(line) for line in Path(__file__).with_name("settings.jsonl").read_text().splitlines()]
 
 
@@ -29,12 +28,6 @@ def refused(name: str, text: str) -> str:
     return caught.value.message
 
 
-def as_yaml(value: Setting) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(value)}]"
-    return str(value).lower() if isinstance(value, bool) else f'"{value}"' if value == "" else str(value)
-
-
 def test_each_default_passes_its_own_check_and_has_a_flag_and_a_variable() -> None:
     for each in SPECS:
         assert usable(each.default, each.kind, "default") == each.default
@@ -44,11 +37,6 @@ def test_each_default_passes_its_own_check_and_has_a_flag_and_a_variable() -> No
     flags = [flag for each in SPECS for flag in each.flags]
     variables = [variable for each in SPECS for variable in each.variables]
     assert len(set(flags)) == len(flags) and len(set(variables)) == len(variables)
-
-
-def test_the_rules_file_shows_every_setting_with_its_default_and_its_help() -> None:
-    lines = [line for each in SPECS for line in (f"  # {each.help}.", f"  # {each.name}: {as_yaml(each.default)}")]
-    assert "settings:\n" + "\n".join(lines) + "\n\n" in (REPO / "rules.yaml").read_text()
 
 
 def test_a_password_in_the_upstream_is_refused_and_not_shown() -> None:
