@@ -147,8 +147,10 @@ class Reader(ReasoningReply):
     def finish(self, *, stopped: bool = True) -> list[Piece]:
         """Take the end of the reply; `stopped` if the model ended it."""
         self._stream.join()
+        # How much of a call that is not offered was released must not depend on the pieces.
+        pieces = self._run() if self.confident else []
         self._stream.final, self._finished, self._stopped = True, True, stopped
-        return self._run()
+        return pieces + self._run()
 
     def release(self) -> list[Piece]:
         """Release all text that waits: calls that are complete, and prose. What it began is no call any more."""

@@ -70,8 +70,8 @@ class Judge:
             self._check_weak(calls, place)
             return
         self._check_told(calls, place)
-        if any(call.completed for call in calls) and not place.stopped:
-            raise NoCall("the reply was cut off", Rejection.CUT_OFF)
+        if any(call.completed for call in calls):  # only if all else is present
+            self._check_weak(calls, place)
         self._check_surroundings(place)
         if calls[-1].unclosed:
             self._check_line(place.end)

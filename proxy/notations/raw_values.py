@@ -198,6 +198,11 @@ class RawValue:
         """True for an element that is no key, whose end tag names it: it may hold the tool's keys."""
         return self.own.word == KEY and self.tool is not None and self.own.key not in self.tool.properties
 
+    @property
+    def is_text(self) -> bool:
+        """True if the value may be a text."""
+        return self.tool is None or "string" in self.tool.parameter(self.own.key).types
+
     def begins_line(self, pos: int) -> bool:
         """Return whether only blanks precede on the line."""
         text = self.source.text
@@ -466,6 +471,11 @@ class _Search:
     def _value_end(self, mark: Mark) -> RawEnd | None:
         """Return the end at an end tag for which nothing was opened inside."""
         value = self.value
+        if value.own.word == KEY and mark.kind == value.own.kind:
+            # It names the key: elements that the value consists of are closed before it, those that a text shows need not.
+            if not value.is_text and any(each.level is Level.VALUE for each in self.stack):
+                return None
+            self.stack = []
         follows, after = value.follows(mark.end, self.stack)
         if follows is Follows.SAME_END and value.source.text.endswith(
             value.source.text[mark.start : mark.end], 0, after

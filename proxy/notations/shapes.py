@@ -16,7 +16,7 @@ _ENVELOPES = ("function", "tool_call")
 _TEXT_KEYS = ("response", "tool_call", "content")
 # Words for the arguments that only calls use together with a word for the name.
 _ARGUMENTS = ("arguments", "parameters", "args")
-_USUAL = {"name": _ARGUMENTS, "tool_name": _ARGUMENTS, "function": ("parameters",)}
+_USUAL = {"name": _ARGUMENTS, "tool_name": (*_ARGUMENTS, "tool_input"), "function": ("parameters",)}
 
 
 @dataclass(slots=True)

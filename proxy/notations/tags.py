@@ -244,6 +244,8 @@ class TagReader(ABC):
             self._skip_doubled(mark, marks)
             self.last = RawValue(source, marks, self.layout, mark, {*given}, tool, partial(ends_turn, source))
             end = self._end_of(self.last, written)
+            if unended and self.last.foreign:
+                raise NoCall("the end tag of the value before may end a part of it")
             mark = self.last.own
             given.add(mark.key)
             values[key] = self._typed(self.last, end, style, unended=unended)
