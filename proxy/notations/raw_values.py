@@ -202,7 +202,8 @@ class RawValue:
     @property
     def has_elements(self) -> bool:
         """True for an element that is no text: it may consist of elements."""
-        return self.own.word == KEY and self.tool is not None and "string" not in self.tool.parameter(self.own.key).types
+        tool, own = self.tool, self.own
+        return own.word == KEY and tool is not None and "string" not in tool.parameter(own.key).types
 
     def begins_line(self, pos: int) -> bool:
         """Return whether only blanks precede on the line."""

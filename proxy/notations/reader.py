@@ -196,6 +196,10 @@ class CallReader(ArgumentReader):
                     continue
                 if self.ends_turn(at):
                     break
+                again = at + len(opener.text)
+                if opener.tag and source.starts(opener.text, at) and self.skip_left(again) == source.size:
+                    at = again  # the opener, where its end tag was meant
+                    break
                 if opener.no_closer and not (opener.text == "<|python_tag|>" and source.text[at] == "{"):
                     if not source.text[behind].isspace() and not self.opener(at):
                         self.deep = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.codec.json_text import JsonObject
 from proxy.notations import tables
 from tests.support.helpers import call_json, offered
 from tests.support.notations_reading import read, repaired
@@ -12,8 +13,9 @@ from tests.support.renderers import RENDERERS
 pytestmark = pytest.mark.once
 
 TOOLS = offered()
-CALL = ("write_file", {"path": "a", "content": "b c"})
-OBJECT = call_json("write_file", **CALL[1])
+ARGUMENTS: JsonObject = {"path": "a", "content": "b c"}
+CALL = ("write_file", ARGUMENTS)
+OBJECT = call_json("write_file", **ARGUMENTS)
 RENDERED = {name: renderer.render([CALL]) for name, renderer in RENDERERS.items()}
 PLAIN = {
     **{opener: f"{opener}{OBJECT}{(*closers, '')[0]}" for opener, closers in tables.TOKENS.items()},
