@@ -9,7 +9,7 @@ from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import JsonObject
 from proxy.engine.events import Event, Finished, Reasoning, Rest, Text, Unchanged, Usage
 from proxy.exchange.plan import Why
-from proxy.notations.thought_reader import TextPart, ThoughtReader, holds_no_mark
+from proxy.notations.front import TextPart, ThoughtReader, holds_no_mark
 
 # What a message may say beside its text, its reasoning and its calls.
 _OTHER_WORDS = ("refusal", "audio", "images")

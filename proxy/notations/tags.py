@@ -14,8 +14,7 @@ import regex
 from proxy.codec.json_text import Json, JsonObject
 from proxy.notations import tables as n
 from proxy.notations.calls import Call, JsonArguments, Opener, ReadCalls
-from proxy.notations.elements import element_value
-from proxy.notations.literals import Literals, typed
+from proxy.notations.literals import Literals, element_value, typed
 from proxy.notations.raw_values import KEY, Layout, Level, Mark, Marks, RawEnd, RawValue
 from proxy.notations.source import NeedMore, NoCall, Source, Tokens, Torn
 from proxy.tools.toolset import Tool, ToolSet
