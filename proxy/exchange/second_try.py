@@ -33,7 +33,7 @@ from proxy.engine.events import (
 from proxy.engine.reading import was_cut
 from proxy.errors import UpstreamBroken
 from proxy.exchange.plan import Why
-from proxy.notations.thought_reader import TextPart, ThoughtReader, holds_no_mark
+from proxy.notations.front import TextPart, ThoughtReader, holds_no_mark
 
 # What a message may say beside its text, its reasoning and its calls.
 _OTHER_WORDS = ("refusal", "audio", "images")

@@ -9,10 +9,8 @@ import regex
 
 from proxy.codec.json_text import Json, JsonObject
 from proxy.notations import tables as n
-from proxy.notations.bare_literals import BareLiterals, PythonLiterals
-from proxy.notations.calls import NO_OPENER, Call, JsonArguments, Opener, ReadCalls
-from proxy.notations.literals import CLOSING, STRICT, Literals, typed
-from proxy.notations.shapes import shapes
+from proxy.notations.calls import NO_OPENER, Call, JsonArguments, Opener, ReadCalls, shapes
+from proxy.notations.literals import CLOSING, STRICT, BareLiterals, Literals, PythonLiterals, typed
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, end_of
 from proxy.notations.strings import NOT_ODD
 from proxy.notations.tags import CALL_TAG, VALUE_END, TagReader

@@ -1,14 +1,24 @@
-"""What the reader finds: calls, and what opened them."""
+"""What the reader finds: calls, what opened them, and the shapes in which JSON says a name and arguments."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from proxy.codec.json_text import JsonObject
+from proxy.codec.json_text import Json, JsonObject
 from proxy.notations.source import NoCall
 from proxy.notations.strings import NOT_ODD, Oddity
-from proxy.tools.toolset import Tool
+from proxy.notations.tables import ARGUMENT_WORDS, BESIDE_WORDS, LIST_WORDS, NAME_WORDS
+from proxy.tools.toolset import Tool, ToolSet
+
+# Lists and envelopes in each other.
+MAX_SHAPES = 3
+_ENVELOPES = ("function", "tool_call")
+_TEXT_KEYS = ("response", "tool_call", "content")
+# Words for the arguments that only calls use together with a word for the name.
+_ARGUMENTS = ("arguments", "parameters", "args")
+_USUAL = {"name": _ARGUMENTS, "tool_name": (*_ARGUMENTS, "tool_input"), "function": ("parameters",)}
 
 
 @dataclass(slots=True, eq=False)
@@ -88,3 +98,88 @@ def closed_calls(calls: list[Call], refusal: NoCall) -> list[Call]:
     if not closed or any(call.tool is None for call in closed):
         raise refusal
     return closed
+
+
+@dataclass(slots=True)
+class Shape:
+    """A call as a value says it.
+
+    `loose`: it is not said clearly. `says_name`: a word says which string is the name. `says_arguments`: a word says
+    which value the arguments are.
+    """
+
+    name: str
+    arguments: Json
+    loose: bool = False
+    id: str = ""
+    says_name: bool = True
+    says_arguments: bool = True
+
+
+def shapes(value: Json, tools: ToolSet, depth: int = 0) -> list[Shape]:
+    """Return the calls that a value says, all of it; NoCall if a part of it is not a call."""
+    if depth > MAX_SHAPES:
+        raise NoCall("nested too deeply")
+    if isinstance(value, list):
+        if not value:
+            raise NoCall("an empty list")
+        return [shape for item in value for shape in shapes(item, tools, depth + 1)]
+    if not isinstance(value, dict) or not value:
+        raise NoCall("an object was expected")
+    inner = _enveloped(value)
+    if inner is None:
+        return [_shape(value, tools, depth)]
+    found = shapes(inner, tools, depth + 1)
+    for shape in found:
+        shape.loose = True
+    return found
+
+
+def _enveloped(value: JsonObject) -> Json:
+    """Return what an object holds that is nothing but an envelope around calls; None if it is not."""
+    keys = value.keys()
+    for word in LIST_WORDS:
+        calls = value.get(word)
+        if isinstance(calls, list) and calls and not keys - {word, "role", "content"} and not value.get("content"):
+            return calls
+    word = next((each for each in _ENVELOPES if each in value), "")
+    inner = value.get(word)
+    if isinstance(inner, dict) and not keys - {*_ENVELOPES, *BESIDE_WORDS}:
+        if isinstance(inner.get(word), dict):
+            raise NoCall("a call in a call")
+        return inner
+    key, text = next(iter(value.items()))
+    if len(value) > 1 or not isinstance(text, str) or key not in _TEXT_KEYS:
+        return None
+    try:
+        inner = json.loads(text)
+    except ValueError:
+        raise NoCall("a text") from None
+    return inner if inner is not None else []
+
+
+def _shape(value: JsonObject, tools: ToolSet, depth: int) -> Shape:
+    """Return the call that an object says by its own keys."""
+    words = [word for word in NAME_WORDS if isinstance(value.get(word), str)]
+    name_word = next((word for word in words if tools.resolve(str(value[word]))), next(iter(words), ""))
+    if not name_word:
+        # The only key may be the name.
+        name, arguments = next(iter(value.items()))
+        if len(value) > 1 or not isinstance(arguments, dict) or not (tools.resolve(name) or depth):
+            raise NoCall("a name was expected")
+        return Shape(name, arguments, not depth, says_name=False)
+    name, id_ = str(value[name_word]), str(value.get("id") or "")
+    argument_word = next((word for word in ARGUMENT_WORDS if word in value), "")
+    more = value.keys() - BESIDE_WORDS - {name_word, argument_word, "tool_name" if name_word == "name" else "name"}
+    if not argument_word:
+        tool = tools.resolve(name)
+        if more and (tool is None or not more <= tool.properties.keys()):
+            raise NoCall("the arguments are missing")
+        return Shape(name, {key: value[key] for key in value if key in more}, id=id_, says_arguments=bool(more))
+    if more:
+        raise NoCall("another key beside name and arguments")
+    arguments = value[argument_word]
+    # Arguments are an object, or its text; another text may be anything.
+    is_text = isinstance(arguments, str) and arguments.strip() and not arguments.lstrip().startswith("{")
+    usual = argument_word in _USUAL.get(name_word, ()) and not is_text
+    return Shape(name, arguments, not usual, id_)

@@ -9,7 +9,9 @@ when an end tag arrives and when it has grown by an eighth. The result never dep
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 
 from proxy.notations import tables as n
 from proxy.notations.reasoning import ReasoningReply
@@ -31,6 +33,8 @@ from proxy.notations.signs import (
 )
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, end_of
 from proxy.notations.stream import Piece
+from proxy.notations.thoughts import Mark, Thoughts
+from proxy.tools.toolset import ToolSet
 
 # No beginning of a sign is longer.
 MAX_SIGN = 40
@@ -147,8 +151,10 @@ class Reader(ReasoningReply):
     def finish(self, *, stopped: bool = True) -> list[Piece]:
         """Take the end of the reply; `stopped` if the model ended it."""
         self._stream.join()
+        # How much of a call that is not offered was released must not depend on the pieces.
+        pieces = self._run() if self.confident else []
         self._stream.final, self._finished, self._stopped = True, True, stopped
-        return self._run()
+        return pieces + self._run()
 
     def release(self) -> list[Piece]:
         """Release all text that waits: calls that are complete, and prose. What it began is no call any more."""
@@ -355,3 +361,47 @@ class Reader(ReasoningReply):
         if not glued and (line.strip() or (source.text[at] == "`" and re.match(r"\t| {4,}", line))):
             return False
         return source.match(JSON_HEAD, at, ends=True) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """A part of a text, without the marks around it."""
+
+    text: str
+    thinking: bool
+
+
+def holds_no_mark(text: str) -> bool:
+    """Return whether nothing in a text can begin a mark: at the beginning of a reply it then is no reasoning."""
+    return not may_begin(text)
+
+
+class ThoughtReader:
+    """Splits text in any pieces into parts; equal ones at every cut, joined by kind."""
+
+    def __init__(self) -> None:
+        self._reader = Reader(ToolSet(()), thoughts=Thoughts())
+        self._thinking = self._ended = False
+
+    @property
+    def closer(self) -> str:
+        """What would end the reasoning that is open; empty if none is."""
+        return self._reader.closer
+
+    def feed(self, text: str) -> Iterator[TextPart]:
+        """Take more text; return what is decided."""
+        return self._parts(self._reader.feed(text))
+
+    def finish(self) -> Iterator[TextPart]:
+        """Return what waited for the rest of a mark; nothing a second time."""
+        if self._ended:
+            return iter(())
+        self._ended = True
+        return self._parts(self._reader.finish())
+
+    def _parts(self, pieces: Iterable[Piece]) -> Iterator[TextPart]:
+        for piece in pieces:
+            if piece.mark is not None:
+                self._thinking = piece.mark is Mark.THOUGHT
+            else:
+                yield TextPart(piece.text, self._thinking)

@@ -1,10 +1,12 @@
-"""One tolerant reader of values: JSON, Python's literals and Gemma's."""
+"""One tolerant reader of values: JSON, Python's literals, Gemma's, and values that consist of elements (MiniMax M3)."""
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
+from typing import Any
 
 import regex
 
@@ -49,6 +51,18 @@ _FOLLOWS = regex.compile(r"\s*(?:[,}\]):=]|$|<)")
 # A word, a number's sign or an escape that is cut off has fewer characters.
 MAX_CUT = 8
 STRICT = json.JSONDecoder(strict=False, parse_int=integer, parse_float=verbatim, parse_constant=refuse)
+# Up to a comma before another key, or to the end of the call.
+_PYTHON_TEXT = regex.compile(
+    r"(?!,)"
+    r"(?:(?!,\s*[A-Za-z_]\w*\s*=|\)\s*(?:,\s*[A-Za-z_][\w.-]*(?::\d+)?\(|\]\s*(?:$|<|\n)))[^\n]|\n(?=[^\n]))+",
+    regex.S,
+)
+_GEMMA_TEXT = regex.compile(r"[^,}\]\n<]+")
+_PREFIXED_TEXT = re.compile(r"[A-Za-z]{1,2}[\"']")
+_CALLED = re.compile(r"[A-Za-z_]\w*\.?\w*\(.*\)")
+_QUOTED = re.compile(r"[\"'+]|^\w+\(")
+# Elements in elements.
+MAX_NESTED = 64
 
 
 class Literals(StringReader):
@@ -290,6 +304,58 @@ class Literals(StringReader):
         return (items[0] if len(items) == 1 and not self._ended_by_comma else items), end
 
 
+class BareLiterals(Literals):
+    """Gemma's literals. `bares` are the strings that had no quotation marks."""
+
+    _pattern = _GEMMA_TEXT
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.bares: set[str] = set()
+
+    def bare(self, pos: int) -> tuple[str, int]:
+        """Return the text that begins at a position, and its end."""
+        found = self.source.match(self._pattern, pos)
+        if not found or not found.group().strip() or "{" in found.group():
+            raise NoCall("a value was expected, or it goes on after a bracket")
+        text = found.group().strip()
+        if text in ("...", "…") or text in self.schema.properties:
+            raise NoCall("the value is only a name")
+        self._check(text)
+        self.bares.add(text)
+        return text, found.end()
+
+    def _between(self, token: str, start: int) -> tuple[str, int]:
+        """Return a string up to the token that ends it; FunctionGemma writes every value so, whatever its type."""
+        text, end = super()._between(token, start)
+        if token == "<escape>":
+            self.bares.add(text)
+        return text, end
+
+    def _read_member(self, pos: int, assign: tuple[str, ...], values: JsonObject, *, apart: bool) -> tuple[str, int]:
+        """Read a key and its value; an undeclared key may be part of the text before it."""
+        bare = bool(self.bares)
+        key, end = super()._read_member(pos, assign, values, apart=apart)
+        if bare and values and self._undeclared:
+            raise NoCall("an undeclared key may be part of the text before it")
+        return key, end
+
+    def _check(self, text: str) -> None:
+        """Raise NoCall if a text is a broken string or an expression."""
+
+
+class PythonLiterals(BareLiterals):
+    """Python's literals as arguments of a call."""
+
+    _pattern = _PYTHON_TEXT
+
+    def _check(self, text: str) -> None:
+        if _PREFIXED_TEXT.match(text) or text.count('"') % 2 or text.count("'") % 2:
+            raise NoCall("a text without its last mark")
+        if (not self.schema.properties and _QUOTED.search(text)) or _CALLED.fullmatch(text):
+            raise NoCall("an expression")
+
+
 def literal(text: str) -> Json:
     """Return the value that a whole text is in JSON or Python; the text itself if it is neither."""
     written = text.strip()
@@ -372,3 +438,62 @@ def _strictly(text: str, start: int) -> tuple[Json, int, set[Oddity]] | None:
     )
     value, end = decoder.raw_decode(text, start)
     return None if differ else (value, end, odd)
+
+
+@functools.lru_cache(maxsize=4)
+def _tag(prefix: str) -> re.Pattern[str]:
+    """Return the pattern of a tag, before which the notation writes `prefix`."""
+    return re.compile(rf"{re.escape(prefix)}<(/?)([A-Za-z_$][\w.-]*)>")
+
+
+def element_value(text: str, schema: Schema, prefix: str = "", depth: int = 0) -> Json:
+    """Return the value that elements say, by the schema; the text's own value where it holds none."""
+    if not text.strip() and schema.types & {"array", "object"} and "string" not in schema.types:
+        return [] if "object" not in schema.types else {}
+    first, value = _tag(prefix).search(text), typed(schema, text)
+    if not isinstance(value, str):
+        return value  # a literal, whatever its strings show
+    if first is None or ("string" in schema.types and (first.start() or schema.types != ALL_TYPES)):
+        if prefix and prefix in text and schema.types == ALL_TYPES:
+            raise NoCall("an element was expected")
+        return value
+    if depth > MAX_NESTED:
+        raise NoCall("nested too deeply")
+    beside, text = text[: first.start()].strip(), text[first.start() :].strip()
+    parts = _parts(text, _tag(prefix))
+    names = {name for name, _ in parts}
+    if not beside and (("array" in schema.types and "object" not in schema.types) or names == {"item"}):
+        items = or_anything(schema.items)
+        if len(names) > 1 or names & items.properties.keys():
+            raise NoCall("elements beside the items, or keys of an item")
+        return [element_value(each, items, prefix, depth + 1) for _, each in parts]
+    if beside and "object" not in schema.types:
+        raise NoCall("an element was expected")
+    values: JsonObject = {"$text": beside} if beside else {}
+    for name, each in parts:
+        inner = element_value(each, or_anything(schema.properties.get(name)), prefix, depth + 1)
+        if name not in values:
+            values[name] = inner
+            continue
+        before = values[name]
+        values[name] = [*before, inner] if isinstance(before, list) else [before, inner]
+    return values
+
+
+def _parts(text: str, tag: re.Pattern[str]) -> list[tuple[str, str]]:
+    """Return the elements that a text consists of, with their contents."""
+    parts, name, start, end, depth = list[tuple[str, str]](), "", 0, 0, 0
+    for found in tag.finditer(text):
+        closing, word = found.groups()
+        if not depth:
+            if closing or text[end : found.start()].strip():
+                raise NoCall("an element was expected")
+            name, start, depth = word, found.end(), 1
+        elif word == name:
+            depth += -1 if closing else 1
+            if not depth:
+                parts.append((name, text[start : found.start()]))
+                end = found.end()
+    if depth or text[end:].strip():
+        raise NoCall("an element without its end")
+    return parts

@@ -23,6 +23,7 @@ _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})", re.M)
 # A fence directly behind the opener of its value.
 _FIRST_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(?!.*`)")
 _BLANKS = re.compile(r"\s*")
+_ELEMENT = re.compile(rf"{re.escape(SEP)}<(/?)([A-Za-z_$][\w.-]*)>")
 _QUOTES = "\"'`"
 # The word of an opener whose end tag names the key too.
 KEY = "key"
@@ -197,6 +198,12 @@ class RawValue:
     def holds_keys(self) -> bool:
         """True for an element that is no key, whose end tag names it: it may hold the tool's keys."""
         return self.own.word == KEY and self.tool is not None and self.own.key not in self.tool.properties
+
+    @property
+    def has_elements(self) -> bool:
+        """True for an element that is no text: it may consist of elements."""
+        tool, own = self.tool, self.own
+        return own.word == KEY and tool is not None and "string" not in tool.parameter(own.key).types
 
     def begins_line(self, pos: int) -> bool:
         """Return whether only blanks precede on the line."""
@@ -379,9 +386,12 @@ class _Search:
         """Return where the marks end the value."""
         value = self.value
         fenced = _Fences(value.source, value.own.end)
+        elements = _Elements(value.source.text, value.own.end) if value.has_elements else None
         for mark in value.between(value.own.end):
             if fenced.holds(mark.start):
                 self._check_fenced(mark, fenced)
+                continue
+            if elements and elements.hold(mark.start):
                 continue
             if value.is_shown_indented(mark):
                 if mark.level is not Level.VALUE and (opened := _opened(self.stack, mark)) is not None:
@@ -466,6 +476,8 @@ class _Search:
     def _value_end(self, mark: Mark) -> RawEnd | None:
         """Return the end at an end tag for which nothing was opened inside."""
         value = self.value
+        if value.own.word == KEY and mark.kind == value.own.kind:
+            self.stack = []  # it names the key: what a text shows need not be closed
         follows, after = value.follows(mark.end, self.stack)
         if follows is Follows.SAME_END and value.source.text.endswith(
             value.source.text[mark.start : mark.end], 0, after
@@ -571,6 +583,26 @@ class _Search:
         if value.is_in_quotation(found[-1].start, behind) and behind < value.source.size:
             return None
         return RawEnd(found[-1].start, found[-1].end)
+
+
+class _Elements:
+    """The elements that a value consists of, whose own texts show what they like."""
+
+    def __init__(self, text: str, start: int) -> None:
+        self._tags = _ELEMENT.finditer(text, start)
+        self._ahead = next(self._tags, None)
+        self._name, self._depth = "", 0
+
+    def hold(self, pos: int) -> bool:
+        """Return whether an element is open at a position; positions only grow."""
+        while self._ahead and self._ahead.start() < pos:
+            closing, name = self._ahead.groups()
+            if not self._depth and not closing:
+                self._name, self._depth = name, 1
+            elif name == self._name:
+                self._depth += -1 if closing else 1
+            self._ahead = next(self._tags, None)
+        return self._depth > 0
 
 
 class _Fences:

@@ -10,7 +10,6 @@ import regex
 from proxy.notations import tables as n
 from proxy.notations.arguments import FENCE, FILLERS, NAME_FOLLOWS, ArgumentReader
 from proxy.notations.calls import NO_OPENER, Call, Opener, ReadCalls
-from proxy.notations.harmony import read_message
 from proxy.notations.literals import TOKENS as DELIMITERS
 from proxy.notations.raw_values import Level
 from proxy.notations.signs import MAX_WRAPPERS
@@ -38,6 +37,17 @@ _HEAD_NAME = re.compile(
 )
 # Closing brackets that are left over in a wrapper, and the length of the head of a call.
 MAX_BRACKETS, MAX_HEAD = 2, 300
+_HEADER = regex.compile(
+    r"(?:<\|start\|>\s*)?(?:assistant)?\s*(?:to=(?P<role>[^\s<]+))?\s*"
+    r"(?P<channels>(?:<\|channel\|>\s*\w+\s*(?:to=[^\s<]+)?\s*)*)"
+    r"(?:<\|constrain\|>)?\s*\w*\s*<\|message\|>\s*"
+)
+_RECIPIENT = re.compile(r"to=([^\s<]+)")
+_CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
+_PEOPLE = frozenset(("self", "user", "all", "assistant"))
+# Brackets and blanks that may be left over after the arguments.
+MAX_MESSAGE_BRACKETS = 3
+_ENDS = Tokens(("<|call|>", "<|end|>", "<|eot|>", "<|eom|>", "<|return|>"))
 
 
 class CallReader(ArgumentReader):
@@ -164,7 +174,7 @@ class CallReader(ArgumentReader):
         if found := self.source.match(_ROUTED, pos):
             return self.wrapped(found.end())
         if self.source.text.startswith(("<|start|>", "<|channel|>", " to=", "to="), pos):
-            return read_message(self, pos + (self.source.text[pos] == " "))
+            return _read_message(self, pos + (self.source.text[pos] == " "))
         return self.wrapped(pos)
 
     def wrapped(self, pos: int, depth: int = 0) -> ReadCalls:
@@ -195,6 +205,10 @@ class CallReader(ArgumentReader):
                     at = end
                     continue
                 if self.ends_turn(at):
+                    break
+                again = at + len(opener.text)
+                if opener.tag and source.starts(opener.text, at) and self.skip_left(again) == source.size:
+                    at = again  # the opener, where its end tag was meant
                     break
                 if opener.no_closer and not (opener.text == "<|python_tag|>" and source.text[at] == "{"):
                     if not source.text[behind].isspace() and not self.opener(at):
@@ -330,3 +344,40 @@ def _missing(calls: list[Call]) -> set[str]:
         if call.tool and call.tool.required
         for key in call.tool.required - {call.tool.meant(each, call.arguments) for each in call.arguments}
     }
+
+
+def _read_message(reader: CallReader, pos: int) -> ReadCalls:
+    """Read the call that a message to a tool is."""
+    source, found = reader.source, reader.source.match(_HEADER, pos)
+    names = _RECIPIENT.findall(found.group()) if found else []
+    if not found or not names:
+        raise NoCall("the message goes to no tool")
+    channels = set(_CHANNEL.findall(found["channels"]))
+    if channels != {"analysis"} and (names[0] in _PEOPLE or channels - {"commentary"}):
+        raise NoCall("a message that calls nothing")
+    tool, at = reader.tool(names[0]), source.blanks(found.end())
+    if source.starts("<|call|>", at):
+        reader.closed = True
+        return [Call(tool, names[0], {}, pos, at + len("<|call|>"))], at + len("<|call|>")
+    if source.text.startswith("<", at) and reader.opener(at):
+        return reader.wrapped(at)
+    if not source.text.startswith(("{", '"', "<"), at):
+        raise NoCall("the arguments are missing")
+    (call,), at = reader.arguments(at, names[0], pos, "", Opener(0))
+    call.end, reader.closed = _message_end(reader, at, analysis=channels == {"analysis"})
+    return [call], call.end
+
+
+def _message_end(reader: CallReader, pos: int, *, analysis: bool) -> tuple[int, bool]:
+    """Return where a message ends, and whether it is closed; in the channel of reasoning only a call's token does."""
+    source, at = reader.source, reader.source.blanks(pos)
+    while not analysis and at < source.size:
+        bracket = source.text[at] in "}]" and at - pos < MAX_MESSAGE_BRACKETS
+        if not (end := at + 1 if bracket else reader.orphan_end(at)):
+            break
+        at = source.blanks(end)
+    if token := source.token(_ENDS, at):
+        return at + len(token), not analysis or token == "<|call|>"
+    if at < source.size and not source.starts("<|start|>", at):
+        raise NoCall("more than an object")
+    return pos, at < source.size and not analysis

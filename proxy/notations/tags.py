@@ -14,8 +14,7 @@ import regex
 from proxy.codec.json_text import Json, JsonObject
 from proxy.notations import tables as n
 from proxy.notations.calls import Call, JsonArguments, Opener, ReadCalls
-from proxy.notations.elements import element_value
-from proxy.notations.literals import Literals, typed
+from proxy.notations.literals import Literals, element_value, typed
 from proxy.notations.raw_values import KEY, Layout, Level, Mark, Marks, RawEnd, RawValue
 from proxy.notations.source import NeedMore, NoCall, Source, Tokens, Torn
 from proxy.tools.toolset import Tool, ToolSet
@@ -244,6 +243,8 @@ class TagReader(ABC):
             self._skip_doubled(mark, marks)
             self.last = RawValue(source, marks, self.layout, mark, {*given}, tool, partial(ends_turn, source))
             end = self._end_of(self.last, written)
+            if unended and self.last.foreign:
+                raise NoCall("the end tag of the value before may end a part of it")
             mark = self.last.own
             given.add(mark.key)
             values[key] = self._typed(self.last, end, style, unended=unended)

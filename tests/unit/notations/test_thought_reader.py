@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from proxy.notations.thought_reader import ThoughtReader, holds_no_mark
+from proxy.notations.front import ThoughtReader, holds_no_mark
 from proxy.notations.thoughts import REASONING_MARKERS
 
 MARKS = [mark for each in REASONING_MARKERS for mark in (each.opener, *each.closers)]
