@@ -54,8 +54,8 @@ LINGER_SECONDS = 2.0
 FULL_SECONDS = 0.2
 # Descriptors for the worker's own files; clients and upstream connections share the rest (limits.SPARE_DESCRIPTORS).
 SPARE_DESCRIPTORS = 32
-# New objects between two garbage collections, and collections between two of the older generations. CPython has 700,
-# 10, 10; a request makes thousands of objects, nearly none of them in a cycle.
+# Thresholds of the garbage collector, instead of CPython's 700, 10, 10: a request creates thousands of objects, and
+# nearly none are in a cycle.
 YOUNG_GARBAGE = (10_000, 10, 10)
 
 _NO_ROOM = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
@@ -181,7 +181,7 @@ class PumpWorker(ThreadWorker):
         """Make the eventfd by which streams learn that the worker ends, before the application is loaded."""
         self._drain = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         os.environ[DRAIN_VARIABLE] = f"{os.getpid()}:{self._drain}"
-        gc.disable()  # collections while the application is loaded took a seventh of that time
+        gc.disable()  # collections took a seventh of the loading time
         super().init_process()
 
     def run(self) -> None:
@@ -250,7 +250,7 @@ class PumpWorker(ThreadWorker):
         self._give_back(conn, self.handle(conn))
 
     def _give_back(self, conn: TConn, keepalive: object) -> None:
-        """Let the main loop finish a request, from any thread."""
+        """Pass a request to the main loop, which finishes it. Called from any thread."""
         if keepalive is not _HANDED_OVER:
             done: Future[object] = Future()
             done.set_result(keepalive)
@@ -279,8 +279,8 @@ class PumpWorker(ThreadWorker):
     def finish_request(self, conn: TConn, fs: Any) -> None:
         """Wait for the next request of a connection, or for its client to close it.
 
-        gunicorn closes it with a thread or the main loop waiting for that. Without waiting, unread bytes of the client
-        would reset the connection, and the client could lose the end of its response.
+        gunicorn blocks a thread or the main loop for this. Without waiting, unread bytes of the client would reset the
+        connection, and the client could lose the end of its response.
         """
         if fs.result():
             super().finish_request(conn, fs)
@@ -340,7 +340,7 @@ class PumpWorker(ThreadWorker):
     # A request, on its thread.
 
     def handle(self, conn: TConn) -> Any:
-        """Answer a request. Returns whether its connection is kept, or that the pump has it."""
+        """Answer a request. Return whether its connection is kept, or `_HANDED_OVER`."""
         self._thread.conn = conn
         self._thread.turn = turn = Turn(self._line)
         self._receiving[conn] = time.monotonic() + self.limits.head
@@ -401,7 +401,7 @@ class PumpWorker(ThreadWorker):
 
     def _hand_over(self, conn: Any, answer: Answer) -> Any:
         """Give a stream that has begun to the pump."""
-        # A stream that waits needs nothing of its request.
+        # Release the request, which the stream does not need.
         conn.parser.mesg = None
         stream = PumpedStream(
             answer.parts,

@@ -291,7 +291,7 @@ class AnswerWait:
             if data or headless:
                 headless = False
                 yield data
-                # It would stay in memory while the stream waits.
+                # Otherwise the part stays in memory while the stream waits.
                 del data
             if not self._timeouts.until_complete:
                 # The time that the reader took does not count as the server's silence.

@@ -18,7 +18,7 @@ from proxy.upstream.client import ModelServer, UpstreamCall, Waiting
 from proxy.upstream.headers import ERROR, PASSED, response_headers
 
 _MAX_QUOTED = 300
-# The content codings that are decoded.
+# Content codings that are decoded.
 KNOWN = frozenset(("gzip", "x-gzip", "deflate"))
 # Size of one decompressed piece: a few bytes may expand to gigabytes.
 _PIECE = 256 * 1024
@@ -46,7 +46,7 @@ class Decoder:
         """Yield what the next bytes add to the decoded body. Raises UpstreamBroken or LimitExceeded."""
         self._received += len(data)
         if self._undoing is None:
-            # Some servers send deflate without its header; two bytes tell.
+            # Some servers send deflate without its header; the first two bytes show it.
             data = self._first = self._first + data
             if len(data) < 2:
                 return
@@ -112,7 +112,7 @@ def decoded(
             yield part
         else:
             yield from undoing.feed(part)
-        # It would stay in memory while the stream waits.
+        # Otherwise the part stays in memory while the stream waits.
         del part
     if undoing is not None and call.complete:
         undoing.finish()
@@ -121,7 +121,7 @@ def decoded(
 def read_body(
     parts: Iterable[bytes | None], limit: int = MAX_ANSWER, *, strict: bool = True
 ) -> Generator[None, None, bytes]:
-    """Return all parts joined; yield where a part is None.
+    """Return all parts joined; yield if a part is None.
 
     Raises UpstreamBroken over the limit, and if the response breaks off. Without `strict`, returns what came before.
     """
