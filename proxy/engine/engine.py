@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from proxy.audit_record import Repair
-from proxy.codec.json_access import as_object, as_text, objects_in
+from proxy.codec.json_access import as_object, objects_in
 from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.engine.call_output import CallRules
 from proxy.engine.calls import Calls
@@ -90,15 +90,6 @@ class Engine:
     def thoughts(self) -> str:
         """The reasoning that was separated from the text, whose tokens no server counts."""
         return "".join(choice.thoughts for choice in self._choices.values())
-
-    def may_tell(self, answer: JsonObject) -> bool:
-        """Return whether reasoning may be separated from the text of a whole answer."""
-        given = self._task.thoughts
-        if given is None or given.begun:
-            return given is not None
-        messages = [as_object(entry.get("message")) for entry in objects_in(answer.get("choices"))]
-        texts = [as_text(message.get("content")) for message in messages]
-        return any(marker.opener in text for marker in given.markers for text in texts)
 
     @property
     def wants_count(self) -> bool:

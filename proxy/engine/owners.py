@@ -229,7 +229,8 @@ class Owners:
         if call is None or not delta.begins_object:
             return call
         another = at_index is None and delta.index is not None and not call.names
-        return None if another or call.name_again or call.named_late else call
+        late = call.named_late and not call.lacks_arguments(self._tools)
+        return None if another or call.name_again or late else call
 
     def _nameless(self, delta: CallDelta) -> Call | None:
         """Return the call without a name whose name a delta under a new index says."""

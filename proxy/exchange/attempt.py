@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import partial
 from itertools import chain
 from typing import Protocol
 
@@ -18,7 +17,7 @@ from proxy.codec.json_text import JsonObject, dump_json
 from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import read_answer, read_whole, says_nothing
 from proxy.dialects.chat.request import ChatRequest
-from proxy.engine.engine import Engine, with_thought_tokens
+from proxy.engine.engine import Engine
 from proxy.engine.events import Call, Text
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.capture import Capture, Recorder, is_stream
@@ -26,7 +25,7 @@ from proxy.exchange.outcome import CallTally, Outcome, tokens_of
 from proxy.exchange.plan import Plan, Retries, UpstreamRequest, Why, upstream_request
 from proxy.exchange.reply_stream import StreamReply, never_enough
 from proxy.exchange.second_try import EarlierTry, ReplyContent, answer_instead, guided_call, summed
-from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream, thoughts_to_count
+from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream, count_nothing
 from proxy.healing.heal import NO_HEALING
 from proxy.limits import MAX_ERROR_BODY
 from proxy.upstream.answer_wait import NEVER, AnswerWait
@@ -94,7 +93,7 @@ class Exchange:
     retries: Retries = field(default_factory=Retries)
     capture: Capture | None = None
     recording: Recording | None = None
-    count: Callable[[str], int] = lambda text: 0
+    count: Callable[[str], int] = count_nothing
     outcome: Outcome = field(default_factory=Outcome)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
@@ -202,11 +201,11 @@ class Attempt:
             if self._earlier is not None and not self._plan.guided and self._earlier.said is Said.CONTENT:
                 raise UpstreamBroken("the model server answered with no stream although the one before was one")
             whole = yield from self._beating(read_body(parts))
+        # All of it is repaired at once, its thoughts may be counted by the server, and it may be kept.
+        yield from self._exchange.wait.on_a_thread()
         if self._plan.guided:
             yield self._instead(whole)
             return
-        # All of it is repaired at once, its thoughts may be counted by the server, and it may be kept.
-        yield from self._exchange.wait.on_a_thread()
         answered = self._complete_answer(whole)
         if self.withheld:
             self._unsent = answered
@@ -240,10 +239,7 @@ class Attempt:
 
     def end_after_all(self) -> bytes:
         """The end of a reply that says nothing, and after which no other one came."""
-        rest = b""
-        if self._reply.withheld:
-            rest = self._reply.end_after_all()
-        return self._unsent + rest
+        return self._unsent + (self._reply.end_after_all() if self._reply.withheld else b"")
 
     def end_with(self, call: Call, usage: JsonObject) -> bytes:
         """The end of a reply with a call in the place of the broken one; `usage` is what the second try took."""
@@ -282,11 +278,11 @@ class Attempt:
                 said = (broken.text, "" if self._call is None else self._call.arguments, broken.broken)
             again = (Repair(FIX, said[0], said[1], why, said[2]),)
         before = () if earlier is None else earlier._engine.audit
-        engine, tally = self._engine, self._tally
+        engine, tally, refusals = self._engine, self._tally, self._engine.refusals
         outcome.healed = self._up.healed
         outcome.audit = (*outcome.request_audit, *self._up.healed, *before, *again, *engine.audit)
-        outcome.calls, outcome.refusals, outcome.empty_calls = engine.calls, engine.refusals, engine.empty_calls
-        outcome.notations, outcome.invalid, outcome.cut = tally.notations, tally.invalid, tally.cut(engine.refusals)
+        outcome.calls, outcome.refusals, outcome.empty_calls = engine.calls, refusals, engine.empty_calls
+        outcome.notations, outcome.invalid, outcome.cut = tally.notations, tally.invalid, tally.cut(refusals)
         outcome.called = tally.called
         outcome.tokens = tokens_of(self.handover_of_all.usage)
         outcome.swallowed = self._swallowed or self._reply.swallowed
@@ -353,7 +349,11 @@ class Attempt:
         if not self._engine.wants_count:
             return
         yield from self._exchange.wait.on_a_thread()
-        self._engine.counted(self._exchange.count(self._thoughts_before + self._engine.thoughts))
+        self._engine.counted(self._tokens_of(self._engine.thoughts))
+
+    def _tokens_of(self, thoughts: str) -> int:
+        """Return the number of tokens of these thoughts and those of the tries before."""
+        return self._exchange.count(self._thoughts_before + thoughts)
 
     @property
     def _thoughts_before(self) -> str:
@@ -428,10 +428,7 @@ class Attempt:
         if joined is not None:
             answer, body = joined, dump_json(joined)
         try:
-            counted = self._counted(answer)
-            if counted is None:
-                return self._repaired_answer(body, answer, self._engine)
-            return self._repaired_answer(dump_json(counted), counted, self._engine)
+            return self._repaired_answer(body, answer, self._engine)
         except ProxyError:
             raise
         except Exception as error:  # the outermost boundary of the engine (contract C6)
@@ -440,21 +437,14 @@ class Attempt:
                 raise InternalError("the proxy failed while it read the answer; its log says why") from error
             return body
 
-    def _counted(self, answer: JsonObject) -> JsonObject | None:
-        """A whole answer whose usage says how many tokens were thoughts; None if there are none."""
-        new_engine = partial(self._exchange.engine, self._up.raw_text, self._plan.guided)
-        thoughts = thoughts_to_count(answer, self._engine, new_engine)
-        tokens = self._exchange.count(self._thoughts_before + thoughts) if thoughts else 0
-        usage = as_object(answer.get("usage"))
-        return {**answer, "usage": with_thought_tokens(usage, tokens)} if tokens else None
-
     def _repaired_answer(self, body: bytes, answer: JsonObject, engine: Engine) -> bytes:
         dialect, content = self._exchange.dialect, ReplyContent()
         content.observe_body(answer)
         if self._exchange.request.stream:
-            reply = answer_as_stream(answer, engine, dialect.writer(expand=True), content, self._tally)
+            writer = dialect.writer(expand=True)
+            reply = answer_as_stream(answer, engine, writer, content, self._tally, count=self._tokens_of)
         else:
-            reply = answer_as_answer(body, answer, engine, dialect, content, self._tally)
+            reply = answer_as_answer(body, answer, engine, dialect, content, self._tally, count=self._tokens_of)
         self.silence = content.why_again(self.handover.tokens, engine.broken_call, in_thought=engine.ends_in_thought)
         return reply
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from proxy import __version__
 from proxy.codec.json_access import as_list, as_object, as_text
-from proxy.codec.json_text import Json, JsonObject, dump_json, load_json
+from proxy.codec.json_text import JsonObject, dump_json, load_json
 from proxy.codec.secrets import masked
 from proxy.dialects.chat.request import ChatRequest, KnownFields, read_chat
 from proxy.errors import RulesError
@@ -262,22 +262,19 @@ class Recorder:
 
     def _save(self, capture: Capture, status: int, content_type: str) -> None:
         try:
-            data = self._file(capture, status, content_type)
+            about = request_facts(
+                self._request,
+                raw_text=self._raw_text,
+                client=capture.client,
+                ordered=capture.ordered,
+                thoughts=capture.thoughts,
+            )
+            answer = Answer(status, content_type, b"".join(self._parts), MAX_CAPTURE, complete=self._complete)
+            data = capture_bytes(about, answer, capture.secrets)
         except Exception as error:  # the outermost boundary: a capture is never worth a request
             capture.folder.lose(error)
             return
         capture.folder.keep(capture.id, data)
-
-    def _file(self, capture: Capture, status: int, content_type: str) -> bytes:
-        about = request_facts(
-            self._request,
-            raw_text=self._raw_text,
-            client=capture.client,
-            ordered=capture.ordered,
-            thoughts=capture.thoughts,
-        )
-        answer = Answer(status, content_type, b"".join(self._parts), MAX_CAPTURE, complete=self._complete)
-        return capture_bytes(about, answer, capture.secrets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,9 +320,10 @@ def read_capture(data: bytes, source: str) -> Captured:
         raise RulesError(f"{source} is no capture; give a file that serve --capture DIR wrote")
     request: JsonObject = {name: about.get(name) for name in (*_KEPT, "stream")}
     request["stream_options"] = {"include_usage": True}
+    made = (pair for pair in as_list(about.get("made_calls")) if isinstance(pair, list) and len(pair) == 2)
     known = KnownFields(
         sources=tuple(_strings(about, "sources")),
-        made=_made_calls(about),
+        made=tuple((as_text(name), arguments) for name, arguments in made),
         ids=frozenset(_strings(about, "call_ids")),
     )
     chat = read_chat(line, request, known)
@@ -359,24 +357,23 @@ def _read_about(line: bytes) -> JsonObject:
     return about if isinstance(about, dict) else {}
 
 
-def _about(request: ChatRequest) -> JsonObject:
-    """The fields of a request that the engine needs, as the first line of a capture has them."""
-    kept: JsonObject = {name: request.body.get(name) for name in _KEPT}
-    ids: list[Json] = [*sorted(request.ids)]
-    # A call can only be copied from a text that names its tool: nothing else of what users wrote is kept.
-    names = request.tools.names if request.tools else ()
-    sources: list[Json] = [text for text in request.sources if any(name in text for name in names)]
-    made: list[Json] = [[name, arguments] for name, arguments in request.made]
-    return {**kept, "stream": request.stream, "call_ids": ids, "sources": sources, "made_calls": made}
-
-
 def request_facts(
     request: ChatRequest, *, raw_text: bool, client: str, ordered: bool, thoughts: Thoughts
 ) -> JsonObject:
     """The members of a capture that describe a request: what the engine needs of it, and was told beside it."""
-    begun: JsonObject = {"begun": thoughts.begun, "unknown": thoughts.unknown, "family": thoughts.family}
-    about = {**_about(request), "raw_text": raw_text}
-    return {**about, "client": client, "ordered": ordered, "thoughts": begun}
+    # A call can only be copied from a text that names its tool: nothing else of what users wrote is kept.
+    names = request.tools.names if request.tools else ()
+    return {
+        **{name: request.body.get(name) for name in _KEPT},
+        "stream": request.stream,
+        "call_ids": [*sorted(request.ids)],
+        "sources": [text for text in request.sources if any(name in text for name in names)],
+        "made_calls": [[name, arguments] for name, arguments in request.made],
+        "raw_text": raw_text,
+        "client": client,
+        "ordered": ordered,
+        "thoughts": {"begun": thoughts.begun, "unknown": thoughts.unknown, "family": thoughts.family},
+    }
 
 
 def _strings(about: JsonObject, name: str) -> list[str]:
@@ -390,9 +387,3 @@ def _cut(body: bytes, room: int) -> bytes:
         return body
     at = body.rfind(b"\n", 0, max(0, room))
     return body[: max(0, room)] if at < 0 else body[: at + 1]
-
-
-def _made_calls(about: JsonObject) -> tuple[tuple[str, Json], ...]:
-    """Return the calls of the conversation that a capture names."""
-    pairs = (pair for pair in as_list(about.get("made_calls")) if isinstance(pair, list) and len(pair) == 2)
-    return tuple((as_text(name), arguments) for name, arguments in pairs)

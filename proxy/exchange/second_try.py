@@ -129,7 +129,7 @@ class ReplyContent:
             case Finished():
                 self._finish = event
             case Reasoning():
-                self._say(event.text, thinking=True)
+                self._read((TextPart(event.text, thinking=True),))
             case Text():
                 self._text(event.text)
             case _:
@@ -145,30 +145,20 @@ class ReplyContent:
             self._blanks += len(text)
         self._raise(ContentLevel.BLANK)
         for at in range(0, len(text), _PIECE):
+            piece = text[at : at + _PIECE]
+            if self._thoughts is None and piece.strip() and holds_no_mark(piece):
+                # Nearly every reply begins with words that cannot be a thought: nothing has to be made to read them.
+                self._raise(ContentLevel.ANSWER)
             if self.answered:
                 return
-            self._piece(text[at : at + _PIECE])
-
-    def _piece(self, text: str) -> None:
-        """Nearly every reply begins with words that cannot be a thought: nothing has to be made to read them."""
-        if self._thoughts is None and text.strip() and holds_no_mark(text):
-            self._raise(ContentLevel.ANSWER)
-            return
-        if self._thoughts is None:
-            self._thoughts = ThoughtReader()
-        self._read(self._thoughts.feed(text))
+            if self._thoughts is None:
+                self._thoughts = ThoughtReader()
+            self._read(self._thoughts.feed(piece))
 
     def _read(self, pieces: Iterable[TextPart]) -> None:
         for piece in pieces:
-            self._say(piece.text, thinking=piece.thinking)
-
-    def _say(self, text: str, *, thinking: bool) -> None:
-        if not text.strip():
-            return
-        if thinking:
-            self._raise(ContentLevel.THOUGHT)
-        else:
-            self._raise(ContentLevel.ANSWER)
+            if piece.text.strip():
+                self._raise(ContentLevel.THOUGHT if piece.thinking else ContentLevel.ANSWER)
 
     def _raise(self, level: ContentLevel) -> None:
         self.level = max(self.level, level)

@@ -14,7 +14,7 @@ from proxy.codec.json_text import JsonObject, dump_json
 from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import as_chunk
 from proxy.dialects.chat.request import ChatRequest, count_tool_results
-from proxy.engine.engine import Engine, says_usage
+from proxy.engine.engine import Engine, says_usage, with_thought_tokens
 from proxy.engine.events import Chunk, Event, Failed, Usage
 from proxy.engine.task import Task
 from proxy.notations.thoughts import Thoughts
@@ -32,44 +32,58 @@ def unrepaired() -> Engine:
     return Engine(Task(tools=None, seed=b"", ordered=True, thoughts=Thoughts()))
 
 
-def thoughts_to_count(answer: JsonObject, engine: Engine, new_engine: Callable[[], Engine]) -> str:
-    """The thoughts of a whole answer, if its usage is to say how many tokens they were: it is read once more for that,
-    by an engine of its own. "" if it says no usage, or none are told apart.
-    """
-    usage = Chunk({"usage": as_object(answer.get("usage"))}, b"")
-    if not engine.may_tell(answer) or not says_usage(usage):
-        return ""
-    reader = new_engine()
-    reader.feed(as_chunk(answer))
-    reader.finish(done=True)
-    return reader.thoughts
+def _read(
+    answer: JsonObject, engine: Engine, count: Callable[[str], int], listeners: Iterable[Listener]
+) -> tuple[JsonObject, tuple[Event, ...]]:
+    """Return a whole answer, whose usage includes the `count` of the reasoning that was in its text, and its events."""
+    usage = as_object(answer.get("usage"))
+    chunk = as_chunk({key: value for key, value in answer.items() if key != "usage"})
+    events = (*engine.feed(chunk), *engine.finish(done=True))
+    for each in listeners:
+        each.observe(events)
+    thoughts = engine.thoughts if says_usage(Chunk({"usage": usage}, b"")) else ""
+    tokens = count(thoughts) if thoughts else 0
+    return ({**answer, "usage": with_thought_tokens(usage, tokens)} if tokens else answer), events
 
 
-def answer_as_answer(body: bytes, answer: JsonObject, engine: Engine, dialect: Dialect, *listeners: Listener) -> bytes:
+def count_nothing(thoughts: str) -> int:
+    """Count no tokens."""
+    return 0
+
+
+def answer_as_answer(
+    body: bytes,
+    answer: JsonObject,
+    engine: Engine,
+    dialect: Dialect,
+    *listeners: Listener,
+    count: Callable[[str], int] = count_nothing,
+) -> bytes:
     """A whole answer as the engine says it, in the client's dialect; the `listeners` have its events.
 
     Raises the error of a `Failed`.
     """
-    events = (*engine.feed(as_chunk(answer)), *engine.finish(done=True))
-    for each in listeners:
-        each.observe(events)
-    return dialect.complete_answer(body, answer, events)
+    counted, events = _read(answer, engine, count, listeners)
+    return dialect.complete_answer(body if counted is answer else dump_json(counted), counted, events)
 
 
-def answer_as_stream(answer: JsonObject, engine: Engine, writer: Writer, *listeners: Listener) -> bytes:
+def answer_as_stream(
+    answer: JsonObject,
+    engine: Engine,
+    writer: Writer,
+    *listeners: Listener,
+    count: Callable[[str], int] = count_nothing,
+) -> bytes:
     """A whole answer as the stream that a client wants; the `listeners` have its events.
 
     Raises the error of a `Failed`.
     """
-    usage = answer.get("usage")
-    chunk = as_chunk({key: value for key, value in answer.items() if key != "usage"})
+    answer, events = _read(answer, engine, count, listeners)
     writer.observe_chunk(Chunk(answer, b"", streamed=False))
-    events = (*engine.feed(chunk), *engine.finish(done=True))
-    for each in listeners:
-        each.observe(events)
     for event in events:
         if isinstance(event, Failed):
             raise event.error
+    usage = answer.get("usage")
     counts = (Usage(usage),) if isinstance(usage, dict) else ()
     begun = writer.begin(len(answer["choices"]) if isinstance(answer["choices"], list) else 1)
     return begun + b"".join(writer.write(event) for event in (*events, *counts)) + writer.end()
