@@ -13,6 +13,8 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from yaml.nodes import MappingNode, Node, SequenceNode
+
 from proxy import __version__
 from proxy.cli.output import NAME, say, show
 from proxy.codec.display import cut, printable
@@ -46,6 +48,9 @@ _PATHS = ("upstream_ca", "capture", "audit_file", "client_keys", "upstream_key_f
 _FIRST_SOCKET = 3
 # Descriptors that a worker has open before its first request: the log, shared memory, the poll, pipes.
 _OWN_DESCRIPTORS = 32
+# Keys whose values are globs, and keys whose values may be anything.
+_GLOBS = ("match", "models", "drop", "polls", "pattern")
+_VALUES = ("default_value", "fallback_value", "valid_values", "sampling")
 # `qwen2.*` may be a glob: a version that goes on.
 _REGULAR_EXPRESSION = re.compile(r"(?<![0-9])\.\*|^\^|\$$|\\[dws]")
 
@@ -115,12 +120,14 @@ def _notes(text: RulesText) -> Iterator[str]:
     """
     if text.source == BUILT_IN:
         return
-    own, entries = sections(text), summary(text)
-    for entry in entries:
-        if entry.section != "clients" and entry.section in own and _REGULAR_EXPRESSION.search(entry.title):
-            glob = repr(cut(entry.title, _SHOWN))
-            yield f"{entry.place}: {glob} looks like a regular expression, but is read as a glob: * matches any text"
-    kept = [entry.text for entry in entries]
+    own = sections(text)
+    for section in ("tools", "models", "aliases"):
+        for node in _globs(own[section][1], section) if section in own else ():
+            if _REGULAR_EXPRESSION.search(node.value):
+                glob = repr(cut(node.value, _SHOWN))
+                words = "looks like a regular expression, but is read as a glob: * matches any text"
+                yield f"{place_of(node)}: {glob} {words}"
+    kept = [entry.text for entry in summary(text)]
     for section in ("tools", "models"):
         lost = [each.title for each in summary(builtin_text()) if each.section == section and each.text not in kept]
         if section in own and lost:
@@ -129,6 +136,21 @@ def _notes(text: RulesText) -> Iterator[str]:
                 f"{place_of(own[section][0])}: the section {section} replaces the built-in entries for {gone}; copy "
                 "those that you want to keep from the built-in rules.yaml"
             )
+
+
+def _globs(node: Node, key: str) -> Iterator[Node]:
+    """Yield the globs of a section: the keys of tools and aliases, and the values of keys that take globs."""
+    if isinstance(node, MappingNode):
+        for name, value in node.value:
+            if key in ("tools", "aliases"):
+                yield name
+            if name.value not in _VALUES:
+                yield from _globs(value, name.value)
+    elif isinstance(node, SequenceNode):
+        for item in node.value:
+            yield from _globs(item, key)
+    elif key in _GLOBS:
+        yield node
 
 
 def is_activated(env: Mapping[str, str]) -> bool:
