@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import ipaddress
 import json
@@ -44,8 +43,6 @@ from proxy.limits import SPARE_DESCRIPTORS
 _SHOWN = 60
 # Flags whose relative paths start from the folder where the command runs.
 _PATHS = ("upstream_ca", "capture", "audit_file", "client_keys", "upstream_key_file", "admin_key_file")
-# The first of the sockets that systemd hands over (sd_listen_fds(3)).
-_FIRST_SOCKET = 3
 # Descriptors that a worker has open before its first request: the log, shared memory, the poll, pipes.
 _OWN_DESCRIPTORS = 32
 # Keys whose values are globs, and keys whose values may be anything.
@@ -93,7 +90,7 @@ def checked_settings(flags: dict[str, str], text: RulesText | None = None) -> tu
     folder = working_folder(env)
     flags |= {name: str(folder / flags[name]) for name in _PATHS if flags.get(name)}
     settings, rules = load(flags, env, text)
-    _refuse_own_address(settings, (settings.upstream, *rules.urls), env)
+    _refuse_own_address(settings, (settings.upstream, *rules.urls))
     return settings, rules
 
 
@@ -165,32 +162,17 @@ def try_port(host: str, port: int) -> None:
         probe.bind((host, port))
 
 
-def _refuse_own_address(settings: Settings, urls: Sequence[str], env: Mapping[str, str]) -> None:
+def _refuse_own_address(settings: Settings, urls: Sequence[str]) -> None:
     """Raise RulesError if a model server's URL leads to the address that the proxy listens on."""
-    listening = _listening_on(settings, env)
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    own = {_ip(place[0]) for _, place in _looked_up(settings.host, settings.port, family)}
     for url in urls:
         _, host, port = origin(url)
-        listeners = [listener for listener, listened in listening if listened == port]
-        for address in _local_addresses(host, port) if listeners else ():
+        for address in _local_addresses(host, port) if port == settings.port else ():
             # A listener on `::` accepts IPv4 too.
-            if any(address == own or (own.is_unspecified and own.version >= address.version) for own in listeners):
+            if any(address == each or (each.is_unspecified and each.version >= address.version) for each in own):
                 fix = "give the address of the model server, or listen on another port with --port"
                 raise RulesError(f"upstream {url} is the address that this proxy listens on; {fix}")
-
-
-def _listening_on(settings: Settings, env: Mapping[str, str]) -> set[tuple[_Ip, int]]:
-    """Return the addresses and ports that the proxy listens on, or is about to."""
-    if not is_activated(env):
-        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        return {(_ip(place[0]), settings.port) for _, place in _looked_up(settings.host, settings.port, family)}
-    found = set()
-    for descriptor in range(_FIRST_SOCKET, _FIRST_SOCKET + int(env["LISTEN_FDS"])):
-        # gunicorn rejects descriptors that are not sockets.
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as listener:
-            if listener.family in (socket.AF_INET, socket.AF_INET6):
-                host, port = listener.getsockname()[:2]
-                found.add((_ip(host), port))
-    return found
 
 
 def _local_addresses(host: str, port: int) -> Iterator[_Ip]:
