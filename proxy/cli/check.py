@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import ipaddress
 import json
@@ -12,6 +11,8 @@ import resource
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from yaml.nodes import MappingNode, Node, SequenceNode
 
 from proxy import __version__
 from proxy.cli.output import NAME, say, show
@@ -42,10 +43,11 @@ from proxy.limits import SPARE_DESCRIPTORS
 _SHOWN = 60
 # Flags whose relative paths start from the folder where the command runs.
 _PATHS = ("upstream_ca", "capture", "audit_file", "client_keys", "upstream_key_file", "admin_key_file")
-# The first of the sockets that systemd hands over (sd_listen_fds(3)).
-_FIRST_SOCKET = 3
 # Descriptors that a worker has open before its first request: the log, shared memory, the poll, pipes.
 _OWN_DESCRIPTORS = 32
+# Keys whose values are globs, and keys whose values may be anything.
+_GLOBS = ("match", "models", "drop", "polls", "pattern")
+_VALUES = ("default_value", "fallback_value", "valid_values", "sampling")
 # `qwen2.*` may be a glob: a version that goes on.
 _REGULAR_EXPRESSION = re.compile(r"(?<![0-9])\.\*|^\^|\$$|\\[dws]")
 
@@ -88,7 +90,7 @@ def checked_settings(flags: dict[str, str], text: RulesText | None = None) -> tu
     folder = working_folder(env)
     flags |= {name: str(folder / flags[name]) for name in _PATHS if flags.get(name)}
     settings, rules = load(flags, env, text)
-    _refuse_own_address(settings, (settings.upstream, *rules.urls), env)
+    _refuse_own_address(settings, (settings.upstream, *rules.urls))
     return settings, rules
 
 
@@ -115,12 +117,14 @@ def _notes(text: RulesText) -> Iterator[str]:
     """
     if text.source == BUILT_IN:
         return
-    own, entries = sections(text), summary(text)
-    for entry in entries:
-        if entry.section != "clients" and entry.section in own and _REGULAR_EXPRESSION.search(entry.title):
-            glob = repr(cut(entry.title, _SHOWN))
-            yield f"{entry.place}: {glob} looks like a regular expression, but is read as a glob: * matches any text"
-    kept = [entry.text for entry in entries]
+    own = sections(text)
+    for section in ("tools", "models", "aliases"):
+        for node in _globs(own[section][1], section) if section in own else ():
+            if _REGULAR_EXPRESSION.search(node.value):
+                glob = repr(cut(node.value, _SHOWN))
+                words = "looks like a regular expression, but is read as a glob: * matches any text"
+                yield f"{place_of(node)}: {glob} {words}"
+    kept = [entry.text for entry in summary(text)]
     for section in ("tools", "models"):
         lost = [each.title for each in summary(builtin_text()) if each.section == section and each.text not in kept]
         if section in own and lost:
@@ -129,6 +133,21 @@ def _notes(text: RulesText) -> Iterator[str]:
                 f"{place_of(own[section][0])}: the section {section} replaces the built-in entries for {gone}; copy "
                 "those that you want to keep from the built-in rules.yaml"
             )
+
+
+def _globs(node: Node, key: str) -> Iterator[Node]:
+    """Yield the globs of a section: the keys of tools and aliases, and the values of keys that take globs."""
+    if isinstance(node, MappingNode):
+        for name, value in node.value:
+            if key in ("tools", "aliases"):
+                yield name
+            if name.value not in _VALUES:
+                yield from _globs(value, name.value)
+    elif isinstance(node, SequenceNode):
+        for item in node.value:
+            yield from _globs(item, key)
+    elif key in _GLOBS:
+        yield node
 
 
 def is_activated(env: Mapping[str, str]) -> bool:
@@ -143,32 +162,17 @@ def try_port(host: str, port: int) -> None:
         probe.bind((host, port))
 
 
-def _refuse_own_address(settings: Settings, urls: Sequence[str], env: Mapping[str, str]) -> None:
+def _refuse_own_address(settings: Settings, urls: Sequence[str]) -> None:
     """Raise RulesError if a model server's URL leads to the address that the proxy listens on."""
-    listening = _listening_on(settings, env)
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    own = {_ip(place[0]) for _, place in _looked_up(settings.host, settings.port, family)}
     for url in urls:
         _, host, port = origin(url)
-        listeners = [listener for listener, listened in listening if listened == port]
-        for address in _local_addresses(host, port) if listeners else ():
+        for address in _local_addresses(host, port) if port == settings.port else ():
             # A listener on `::` accepts IPv4 too.
-            if any(address == own or (own.is_unspecified and own.version >= address.version) for own in listeners):
+            if any(address == each or (each.is_unspecified and each.version >= address.version) for each in own):
                 fix = "give the address of the model server, or listen on another port with --port"
                 raise RulesError(f"upstream {url} is the address that this proxy listens on; {fix}")
-
-
-def _listening_on(settings: Settings, env: Mapping[str, str]) -> set[tuple[_Ip, int]]:
-    """Return the addresses and ports that the proxy listens on, or is about to."""
-    if not is_activated(env):
-        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        return {(_ip(place[0]), settings.port) for _, place in _looked_up(settings.host, settings.port, family)}
-    found = set()
-    for descriptor in range(_FIRST_SOCKET, _FIRST_SOCKET + int(env["LISTEN_FDS"])):
-        # gunicorn rejects descriptors that are not sockets.
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as listener:
-            if listener.family in (socket.AF_INET, socket.AF_INET6):
-                host, port = listener.getsockname()[:2]
-                found.add((_ip(host), port))
-    return found
 
 
 def _local_addresses(host: str, port: int) -> Iterator[_Ip]:

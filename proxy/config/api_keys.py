@@ -162,7 +162,7 @@ def parse_clients(text: bytes, source: str, rules: Rules | None = None) -> tuple
         if key.digest in owners:
             raise node_error(node, f"{key.name} has the same key as {owners[key.digest]}; keep one of them")
         if rules and key.client and key.client not in rules.clients:
-            names = nearest(key.client, rules.client_names) or "no client, for the rules have none"
+            names = nearest(key.client, rules.clients) or "no client, for the rules have none"
             words = f"there is no client {shown(key.client)} in {rules.source}, for key {key.name}; use {names}"
             raise node_error(next(child for name, _, child in entries(node, "") if name == "client"), words)
         owners[key.digest] = key.name

@@ -205,7 +205,7 @@ def load(
         file = os.path.join(next(filter(os.path.isabs, folders)), AUDIT_NAME)
         settings = structs.replace(settings, audit_file=file)
     if settings.client and settings.client not in rules.clients:
-        names = nearest(settings.client, rules.client_names) or "a name that the rules have; they have none"
+        names = nearest(settings.client, rules.clients) or "a name that the rules have; they have none"
         raise RulesError(f"{rules.source}: there is no client {shown(settings.client)}; set client to {names}")
     return settings, replace(rules, case_sensitive_tools=settings.case_sensitive_tools)
 

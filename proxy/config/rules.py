@@ -398,11 +398,6 @@ class Rules:
     _known: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
-    def client_names(self) -> tuple[str, ...]:
-        """The names of all clients, in the file's order."""
-        return tuple(self.clients)
-
-    @property
     def urls(self) -> tuple[str, ...]:
         """The URLs of model servers that entries name, each once."""
         return tuple(dict.fromkeys(model.url for model in self.models if model.url))

@@ -132,7 +132,7 @@ def let_in(ctx: RequestContext, route: Route, environ: Mapping[str, Any], client
     if route.takes_thread:
         ctx.take_thread()
     if client is not None and client not in ctx.snapshot.rules.clients:
-        known_names = ", ".join(ctx.snapshot.rules.client_names) or "none"
+        known_names = ", ".join(ctx.snapshot.rules.clients) or "none"
         raise NotFound(f"there is no client {client!r} in the rules; known are: {known_names} (clients: in rules.yaml)")
     ctx.client = client or (key.client if key else "") or settings.client
     if ctx.method in ("POST", "PUT") and route.access not in (Access.ADMIN, Access.PAGE):

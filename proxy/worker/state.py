@@ -232,14 +232,16 @@ class WorkerState:
         return self.snapshot
 
     def reload(self) -> None:
-        """Read settings and rules again and publish them; all workers have them when this returns.
+        """Read settings and rules again and publish them; all workers know the result when this ends.
 
         Raises RulesError, and changes nothing, if they are bad.
         """
-        with self.in_force.locked():
-            self.in_force.reload(self.in_force.read() or self.published)
-        if self.current(at_once=True).settings.workers > 1:
-            time.sleep(LOOK_SECONDS)  # then every worker looks before its next request
+        try:
+            with self.in_force.locked():
+                self.in_force.reload(self.in_force.read() or self.published)
+        finally:
+            if self.current(at_once=True).settings.workers > 1:
+                time.sleep(LOOK_SECONDS)  # then every worker looks before its next request
 
     def _take(self) -> None:
         """Take what is published. The snapshot stays if only an error or a lesson is new."""
@@ -284,7 +286,7 @@ class WorkerState:
 
     def health(self) -> JsonObject:
         """Return the answer of `/health`, with the keys that earlier systems' users read."""
-        snapshot, numbers = self.current(at_once=True), self.metrics.numbers()
+        snapshot, numbers = self.current(), self.metrics.numbers()
         settings, rules = snapshot.settings, snapshot.rules
         return {
             "status": "healthy",

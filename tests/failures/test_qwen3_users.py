@@ -48,7 +48,7 @@ def test_the_file_loads_as_it_is_and_its_settings_hold() -> None:
     assert len(policy.rules) == 11 and policy.fallback_rules == ()
     # A call without a name may be told by their table; nothing else differs from the built-in rules.
     assert policy == Policy(rules=policy.rules, infer_from_legacy_table=True)
-    assert rules.client_names and rules.profile("m", "").parse == "auto"
+    assert rules.clients and rules.profile("m", "").parse == "auto"
 
 
 @pytest.mark.parametrize("name", ["Bash", "BASH", "bash"])

@@ -151,7 +151,7 @@ def test_the_two_copies_of_the_built_in_file_are_equal() -> None:
 def test_the_built_in_file_names_the_known_clients_and_cleans_for_openclaw_alone() -> None:
     built_in = parse_rules((REPO / "rules.yaml").read_bytes(), "built-in")
     agents = ("openclaw", "opencode", "qwen-code", "pi", "cline", "nullclaw", "claude-code", "codex")
-    assert built_in.client_names == agents
+    assert tuple(built_in.clients) == agents
     assert [name for name in agents if built_in.profile("m", name).clean] == ["openclaw"]
     assert [built_in.clients[name].heartbeat for name in ("pi", "cline")] == ["comment", "comment"]
     switches = {"openai/gpt-oss-120b": "reasoning_effort", "deepseek-v3.2": "thinking", "GLM-4.6": "enable_thinking"}
@@ -172,7 +172,7 @@ def test_an_empty_file_is_the_built_in_one(text: str) -> None:
 def test_a_section_replaces_the_built_in_one_and_no_other() -> None:
     base = parsed("models: [{match: a}]\nclients: {x: {}}\naliases: {a: b}\n")
     changed = parsed("clients: {y: {}}\naliases:\n", base)
-    assert (changed.client_names, changed.models, changed.aliases) == (("y",), base.models, ())
+    assert (tuple(changed.clients), changed.models, changed.aliases) == (("y",), base.models, ())
 
 
 def test_an_entry_means_what_it_says() -> None:
