@@ -63,11 +63,18 @@ def turn(first: Message, *results: Message) -> list[Message]:
     return [system(), user(), first, *(results or (result(),)), said(), user("mku2 more")]
 
 
-# The shapes that agents send, from `shapes.jsonl`: conversations, those that every template takes first, and tools.
+# The shapes that agents send; the healthy ones are those that every template takes.
 _ROWS = [json.loads(line) for line in Path(__file__).with_name("shapes.jsonl").read_text("utf-8").splitlines()]
-SHAPES: dict[str, list[Message]] = {row["name"]: row["messages"] for row in _ROWS if row["kind"] != "tool"}
-HEALTHY = {row["name"]: row["messages"] for row in _ROWS if row["kind"] == "healthy"}
-TOOLS: dict[str, Message] = {row["name"]: row["tool"] for row in _ROWS if row["kind"] == "tool"}
+
+
+def _group(group: str) -> dict[str, Any]:
+    return {row["name"]: row["shape"] for row in _ROWS if row["group"] == group}
+
+
+HEALTHY, CALLS, RESULTS, ROLES, CONTENTS, TOOLS = map(
+    _group, ("healthy", "calls", "results", "roles", "contents", "tools")
+)
+SHAPES: dict[str, list[Message]] = {**HEALTHY, **CALLS, **RESULTS, **ROLES, **CONTENTS}
 
 
 def bodies() -> Iterator[tuple[str, Message]]:
