@@ -47,7 +47,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # That the benchmarks run is a test like others; what they measure counts where they have the machine to themselves.
 ALL := -m 'not heavy'
-QUICK := -m 'not benchmarks and not heavy and not slow' tests/unit tests/contract tests/failures tests/test_house.py \
+QUICK := -m 'not benchmarks and not heavy and not slow' $(addprefix --ignore tests/unit/notations/test_,rows.py \
+  spellings.py) tests/unit tests/contract tests/failures tests/test_house.py \
   $(patsubst %,tests/integration/test_%.py,app exchange healing messages_front responses_front retry)
 EACH := -m 'not benchmarks and not heavy and not slow and not once'
 # Where another Python can make a difference: its JSON, literals, patterns, sockets, threads and processes. What is made
