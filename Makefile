@@ -46,7 +46,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # A test only runs the benchmarks; their figures need an idle machine.
 ALL := -m 'not heavy'
-QUICK := -m 'not benchmarks and not heavy and not slow' tests/unit tests/contract tests/failures tests/test_house.py \
+QUICK := -m 'not benchmarks and not heavy and not slow' $(addprefix --ignore tests/unit/notations/test_,rows.py \
+  spellings.py) tests/unit tests/contract tests/failures tests/test_house.py \
   $(patsubst %,tests/integration/test_%.py,app exchange healing messages_front responses_front retry)
 EACH := -m 'not benchmarks and not heavy and not slow and not once'
 # Tests that another Python can affect: JSON, literals, patterns, sockets, threads and processes. The corpora and the

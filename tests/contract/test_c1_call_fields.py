@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_stream
 from tests.support.each_case import each_case
-from tests.support.helpers import OFFERED, SEED, call_json, delta, event_bytes, offered, piece, random_cut
+from tests.support.helpers import OFFERED, SEED, delta, event_bytes, offered, piece, random_cut
 
 LS, PWD = '{"command": "ls"}', '{"command": "pwd"}'
 SIGNED = {"google": {"thought_signature": "CtwB"}}
@@ -98,167 +99,16 @@ def calls_in(pieces: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(names[index], arguments[index]) for index in sorted(names)]
 
 
-HERE = (0, "extra_content", SIGNED)
-NEXT = (1, "extra_content", SIGNED)
 ONE = [("bash", LS)]
-TWO = [("bash", LS), ("bash", PWD)]
-SPLIT_END = signed(0, LS[6:])
 
 
-def _message(*entries: dict[str, Any]) -> dict[str, Any]:
-    """A chunk whose entry holds the whole message once more, as some servers end a stream."""
-    listed = [{key: value for key, value in entry.items() if key != "index"} for entry in entries]
-    return {**delta(0, "tool_calls"), "message": {"role": "assistant", "tool_calls": listed}}
+def load() -> dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]], list[tuple[int, str, object]]]]:
+    """What came, which calls leave of it, and which fields at them."""
+    rows = map(json.loads, Path(__file__).with_name("call_fields.jsonl").read_text("utf-8").splitlines())
+    return {row["name"]: (row["entries"], [*map(tuple, row["calls"])], [*map(tuple, row["fields"])]) for row in rows}
 
 
-# What came, which calls leave of it, and which fields at them.
-REPLIES: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]], list[tuple[int, str, object]]]] = {
-    "a clean call": ([delta(tool_calls=[signed(0, LS, "bash", "a")])], ONE, [HERE]),
-    "beside a text": ([delta(content="Look.", tool_calls=[signed(0, LS, "bash", "a")])], ONE, [HERE]),
-    "with the finish": ([delta(0, "tool_calls", tool_calls=[signed(0, LS, "bash", "a")])], ONE, [HERE]),
-    "the opener alone": (
-        [delta(content="Look.", tool_calls=[signed(0, "", "bash", "a")]), delta(tool_calls=[piece(0, LS)])],
-        ONE,
-        [HERE],
-    ),
-    "a repaired call": ([delta(tool_calls=[signed(0, "{'command': 'ls',}", "bash", "a")])], ONE, [HERE]),
-    "without its closer": (
-        [delta(tool_calls=[signed(0, LS[:-1], "bash", "a")]), delta(0, "tool_calls")],
-        ONE,
-        [HERE],
-    ),
-    "an object for the arguments": (
-        [delta(tool_calls=[{**signed(0), "id": "a", "function": {"name": "bash", "arguments": {"command": "ls"}}}])],
-        [("bash", '{"command":"ls"}')],
-        [HERE],
-    ),
-    "a renamed call": ([delta(tool_calls=[signed(0, LS, "functions.bash", "a")])], ONE, [HERE]),
-    "a call without an id": ([delta(tool_calls=[signed(0, LS, "bash")])], ONE, [HERE]),
-    "a call without a name": ([delta(tool_calls=[signed(0, LS, "", "a")])], ONE, [HERE]),
-    "another index": ([delta(tool_calls=[signed(3, LS, "bash", "a")])], ONE, [HERE]),
-    "no index": (
-        [delta(tool_calls=[{"id": "a", "function": {"name": "bash", "arguments": LS}, "extra_content": SIGNED}])],
-        ONE,
-        [HERE],
-    ),
-    "name and arguments in the entry itself": (
-        [delta(tool_calls=[{"id": "a", "name": "bash", "args": {"command": "ls"}, "extra_content": SIGNED}])],
-        [("bash", '{"command":"ls"}')],
-        [HERE],
-    ),
-    "in the legacy words": (
-        [delta(function_call={"name": "bash", "arguments": LS, "x_inside": 7})],
-        ONE,
-        [(0, "x_inside", 7)],
-    ),
-    "in the function": (
-        [delta(content="a", tool_calls=[signed(0, LS, "bash", "a", inside=[1])])],
-        ONE,
-        [HERE, (0, "x_inside", [1])],
-    ),
-    "with a later piece": (
-        [
-            delta(content="a", tool_calls=[piece(0, LS[:6], "bash", "a")]),
-            delta(content="b", tool_calls=[SPLIT_END]),
-        ],
-        ONE,
-        [HERE],
-    ),
-    "behind the arguments": (
-        [delta(content="a", tool_calls=[piece(0, LS, "bash", "a")]), delta(content="b", tool_calls=[signed(0, "")])],
-        ONE,
-        [HERE],
-    ),
-    "before the name": (
-        [delta(tool_calls=[signed(0, "", "", "a")]), delta(tool_calls=[piece(0, LS, "bash")])],
-        ONE,
-        [HERE],
-    ),
-    "a new id each time": (
-        [delta(tool_calls=[piece(0, LS[:6], "bash", "a")]), delta(tool_calls=[signed(0, LS[6:], "", "b")])],
-        ONE,
-        [HERE],
-    ),
-    "two calls of one index": (
-        [delta(tool_calls=[signed(0, LS, "bash", "a")]), delta(tool_calls=[signed(0, PWD, "bash", "b")])],
-        TWO,
-        [HERE, NEXT],
-    ),
-    "two objects in one piece": ([delta(tool_calls=[signed(0, LS + PWD, "bash", "a")])], TWO, [HERE]),
-    "two objects without a name": ([delta(tool_calls=[signed(0, LS + PWD, "", "a")])], TWO, [HERE]),
-    "a part that is no call of its own": (
-        [
-            delta(tool_calls=[piece(0, '{"command": "f("}', "bash", "a")]),
-            delta(tool_calls=[signed(0, '{")"}')]),
-        ],
-        [("bash", '{"command": "f(\\"}{\\")"}')],
-        [HERE],
-    ),
-    "the last piece once more": (
-        [delta(tool_calls=[signed(0, LS, "bash", "a")]), delta(tool_calls=[signed(0, LS, "bash", "a")])],
-        ONE,
-        [HERE],
-    ),
-    "once more, with a field": (
-        [delta(tool_calls=[piece(0, LS, "bash", "a")]), delta(tool_calls=[signed(0, LS, "bash", "a")])],
-        ONE,
-        [HERE],
-    ),
-    "in the message at the end": (
-        [delta(tool_calls=[piece(0, LS, "bash", "a")]), _message(signed(0, LS, "bash", "a"))],
-        ONE,
-        [HERE],
-    ),
-    "in the message too": (
-        [delta(tool_calls=[signed(0, LS, "bash", "a")]), _message(signed(0, LS, "bash", "a"))],
-        ONE,
-        [HERE],
-    ),
-    "in the message alone": ([_message(signed(0, LS, "bash", "a"))], ONE, [HERE]),
-    "a call that the text said before": (
-        [
-            delta(content=f"<tool_call>\n{call_json('bash', command='ls')}\n</tool_call>"),
-            delta(tool_calls=[signed(0, LS, "bash", "a")]),
-        ],
-        ONE,
-        [HERE],
-    ),
-    "empty ones beside": (
-        [delta(content="a", tool_calls=[{**signed(0, LS, "bash", "a"), "x": None, "y": []}])],
-        ONE,
-        [HERE, (0, "x", None), (0, "y", [])],
-    ),
-    "an empty one beside the end": (
-        [
-            delta(content="a", tool_calls=[piece(0, LS, "bash", "a")]),
-            delta(content="b", tool_calls=[signed(0, "", mark=None)]),
-        ],
-        ONE,
-        [(0, "extra_content", None)],
-    ),
-    "nothing but an empty one behind the end": (
-        [
-            delta(content="a", tool_calls=[piece(0, LS, "bash", "a")]),
-            delta(content="b", tool_calls=[piece(1, PWD, "bash", "b")]),
-            delta(content="c", tool_calls=[signed(0, "", mark=None)]),
-        ],
-        TWO,
-        [],
-    ),
-    "two values": (
-        [
-            delta(content="a", tool_calls=[signed(0, LS[:6], "bash", "a", mark="x")]),
-            delta(content="b", tool_calls=[signed(0, LS[6:], mark="y")]),
-        ],
-        ONE,
-        [(0, "extra_content", "x"), (0, "extra_content", "y")],
-    ),
-    "two values before it opens": (
-        [delta(tool_calls=[signed(0, "", "", "a", mark="x")]), delta(tool_calls=[signed(0, LS, "bash", mark="y")])],
-        ONE,
-        [(0, "extra_content", "x"), (0, "extra_content", "y")],
-    ),
-}
+REPLIES = load()
 
 
 @pytest.mark.parametrize("flush", [False, True])

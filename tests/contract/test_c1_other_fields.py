@@ -18,6 +18,8 @@ from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_stream
 from tests.support.helpers import OFFERED, SEED, call_json, delta, event_bytes, offered, piece, random_cut
 
+pytestmark = pytest.mark.slow
+
 CALL = f"<tool_call>\n{call_json('bash', command='ls')}\n</tool_call>"
 LS = '{"command": "ls"}'
 OPENER = piece(0, "", "bash", "call_1")

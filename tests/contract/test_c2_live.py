@@ -26,6 +26,8 @@ from tests.support.random_schemas import LOOKALIKES
 from tests.support.renderers import RENDERERS
 from tests.support.translated import TRANSLATING
 
+pytestmark = pytest.mark.slow
+
 QUICK = settings(max_examples=40, derandomize=True)
 # No marker begins in the middle of such a text.
 PROSE = st.text("abcdefghijklmnopqrsxyzBDEGIJMNUWéßжд日本🙂0123456789 .,;:!?…'\n-", min_size=1, max_size=12)

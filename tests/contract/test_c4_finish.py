@@ -24,6 +24,8 @@ from tests.support.each_case import each_case
 from tests.support.helpers import Views, calls, ends, new_engine, piece, random_cut, run, says, view
 from tests.support.renderers import RENDERERS, Call
 
+pytestmark = pytest.mark.slow
+
 # Each ends in a text that stands nowhere else, so that a call of which that is not there was not whole.
 CALLS: list[Call] = [
     ("bash", {"timeout": 10, "command": "echo first-end"}),
