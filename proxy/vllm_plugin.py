@@ -92,5 +92,6 @@ class ToolProxyParser(ToolParser):  # type: ignore[misc, unused-ignore]
 def _new_stream(request: Any) -> library.CallStream:
     asked = request.model_dump(mode="json", include={"tools", "messages", "response_format"})
     json_reply = (asked.get("response_format") or {}).get("type") in ("json_object", "json_schema")
-    tools, messages = asked["tools"] or (), asked.get("messages", ())
-    return library.CallStream(tools, messages, json_reply=json_reply, special_tokens=True)
+    # vLLM asks under `none`, too, and drops what it gets as calls.
+    tools = [] if request.tool_choice == "none" else asked["tools"] or []
+    return library.CallStream(tools, asked.get("messages", ()), json_reply=json_reply, special_tokens=True)

@@ -1,9 +1,10 @@
-"""A worker's part in the live page: requests that have ended go to the ring, and while somebody looks, once a
-second what is under way.
+"""A worker's part in the live page.
 
-One thread writes, a few times a second at most: each time it wakes takes the interpreter's lock from the streams.
-Whoever has a record leaves it in a bounded queue and goes on; what finds no room there, or cannot be written, is lost
-and counted.
+It writes the requests that have ended to the ring and, once a second while a page is open, those that run.
+
+One thread writes, at most a few times per second, because each time it wakes it takes the interpreter's lock from the
+streams. Other threads put records in a bounded queue and continue. Records that find no room, or cannot be written, are
+lost and counted.
 """
 
 from __future__ import annotations
@@ -22,15 +23,14 @@ from proxy.errors import Unavailable
 
 log = logging.getLogger("proxy")
 
-# Records that wait to be written: each may hold what was said in its request.
+# Records that wait to be written: each may hold the bodies of its request.
 MAX_WAITING = 256
-# Bytes of the requests that wait so, but for one, which may be of any size.
+# Bytes of these, except for the last one, which may have any size.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
-# For so long, in seconds, they are gathered before they are written.
+# Seconds for which records are gathered before they are written.
 GATHER = 0.25
-# How often, in seconds, the page is told of what is under way.
+# Seconds between two lists of running requests, and the requests that a worker lists.
 TICK = 1.0
-# Requests under way that one worker tells of.
 MAX_LIVE = 200
 
 Make = Callable[[], Record]
@@ -40,8 +40,7 @@ Row = Callable[[], JsonObject]
 class Activity:
     """The activity of one worker, in a `ring`.
 
-    `is_watched` says whether somebody looks at the page, in whichever worker; `lose` is told how many records were
-    lost.
+    `is_watched` returns whether a page is open, in any worker; `lose` counts lost records.
     """
 
     def __init__(
@@ -53,70 +52,78 @@ class Activity:
         gather: float = GATHER,
     ) -> None:
         self.ring = ring
-        self._is_watched = is_watched
-        self._lose = lose
-        self._gather = gather
+        self._is_watched, self._lose, self._gather = is_watched, lose, gather
         self._waiting: deque[tuple[Make, int]] = deque()
         self._bytes = 0
-        self._counting = threading.Lock()
-        self._come = threading.Event()
-        self._ends = threading.Event()
+        self._counting, self._writing, self._starting = threading.Lock(), threading.Lock(), threading.Lock()
+        self._wakes, self._ends = threading.Event(), threading.Event()
         self._live: dict[int, Row] = {}
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
-        self._one = threading.Lock()
-        self._writing = threading.Lock()
-        self._has_logged = False
-        self._is_shown = False
+        self._has_logged = self._is_shown = False
 
-    def begin(self, row: Row) -> Callable[[], None]:
-        """A request has begun, of which `row` tells at any time; call what is given when it has ended."""
+    def begin(self, row: Row) -> Callable[[], object]:
+        """Start to list a request, as `row` describes it at any time; return the function that ends that."""
         number = next(self._numbers)
         self._live[number] = row
         self._start()
-        return lambda: self._end(number)
-
-    def _end(self, number: int) -> None:
-        self._live.pop(number, None)
+        return lambda: self._live.pop(number, None)
 
     def keep(self, make: Make, size: int = 0) -> None:
-        """Keep the record of `make`, which the thread that writes calls; until then `size` bytes wait with it."""
-        if not self._takes(make, size):
+        """Queue the record that `make` returns on the thread that writes; until then, it keeps `size` bytes."""
+        with self._counting:
+            has_room = len(self._waiting) < MAX_WAITING and self._bytes < MAX_WAITING_BYTES
+            if has_room:
+                self._waiting.append((make, size))
+                self._bytes += size
+        if not has_room:
             self._lose(1)
             return
         self._start()
-        # To set what is set already wakes nobody, and takes a lock all the same.
-        if not self._come.is_set():
-            self._come.set()
-
-    def _takes(self, make: Make, size: int) -> bool:
-        """Let it wait, if there is room."""
-        with self._counting:
-            if len(self._waiting) >= MAX_WAITING or self._bytes >= MAX_WAITING_BYTES:
-                return False
-            self._waiting.append((make, size))
-            self._bytes += size
-        return True
+        # Setting a set event wakes no thread, but takes a lock.
+        if not self._wakes.is_set():
+            self._wakes.set()
 
     def flush(self) -> None:
         """Write the records that wait."""
         with self._writing:
-            waiting = len(self._waiting)
-            self._write([self._waiting.popleft() for _ in range(waiting)])
+            taken = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            records = []
+            for make, _ in taken:
+                try:
+                    records.append(make())
+                except Exception:  # the outermost boundary: a record is never worth a request
+                    log.exception("the record of a request cannot be made for the live page")
+                    self._lose(1)
+            with self._counting:
+                self._bytes -= sum(size for _, size in taken)
+            if records:
+                self._try(lambda: self.ring.add(records), len(records))
 
     def close(self) -> None:
-        """The worker ends: what waits is written."""
-        with self._one:
+        """Write the records that wait, and end the thread: the worker ends."""
+        with self._starting:
             thread, self._thread = self._thread, None
         if thread is not None:
             self._ends.set()
-            self._come.set()
+            self._wakes.set()
             thread.join()
+
+    def show_live(self) -> None:
+        """Publish the running requests, once more after the last. Raises Unavailable."""
+        try:
+            rows = [row() for row in [*self._live.values()][:MAX_LIVE]]
+        except Exception:  # the outermost boundary: the thread continues
+            log.exception("running requests cannot be listed for the live page")
+            rows = []
+        if rows or self._is_shown:
+            self._is_shown = bool(rows)
+            self.ring.show_live(os.getpid(), rows, time.time())
 
     def _start(self) -> None:
         if self._thread is not None:
             return
-        with self._one:
+        with self._starting:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="activity", daemon=True)
                 self._thread.start()
@@ -124,56 +131,21 @@ class Activity:
     def _run(self) -> None:
         next_look = time.monotonic() + TICK
         while not self._ends.is_set():
-            if self._come.wait(max(0.0, next_look - time.monotonic())):
+            if self._wakes.wait(max(0.0, next_look - time.monotonic())):
                 self._ends.wait(self._gather)
-                self._come.clear()
+                self._wakes.clear()
                 self.flush()
             if time.monotonic() >= next_look:
-                self._try(self._look, 0)
+                self._try(lambda: self.show_live() if self._is_watched() else None, 0)
                 next_look = time.monotonic() + TICK
         self.flush()
-
-    def _write(self, taken: list[tuple[Make, int]]) -> None:
-        if not taken:
-            return
-        records = []
-        for make, _ in taken:
-            try:
-                records.append(make())
-            except Exception:  # the outermost boundary: a record is never worth a request
-                log.exception("what became of a request cannot be told on the live page")
-                self._lose(1)
-        with self._counting:
-            self._bytes -= sum(size for _, size in taken)
-        self._try(lambda: self.ring.add(records), len(records))
-
-    def _look(self) -> None:
-        """Publish the running requests while a live page is open. Raises Unavailable."""
-        if self._is_watched():
-            self.show_live()
-
-    def show_live(self) -> None:
-        """Publish the running requests, once more after the last. Raises Unavailable."""
-        rows = self._rows()
-        if not (rows or self._is_shown):
-            return
-        self._is_shown = bool(rows)
-        self.ring.show_live(os.getpid(), rows, time.time())
-
-    def _rows(self) -> list[JsonObject]:
-        """The rows of the requests that are under way."""
-        try:
-            return [row() for row in [*self._live.values()][:MAX_LIVE]]
-        except Exception:  # the outermost boundary: the thread goes on
-            log.exception("what is under way cannot be told on the live page")
-            return []
 
     def _try(self, write: Callable[[], None], records: int) -> None:
         try:
             write()
         except Unavailable as error:
             if not self._has_logged:
-                log.error("%s; what it should show is lost", error.message)
+                log.error("%s; the live page lacks these requests", error.message)
             self._has_logged = True
             self._lose(records)
         else:

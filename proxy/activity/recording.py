@@ -1,6 +1,6 @@
-"""The bodies of one request, as far as they are kept for the live page: the first bytes of each side.
+"""The bodies of one request that are kept for the live page: the first bytes of each side.
 
-A recording is made only where values may be shown. It copies nothing: the parts are those that pass.
+A recording is made only if values may be shown. It copies nothing, but keeps the parts that pass.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 from proxy.upstream.client import UpstreamCall
 
-# Bytes that are kept of what one side said.
+# Bytes kept of one side.
 MAX_KEPT = 256 * 1024
 # Tries of one request that are kept.
 MAX_TRIES = 4
 
 
 class Excerpt:
-    """The first bytes of what comes in parts; `size` is how many there were in all."""
+    """The first bytes of a body that arrives in parts; `size` is the number of all bytes."""
 
     def __init__(self, data: bytes = b"") -> None:
         self._parts: list[bytes] = []
@@ -45,12 +45,12 @@ class Excerpt:
 
     @property
     def cut(self) -> bool:
-        """True if there was more than is kept."""
+        """True if more bytes came than are kept."""
         return self.size > MAX_KEPT
 
 
 class TryRecording:
-    """One try: the body that went up and what the server answered. `raw_text`: the proxy alone looked for calls."""
+    """One try: the body that was sent upstream and the answer. `raw_text`: the proxy alone looked for calls."""
 
     def __init__(self, body: bytes, *, raw_text: bool) -> None:
         self.up = Excerpt(body)

@@ -21,6 +21,12 @@ from proxy.worker.state import WorkerState
 
 _NUMBER = re.compile(r"[0-9]{1,15}")
 _CAPTURE = "capture "
+_TITLES = {
+    "asked": "What the client sent",
+    "up": "What was sent upstream",
+    "capture": "What the model server answered",
+    "sent": "What the client got",
+}
 # What a row shows, is searched by, or is counted from.
 _ROW = ("at", "model", "client", "tools", "result", "tokens", "seconds", "status", "error", "id", "refusals")
 
@@ -92,22 +98,17 @@ def story_json(number: int, story: Story) -> JsonObject:
 
 
 def _steps(story: Story) -> Iterator[JsonObject]:
-    titles = {"asked": "What the client sent", "sent": "What the client got"}
-    for name in sorted(story.parts, key=_order):
-        data = story.parts[name]
+    def order(name: str) -> tuple[int, str, int]:
         kind, _, number = name.partition(" ")
+        return {"asked": 0, "sent": 2}.get(kind, 1), number, kind == "capture"
+
+    for name in sorted(story.parts, key=order):
+        kind, _, number = name.partition(" ")
+        title = f"{_TITLES[kind]}, try {number}" if number else _TITLES[kind]
+        data = story.parts[name]
         if kind == "capture":
-            data = data.partition(b"\n")[2]
-        title = titles.get(name) or (
-            f"What the model server answered, try {number}" if kind == "capture" else f"What went up, try {number}"
-        )
+            data = data.partition(b"\n")[2]  # without the facts of the request
         yield {"title": title, "text": data.decode("utf-8", "replace")}
-
-
-def _order(name: str) -> tuple[int, str, str]:
-    """Sort the parts in the order in which they were said."""
-    kind, _, number = name.partition(" ")
-    return {"asked": 0, "sent": 2}.get(name, 1), number, {"up": "a", "capture": "b"}.get(kind, "")
 
 
 def _reading(story: Story) -> Iterator[str]:

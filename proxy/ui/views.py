@@ -85,7 +85,7 @@ def capture(name: str) -> Response:
     story = _story(name)
     data = last_capture(story)
     if data is None:
-        raise NotFound("nothing was kept of this request's answer; that is done under audit_values")
+        raise NotFound("the answer of this request was not kept; audit_values: true keeps answers")
     at = story.summary.get("at")
     moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(at if isinstance(at, float) else 0))
     response = Response(data, content_type="application/octet-stream")
@@ -98,7 +98,7 @@ def capture(name: str) -> Response:
 def _story(name: str) -> Story:
     story = _activity().ring.story(number_in(name))
     if story is None:
-        raise NotFound("this request is not there, or not any more: only the newest are kept")
+        raise NotFound("there is no such request; only the newest are kept")
     return story if request_context().snapshot.settings.audit_values else without_values(story)
 
 

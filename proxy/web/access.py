@@ -73,7 +73,7 @@ def _check_page(environ: Mapping[str, Any], keys: Keys) -> None:
             raise Forbidden(_LOCAL_ONLY.format(reason), "admin")
         return
     if elsewhere:
-        raise Forbidden("the live page is for itself alone, and this request comes from another page", "page")
+        raise Forbidden("this request comes from another web page; the live page answers only its own", "page")
     scheme, _, encoded = str(environ.get("HTTP_AUTHORIZATION", "")).partition(" ")
     key = key_bytes(environ)
     if scheme.lower() == "basic":

@@ -121,7 +121,7 @@ def test_the_other_dialects_are_told_as_well(server: Upstream, path: str, body: 
         steps = page.story(1)["steps"]
     assert (one["path"], one["status"]) == (path, 200)
     assert [step["title"] for step in steps] == [
-        *("What the client sent", "What went up, try 1", "What the model server answered, try 1"),
+        *("What the client sent", "What was sent upstream, try 1", "What the model server answered, try 1"),
         "What the client got",
     ]
     assert json.loads(steps[0]["text"]) == body
@@ -270,10 +270,10 @@ def test_with_audit_values_a_request_has_its_whole_story(server: Upstream) -> No
         story = page.story(1)
     said = {step["title"]: step["text"] for step in story["steps"]}
     assert list(said) == [
-        *("What the client sent", "What went up, try 1", "What the model server answered, try 1"),
+        *("What the client sent", "What was sent upstream, try 1", "What the model server answered, try 1"),
         "What the client got",
     ]
-    assert json.loads(said["What the client sent"]) == json.loads(said["What went up, try 1"]) == asked
+    assert json.loads(said["What the client sent"]) == json.loads(said["What was sent upstream, try 1"]) == asked
     assert said["What the model server answered, try 1"].encode() == b"".join((ROLE, text(CALL), finish(), DONE))
     assert '"tool_calls"' in said["What the client got"] and "<tool_call>" not in said["What the client got"]
     assert story["reading"][0].startswith("call 1: write_file (strong evidence")
@@ -301,8 +301,8 @@ def test_each_try_is_in_the_story(server: Upstream) -> None:
         titles = [step["title"] for step in page.story(1)["steps"]]
     assert one["tries"] == 2
     assert titles[1:5] == [
-        *("What went up, try 1", "What the model server answered, try 1"),
-        *("What went up, try 2", "What the model server answered, try 2"),
+        *("What was sent upstream, try 1", "What the model server answered, try 1"),
+        *("What was sent upstream, try 2", "What the model server answered, try 2"),
     ]
 
 

@@ -148,7 +148,7 @@ def test_a_request_opens_to_its_whole_story(page: Page) -> None:
     body = page.locator("#story-body")
     expect(body.locator("dl")).to_contain_text("/v1/chat/completions")
     titles = [
-        *("What the client sent", "What went up, try 1", "What the model server answered, try 1"),
+        *("What the client sent", "What was sent upstream, try 1", "What the model server answered, try 1"),
         "What the client got",
     ]
     assert body.locator("summary").all_text_contents() == titles

@@ -219,6 +219,8 @@ ROWS: tuple[Row, ...] = (
     *(row for says in PLUGIN_SAYS for row in _everywhere(PLUGIN, says, PARSED, "call/1")),
     *_everywhere(PLUGIN, "plain", dict.fromkeys(PATHS, "TEXT/1"), "TEXT/1"),
     Row("n: 2, streamed", PLUGIN, "call+call/1", "call+call/1", "hermes", more={**_STREAM, "n": 2}),
+    Row("none, streamed", PLUGIN, "TEXT/1", "same/1", "hermes", more={**_STREAM, "tool_choice": "none"}),
+    Row("none, whole", PLUGIN, "TEXT/1", "same/1", "hermes", more={"tool_choice": "none"}),
     Row("cut, streamed", PLUGIN, "TEXT/1", "same/1", "hermes", more={**_STREAM, "max_tokens": 30}),
     Row("cut, whole", PLUGIN, "TEXT/1", "same/1", "hermes", more={"max_tokens": 30}),
     # Without any flag: the model's name says the family, and the refusal of the first request that the proxy parses.

@@ -151,7 +151,7 @@ def test_a_record_that_cannot_be_made_costs_itself_alone(
     activity.keep(lambda: Record({"id": "a"}))
     ring.wait(lambda: names(ring) == ["a"])
     assert told.lost == 1
-    assert "what became of a request cannot be told" in logged.text
+    assert "the record of a request cannot be made" in logged.text
 
 
 def test_a_file_that_cannot_be_used_is_told_once(told: Told, logged: pytest.LogCaptureFixture) -> None:
@@ -161,7 +161,7 @@ def test_a_file_that_cannot_be_used_is_told_once(told: Told, logged: pytest.LogC
         told.wait(count)
     one.close()
     assert told.lost == 3
-    assert len([line for line in logged.messages if "what it should show is lost" in line]) == 1
+    assert len([line for line in logged.messages if "the live page lacks these requests" in line]) == 1
 
 
 def test_while_nobody_looks_nothing_is_written(ring: NotedRing, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_a_row_that_cannot_be_made_ends_nothing(
     end()
     activity.begin(lambda: {"id": "a"})
     ring.wait(lambda: ["a"] in ring.shown)
-    assert "what is under way cannot be told" in logged.text
+    assert "running requests cannot be listed" in logged.text
 
 
 def test_the_thread_survives_that_it_cannot_be_told_whether_somebody_looks(caplog: pytest.LogCaptureFixture) -> None:

@@ -280,7 +280,7 @@ def test_without_a_folder_of_its_own_the_audit_file_is_a_temporary_one(env: dict
 
 
 def test_a_variable_of_the_worker_is_no_setting_and_no_error() -> None:
-    load({}, {"TOOL_PROXY_DRAIN": "1:2", "TOOL_PROXY_STOP": "1:3"})
+    load({}, {"TOOL_PROXY_DRAIN": "1:2"})
     assert "TOOL_PROXY_DRAIN" not in refused({}, {"TOOL_PROXY_DRAIM": "1:2"})
 
 

@@ -46,9 +46,9 @@ def test_the_steps_are_told_in_the_order_in_which_they_were_said() -> None:
     assert (shown["id"], shown["number"]) == ("r1", 7)
     assert shown["steps"] == [
         {"title": "What the client sent", "text": "a\ufffdb"},
-        {"title": "What went up, try 1", "text": "up"},
+        {"title": "What was sent upstream, try 1", "text": "up"},
         {"title": "What the model server answered, try 1", "text": "1"},
-        {"title": "What went up, try 2", "text": "up again"},
+        {"title": "What was sent upstream, try 2", "text": "up again"},
         {"title": "What the model server answered, try 2", "text": "second"},
         {"title": "What the client got", "text": "down"},
     ]
