@@ -12,9 +12,10 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from proxy.cli.configuration import File
 from proxy.cli.merging import NotMergeableError, in_the_way, merged, other_models
@@ -45,9 +46,9 @@ class _Record:
     run.
     """
 
-    files: dict[str, _Change] = field(default_factory=dict)
-    folders: list[str] = field(default_factory=list)
-    first: str = ""
+    files: dict[str, _Change]
+    folders: list[str]
+    first: str
 
 
 class AgentFiles:
@@ -56,12 +57,10 @@ class AgentFiles:
     def __init__(self, agent: str, state: Path) -> None:
         self._path = state / f"setup-{agent}.json"
         try:
-            record: Any = load_json(self._path.read_bytes())
-            files = {name: _Change(**change) for name, change in record["files"].items()}
-            self._record = _Record(files, record["folders"], record["first"])
+            self._record = msgspec.convert(load_json(self._path.read_bytes()), _Record)
         except FileNotFoundError:
-            self._record = _Record()
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            self._record = _Record({}, [], "")
+        except (OSError, ValueError, msgspec.ValidationError) as error:
             message = f"{self._path}, the record of what was written, cannot be read; restore the copies by hand"
             raise CommandError(Status.NOT_WRITTEN, message) from error
         self._saved = asdict(self._record)
