@@ -20,6 +20,7 @@ from proxy.engine.choice import Choice
 from proxy.engine.events import (
     CallArguments,
     Chunk,
+    ContentEvent,
     Event,
     Failed,
     Finished,
@@ -72,8 +73,8 @@ class Engine:
         self._copies = Copies(self._tools, task.sources, task.made)
         self._choices: dict[int, Choice] = {}
         self._finished: dict[int, bool] = {}
-        # Chunks behind a finish.
-        self._trailing: list[Chunk] = []
+        # Chunks behind a finish, and what they say.
+        self._trailing: list[tuple[Chunk, tuple[ContentEvent, ...]]] = []
         self._messages = WholeMessages()
         self._thought_tokens = 0
         # The shapes that were learned, the lane of one of them, and the chunk that came last.
@@ -94,7 +95,7 @@ class Engine:
     @property
     def wants_count(self) -> bool:
         """True if the usage waits for the end of the reply, and the tokens of the reasoning must be counted."""
-        return any(says_usage(chunk) for chunk in self._trailing) and self.thoughts != ""
+        return any(says_usage(chunk) for chunk, _ in self._trailing) and self.thoughts != ""
 
     def counted(self, tokens: int) -> None:
         """Take the number of tokens of the reasoning; the usage at the end of the reply includes it."""
@@ -189,7 +190,7 @@ class Engine:
     def _without_choices(self, chunk: Chunk) -> tuple[Event, ...]:
         """Pass a chunk of usage, or of something unknown, but never before a finish that waits."""
         if any(self._finished.values()):
-            self._trailing.append(chunk)
+            self._trailing.append((chunk, events_of(chunk)))
             return ()
         return (chunk.unchanged(events_of(chunk)),)
 
@@ -213,7 +214,7 @@ class Engine:
             if finish_of(entry) is not None:
                 self._finished[number] = final = True
         if final:
-            self._trailing.append(chunk)
+            self._trailing.append((chunk, events))
             return ()
         return (chunk.unchanged(events),)
 
@@ -235,11 +236,11 @@ class Engine:
                 return tuple(events)
         if self._passes:
             events += [Finished(number, "stop", None) for number, finished in self._finished.items() if not finished]
-        for chunk in self._trailing:
+        for chunk, said in self._trailing:
             if self._thought_tokens and says_usage(chunk):
                 events.append(Usage(with_thought_tokens(as_object(chunk.body.get("usage")), self._thought_tokens)))
             else:
-                events.append(chunk.unchanged(events_of(chunk)))
+                events.append(chunk.unchanged(said))
         return tuple(events)
 
     # Chunks that differ by a text alone.

@@ -391,10 +391,16 @@ def make_task(
     max_held: int = MAX_HELD,
     ordered: bool = False,
     thoughts: Thoughts | None = None,
+    forced: str = "",
+    hold_broken: bool = False,
 ) -> Task:
     """The engine's task for the reply to a request; `raw_text` says that the server was told not to look for calls,
-    `ordered` that the client has text and reasoning in one order; `thoughts` are told from the text.
+    `ordered` that the client has text and reasoning in one order; `thoughts` are told from the text; `forced` is the
+    tool that this try forces.
     """
+    if forced and thoughts is not None:
+        # A model that is forced to call writes the arguments first, even if the prompt has opened its reasoning.
+        thoughts = replace(thoughts, begun="", unknown=True)
     return Task(
         tools=request.tools,
         seed=seed,
@@ -403,10 +409,11 @@ def make_task(
         sources=request.sources,
         made=request.made,
         ids=request.ids,
-        one_call=request.one_call,
+        one_call=request.one_call or forced != "",
         ordered=ordered,
         thoughts=thoughts,
-        forced=request.forced_tool,
+        forced=forced or request.forced_tool,
+        hold_broken=hold_broken and not forced,
         policy=policy,
         max_held=max_held,
     )

@@ -7,7 +7,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -188,12 +188,10 @@ def _engine(
         ordered=ordered,
         thoughts=apart,
         max_held=ctx.snapshot.settings.max_held,
+        forced=forced,
+        hold_broken=hold_broken,
     )
-    if forced:
-        # A model that is forced to call writes the arguments first, even if the prompt has opened its reasoning.
-        maybe = None if apart is None else replace(apart, begun="", unknown=True)
-        return Engine(replace(task, forced=forced, one_call=True, thoughts=maybe))
-    return Engine(replace(task, hold_broken=True) if hold_broken else task)
+    return Engine(task)
 
 
 def sent(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:

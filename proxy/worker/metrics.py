@@ -166,12 +166,20 @@ class Metrics:
         streams = f"{PREFIX}active_streams"
         self.streams = Gauge(streams, "Running streams in all workers.", registry=own, multiprocess_mode="livesum")
         self._known: dict[str, set[str]] = {}
+        self._children: dict[tuple[Any, tuple[str, ...]], Any] = {}
 
     def add(self, name: str, number: float, *labels: str) -> None:
         """Add to a counter; 0 makes no series."""
         if number:
-            counter = self._counters[name]
-            (counter.labels(*labels) if labels else counter).inc(number)
+            self._child(self._counters[name], labels).inc(number)
+
+    def _child(self, metric: Any, labels: tuple[str, ...]) -> Any:
+        """Return the series of a metric with these labels; prometheus-client takes long to look one up."""
+        key = metric, labels
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = metric.labels(*labels) if labels else metric
+        return child
 
     def count(
         self,
@@ -213,7 +221,7 @@ class Metrics:
             times["added_first_event_seconds"] = max(0.0, first_byte - outcome.first_event)
         for name, took in times.items():
             if took is not None:
-                self._histograms[name].labels(dialect).observe(took)
+                self._child(self._histograms[name], (dialect,)).observe(took)
 
     def exposition(self, *, rules_in_force: bool, models: Iterable[str] = (), log_lost: int = 0) -> bytes:
         """Return the text for `/metrics`.
