@@ -137,7 +137,7 @@ def _healings() -> Iterator[str]:
 
 def _families() -> Iterator[str]:
     yield "# Model families\n"
-    yield "The table of `proxy/healing/families.py`. Each fact of a model comes from the first row that has it."
+    yield "The table of `proxy/healing/families.json`. Each fact of a model comes from the first row that has it."
     yield "[Healing](../healing.md#families) says how a model's family is found.\n"
     yield from table(
         ("family", "names", "healings", "reasoning", "read from", "syntax of calls", "vLLM's parser", "SGLang's"),
