@@ -166,7 +166,7 @@ class Examination:
     answers: dict[str, Answer] = field(default_factory=dict)
     # The fate of each shape of a conversation, with the words of a refusal.
     fates: dict[str, tuple[Fate, str]] = field(default_factory=dict)
-    _replies: dict[tuple[str, str, bool], Reply] = field(default_factory=dict)
+    _replies: dict[tuple[str, bool], Reply] = field(default_factory=dict)
     _prompts: Prompts | None = None
 
     @property
@@ -202,10 +202,9 @@ class Examination:
 
     def reply(self, choice: str, *, stream: bool = False) -> Reply:
         """Return the reply to the request for one call under this `tool_choice`; asked once for all probes."""
-        key = (CALL, choice, stream)
-        if key not in self._replies:
-            self._replies[key] = self.ask.chat(self._request(choice, stream=stream))
-        return self._replies[key]
+        if (choice, stream) not in self._replies:
+            self._replies[choice, stream] = self.ask.chat(self._request(choice, stream=stream))
+        return self._replies[choice, stream]
 
     def _request(self, choice: str, *, stream: bool) -> JsonObject:
         body: JsonObject = {

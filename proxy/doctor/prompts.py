@@ -23,8 +23,6 @@ _HI: JsonObject = {"role": "user", "content": "mkbaseline"}
 # So many words are put where one was; each is a token at least.
 _MANY = 40
 _REFUSED = frozenset((400, 422, 500))
-# Of the words by which a server tells that there is no such path, or no such use of it.
-_NO_PATH = frozenset((0, 401, 403, 404, 405, 501))
 
 MakeConversation = Callable[[str], JsonObject]
 
@@ -73,14 +71,10 @@ class Prompts:
     def prompt(self, body: JsonObject) -> Prompt | None:
         """The prompt for messages and tools; None where the server does not show it, or did not answer."""
         shown = {PromptSource.TOKENIZE: self._tokenized, PromptSource.APPLY_TEMPLATE: self._applied}.get(self.source)
-        if shown is None:
-            return None
-        return shown(body)
+        return None if shown is None else shown(body)
 
     def fate(self, shape: MakeConversation, mark: str) -> tuple[Fate, str]:
         """The fate of `mark` in a conversation that `shape` makes with it; and the words of a refusal."""
-        if self.source is PromptSource.NONE:
-            return Fate.UNTOLD, ""
         if self.source is PromptSource.COUNTED:
             return self._counted(shape, mark)
         prompt = self.prompt(shape(mark))
@@ -97,18 +91,14 @@ class Prompts:
             if prompt is not None and "mkbaseline" in prompt.text:
                 return source
         counts = [self._count({"messages": [{**_HI, "content": text}]})[0] for text in ("mkone", _many("mkone"))]
-        if None not in counts and _grew(*counts):
-            return PromptSource.COUNTED
-        return PromptSource.NONE
+        return PromptSource.COUNTED if _grew(*counts) else PromptSource.NONE
 
     def _tokenized(self, body: JsonObject) -> Prompt | None:
         answer = self._ask.post(TOKENIZE, {"model": self._model, **body, "return_token_strs": True})
         if answer.status != 200:
             return _refusal(answer)
         pieces = as_list(answer.json.get("token_strs"))
-        if not pieces:
-            return None
-        return Prompt("".join(map(as_text, pieces)).translate(_MARKS))
+        return Prompt("".join(map(as_text, pieces)).translate(_MARKS)) if pieces else None
 
     def _applied(self, body: JsonObject) -> Prompt | None:
         answer = self._ask.post(APPLY_TEMPLATE, {"model": self._model, **body})
@@ -137,9 +127,7 @@ class Prompts:
 
 
 def _grew(few: Json, many: Json) -> bool:
-    if not isinstance(few, int) or not isinstance(many, int):
-        return False
-    return many - few >= _MANY // 2
+    return isinstance(few, int) and isinstance(many, int) and many - few >= _MANY // 2
 
 
 def _many(mark: str) -> str:
@@ -147,8 +135,5 @@ def _many(mark: str) -> str:
 
 
 def _refusal(answer: Answer) -> Prompt | None:
-    if answer.status in _NO_PATH:
-        return None
-    if answer.status not in _REFUSED:
-        return None
-    return Prompt(refused=answer.error or f"status {answer.status}")
+    """Return a refusal; None if the server has no such path, or no such use of it."""
+    return Prompt(refused=answer.error or f"status {answer.status}") if answer.status in _REFUSED else None
