@@ -299,7 +299,8 @@ class Reader(ReasoningReply):
         near = not stream.final and len(text) - at < ENOUGH
         if text[at] == "<" and not near and not self._any_tag.match(text, at):
             return False
-        if ended := self._end_here(source, at):
+        shown = next((closer for closer in self._shown if source.starts(closer, at)), "")
+        if ended := shown or source.token(self._marks.orphan_ends, at):
             self._end_orphan(at, ended)
             return True
         strong, token = source.match(STRONG, at), self._end_token(source, at)
@@ -329,11 +330,6 @@ class Reader(ReasoningReply):
         self._leave_before(at)
         self._hold(at, kind)
         return True
-
-    def _end_here(self, source: Source, at: int) -> str:
-        """Return the end of reasoning or of marked text at a position."""
-        shown = next((closer for closer in self._shown if source.starts(closer, at)), "")
-        return shown or source.token(self._marks.orphan_ends, at)
 
     def _end_token(self, source: Source, at: int) -> str:
         """Return the end-of-turn token at a position; without `raw_text` one that leaked into a sentence."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from proxy.codec.json_text import Json, JsonObject
 from proxy.notations.calls import Call
 from proxy.notations.copies import Copies
-from proxy.notations.reader import CallReader
+from proxy.notations.reader import CallReader, missing
 from proxy.notations.signs import STRONG, STRONG_WHOLE
 from proxy.notations.source import NeedMore, NoCall, Rejection, Touched
 from proxy.notations.surroundings import Prose
@@ -82,8 +82,8 @@ class Judge:
             self._check_weak(calls, place)
             return
         self._check_told(calls, place)
-        if any(call.completed for call in calls):  # only if all else is present
-            self._check_weak(calls, place)
+        if any(call.completed for call in calls) and (not place.stopped or missing(calls)):
+            raise NoCall("the reply was cut off", Rejection.CUT_OFF)
         self._check_surroundings(place)
         if calls[-1].unclosed:
             self._check_line(place.end)

@@ -121,8 +121,8 @@ class CallReader(ArgumentReader):
     def _read_strong(self, pos: int) -> ReadCalls:
         self.foreign = False
         calls, end = self.strong(pos)
-        value, missing = self.last, _missing(calls)
-        if not (value or self.delimited or missing or self.foreign):
+        value, lacking = self.last, missing(calls)
+        if not (value or self.delimited or lacking or self.foreign):
             return calls, end
         after = self.skip_left(end)
         if value and value.unended and VALUE_END.search(self.source.text, calls[-1].end, after):
@@ -134,7 +134,7 @@ class CallReader(ArgumentReader):
         if not self.source.final:
             raise NeedMore
         if value is None:
-            self._check_behind(end, missing)
+            self._check_behind(end, lacking)
             return calls, end
         if (last := value.last_chain(end)) >= 0:
             self.layout.shown = range(value.own.start, last + 1)
@@ -146,11 +146,11 @@ class CallReader(ArgumentReader):
         self.in_doubt = self.uneven
         return calls, end
 
-    def _check_behind(self, end: int, missing: set[str]) -> None:
+    def _check_behind(self, end: int, lacking: set[str]) -> None:
         """Refuse calls if what they lack follows in the text: a key, a closer, a delimiter. A string may go on."""
         following = n.STRONG.search(self.source.text, end)
         text = self.source.text[end : following.start() if following else self.source.size]
-        lacks = any(found.group(1) in missing for found in _QUOTED_KEY.finditer(text))
+        lacks = any(found.group(1) in lacking for found in _QUOTED_KEY.finditer(text))
         lacks |= self.foreign and CLOSERS.pattern.search(text) is not None
         if lacks or (self.delimited and any(token in text for token in DELIMITERS)):
             self.deep = True
@@ -336,7 +336,7 @@ class CallReader(ArgumentReader):
         return calls, end
 
 
-def _missing(calls: list[Call]) -> set[str]:
+def missing(calls: list[Call]) -> set[str]:
     """Return the required keys that calls lack."""
     return {
         key

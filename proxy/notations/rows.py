@@ -82,8 +82,6 @@ class Rows:
                 got, pos = reader.body(pos, NO_OPENER, 0)
             calls += got
             new = got
-            if any(call.spoils_row for call in got):
-                raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
 
     def behind_broken(self, start: int) -> int:
         """Return the position after a wrapper that cannot be read, and what is left over after it; -1 if text follows
@@ -172,8 +170,6 @@ class Rows:
                 calls += got
         if not source.final:
             raise NeedMore
-        if not any(call.arguments for call in calls):
-            raise NoCall("no argument")
         return _loose(calls), pos
 
     def _python_call(self, pos: int) -> tuple[list[Call], int]:

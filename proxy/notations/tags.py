@@ -7,7 +7,6 @@ import html
 import re
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from functools import partial
 
 import regex
 
@@ -41,12 +40,6 @@ _NO_KEY = re.compile(r"[=<>\"'{}]")
 # An opening tag is no longer.
 MAX_TAG = 250
 _family = functools.lru_cache(maxsize=256)(n.family)
-
-
-def ends_turn(source: Source, pos: int) -> int:
-    """Return the position after an end-of-turn token or a closer that is a token; 0 if none is here."""
-    token = source.token(LEFT, pos)
-    return pos + len(token) if token else 0
 
 
 class TagReader(ABC):
@@ -87,7 +80,8 @@ class TagReader(ABC):
 
     def ends_turn(self, pos: int) -> int:
         """Return the position after an end-of-turn token or a closer that is a token; 0 if none is here."""
-        return ends_turn(self.source, pos)
+        token = self.source.token(LEFT, pos)
+        return pos + len(token) if token else 0
 
     def orphan_end(self, pos: int) -> int:
         """Return the position after a closing tag of a wrapper, a call or a value; 0 if none is here."""
@@ -241,7 +235,7 @@ class TagReader(ABC):
             self.deep |= tool is not None
             written = replace(mark)
             self._skip_doubled(mark, marks)
-            self.last = RawValue(source, marks, self.layout, mark, {*given}, tool, partial(ends_turn, source))
+            self.last = RawValue(source, marks, self.layout, mark, {*given}, tool, self.ends_turn)
             end = self._end_of(self.last, written)
             if unended and self.last.foreign:
                 raise NoCall("the end tag of the value before may end a part of it")
@@ -377,7 +371,9 @@ class _FamilyMarks:
             found = self._at(pos) if here else self._next(pos)
             if found is None:
                 return None
-            if self._prefix in found.group() and not self._is_shown_key(found, here):
+            # A pair without the opener of its value in the middle of a text is shown.
+            shown = not here and found.groupdict().get("K2") and "arg_value" not in found.group()
+            if self._prefix in found.group() and not shown:
                 return _mark(found)
             if here:
                 return None
@@ -405,11 +401,6 @@ class _FamilyMarks:
                 return found
             pos += 1
         return None
-
-    @staticmethod
-    def _is_shown_key(found: re.Match[str], here: bool) -> bool:
-        """Return whether a pair without the opener of its value is in the middle of a text."""
-        return not here and bool(found.groupdict().get("K2")) and "arg_value" not in found.group()
 
 
 _LEVELS = {
