@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from proxy.codec.json_text import Json
 from proxy.tools.toolset import ToolSet
 from tests.support.helpers import function, new_scanner, offered, random_cut, scan
-from tests.support.renderers import DSML, RENDERERS, Call, dump
+from tests.support.renderers import RENDERERS, Call, dump
+
+DATA = json.loads(Path(__file__).with_name("fuzz.json").read_text("utf-8"))
 
 pytestmark = pytest.mark.once
 
@@ -34,55 +37,8 @@ LEADS = (
 )
 
 _M3 = "]<]minimax[>["
-_STEP = (
-    "<｜tool_calls_begin｜>",
-    "<｜tool_call_begin｜>",
-    "<｜tool_sep｜>",
-    "<｜tool_call_end｜>",
-    "<｜tool_calls_end｜>",
-)
 # What begins, ends or divides a call in one format or another, as a string may hold it.
-MARKERS = (
-    *("<tool_call>", "</tool_call>", "<tool_calls>", "</tool_calls>", "<tools>", "</tools>", "<function_call>"),
-    *("<function_calls>", "</function_calls>", "<longcat_tool_call>", "<TOOLCALL>[", "]</TOOLCALL>", "<Call>"),
-    *("<function=zz>", "<parameter=zz>", "</parameter>", "</function>", "<seed:tool_call>", "</seed:tool_call>"),
-    *("<invoke name='zz'>", '<invoke name="zz">', '<parameter name="zz">', "</invoke>", "<minimax:tool_call>"),
-    *(f"<{DSML}tool_calls>", f'<{DSML}invoke name="zz">', f"</{DSML}parameter>", f"</{DSML}invoke>", "｜GCML｜"),
-    *("<atem:function_calls>", "</atem:parameter>", "<|eom|>", "<|start|>assistant", " to=zz<|message|>"),
-    *("<dots_function_call>", *_STEP, "</steptml:parameter>", "</steptml:invoke>", "</rfl:parameter>", "<|call|>"),
-    *('<function name="zz">', '<param name="zz">', "</param>", "<![CDATA[", "]]", "</Parameters>", "</Call>"),
-    *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<tool_sep>", "</arg_value:opensource>"),
-    *("<iquest_tool_call>", "<ifm|tool_call>", "</ifm|arg_value>", _M3, f"{_M3}<zz>", f"{_M3}</zz>", f"{_M3}</note>"),
-    *("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "functools[", "<|tool_call|>", "<|tool_call>", "<tool_call|>"),
-    *("<|tools_prefix|>", "<|START_ACTION|>", "<|END_ACTION|>", "<|python_tag|>", "<|end_message|>", ">>>zz\n"),
-    *("<|tool_calls_section_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>", "functions.zz:0"),
-    *("<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "<|tool_call:args|>", "<|calls|>"),
-    *("<|channel|>commentary to=functions.zz", "<|constrain|>json", "<|message|>", "<|action_start|><|plugin|>"),
-    *("<|message_sep|>\n\nfunction call<|role_sep|>", "<|function_call|>", "<|tool_call_start|>[", "<|python_end|>"),
-    *("call:zz{", '<|"|>', "<escape>", "<end_function_call>", "<|open|>", "<|close|>argument<|sep|>", "<|close|>"),
-    *("<|plamo:end_tool_arguments:plamo|>", "<think>", "</think>", "<|im_end|>", "</s>", "<｜end▁of▁sentence｜>"),
-    *(
-        "```",
-        "```json\n",
-        "`",
-        "~~~",
-        '"',
-        "'",
-        '"""',
-        "\\",
-        "\\n",
-        "\n",
-        "\r\n",
-        "\n\n",
-        "\t",
-        " ",
-        "{",
-        "}",
-        "[",
-        "]",
-    ),
-    *('{"name": "zz", "arguments": {', '"}}', "None", "true", "<!--", "-->", "\n> ", "&lt;", "</", "<", ">", "｜", "▁"),
-)
+MARKERS = tuple(DATA["MARKERS"])
 
 
 @dataclass(frozen=True, slots=True)

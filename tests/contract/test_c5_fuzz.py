@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
@@ -26,8 +27,9 @@ from proxy.notations import tables
 from proxy.repair.policy import Policy
 from proxy.web.admission import named_model, parse_body
 from tests.support.helpers import call_json, merged, new_scanner, scan
-from tests.support.messages_ask import PICTURE, TOOL, ask, assistant, call, result, system, text, user
 from tests.support.work import over_soon
+
+DATA = json.loads(Path(__file__).with_name("fuzz.json").read_text("utf-8"))
 
 # Seconds of CPU for one input of some kilobytes, which takes milliseconds.
 MOST = 2.0
@@ -44,38 +46,8 @@ VALUES = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=8
 )
 
-CHAT: dict[str, Any] = {
-    "model": "m",
-    "stream": True,
-    "stream_options": {"include_usage": True},
-    "tool_choice": {"type": "function", "function": {"name": "run"}},
-    "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}},
-    "parallel_tool_calls": False,
-    "tools": [{"type": "function", "function": {"name": "run", "parameters": {"type": "object", "required": ["x"]}}}],
-    "messages": [
-        {"role": "user", "content": [{"type": "text", "text": "hi"}]},
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": "a", "function": {"name": "run", "arguments": "{}"}}],
-        },
-        {"role": "tool", "tool_call_id": "a", "content": "done"},
-    ],
-}
-MESSAGES = ask(
-    system("be brief"),
-    user(text("hi"), PICTURE, {"type": "document", "source": {"type": "text", "data": "x"}, "title": "t"}),
-    assistant({"type": "thinking", "thinking": "hm", "signature": "s"}, text("so"), call()),
-    user(result([text("done"), PICTURE], is_error=True), text("on")),
-    system=[{**text("rules"), "cache_control": {"type": "ephemeral"}}],
-    tools=[TOOL, {"type": "web_search_20250305", "name": "web_search"}],
-    tool_choice={"type": "tool", "name": "run", "disable_parallel_tool_use": True},
-    thinking={"type": "enabled", "budget_tokens": 1024},
-    output_config={"effort": "high", "format": {"type": "json_schema", "schema": {}}},
-    metadata={"user_id": "u"},
-    stop_sequences=["x"],
-    stream=True,
-)
+CHAT: dict[str, Any] = DATA["CHAT"]
+MESSAGES = DATA["MESSAGES"]
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,37 +19,11 @@ from proxy.dialects.translation import ModelOptions
 from proxy.errors import BadRequest
 from proxy.web.admission import parse_body
 from tests.contract.test_c5_fuzz import MOST, OPTIONS, QUICK, mutated
-from tests.support.responses_ask import CUSTOM, PIXEL, SPACE, TOOL, ask, assistant, call, developer, output, text, user
 from tests.support.work import over_soon
 
-RESPONSES = ask(
-    {"type": "additional_tools", "role": "developer", "tools": [SPACE]},
-    developer("be brief"),
-    user(text("hi"), {"type": "input_image", "image_url": PIXEL, "detail": "low"}),
-    {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
-    assistant("so", id="msg_1", phase="commentary"),
-    call(namespace="agents"),
-    {"type": "custom_tool_call", "call_id": "c2", "name": "apply_patch", "input": "x"},
-    {"type": "tool_search_call", "call_id": "c3", "arguments": {"q": "a"}},
-    output([text("done"), {"type": "input_image", "image_url": PIXEL}]),
-    {"type": "custom_tool_call_output", "call_id": "c2", "output": "done"},
-    {"type": "tool_search_output", "call_id": "c3", "tools": [{**TOOL, "name": "found"}]},
-    {"type": "local_shell_call", "id": "c4", "action": {"command": ["ls"]}},
-    {"type": "agent_message", "author": "a", "recipient": "b", "content": [text("look")]},
-    {"type": "web_search_call", "id": "ws_1"},
-    developer("note"),
-    instructions="rules",
-    tools=[TOOL, CUSTOM, {"type": "tool_search", "execution": "client"}, {"type": "web_search"}],
-    tool_choice={"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "run"}]},
-    reasoning={"effort": "high", "summary": "auto"},
-    text={"format": {"type": "json_schema", "name": "out", "schema": {}}, "verbosity": "low"},
-    metadata={"a": "b"},
-    prompt_cache_key="k",
-    parallel_tool_calls=True,
-    max_output_tokens=9,
-    store=True,
-    stream=True,
-)
+DATA = json.loads(Path(__file__).with_name("fuzz.json").read_text("utf-8"))
+
+RESPONSES = DATA["RESPONSES"]
 WAYS: tuple[Callable[[JsonObject, ModelOptions], Translation], ...] = (translate, translate_count)
 
 

@@ -6,10 +6,12 @@ quadratic work does not.
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from dataclasses import dataclass
 from itertools import cycle, islice
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +21,8 @@ from proxy.notations.copies import Copies
 from proxy.notations.front import Reader
 from proxy.notations.tables import END_OF_TURN, TOKENS, WRAPPER_WORDS
 from tests.support.helpers import call_json, function, offered
+
+DATA = json.loads(Path(__file__).with_name("fuzz.json").read_text("utf-8"))
 
 pytestmark = pytest.mark.once
 
@@ -76,40 +80,10 @@ M3 = "]<]minimax[>["
 NOW = call_json("now")
 READ = call_json("read", path="a")
 NOPE = call_json("nope", a=1)
-INVOKE = '<invoke name="read"><parameter name="path">a</parameter></invoke>'
 OPENERS = [*(f"<{word}>" for word in WRAPPER_WORDS), *TOKENS]
 CLOSERS = [closer for closers in TOKENS.values() for closer in closers]
 # What nothing, or much, can come of.
-FRAGMENTS = [
-    *("<", "<t", "<tool_cal", "<|tool_call", "<｜", "]<]", "[TOOL_CALL", "<func", "<invok", "</", "<|", "cal", "fun"),
-    *("{", "[", "(", "}", "]", '"', "'", "`", "~", "```", "\\", ",", ":", ">", "{[", "[{", '{"', "[[", "[a", "[a("),
-    *(" ", "\n", "\n\n", "\t", "\r\n", "\n{", "\n[", "\n```\n", "\n~~~\n", "\n    ", "\n>", "- ", "a ", "é", "🙂"),
-    *('{"name": ', '{"name": "read", ', '{"name": "read", "arguments": {', '{"a": ', "\n{\n", '\n["', "\n{'", '"a", '),
-    *("<function=read><parameter=path>", "</parameter>", "</function>", "\n<parameter=zz>", "<parameter=limit>"),
-    *("<function=read>", "<function=zz>", '<function name="read">', "<function=read></function>", "<!--", "-->"),
-    *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<arg_key>zz</arg_key>", "<tool_call>read<arg_key>"),
-    *("[read(path=", "\n[read(path=", "\n[read(path='", "\n[read(path=a, ", "\n[now(), ", "[now()]", "\n[now()]\n"),
-    *("call:read{", "<|tool_call>call:read{", "<|tool_call>call:read{path:", "<|tool_call>call:now{}", '<|"|>'),
-    *("<|channel|>commentary to=functions.read", "<|channel|>commentary to=functions.read<|message|>{", "<|message|>"),
-    *("<|start|>assistant", "<|channel|>analysis<|message|>", "<|start|>assistant to=functions.now<|message|>"),
-    *(f"<{DSML}", f'<{DSML}invoke name="read">', f'<{DSML}parameter name="path">', f"</{DSML}parameter>"),
-    *(f'<{DSML}invoke name="now"></{DSML}invoke>', f"<{DSML}tool_calls>\n", f"</{DSML}tool_calls>"),
-    *(f'{M3}<tool_call>{M3}<invoke name="read">', f"{M3}<path>", f"{M3}</path>", f"{M3}<a>", "<invoke name=", INVOKE),
-    *("<think>", "</think>", "[THINK]", "[/THINK]", "<think>a</think>", "<|channel>thought\n", "<channel|>"),
-    *("\n```json\n", f"\n```json\n{READ}\n```", f"{READ}\n", f"\n{NOW}", f"<tool_call>{NOW}</tool_call>", "analysis"),
-    *(f"<tool_call>{NOW}```\n{NOW}```", f"<tools>{NOW}</tools>,", "<tool_call>now", "<tool_call>now</tool_call>"),
-    *("[TOOL_CALLS]now[ARGS]{}", "[TOOL_CALLS]now", "<|tool_call_begin|>functions.now:0", ">>>now\n{}", "functools["),
-    *(f"<tool_call>{NOW}", f"<tool_call>{NOW}</function>", f"<tool_call>{NOW}</tool_call><|im_end|>", "now{}"),
-    *('<|open|>call tool="now"<|sep|>', "<|close|>argument<|sep|>", "<Function>read</Function>", "<![CDATA[", "]]>"),
-    *("Action:", "TOOL_CALLS", "to=functions.read ", "assistantcommentary to=functions.now json{}"),
-    *("now(a=1)\n", "read(path='a')\n", 'read{path: "a"}\n', "read(path=", "read{path: ", "\n```\nread(path='a')\n```"),
-    *('{"tool_calls": [', '{"action": "read", "action_input": ', '{"tool_call": {', '{"read": {"path": "a"}}\n'),
-    *(f"{NOPE}, ", f"{NOW}, {NOPE}, ", f"<tool_call>{NOPE}\n{NOW}\n", f"<tool_call>[{NOPE}, {NOW}]</tool_call>"),
-    *("<|channel|>analysis to=functions.now <|constrain|>json<|message|>{}", '<invoke name="nope"></invoke>'),
-    *(f'"<tool_call>{NOW}</tool_call>"', f"<tool_call>{NOW}</tool_call>' ", f"\n\n    <tool_call>{NOW}</tool_call>"),
-    *("<code>", "</code>", "<pre>", "</pre>", '"""', "| ", "„", "“ ", "«"),
-    *("[Tool call: now({})]", "<escape>", "<path>", "a,", "a)", "<|end|>", "<|im_end|>", "</s>", "</tool_call>"),
-]
+FRAGMENTS = DATA["FRAGMENTS"]
 FRAMES = {
     "text": Frame("", "\nand so on."),
     "reply": Frame("", ""),
@@ -156,45 +130,7 @@ FRAMES = {
     "indented": Frame("So:\n\n    ", "\nand so on."),
 }
 # Fragments that are cheap alone, where they may be read again and again.
-PLACED = (
-    ("thought", f"<tool_call>{NOW}</tool_call>"),
-    ("thought", f"<tool_call>{NOW}</tool_call>\n{NOW}\n"),
-    ("function", "\n<parameter=zz>"),
-    ("function", "\n<parameter=limit>"),
-    ("pairs", "<arg_key>zz</arg_key>"),
-    ("pairs", "<arg_key>limit</arg_key>"),
-    ("function", "\n</parameter>\n</function>\n</tool_call> x"),
-    ("function", "a</parameter></function></tool_call>\n"),
-    ("function", "\n<parameter=limit>\n1\n</parameter>"),
-    ("function", "<tool_call>\n<function=read>\n<parameter=path>\n"),
-    ("function", "<tool_call>\n<function=read>\n<parameter=path>\na</parameter></function></tool_call>\n"),
-    ("function", "\n<parameter=limit>\n</function>\n</tool_call>"),
-    ("text", "<tool_call>\n<function=read>\n<parameter=path>\na</parameter></function></tool_call>\n"),
-    ("text", "<tool_call>\n<function=read>\n<parameter=path>\na\n<parameter=limit>\nx\n</parameter>\n</tool_call>\n"),
-    ("pairs", "</arg_value></tool_call> x"),
-    ("pairs", "<arg_key>limit</arg_key><arg_value>"),
-    ("gemma", '<|"|>}<tool_call|> x'),
-    ("gemma", ',limit:<|"|>'),
-    ("gemma", '<|tool_call>call:a{b:<|"|>c<|"|>'),
-    ("xtml", '<|open|>argument key="limit"<|sep|>'),
-    ("xtml", "<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|> x"),
-    ("elements", f"{M3}<options>{M3}</paths>"),
-    ("elements", f"{M3}<item>a{M3}</item>"),
-    ("elements", f"{M3}<item>"),
-    ("invoke", f"</{DSML}parameter>"),
-    ("wrapper", f"<tool_call>{NOW}</tool_call>"),
-    ("array", '"</parameter>", '),
-    ("text", f"{NOW}\n<tool_call>{NOW}</tool_call>\n"),
-    ("quoted", f"<tool_call>{NOW}</tool_call>"),
-    ("quoted", f"<tool_call>{NOW}</tool_call>\n"),
-    ("quoted", f"<tool_call>{NOW}</tool_call><tool_call>"),
-    ("quoted", f'<tool_call>{NOW}</tool_call> "'),
-    ("preformatted", f"<tool_call>{NOW}</tool_call>\n\n"),
-    ("preformatted", f"<tool_call>{NOW}</tool_call></pre><pre>"),
-    ("indented", f"<tool_call>{NOW}</tool_call>\n    "),
-    ("indented", f"<tool_call>{NOW}</tool_call>\n\n    x\n    "),
-    ("text", f"{NOW}\n<tool_call>{NOW}\n</tool_call>{INVOKE}\n"),
-)
+PLACED = tuple(map(tuple, DATA["PLACED"]))
 FILLERS = (" ", "\n", " \n", "a", "é", "🙂", "\\", ">", "```\n", "[TOOL_CALLS]now")
 
 

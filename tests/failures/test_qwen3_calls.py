@@ -5,6 +5,7 @@ the nine defects of that proxy as regressions (earlier systems, A2).
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,49 +14,15 @@ from proxy.engine.events import Chunk
 from tests.conftest import Inside
 from tests.failures.test_qwen3_users import BUILT_IN, FILE
 from tests.support.client_view import DONE, ROLE, entry
-from tests.support.helpers import calls, chunk, delta, ends, function, piece, received, says
+from tests.support.helpers import calls, chunk, delta, ends, piece, received, says
 from tests.support.scripted import Upstream, answer, chat, stream
 
+DATA = json.loads(Path(__file__).with_name("qwen3_calls.json").read_text("utf-8"))
+
 CHAT = "/v1/chat/completions"
-TEXT = {"type": "string"}
-SWITCH = {"type": "boolean"}
-OPENCODE = [
-    function("todowrite", {"todos": {"type": "array", "items": {"type": "object"}}}, "todos"),
-    function("bash", {"command": TEXT, "description": TEXT, "timeout": {"type": "integer"}}, "command", "description"),
-    function(
-        "edit",
-        {"filePath": TEXT, "oldString": TEXT, "newString": TEXT, "replaceAll": SWITCH, "replace_all": SWITCH},
-    ),
-    function("multiedit", {"file_path": TEXT, "edits": {"type": "array"}}),
-    function("glob", {"pattern": TEXT, "path": TEXT}, "pattern"),
-    function("grep", {"pattern": TEXT, "output_mode": {"enum": ["content", "files_with_matches", "count"]}}, "pattern"),
-    function("task", {"description": TEXT, "prompt": TEXT, "subagent_type": TEXT}, "prompt", "subagent_type"),
-    function("read", {"filePath": TEXT, "offset": {"type": "integer"}}, "filePath"),
-    function("write", {"filePath": TEXT, "content": TEXT}, "filePath", "content"),
-    function("webfetch", {"url": TEXT, "prompt": TEXT}),
-    function("websearch", {"query": TEXT}),
-    function("notebookedit", {"notebook_path": TEXT, "new_source": TEXT}),
-    function("list", {"path": TEXT}),
-    function("mymodel_search", {"search_type": {"enum": ["semantic", "keyword", "hybrid"]}}, "search_type"),
-    function("mcp__db__query", {"sql": TEXT, "limit": {"type": "integer"}}, "sql"),
-    function("TodoRead"),
-]
+OPENCODE = DATA["OPENCODE"]
 # What the guide infers from which keys, in its order.
-TABLE: list[tuple[str, dict[str, Any]]] = [
-    ("todowrite", {"todos": []}),
-    ("bash", {"command": "ls"}),
-    ("multiedit", {"file_path": "a", "edits": []}),
-    ("edit", {"filePath": "a", "oldString": "b", "newString": "c"}),
-    ("grep", {"pattern": "x", "output_mode": "count"}),
-    ("glob", {"pattern": "*.py"}),
-    ("webfetch", {"url": "http://a", "prompt": "b"}),
-    ("websearch", {"query": "x"}),
-    ("write", {"content": "a", "filePath": "b"}),
-    ("read", {"filePath": "a"}),
-    ("task", {"description": "a", "prompt": "b", "subagent_type": "c"}),
-    ("notebookedit", {"notebook_path": "a", "new_source": "b"}),
-    ("list", {"path": "a"}),
-]
+TABLE: list[tuple[str, dict[str, Any]]] = [*map(tuple, DATA["TABLE"])]
 # What the rules of the guide add to those.
 ADDED = {"bash": {"description": "Execute the given shell command"}, "glob": {"path": "."}}
 

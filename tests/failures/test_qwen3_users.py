@@ -5,6 +5,7 @@ The scenarios are the tables and examples of that guide, in its order; here a ru
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from proxy.config import load as config
 from proxy.config.load import load
 from proxy.repair.policy import Policy, apply_rule, rules_for
 from proxy.tools.toolset import Tool, ToolSet
+
+DATA = json.loads(Path(__file__).with_name("qwen3_calls.json").read_text("utf-8"))
 
 # The structure, the eight rules and the two examples of the guide, in one file.
 FILE = Path(__file__).with_name("qwen3_users.yaml").read_text()
@@ -59,33 +62,8 @@ def test_tools_are_named_in_any_letter_case_and_keep_their_own(name: str) -> Non
     assert called(policy_of(FILE.replace("_tools: false", "_tools: true")), "Bash", values) == ("Bash", values)
 
 
-BUILT_IN: list[tuple[str, JsonObject, str, JsonObject]] = [
-    ("todowrite", {"todos": '[{"id": "1"}]'}, "todowrite", {"todos": [{"id": "1"}]}),
-    ("bash", {"command": "ls"}, "bash", {"command": "ls", "description": "Execute the given shell command"}),
-    ("edit", {"replaceAll": "true"}, "edit", {"replaceAll": True}),
-    ("edit", {"replace_all": "False"}, "edit", {"replace_all": False}),
-    ("multiedit", {"edits": '[{"a": "b"}]'}, "multiedit", {"edits": [{"a": "b"}]}),
-    ("glob", {"pattern": "*"}, "glob", {"pattern": "*", "path": "."}),
-    ("grep", {"output_mode": "lines"}, "grep", {"output_mode": "files_with_matches"}),
-    ("task", {"prompt": "x"}, "task", {"prompt": "x", "subagent_type": "general-purpose"}),
-    ("read", {"filePath": "a", "content": "b"}, "write", {"filePath": "a", "content": "b"}),
-    ("write", {"filePath": "a", "content": None}, "write", {"filePath": "a", "content": ""}),
-    ("mymodel_search", {"search_type": "fuzzy"}, "mymodel_search", {"search_type": "semantic"}),
-]
-UNTOUCHED: list[tuple[str, JsonObject]] = [
-    ("todowrite", {"todos": [{"id": "1"}]}),
-    ("bash", {"command": "ls", "description": ""}),
-    ("edit", {"replaceAll": False, "oldString": "true"}),
-    ("multiedit", {"edits": []}),
-    ("glob", {"path": "src"}),
-    ("grep", {"output_mode": "count"}),
-    ("grep", {"pattern": "x"}),
-    ("task", {"subagent_type": "explore"}),
-    ("read", {"filePath": "a"}),
-    ("write", {"content": "a"}),
-    ("mymodel_search", {"search_type": "hybrid"}),
-    ("unknown", {"todos": "[]"}),
-]
+BUILT_IN: list[tuple[str, JsonObject, str, JsonObject]] = [*map(tuple, DATA["BUILT_IN"])]
+UNTOUCHED: list[tuple[str, JsonObject]] = [*map(tuple, DATA["UNTOUCHED"])]
 
 
 @pytest.mark.parametrize(("name", "values"), UNTOUCHED)

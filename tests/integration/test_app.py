@@ -159,7 +159,7 @@ def test_a_method_that_a_path_does_not_take_is_a_405_with_allow(
     assert allowed in error_of(response)["message"]
 
 
-@pytest.mark.parametrize("path", [CHAT, "/v1/models", "/health", "/", "/for/openclaw/v1/models", "/nothing"])
+@pytest.mark.parametrize("path", [CHAT, *MESSAGES, "/v1/models", "/health", "/", "/for/openclaw/v1/models", "/nothing"])
 def test_options_is_a_204(inside: Inside, path: str) -> None:
     response = inside(NOWHERE).options(path)
     assert (response.status_code, response.data) == (204, b"")

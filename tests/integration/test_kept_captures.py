@@ -68,15 +68,6 @@ def test_each_answer_is_kept(case: str, inside: Inside, tmp_path: Path) -> None:
         assert counted(client) == {"written": 1}
 
 
-def test_the_answer_to_a_client_that_left_is_kept(inside: Inside, tmp_path: Path) -> None:
-    with Upstream(PLAIN) as server:
-        client = inside(server.url, capture=str(tmp_path))
-        response = client.post(CHAT, json=chat(tools=[WRITE_FILE]), buffered=False)
-        next(response.iter_encoded())
-        response.close()
-    assert captures(tmp_path) == 1
-
-
 def test_what_cannot_be_written_is_counted(inside: Inside, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with Upstream(PLAIN) as server:

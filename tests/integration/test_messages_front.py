@@ -113,13 +113,6 @@ def test_elsewhere_the_header_tells_the_shape(inside: Inside, method: str, path:
     assert theirs.json is not None and [*theirs.json] == ["error"] and "code" in theirs.json["error"]
 
 
-@pytest.mark.parametrize("path", [MESSAGES, COUNT])
-def test_options_is_a_204(inside: Inside, path: str) -> None:
-    response = inside(NOWHERE).options(path)
-    assert (response.status_code, response.data) == (204, b"")
-    assert set(response.headers["Allow"].split(", ")) == {"POST", "OPTIONS"}
-
-
 @MODES
 def test_the_request_s_id_comes_under_the_name_that_the_sdks_read(inside: Inside, streamed: bool) -> None:
     with serving(reply(streamed, "a")) as server:
@@ -200,14 +193,6 @@ def test_the_stop_sequence_is_named(inside: Inside, name: str, tools: list[Any],
         made = [message(client.post(MESSAGES, json=body)) for _ in range(3)]
     stops = [(each["stop_reason"], each["stop_sequence"]) for each in made]
     assert stops == [("stop_sequence", "END"), ("end_turn", None), ("end_turn", None)]
-
-
-@MODES
-@pytest.mark.parametrize(("end", "stop"), [("length", "max_tokens"), ("content_filter", "refusal")])
-def test_why_the_server_stopped_is_told(inside: Inside, end: str, stop: str, streamed: bool) -> None:
-    with serving(reply(streamed, "a", end=end)) as server:
-        made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
-    assert (made["stop_reason"], said(made)) == (stop, [("text", "a")])
 
 
 @pytest.mark.parametrize("half", ["", "{", '{"path": "a', '{"path": "a.txt", "content": "hi"'])

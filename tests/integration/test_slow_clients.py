@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import select
@@ -71,27 +70,6 @@ REFUSED = {
 def connected(port: int) -> closing[socket.socket]:
     """A client's connection."""
     return closing(socket.create_connection(("127.0.0.1", port), PATIENCE))
-
-
-def test_clients_that_dribble_hold_their_threads_no_longer_than_body_timeout(benches: Benches) -> None:
-    bench = benches("THREADS=16", "RESERVED_THREADS=4", "BODY_SECONDS=2")
-    bench.play(*[WHOLE] * 12)
-    with ExitStack() as stack:
-        clients = [stack.enter_context(connected(bench.proxy.port)) for _ in range(16)]
-        for client in clients:
-            client.sendall(head_of(DIALECTS["chat"], "Content-Length: 100000") + b"{")
-        until = time.monotonic() + 4
-        while time.monotonic() < until:
-            for client in clients:
-                with contextlib.suppress(OSError):
-                    client.send(b" ")
-            time.sleep(0.1)
-        body = body_of(DIALECTS["chat"])
-        served = stack.enter_context(connected(bench.proxy.port))
-        served.sendall(head_of(DIALECTS["chat"], f"Content-Length: {len(body)}") + body)
-        with closing(HTTPResponse(served)) as response:
-            response.begin()
-            assert response.status == 200, response.read()
 
 
 @EACH
