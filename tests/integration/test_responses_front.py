@@ -305,3 +305,11 @@ def test_completions_that_hold_nothing_are_a_response_without_items(inside: Insi
     with serving([answer(completion(""))]) as server:
         made = response_of(inside(server.url).post(RESPONSES, json=ask(stream=False)))
     assert (made["status"], made["output"]) == ("completed", [])
+
+
+def test_tokens_are_estimated_elsewhere(inside: Inside) -> None:
+    with Upstream() as server:
+        server.paths |= {MODELS: cards("tiny"), "/tokenize": [answer({}, 404)]}
+        response = inside(server.url).post(INPUT_TOKENS, json={"model": "tiny", "input": "x" * 350})
+    assert response.headers["X-Tool-Proxy-Count"] == "estimate"
+    assert response.json is not None and 90 <= response.json["input_tokens"] <= 130
