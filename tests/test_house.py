@@ -101,3 +101,18 @@ def test_every_cited_failure_has_a_row() -> None:
 def failure_numbers(text: str) -> set[int]:
     found = re.finditer(r"\bF([1-9][0-9]?)(?: to F([1-9][0-9]?))?\b", text)
     return {number for match in found for number in range(int(match[1]), int(match[2] or match[1]) + 1)}
+
+
+def test_every_package_has_a_layer() -> None:
+    layers = (ROOT / "setup.cfg").read_text().partition("layers =")[2].partition("\n\n")[0].split()
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert packages <= {layer.removeprefix("proxy.") for layer in layers}
+
+
+def test_modules_import_each_other_without_cycles() -> None:
+    edges = {f"proxy.{name_of(path)}".removesuffix(".__init__"): set(imported(path)) for path in MODULES}
+    while edges:
+        leaves = [name for name, targets in edges.items() if not targets & (edges.keys() - {name})]
+        assert leaves, f"import cycle among {sorted(edges)}"
+        for name in leaves:
+            del edges[name]

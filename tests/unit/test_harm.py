@@ -29,8 +29,8 @@ WRITE = Offer(
     },
 )
 CLOSED = Offer("write", {**WRITE.schema, "additionalProperties": False})
-# Each family with each break that goes with it, once.
-SMOKE = 1400
+# Each family with each break that goes with it, three times.
+SMOKE = 4000
 
 
 @pytest.fixture(scope="module")
