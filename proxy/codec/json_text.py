@@ -27,7 +27,7 @@ read and edited in place by `cli/merging.py`.
 Python's own `json` stays where its errors count (`web/admission.py` reports where a body breaks off), its pairs
 (`web/access.py`), in lines for people (the log, `check`, the entry of a model), in indented files
 for people (`cli`, which also writes the strings of TOML so; the record of `setup`, the report of `doctor`), and in
-`server`, which imports nothing of the package.
+the pump of `server`, which imports nothing of the package.
 """
 
 from __future__ import annotations

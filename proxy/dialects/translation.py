@@ -26,7 +26,7 @@ Object = dict[str, Any]
 _Read = TypeVar("_Read", bound=Struct)
 
 # The switch of a model whose family has its own words for the effort: the client's word is sent on, and
-# `thinking/switches.py` translates it.
+# `healing/switches.py` translates it.
 OWN_WORDS = "own_words"
 # Kinds of fields in the records of one request; further ones share a name (C7).
 MAX_KINDS = 100
