@@ -313,6 +313,7 @@ class CallReader(ArgumentReader):
         while at < source.size and not source.starts("```", at) and not self.is_left(at):
             if text[at] not in ",;{[<" and (alone or not text[at].isalpha()):
                 break
+            self.row_begun = True
             more, at = self.body(source.blanks(at + (text[at] in ",;")), opener, depth)
             calls, at = calls + more, source.blanks(at)
         if source.starts("```", at):
