@@ -22,7 +22,7 @@ from proxy.codec.json_text import Json, JsonObject
 
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 _COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*[\s\S]*?\*/")
-# A comma without a value before it stays, and is an error.
+# A comma without a value before it is kept, so that parsing fails.
 _TRAILING = re.compile(rf"({_STRING}|[\[{{,]\s*,)|,(?=\s*[}}\]])")
 _SIGN = re.compile(r"\S")
 _COMMA = re.compile(r"\s*,")
@@ -32,13 +32,13 @@ _Edit = tuple[int, int, str]
 
 
 class NotMergeableError(Exception):
-    """A file cannot be merged safely. The text says why; it follows the file's name."""
+    """A file cannot be merged safely. The message says why, and is shown after the file's name."""
 
 
 def merged(text: str, file: File) -> str:
-    """Return the text of a file with its content merged in. A text that has it already is returned unchanged.
+    """Return the text of a file with its content merged in, or unchanged if it has that content.
 
-    Raises NotMergeableError if that is not safe.
+    Raises NotMergeableError if merging is not safe.
     """
     if file.own:
         return _json_dumps(file.content)
@@ -111,7 +111,7 @@ def _found(content: Json, path: tuple[str, ...], at: tuple[str, ...] = ()) -> It
 
 
 def read(text: str, format: Format) -> JsonObject:
-    """Return the content of a text; an empty text has none. Raises NotMergeableError."""
+    """Return the content of a text, which is {} for an empty text. Raises NotMergeableError."""
     if not text.strip():
         return {}
     try:
@@ -189,7 +189,7 @@ def _toml_merge(table: MutableMapping[str, Any], content: JsonObject) -> JsonObj
                 added[key] = inner
         elif old != value or isinstance(old, bool) is not isinstance(value, bool):
             table[key] = value
-    # Last, because it invalidates the table's index.
+    # Insert last, because inserting invalidates the table's index.
     for key, value in new.items():
         _toml_insert(table, key, value)
     return added
@@ -268,7 +268,7 @@ def _json_without(text: str, path: Sequence[str]) -> str:
     edits = list[_Edit]()
     comma = document.comma(end)
     if comma is None:
-        # The last member: the comma before it goes.
+        # The last member: remove the comma before it.
         before = max((each.end for each in members.values() if each.end <= start), default=start)
         comma = document.comma(before) if before < start else None
         edits += [] if comma is None else [(comma, comma + 1, "")]
@@ -318,12 +318,12 @@ class _Document:
         return members
 
     def comma(self, at: int) -> int | None:
-        """Return where the comma after a value is, which ends at `at`."""
+        """Return the place of the comma after the value that ends at `at`, or None."""
         found = _COMMA.match(self._bare, at)
         return found.end() - 1 if found else None
 
     def line_start(self, at: int) -> str:
-        """Return the part of a line before a place."""
+        """Return the part of the line before a place."""
         return self._text[self._text.rfind("\n", 0, at) + 1 : at]
 
     def edited(self, edits: Iterable[_Edit]) -> str:

@@ -1,7 +1,7 @@
-"""The escapes of strings, in JSON and in Python, as models write them (F30).
+"""Decoding of JSON and Python string escapes as models write them (F30).
 
-Raw control characters are taken, and a backslash that escapes nothing stays. Where backslashes can be read in two ways,
-as in a path that stands in a string as it is, there is no reading (contract C9).
+Raw control characters are accepted, and a backslash that escapes nothing is kept. A string whose backslashes can be
+read in two ways, such as an unescaped path, is rejected (contract C9).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _LETTERS = {**{mark: mark for mark in _SURE}, "n": "\n", "t": "\t", "r": "\r", "
 _PYTHON_LETTERS = {**_LETTERS, "v": "\v", "a": "\a", "\n": ""}
 _BARE_LINE_END = re.compile(r"(?<!\\)\n")
 _OCTAL = re.compile(r"[0-7]{1,3}")
-# Repetitions of one escape are one match, so that a long text of backslashes is read in a few steps. A repetition
-# before a digit may be a longer escape, and is matched again. (Not `*+`: Python before 3.11.5 loses its place there.)
+# Repetitions of one escape are one match, so that a long run of backslashes takes few steps. A repetition before a
+# digit may be a longer escape, and is matched again. (Not `*+`, which has a bug before Python 3.11.5.)
 _REPEATED = r"(?:\1(?![0-9a-fA-F])){0,1000}"
 _ESCAPE = re.compile(rf"(\\(?:u[0-9a-fA-F]{{4}}|U000[0-9a-fA-F]{{5}}|U0010[0-9a-fA-F]{{4}}|.?)){_REPEATED}", re.DOTALL)
 _PYTHON_ESCAPE = re.compile(
     rf"(\\(?:[0-7]{{1,3}}|x[0-9a-fA-F]{{2}}|u[0-9a-fA-F]{{4}}|U[0-9a-fA-F]{{8}}|.?)){_REPEATED}", re.DOTALL
 )
-# The beginning of a path on Windows; the line end before it may be an escape.
+# The start of a Windows path; the line end before it may be an escape.
 _LETTER = r"(?:(?<!\w)|(?<=\\[nrt]))[A-Za-z]:"
 _DRIVE = re.compile(rf"{_LETTER}\\")
 # Such a path with single backslashes that are escapes too: `C:\new` (but not `if a:\n    b()`), `\\server\new`.
@@ -34,7 +34,7 @@ _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 def unescape(inside: str, *, python: bool = False) -> str:
     """Return the value of a string from the text between its marks; marks without a backslash are kept.
 
-    A backslash that escapes nothing is kept: in JSON `\\033` and `\\app` are no escapes, as they are in Python. Raises
+    A backslash that escapes nothing is kept: `\\033` and `\\app` are escapes in Python, but not in JSON. Raises
     ValueError if the backslashes can be read in two ways.
     """
     if "\\" not in inside:
@@ -106,8 +106,9 @@ def _kind_of_escape(part: str) -> _Escape:
 
 
 def _check_escapes(kinds: set[_Escape], written: str) -> None:
-    """ValueError if the backslashes of a string can be read in two ways: where one escapes nothing, as in a path that
-    stands in it as it is, another one may not either.
+    """Raise ValueError if the backslashes of a string can be read in two ways.
+
+    If one escapes nothing, as in an unescaped path, another one may be literal too.
     """
     if not kinds >= {_Escape.CHARACTER, _Escape.NOTHING}:
         return
@@ -124,7 +125,7 @@ def has_doubtful_path(written: str) -> bool:
 
 
 def _joined(text: str) -> str:
-    """Return the text with surrogate pairs, which escapes leave, as the characters that they encode."""
+    """Return the text with surrogate pairs, which decoded escapes leave, joined to the characters that they encode."""
     if not _SURROGATES.search(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
