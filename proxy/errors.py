@@ -267,7 +267,7 @@ class ClientGone(ProxyError):
 
 
 class NotKept(ProxyError):
-    """The response store cannot be used, or a response is larger than the whole store may be."""
+    """The response store cannot be used, or a response exceeds the size of the whole store."""
 
 
 class RulesError(ProxyError):

@@ -174,7 +174,7 @@ def on_exit(server: Any) -> None:
 
 
 def when_ready(server: Any) -> None:
-    """Set the limits on the listening TCP sockets; on Linux each accepted connection inherits them."""
+    """Set timeouts on the listening TCP sockets. On Linux, each accepted connection inherits them."""
     limit = struct.pack("ll", int(STALL_SECONDS), int(STALL_SECONDS % 1 * 1e6))
     for listener in server.LISTENERS:
         if listener.sock.family in _TCP:

@@ -8,7 +8,7 @@ MAX_AGENT_FILE = 4 * 1024 * 1024
 # server never use the reserved threads, so /health answers while all others are busy.
 THREADS = 512
 RESERVED_THREADS = 32
-# Seconds to wait for a connection to the model server, and for it to take a request.
+# Maximum time (s) to connect to the model server, and to send it a request.
 CONNECT_SECONDS = 2.0
 SEND_SECONDS = 60.0
 # Maximum time (s) for one reply.
@@ -36,7 +36,7 @@ MAX_DEPTH = 200
 MAX_ANSWER = 64 * 1024 * 1024
 # Bytes of an upstream error response: vLLM once answered a request of 4.5 kB with 23.6 MB of validation errors.
 MAX_ERROR_BODY = 64 * 1024
-# Minimum tokens left in the context for retrying a request that asks for more than fit.
+# A request for more output tokens than fit in the context is retried only if at least this many fit.
 RETRY_TOKENS = 256
 # Bytes of the audit file.
 AUDIT_MAX = 1024 * 1024 * 1024

@@ -45,7 +45,7 @@ class Excerpt:
 
     @property
     def cut(self) -> bool:
-        """Whether the body is longer than what is kept."""
+        """Whether the body is longer than the kept part."""
         return self.size > MAX_KEPT
 
 
@@ -84,7 +84,7 @@ class TryRecording:
 
 
 class Recording:
-    """One request: what the client sent (`client_body`), its `tries`, and what the client got (`sent`)."""
+    """One request: the `client_body`, the `tries`, and the response that was `sent` to the client."""
 
     def __init__(self, client_body: bytes) -> None:
         self.client_body = Excerpt(client_body)

@@ -58,7 +58,7 @@ DELETE FROM requests WHERE number <= (
 class Record:
     """One request that has ended: a `summary`, and the `parts` of its story by name, if values may be shown.
 
-    `counts` are what it adds to the TOTALS of its `model`.
+    `counts` are added to the TOTALS of its `model`.
     """
 
     summary: JsonObject

@@ -176,7 +176,7 @@ class AgentFiles:
 
 
 def _plan(file: File) -> tuple[bytes | None, bytes, str]:
-    """Return a file's bytes before and after, and a note on what is removed and what bypasses the proxy."""
+    """Return a file's bytes before and after, and a note on removed keys and on models that bypass the proxy."""
     try:
         before = _bytes(_real(file.path))
         if before is not None and len(before) > MAX_AGENT_FILE:
@@ -203,9 +203,9 @@ def _real(path: str) -> Path:
 
 
 def _bytes(path: Path) -> bytes | None:
-    """Return the bytes of a file, None if it does not exist. Raises CommandError, also if it is not a regular file.
+    """Return the bytes of a file, or None if it does not exist. Raises CommandError.
 
-    A pipe has no end, and a device must not be replaced.
+    Only regular files are read: a pipe may never end, and a device must not be replaced.
     """
     try:
         if path.exists() and not path.is_file():

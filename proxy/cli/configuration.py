@@ -43,8 +43,8 @@ class Values:
     such switch. `key_name` is the environment variable that holds the proxy's key, empty if the proxy requires none.
     `environment` is the one in which the agent will run.
 
-    For one run of the agent, `folder` is a folder that exists only during that run, and `read` returns the text of one
-    of the user's files, or "" if there is none.
+    `launch` sets `folder`, which exists only while the agent runs, and `read`, which returns the text of a user's file
+    ("" if it does not exist).
     """
 
     url: str
@@ -65,7 +65,7 @@ class Values:
 
     @property
     def key(self) -> str:
-        """The key, or its placeholder, for an environment or a command line."""
+        """The placeholder of the proxy's key, or a dummy key if the proxy requires none."""
         return KEY if self.key_name else NO_KEY
 
     @property
@@ -90,7 +90,7 @@ class File:
 
     `own`: the file belongs to the proxy and has no other content. `optional`: the environment has the same effect.
     `without` are paths of keys that would override the content; they are removed. `rivals` are paths of models that the
-    user chose for a part of the agent (`*`: any key or item). They override the content for that part, so they are kept
+    user chose for a part of the agent (`*`: any key or item). They override the content for that part; they are kept,
     and reported.
     """
 

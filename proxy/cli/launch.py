@@ -101,7 +101,7 @@ def _configured(
         raise CommandError(Status.NOT_WRITTEN, message) from error
     command = [*configuration.command, *arguments]
     if not command:
-        message = f"{aim.agent.name} is not a program; add one after --, and it gets the variables"
+        message = f"{aim.agent.name} is not a program; add the program to run after --"
         raise CommandError(Status.USAGE, message)
     program = aim.program(command[0])
     for note in configuration.notes:
@@ -258,7 +258,7 @@ def _is_of_a_launch(log: Path) -> bool:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # there is no such log
+    except OSError:  # the log does not exist
         return False
     return False
 

@@ -170,8 +170,8 @@ def _toml_parsed(text: str) -> tomlkit.TOMLDocument:
 def _toml_merge(table: MutableMapping[str, Any], content: JsonObject) -> JsonObject:
     """Set the content's values in a table, and return the tables that it lacks.
 
-    These are added at the end of the file: within it, tomlkit would put them between a comment and what it describes.
-    The same applies to values of a table without a header.
+    The caller adds the missing tables at the end of the file, because tomlkit would separate a comment from the table
+    after it. Values of a table without a header are returned for the same reason.
     """
     added: JsonObject = {}
     new: JsonObject = {}
@@ -248,7 +248,7 @@ def _json_dumps(content: JsonObject, unit: str = "  ") -> str:
 
 
 def _json_edited(text: str, content: JsonObject) -> str:
-    """Return the text, whose value is an object, with the content merged into it; the rest of it is unchanged."""
+    """Return the text of a JSON object with the content merged in; the rest of the text is unchanged."""
     if not text.strip():
         return _json_dumps(content)
     document = _Document(text)
@@ -275,7 +275,7 @@ def _json_without(text: str, path: Sequence[str]) -> str:
     elif comma == end:
         end += 1
         end += len(text[end:]) - len(text[end:].lstrip(" \t"))
-    else:  # after a comment
+    else:  # the comma follows a comment
         edits.append((comma, comma + 1, ""))
     indent = document.line_start(start)
     rest = re.compile(r"[ \t]*\r?\n").match(text, end)
@@ -285,7 +285,7 @@ def _json_without(text: str, path: Sequence[str]) -> str:
 
 
 def _blanked(text: str, pattern: re.Pattern[str]) -> str:
-    """Return the text with blanks instead of what the pattern matches outside strings."""
+    """Return the text with the pattern's matches outside strings replaced by blanks."""
     return pattern.sub(lambda found: found[1] or " " * len(found[0]), text)
 
 
@@ -295,7 +295,7 @@ class _Document:
     def __init__(self, text: str) -> None:
         self._text = text
         self._bare = _blanked(text.removeprefix("\ufeff").rjust(len(text)), _COMMENT)
-        # Strict JSON of the same length.
+        # Strict JSON of the same length, so that places are the same in both texts.
         self._strict = _blanked(self._bare, _TRAILING)
         self.root = self._after_blanks(0)
 

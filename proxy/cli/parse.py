@@ -204,7 +204,7 @@ def _answer(
 def _sources(
     captured: Captured, before: ReplyView, policy: Policy
 ) -> tuple[dict[int, Iterator[str]], list[str]]:
-    """Return what the server sent for each structured call, by choice, and the rejected places of the text."""
+    """Return the server's text of each structured call, by choice, and the rejected places of the text."""
     sources: dict[int, Iterator[str]] = {}
     places: list[str] = []
     for number, choice in before.choices.items():

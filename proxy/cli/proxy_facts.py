@@ -48,7 +48,7 @@ class ProxyFacts:
         self._key_name = key_name
 
     def model_server(self) -> str:
-        """Return the URL of its model server, or "" if it is not a proxy."""
+        """Return the URL of the proxy's model server, or "" if no proxy answers."""
         try:
             _, about = self._get("/")
             _, health = self._get("/health")

@@ -27,8 +27,8 @@ from proxy.worker.logging_setup import log_line
 _GUNICORNS = ("host", "port", "workers", "max_streams", "graceful_timeout")
 # Idle connections that gunicorn keeps in addition to those that are served.
 _SPARE_CONNECTIONS = 1000
-# glibc's memory settings (mallopt(3)). With its default of one arena per thread a worker needs more than twice as much.
-# A fixed mmap threshold returns large blocks to the kernel; with 200 clients a worker needs a third less.
+# glibc's memory settings (mallopt(3)). With the default number of arenas, a worker needs more than twice the memory. A
+# fixed mmap threshold returns large blocks to the kernel; with 200 clients, a worker needs a third less memory.
 MALLOC = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(1024 * 1024)}
 
 

@@ -1,7 +1,7 @@
 """Masking of secrets in logs, audit records, error bodies and capture heads.
 
 Two kinds are masked: the credentials of a request, and strings that look like keys. Each byte becomes `*`, so lengths
-stay the same and JSON stays valid. Model output is never searched. docs/security.md lists what is not found.
+stay the same and JSON stays valid. Model output is never searched. docs/security.md lists the limits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MIN_SECRET = 8
 # The longest credential that a header can carry, with each character escaped.
 _LONGEST = 6 * 8192
 _BEARER = b"earer "
-# How a key begins, and how it goes on.
+# Prefixes of keys, and the text after each.
 _SHAPES = (
     (rb"sk-", rb"[\w-]{16,}"),
     (rb"gh[pousr]_", rb"\w{16,}"),
@@ -25,7 +25,8 @@ _SHAPES = (
     (rb"A[KS]IA", rb"[A-Z0-9]{16}"),
     (rb"xox[a-z]-", rb"[\w-]{10,}"),
 )
-# `task-` does not begin a key, but the text after `\n` or `\u003e` can. A pattern that starts with a literal is fast.
+# A key starts a word: `task-...` is not one, but the text after an escape (`\n`, `\u003e`) can be. The pattern starts
+# with a literal, because that is fast.
 _AT_WORD_START = rb"%b(?:(?<![A-Za-z0-9]%b)|(?<=\\[nrtbf]%b)|(?<=\\u[0-9A-Fa-f]{4}%b))%b"
 _KEYS = re.compile(
     b"|".join(_AT_WORD_START % (start, start, start, start, rest) for start, rest in _SHAPES)

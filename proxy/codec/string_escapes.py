@@ -32,7 +32,7 @@ _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def unescape(inside: str, *, python: bool = False) -> str:
-    """Return the value of a string from the text between its marks; marks without a backslash are kept.
+    """Return the value of a string, given the text between its quotation marks. Unescaped marks in it are kept.
 
     A backslash that escapes nothing is kept: `\\033` and `\\app` are escapes in Python, but not in JSON. Raises
     ValueError if the backslashes can be read in two ways.
@@ -43,7 +43,10 @@ def unescape(inside: str, *, python: bool = False) -> str:
     # Python joins lines after a backslash; a string that also has plain line ends may mean the backslash literally.
     if "" in meanings.values() and _BARE_LINE_END.search(inside):
         raise ValueError("a backslash at the end of a line can be read in two ways")
-    _check_escapes({_kind_of_escape(meaning) for meaning in meanings.values()}, inside)
+    # If one backslash escapes nothing, as in an unescaped path, another one may be literal too.
+    kinds = {_kind_of_escape(meaning) for meaning in meanings.values()}
+    if kinds >= {_Escape.CHARACTER, _Escape.NOTHING} and (_Escape.SURE not in kinds or _DRIVE.search(inside)):
+        raise ValueError("backslashes that can be read in two ways")
     return _joined(text)
 
 
@@ -72,23 +75,15 @@ def _meaning(written: str, *, python: bool) -> str:
         return letters[written]
     if python and _OCTAL.fullmatch(written):
         return chr(int(written, 8))
-    if len(written) > 1:
-        return _character(written)
+    if len(written) > 1 and (code := int(written[1:], 16)) <= sys.maxunicode:
+        return chr(code)
     return f"\\{written}"
-
-
-def _character(escape: str) -> str:
-    """Return the character that `u00e9` encodes; the escape itself if no character has that number."""
-    code = int(escape[1:], 16)
-    if code > sys.maxunicode:
-        return f"\\{escape}"
-    return chr(code)
 
 
 class _Escape(Enum):
     """The meanings of a backslash in a string."""
 
-    # It escapes a quotation mark, a slash or another backslash, so the author escapes deliberately.
+    # It escapes a quotation mark, a slash or another backslash, which shows deliberate escaping.
     SURE = auto()
     # It encodes a character, or is the separator of a Windows path: `\\new`.
     CHARACTER = auto()
@@ -105,16 +100,6 @@ def _kind_of_escape(part: str) -> _Escape:
     return _Escape.CHARACTER
 
 
-def _check_escapes(kinds: set[_Escape], written: str) -> None:
-    """Raise ValueError if the backslashes of a string can be read in two ways.
-
-    If one escapes nothing, as in an unescaped path, another one may be literal too.
-    """
-    if not kinds >= {_Escape.CHARACTER, _Escape.NOTHING}:
-        return
-    if _Escape.SURE not in kinds or _DRIVE.search(written):
-        raise ValueError("backslashes that can be read in two ways")
-
 
 def has_doubtful_path(written: str) -> bool:
     """Return whether a string may hold a Windows path with single backslashes that could also be escapes.
@@ -125,7 +110,7 @@ def has_doubtful_path(written: str) -> bool:
 
 
 def _joined(text: str) -> str:
-    """Return the text with surrogate pairs, which decoded escapes leave, joined to the characters that they encode."""
+    """Return the text with surrogate pairs from decoded escapes joined into characters."""
     if not _SURROGATES.search(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -141,8 +141,8 @@ class KeyFiles(Struct, frozen=True):
 def parse_clients(text: bytes, source: str, rules: Rules | None = None) -> tuple[ClientKey, ...]:
     """Return the client keys of a file.
 
-    Raises RulesError, also for a file without keys, which would lock out every client, and for a key whose client is
-    not in the `rules`, if given.
+    Raises RulesError, also for a file without keys, which would lock out every client. If `rules` are given, every
+    client that a key names must be in them.
     """
     root = compose(text, source)
     nodes = [] if root is None else items(root, "the file of client keys")

@@ -429,7 +429,7 @@ class Rules:
             said: dict[str, Any] = {
                 name: word for entry in (its, own) for name in Profile.__slots__ if (word := getattr(entry, name, None))
             }
-            # One key of a model says what separates reasoning from text, or which field of responses holds it.
+            # A model's `reasoning` is either what separates reasoning from text, or the response field for it.
             if its.reasoning in _TELLINGS:
                 said |= {"telling": its.reasoning, "reasoning": own.reasoning or "as_is"}
             return Profile(**said)

@@ -213,7 +213,7 @@ class Spec:
         return "_key" in self.name
 
     def from_text(self, text: str, where: str) -> Setting:
-        """Parse the value of a flag or variable. Raises RulesError, which names the place `where`."""
+        """Parse the value of a flag or variable. Raises RulesError, whose message begins with `where`."""
         value: Setting = text
         if isinstance(self.default, bool):
             value = _TRUTHS.get(text.lower(), text)

@@ -250,7 +250,7 @@ def read(node: Node, kind: Any, what: str, *, secret: bool = False) -> Any:
 
 
 def usable(value: Any, kind: Any, where: str, *, secret: bool = False) -> Any:
-    """Return the converted value. Raises RulesError, which names the place `where` and what is allowed."""
+    """Return the converted value. Raises RulesError with `where` and a description of valid values."""
     extra = {name: each for meta in _parts(kind)[1] for name, each in (meta.extra or {}).items()}
     try:
         value = msgspec.convert(value, kind)
@@ -279,7 +279,7 @@ def _read_struct(node: Node, kind: type[Struct], what: str, secret: bool) -> Str
             raise node_error(node, f"{what} has no {name}; add it ({_needed(field.type, '')})")
     try:
         return kind(**values)
-    except ValueError as error:  # of __post_init__: the key, and what is wrong
+    except ValueError as error:  # from __post_init__, with the key and the problem
         name, problem = error.args
         raise node_error(places.get(name, node), f"{name} of {what}: {problem}" if name else problem) from None
 

@@ -137,7 +137,7 @@ def plain(text: str) -> str:
 
 
 def redact_gunicorn(record: logging.LogRecord) -> bool:
-    """Remove gunicorn's quotes from requests that it rejects or cannot answer: they may hold a key."""
+    """Remove parts of rejected or failed requests from gunicorn's log records: they may hold a key."""
     if isinstance(record.msg, str) and (refused := _REFUSED.match(record.msg)):
         record.msg = refused.group().rstrip(" -")
     if isinstance(record.args, tuple):

@@ -1,7 +1,7 @@
 """A worker's metrics, and the text of `/metrics` for all workers.
 
-prometheus-client keeps the numbers in files of each worker and adds them up at a scrape (its multiprocess mode), so
-that counters never decrease when a worker is replaced. A new worker adds up the files of ended ones. The folder is
+prometheus-client keeps the numbers in files of each worker and adds them up at a scrape (its multiprocess mode). So
+counters never decrease when a worker is replaced. A new worker adds up the files of ended ones. The folder is
 PROMETHEUS_MULTIPROC_DIR, which prometheus-client reads at its import; gunicorn_conf.py sets it. Without that folder the
 numbers are those of this process.
 
@@ -140,7 +140,7 @@ class MetricsFile(MmapedDict):
 
     def _lose(self, filename: str, error: OSError) -> None:
         self.is_lost = True
-        log.error("%s cannot be written (%s): /metrics lacks what this worker counts", filename, error.strerror)
+        log.error("%s cannot be written (%s): /metrics lacks this worker's counts", filename, error.strerror)
 
 
 class Metrics:
@@ -156,7 +156,7 @@ class Metrics:
                 with self._locked():
                     self._add_up_ended()
             except Exception:  # a worker that cannot start stops the master
-                log.exception("what ended workers have counted cannot be added up")
+                log.exception("the counts of ended workers cannot be added up")
         self._counters = {
             name: Counter(PREFIX + name, text, labels, registry=own) for name, (labels, text) in COUNTERS.items()
         }
@@ -267,7 +267,7 @@ class Metrics:
             return []
         except Exception:  # prometheus-client documents no exceptions, and a file may hold anything
             if path not in self._broken:
-                log.error("what is counted in %s is left out: it cannot be read", path)
+                log.error("%s cannot be read: /metrics lacks its counts", path)
             self._broken.add(path)
             return []
 

@@ -42,7 +42,7 @@ def check_plain(about: os.stat_result) -> None:
 
 
 def lock_within(file: int, seconds: float) -> None:
-    """Lock a file against other processes (`flock`). Raises OSError if another one keeps it locked."""
+    """Lock a file against other processes (`flock`). Raises OSError if it is still locked after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         try:

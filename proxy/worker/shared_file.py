@@ -32,7 +32,7 @@ FILE_NAME = "shared-1.sqlite3"
 MAX_MODELS = 100
 # Seconds to wait for a thread or worker that is writing.
 _PATIENCE = 5.0
-# A quota's window is 60 seconds. Its oldest second counts as a whole, so that the quota is never exceeded.
+# A quota's window in seconds. Its oldest second counts in full, so that the quota is never exceeded.
 _MINUTE = 60
 _BROKEN = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 _SCHEMA = f"""
@@ -242,17 +242,17 @@ class ResponseStore:
             database.execute("INSERT INTO responses VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def response(self, id_: str) -> JsonObject | None:
-        """Return the response of this id, or None if there is none."""
+        """Return the response with this id, or None."""
         data = self._column("response", id_)
         return None if data is None else as_object(load_json(data))
 
     def input_of(self, id_: str) -> list[Json]:
-        """Return the input of the response of this id, as items."""
+        """Return the input items of the response with this id."""
         data = self._column("input", id_)
         return [] if data is None else as_list(load_json(data))
 
     def delete(self, id_: str) -> bool:
-        """Delete the response of this id, and return whether there was one."""
+        """Delete the response with this id, and return whether it existed."""
         with self._transaction() as database:
             return database.execute(f"DELETE FROM responses WHERE {_KEPT}", self._which(id_)).rowcount > 0
 

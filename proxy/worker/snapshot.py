@@ -109,7 +109,7 @@ class Snapshot:
         def ask() -> None:
             status, body = served.ask(server, MODELS, headers, MAX_ANSWER)
             cards = read_cards(body)
-            served.cards = cards or served.cards  # a busy server still has its models
+            served.cards = cards or served.cards  # keep the list of a server that is busy
             served.about_due = bool(cards)
             # Only this key was rejected: a client with another one may ask immediately.
             served.refused = key if status in _NO_KEY else None

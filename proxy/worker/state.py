@@ -52,7 +52,7 @@ LOOK_SECONDS = 1.0
 _MAX_TAUGHT = 256
 _MAX_NAME = 300
 
-# gunicorn_conf.py removes both when the master starts, and creates the second at a reload (SIGHUP).
+# gunicorn_conf.py removes both files when the master starts, and creates the second one at a reload (SIGHUP).
 RULES_FILE = "rules-in-force"
 _REQUEST = "reload-requested"
 # Seconds to wait for another worker that publishes rules.
@@ -93,7 +93,7 @@ class RulesInForce:
         return about.st_ino, about.st_mtime_ns
 
     def read(self) -> Published | None:
-        """Return the publication, or None if there is no file of this user that this release can read."""
+        """Return the publication, or None if it is missing, is another user's, or cannot be read by this release."""
         try:
             with open(os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
                 check_plain(os.fstat(file.fileno()))
@@ -179,12 +179,12 @@ class WorkerState:
     _changing: threading.Lock = field(default_factory=threading.Lock)
 
     def enter(self) -> None:
-        """Count a request that begins."""
+        """Count a new request as active."""
         with self._lock:
             self._active += 1
 
     def leave(self) -> None:
-        """Count a request that has ended."""
+        """Stop counting a request that has ended."""
         with self._lock:
             self._active -= 1
 
@@ -197,12 +197,12 @@ class WorkerState:
             self._threads += 1
 
     def return_thread(self) -> None:
-        """Count a request that `take_thread` admitted as ended."""
+        """Give back the thread of a request that `take_thread` counted."""
         with self._lock:
             self._threads -= 1
 
     def take_stream(self) -> None:
-        """Count a stream that begins. Raises Unavailable at the limit."""
+        """Count a new stream. Raises Unavailable at the limit."""
         limit = self.snapshot.settings.max_streams
         with self._lock:
             if self._streams >= limit:
@@ -211,7 +211,7 @@ class WorkerState:
         self.metrics.streams.inc()
 
     def return_stream(self) -> None:
-        """Count a stream that `take_stream` admitted as ended."""
+        """Stop counting a stream that `take_stream` counted."""
         with self._lock:
             self._streams -= 1
         self.metrics.streams.dec()
@@ -373,7 +373,7 @@ def _snapshot_of(published: Published, via: str) -> Snapshot:
 
 
 def announce(snapshot: Snapshot, kept: str = "") -> None:
-    """Log who may use the proxy, and where it writes repairs and keeps responses; try to write repairs."""
+    """Log a warning if the proxy is open to all, and where repairs and responses are stored. Test the audit file."""
     audit = snapshot.audit
     if warning := open_to_all(snapshot.settings, snapshot.keys):
         log.warning("%s", warning)

@@ -48,7 +48,7 @@ def usually(one: StreamReply, part: bytes) -> bytes:
 
 
 class ByLane:
-    """Feed a reply as the pump does. `passed` counts the bytes that took the lane, `held` those of them still held."""
+    """Feed a reply as the pump does. `passed` counts the bytes that took the lane, `held` those that it held back."""
 
     def __init__(self) -> None:
         self.passed = 0

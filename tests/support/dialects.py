@@ -88,11 +88,11 @@ class Chat:
     _finishes: Mapping[str, str] = {"tool_calls": "calls"}
 
     def status(self, status: int) -> int:
-        """As it is."""
+        """Return the status unchanged."""
         return self.statuses.get(status, status)
 
     def ask(self, *, streamed: bool, tools: bool, **more: Any) -> dict[str, Any]:
-        """A chat request."""
+        """Return a chat request."""
         offered = {"tools": [WRITE_FILE]} if tools else {}
         return {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "stream": streamed, **offered, **more}
 
@@ -142,7 +142,7 @@ class Chat:
         return self._finishes.get(reason or "", reason or "")
 
     def whole(self, data: bytes) -> Told:
-        """A chat completion."""
+        """Read a chat completion."""
         body = json.loads(data.decode("utf-8", "replace"))
         need("error" not in body, "an error with status 200")
         (choice,) = body["choices"]
@@ -156,7 +156,7 @@ class Chat:
         return told
 
     def error(self, data: bytes, status: int) -> Told:
-        """OpenAI's error object."""
+        """Read OpenAI's error object."""
         told = Told()
         self._fail(told, json.loads(data)["error"])
         return told
@@ -180,11 +180,11 @@ class Messages:
     _finishes: Mapping[str, str] = {"end_turn": "stop", "tool_use": "calls", "max_tokens": "length"}
 
     def status(self, status: int) -> int:
-        """As this API knows it."""
+        """Return the status as this API has it."""
         return self.statuses.get(status, status)
 
     def ask(self, *, streamed: bool, tools: bool, **more: Any) -> dict[str, Any]:
-        """A Messages request."""
+        """Return a Messages request."""
         tool = {"name": "write_file", "input_schema": WRITE_FILE["function"]["parameters"]}
         body = {"model": "tiny", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}], "stream": streamed}
         return {**body, **({"tools": [tool]} if tools else {}), **more}
@@ -209,7 +209,7 @@ class Messages:
         return self._finishes.get(reason, reason)
 
     def whole(self, data: bytes) -> Told:
-        """A message."""
+        """Read a message."""
         made = check_message(data)
         told = Told(finish=self._finish(made["stop_reason"]))
         for block in made["content"]:
@@ -241,11 +241,11 @@ class Responses:
         self._types = types
 
     def status(self, status: int) -> int:
-        """As it is."""
+        """Return the status unchanged."""
         return self.statuses.get(status, status)
 
     def ask(self, *, streamed: bool, tools: bool, **more: Any) -> dict[str, Any]:
-        """A Responses request."""
+        """Return a Responses request."""
         offered = {"tools": [{"type": "function", **WRITE_FILE["function"]}]} if tools else {}
         return {"model": "tiny", "max_output_tokens": 5, "input": "Hi", "stream": streamed, **offered, **more}
 
@@ -254,7 +254,7 @@ class Responses:
         return self._told(responses_checker.check_stream(data, types=self._types))
 
     def whole(self, data: bytes) -> Told:
-        """A response."""
+        """Read a response."""
         return self._told(responses_checker.check_response(data))
 
     def _told(self, made: dict[str, Any]) -> Told:

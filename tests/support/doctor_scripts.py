@@ -60,8 +60,9 @@ def marked(made: Mapping[str, tuple[str, str]], template: str, mark: str) -> str
 
 
 def instead(made: Mapping[str, tuple[str, str]], template: str, mark: str) -> str:
-    """Return such a template with the mark as the whole prompt, for a model that reads nothing else
-    (`tests.real.parrot`).
+    """Return a chat template that replaces these prompts by `mark`, for a model that reads nothing else.
+
+    `tests.real.parrot` is that model.
     """
     tests = [
         f"{{%- {'if' if not at else 'elif'} messages[-1].content is string and add_generation_prompt "

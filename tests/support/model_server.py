@@ -98,7 +98,7 @@ class ModelServer(Threaded[ThreadingHTTPServer]):
                 owner.answer(self, json.loads(data))
 
             def log_message(self, *_: object) -> None:
-                """Nothing."""
+                """Log nothing."""
 
         super().__init__(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
 

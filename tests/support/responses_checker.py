@@ -316,7 +316,7 @@ class StreamReading:
 
 
 def events(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield name and data of each event. Raises AssertionError for other framing than OpenAI's, or a cut event."""
+    """Yield name and data of each event. Raises AssertionError if an event is not framed as OpenAI does, or is cut."""
     text = data.decode("utf-8")
     need(text.endswith("\n\n"), f"the stream ends in the middle of an event: {text[-200:]!r}")
     for block in text[:-2].split("\n\n"):
