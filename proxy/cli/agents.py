@@ -207,7 +207,7 @@ def _launch_opencode(values: Values) -> Configuration:
 
 
 def _launch_qwen(values: Values) -> Configuration:
-    """Private settings, with the machine's merged in, replace the machine's. Raises NotMergeableError."""
+    """A private file replaces the machine's settings and includes them. Raises NotMergeableError."""
     system = values.environment.get(_QWEN_SYSTEM) or "/etc/qwen-code/settings.json"
     # A model of this name in the user's list would bring its own URL.
     usual = _configured("qwen", values)

@@ -169,7 +169,7 @@ def read_json(text: str | bytes, pairs: Callable[[list[tuple[str, Json]]], JsonO
 
 
 def verbatim(text: str) -> float:
-    """Return the number with its spelling."""
+    """Return the number as a `VerbatimNumber`, which keeps its spelling."""
     number = VerbatimNumber(text)
     number.text = text
     return number
@@ -244,7 +244,7 @@ def _has_verbatim(value: Json) -> bool:
 
 
 def dump_inner(value: Json) -> str:
-    """Return compact JSON for a string in a request body, which `dump_request` escapes as a whole.
+    """Return compact JSON to put into a string of a request body. `dump_request` escapes it with the body.
 
     Raises ValueError if the value is nested too deeply.
     """

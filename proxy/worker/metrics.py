@@ -248,7 +248,7 @@ class Metrics:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Lock out other workers that would add up files, if the folder can be used."""
+        """Lock out other workers that would add up files. If the lock cannot be taken, continue without it."""
         with contextlib.ExitStack() as opened:
             with contextlib.suppress(OSError):
                 file = open_private(os.path.join(self._folder, "lock"), os.O_RDWR)

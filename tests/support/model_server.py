@@ -56,10 +56,11 @@ def hook(_path: str, _body: Message) -> Result | None:
 class Behaviour:
     """The behaviour of the server.
 
-    The model writes calls in the syntax `writes`. The parser reads the syntaxes `reads` (None: no parser). It leaves
-    other calls in the `text`, or they are `swallowed`, or swallowed only `in streams`, or the parser `fails`.
-    `template` renders the messages, and `offers` the tools; both may raise Refused. `thinks` precedes an answer.
-    `before` may answer a request instead. `stream` changes the events of streams. `paths` have fixed answers.
+    The model writes calls in the syntax `writes`. The parser reads the syntaxes `reads` (None: no parser). `unread` is
+    the fate of other calls: they stay in the `text`, are `swallowed`, are swallowed only `in streams`, or the parser
+    `fails`. `template` renders the messages, and `offers` the tools; both may raise Refused. `thinks` is reasoning
+    before an answer. `before` may answer a request instead. `stream` changes the events of streams. `paths` have fixed
+    answers.
     """
 
     name: str = "Qwen3-Coder"

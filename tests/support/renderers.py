@@ -81,7 +81,7 @@ COHERE_OBJECT = keyed("tool_name", "parameters", "tool_call_id")
 
 
 def named(between: str, before: str = "", after: str = "") -> Shape:
-    """Return the shape of a name, `between`, and the arguments as JSON. `#` is replaced by the call's number."""
+    """Return the shape of a name and JSON arguments with this text around them; `#` becomes the call's number."""
 
     def shape(number: int, name: str, arguments: JsonObject) -> str:
         parts = (part.replace("#", str(number)) for part in (before, between, after))

@@ -75,6 +75,6 @@ def answer_with(status: int, data: bytes, headers: Mapping[str, str] | None = No
 
 
 def bytes_came(data: bytes, *, stays: bool = False) -> UpstreamCall:
-    """Return such a call from raw bytes. `stays`: the server keeps the connection open after them."""
+    """Return a call whose raw answer has arrived. `stays`: the server keeps the connection open afterwards."""
     come: Any = _Come(data, stays=stays)
     return UpstreamCall(come)

@@ -113,8 +113,7 @@ def _check_alike(each: Translating, found: ClientReply, expected: ClientReply) -
     # Other finish reasons are not compared: `abort`, for example, is a failure in dialects without such a reason.
     if expected.finish in _ENDS:
         assert _ENDS.get(found.finish) == _ENDS[expected.finish], where
-    # A partial call is an error in a stream. Elsewhere, a dialect with objects as arguments has its readable part, or
-    # text.
+    # A partial call is an error in a stream. In a whole answer, it is text, or the readable part of its arguments.
     if expected.finish is not None and any(isinstance(value, str) for _, value in expected.calls):
         return
     assert [name for name, _ in found.calls] == [name for name, _ in expected.calls], where
