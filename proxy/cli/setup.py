@@ -175,7 +175,7 @@ def _written(aim: Target, values: Values, configuration: Configuration) -> Itera
 
 
 def _run_first(program: str, aim: Target, words: Sequence[str]) -> None:
-    """Run the command that must run once. Raises CommandError, without the key."""
+    """Run the command that must run once. Raises CommandError, whose message never shows the key."""
     command = f"{words[0]} {words[1]}"
     try:
         done = subprocess.run(

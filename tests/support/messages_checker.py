@@ -104,7 +104,7 @@ class Block:
 
     @property
     def kind(self) -> str:
-        """Its type."""
+        """The block's type."""
         return str(self.start["type"])
 
     def content(self) -> dict[str, Any]:
