@@ -148,7 +148,7 @@ def load_prefix(text: str, at: int) -> tuple[Json, int]:
 def _refuse_duplicates(pairs: list[tuple[str, Json]]) -> JsonObject:
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise ValueError("a duplicate key")
+        raise ValueError("a key is there twice")
     return members
 
 
