@@ -1,49 +1,48 @@
-"""The error tree: what can go wrong with a request, and what the client is told.
+"""Exceptions of the proxy, with the HTTP status and message that the client gets.
 
-Nothing of `requests`, `urllib3`, `json` or `yaml` gets past the module that called it: each maps its library's
-exceptions to one of these, once.
+Each module maps the exceptions of its library (`requests`, `urllib3`, `json`, `yaml`) to these.
 
-    ProxyError                     never raised itself
-    |-- BadRequest                 400  the client's request cannot be used as it is
-    |   |-- NoThreads              400  the client would have the server keep its conversation
-    |   |-- ContextFull            400  the answer was cut off where the model's context ends
+    ProxyError                     abstract
+    |-- BadRequest                 400  the client's request cannot be used
+    |   |-- NoThreads              400  the client expects the server to store the conversation
+    |   |-- ContextFull            400  the answer was cut off at the end of the model's context
     |   |-- NotFound               404  no such path, client, model, response or item
-    |   |   `-- ResponseNotFound   404  the response from which the client would go on is not kept
+    |   |   `-- ResponseNotFound   404  the response that the client continues is not stored
     |   |-- MethodNotAllowed       405
-    |   |   `-- UpgradeRefused     426  a WebSocket is asked for
+    |   |   `-- UpgradeRefused     426  the client asks for a WebSocket
     |   |-- BodyTooLarge           413
-    |   `-- Denied                 never raised itself: access
+    |   `-- Denied                 abstract: access
     |       |-- Unauthorized       401  no key, or an unknown one
     |       |-- Forbidden          403  the client may not do this
     |       `-- TooMany            429  a limit of the key is reached
-    |-- UpstreamError              never raised itself: the model server's side
+    |-- UpstreamError              abstract: failures of the model server
     |   |-- UpstreamUnreachable    502  no connection; nothing was sent
-    |   |-- UpstreamTimeout        504  no answer, or no bytes, for too long
-    |   |   `-- UpstreamSlow       504  not even a connection
-    |   |-- UpstreamBroken         502  it answered, and not by the protocol, or broke off
-    |   |   |-- LimitExceeded      502  it sent more than a named limit allows
-    |   |   `-- UnreadableReply    502  a part of its reply is not what the API says
-    |   `-- UpstreamRefused        its own status: it answered with an error
-    |-- Unavailable                503  the proxy has no room, or is about to end; asking again helps
-    |-- Loop                       508  the proxy has asked itself
-    |-- ClientGone                 499  nobody is left to tell
-    |-- NotKept                    500  the file of the kept responses cannot be used
-    |-- RulesError                 the rules file or a setting is not usable
+    |   |-- UpstreamTimeout        504  no answer, or no further bytes, in time
+    |   |   `-- UpstreamSlow       504  no connection in time
+    |   |-- UpstreamBroken         502  the answer was cut off or violates the protocol
+    |   |   |-- LimitExceeded      502  the answer exceeds a named limit
+    |   |   `-- UnreadableReply    502  a part of the reply does not follow the API
+    |   `-- UpstreamRefused        the upstream's status: it answered with an error
+    |-- Unavailable                503  the proxy is full or about to stop; a retry helps
+    |-- Loop                       508  the proxy received its own request
+    |-- ClientGone                 499  the client closed its connection
+    |-- NotKept                    500  the response store cannot be used
+    |-- RulesError                 the rules file or a setting is invalid
     `-- InternalError              500  a defect of the proxy
 """
 
 from __future__ import annotations
 
-# By this code clients know that they have to make the conversation shorter.
+# This code makes clients shorten the conversation.
 CONTEXT_FULL = "context_length_exceeded"
 
 
 class ProxyError(Exception):
-    """Superclass of all errors of the proxy; never raised itself.
+    """Base class of all errors of the proxy.
 
-    `status` is the HTTP status, `kind` the `error.type` of the OpenAI shape, `retry_after` the seconds for a
-    `Retry-After` header or None, `headers` others that the answer has, `message` one sentence for the person at the
-    client, `code` a word for its program, or empty.
+    `status` is the HTTP status, and `kind` the `error.type` of an OpenAI error. `retry_after` is the `Retry-After`
+    header in seconds, or None; `headers` are further response headers. `message` is one sentence for the user. `code`
+    is for the client program, or empty.
     """
 
     status = 500
@@ -58,12 +57,12 @@ class ProxyError(Exception):
 
     @property
     def logged(self) -> str:
-        """The words for the log."""
+        """The text for the log."""
         return self.message
 
 
 class BadRequest(ProxyError):
-    """The request cannot be used; the message says where and why. `param` is the place in the body, or empty."""
+    """The request is invalid; the message says where and why. `param` is the place in the body, or empty."""
 
     status = 400
     kind = "invalid_request_error"
@@ -74,50 +73,50 @@ class BadRequest(ProxyError):
 
 
 class NoThreads(BadRequest):
-    """The client would have the server keep the conversation; told by this code, the SDKs send all of it instead."""
+    """The client expects the server to store the conversation. This code makes the SDKs send all of it instead."""
 
     code = "thread_unsupported_request"
 
 
 class ContextFull(BadRequest):
-    """The conversation and the answer fill the model's context; told by this code, clients compact."""
+    """The conversation and the answer fill the model's context. This code makes clients compact."""
 
     code = CONTEXT_FULL
 
 
 class NotFound(BadRequest):
-    """There is nothing at this path, or of this name; the message names what there is, or what to do."""
+    """The path or name does not exist; the message names what exists, or what to do."""
 
     status = 404
     kind = "not_found_error"
 
 
 class ResponseNotFound(NotFound):
-    """The response from which the client would go on is not kept; by this code it sends the whole conversation."""
+    """The response that the client continues is not stored. This code makes it send the whole conversation."""
 
     code = "previous_response_not_found"
 
 
 class MethodNotAllowed(BadRequest):
-    """The path exists, for other methods."""
+    """The path does not support the method."""
 
     status = 405
 
 
 class UpgradeRefused(MethodNotAllowed):
-    """The client would speak WebSocket; told by this status, it sends an ordinary request at once."""
+    """The client asks for a WebSocket. This status makes it send an ordinary request immediately."""
 
     status = 426
 
 
 class BodyTooLarge(BadRequest):
-    """The body is over the limit that the message names."""
+    """The body exceeds the limit that the message names."""
 
     status = 413
 
 
 class Denied(BadRequest):
-    """What the client may not do; never raised itself. `reason` is a label of the metrics."""
+    """Base class of access errors. `reason` is a label of the metrics."""
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message)
@@ -133,14 +132,14 @@ class Unauthorized(Denied):
 
 
 class Forbidden(Denied):
-    """A known key, or a local client, that may not do this."""
+    """The key, or the local client without one, may not do this."""
 
     status = 403
     kind = "permission_error"
 
 
 class TooMany(Denied):
-    """A limit of the key is reached; `retry_after` is the time (s) to wait."""
+    """A limit of the key is reached; `seconds` is the time to wait."""
 
     status = 429
     kind = "rate_limit_error"
@@ -151,7 +150,7 @@ class TooMany(Denied):
 
 
 class UpstreamError(ProxyError):
-    """The model server failed; never raised itself. `failure` names the failure in log and metrics."""
+    """Base class of model server failures. `failure` names the failure in log and metrics."""
 
     status = 502
     kind = "upstream_error"
@@ -159,9 +158,9 @@ class UpstreamError(ProxyError):
 
 
 class UpstreamUnreachable(UpstreamError):
-    """No connection could be made; nothing was sent, so asking again is safe (F75: model servers load for minutes).
+    """No connection could be made. Nothing was sent, so a retry is safe (F75: model servers load for minutes).
 
-    `refused` is true if the far side said no at once, so that a second try costs nothing.
+    `refused` is true if the connection was refused immediately, so a retry costs nothing.
     """
 
     retry_after = "5"
@@ -173,7 +172,7 @@ class UpstreamUnreachable(UpstreamError):
 
 
 class UpstreamTimeout(UpstreamError):
-    """The upstream was silent for longer than the limit that the message names."""
+    """The upstream sent nothing for longer than the limit that the message names."""
 
     status = 504
     kind = "timeout_error"
@@ -181,20 +180,20 @@ class UpstreamTimeout(UpstreamError):
 
 
 class UpstreamSlow(UpstreamTimeout):
-    """No connection in time: nothing was sent, and the server may still be loading."""
+    """The connection timed out. Nothing was sent; the server may still be loading."""
 
     retry_after = "5"
     failure = "connect_timeout"
 
 
 class UpstreamBroken(UpstreamError):
-    """The upstream's answer broke off or was not HTTP, or not what was asked for (F57, F69)."""
+    """The upstream's answer was cut off, was not HTTP, or was not what was requested (F57, F69)."""
 
     failure = "broken"
 
 
 class LimitExceeded(UpstreamBroken):
-    """The upstream sent more than a limit allows: `limit` is its name (contract C7)."""
+    """The upstream sent more than the limit named `limit` allows (contract C7)."""
 
     failure = "limit"
 
@@ -204,9 +203,9 @@ class LimitExceeded(UpstreamBroken):
 
 
 class UnreadableReply(UpstreamBroken):
-    """Text, reasoning or arguments may be in a part of the reply that cannot be read: `part` names it.
+    """The named `part` of the reply cannot be read, and it may hold text, reasoning or arguments.
 
-    The reply ends here. Without that part, what follows would look like a complete reply with a hole in it.
+    The reply ends here: if the part were skipped, the rest would pass for a complete reply.
     """
 
     def __init__(self, part: str) -> None:
@@ -214,10 +213,10 @@ class UnreadableReply(UpstreamBroken):
 
 
 class UpstreamRefused(UpstreamError):
-    """The upstream answered with an error of its own, whose status and words are kept.
+    """The upstream answered with an error, which the client gets with its status and message.
 
-    `body` is its JSON body as it came (at most 64 KiB), or None where the message was taken from something else;
-    `headers` are those of its answer that the client gets too.
+    `body` is its JSON body, verbatim (at most 64 KiB), or None if the body cannot be forwarded; `headers` are the
+    upstream's headers that are forwarded to the client.
     """
 
     failure = "refused"
@@ -239,12 +238,12 @@ class UpstreamRefused(UpstreamError):
 
     @property
     def logged(self) -> str:
-        """Its kind only: what an upstream says of a request may hold the request."""
+        """The kind only: the upstream's message may quote the request."""
         return f"upstream: {self.kind}"
 
 
 class Unavailable(ProxyError):
-    """The proxy itself cannot take the request, or go on with it, now."""
+    """The proxy cannot accept or continue the request at the moment."""
 
     status = 503
     kind = "overloaded_error"
@@ -252,7 +251,7 @@ class Unavailable(ProxyError):
 
 
 class Loop(ProxyError):
-    """The request has passed through this proxy before: its upstream is the proxy itself, or leads back to it."""
+    """The request has already passed through this proxy: its upstream is the proxy, or leads back to it."""
 
     status = 508
     kind = "loop_detected"
@@ -262,17 +261,17 @@ class Loop(ProxyError):
 
 
 class ClientGone(ProxyError):
-    """The client closed its connection; there is nobody left to answer."""
+    """The client closed its connection, so no response can be sent."""
 
     status = 499
 
 
 class NotKept(ProxyError):
-    """The file of the kept responses cannot be used, or a response is larger than all that may be kept."""
+    """The response store cannot be used, or a response exceeds the size of the whole store."""
 
 
 class RulesError(ProxyError):
-    """The rules file or a setting cannot be used; the message gives file, place and remedy in one line."""
+    """The rules file or a setting is invalid; the message gives file, place and remedy in one line."""
 
 
 class InternalError(ProxyError):
@@ -292,15 +291,15 @@ _STATUS_OF_KIND = {
 
 
 def _words(given: object, otherwise: str) -> str:
-    """A text that is given, if it says something."""
+    """Return `given` if it is a string that is not empty, else `otherwise`."""
     return given if isinstance(given, str) and given else otherwise
 
 
 def refusal(error: object, *, status: int = 0, body: bytes | None = None) -> UpstreamRefused:
-    """The upstream's own error, from the `error` member of its JSON: an object, or (vLLM's 401) a string.
+    """Return the exception for an upstream's error, given the `error` of its JSON: an object, or (vLLM's 401) a string.
 
-    `status` is that of the response; 0 for an error event in a stream, whose status is its `code`, or told by its
-    `type`, else 502.
+    `status` is the HTTP status of the response, or 0 for an error event in a stream. The status of an event is its
+    `code` if that is an HTTP status, else the one that its `type` implies, else 502.
     """
     fields = error if isinstance(error, dict) else {"message": error}
     kind = _words(fields.get("type"), "upstream_error")
@@ -310,12 +309,8 @@ def refusal(error: object, *, status: int = 0, body: bytes | None = None) -> Ups
     message = fields.get("message")
     text = _words(message, "the model server reported an error")
     if text != message or kind != fields.get("type"):
-        body = None  # clients read both: it is said anew
+        body = None  # clients read both fields, so the body is rebuilt
     refused = UpstreamRefused(text, status=status or _STATUS_OF_KIND.get(kind, 502), kind=kind, body=body)
-    refused.code = _known_code(code)
+    # Clients know this code; others are the servers' own.
+    refused.code = CONTEXT_FULL if code == CONTEXT_FULL else ""
     return refused
-
-
-def _known_code(code: object) -> str:
-    """The code that says a full context, beside which servers have words of their own; "" for any other."""
-    return CONTEXT_FULL if code == CONTEXT_FULL else ""

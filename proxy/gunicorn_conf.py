@@ -1,7 +1,7 @@
-"""gunicorn's configuration, read by its master at the start and at every reload.
+"""gunicorn's configuration, which its master reads at the start and at every reload.
 
 It must not import `proxy`: the master would keep that release's modules and pass them to every later worker. Address,
-workers and threads are flags of gunicorn's command line (proxy/cli/serve.py).
+workers and threads are flags on gunicorn's command line (proxy/cli/serve.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 
 def _load(name: str) -> Any:
-    """Load a module of proxy/server under another package name, so that a reload loads the new release's."""
+    """Load a module of proxy/server under another package name, so that a reload loads the new release's module."""
     package = "gunicorn_server"
     if package not in sys.modules:
         folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "server")
@@ -41,37 +41,37 @@ _worker = _load("pump_worker")
 
 _TCP = (socket.AF_INET, socket.AF_INET6)
 
-# Seconds that a worker's main loop may be silent; never a limit on a request.
+# Seconds that a worker's main loop may be silent. It does not limit requests.
 timeout = 60
 
-# Seconds that streams get to end after SIGTERM or a reload; then the worker is killed. `serve` may say others.
+# Seconds for streams to end after SIGTERM or a reload; then the worker is killed. `serve` may pass another value.
 graceful_timeout = 60
 
 # Agents pool connections for up to 90 s: the side that closes first makes the other's next POST fail.
 keepalive = 120
 
-# A worker that restarts itself serves nobody until its last stream has ended.
+# No automatic restarts: such a worker serves no one until its last stream has ended.
 max_requests = 0
 
-# The heartbeat file on a disk would make a slow disk look like a hung worker.
+# With the heartbeat file on disk, a slow disk would look like a hung worker.
 worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else None
 
-# A reload must take the new code, so the master must not have loaded the old.
+# A reload must load the new code, so the master must not load the application.
 preload_app = False
 
 # One listening socket for all workers: none is starved, and a port in use is an error.
 reuse_port = False
 
-# Restarts are the operator's, not those of an editor that saves a file.
+# Saving a source file must not restart the workers.
 reload = False
 
-# Only a front on this machine may set X-Forwarded-*.
+# Only a reverse proxy on this machine may set X-Forwarded-*.
 forwarded_allow_ips = "127.0.0.1"
 
 # A header with an underscore could pass for another one.
 header_map = "drop"
 
-# Nor may a program on this machine set the path by one.
+# No header may set the path, not even from this machine.
 forwarder_headers = ""
 
 # Agents send short lines and few headers. Longer ones get 414 or 431 before the application runs.
@@ -79,13 +79,13 @@ limit_request_line = 4094
 limit_request_fields = 64
 limit_request_field_size = 8190
 
-# The pure Python parser, whatever else is installed, so that requests are parsed in one way.
+# Always the pure Python parser, so that every installation parses requests alike.
 http_parser = "python"
 
-# It would make a socket in the home folder, which a hardened unit does not have, and can stop the service.
+# The control socket would be in the home folder, which a hardened unit lacks, and could stop the service.
 control_socket_disable = True
 
-# The application writes its own line for each request.
+# The application logs each request itself.
 accesslog = None
 
 # The journal reads stderr; a slow reader must not block the master or a request.
@@ -98,15 +98,15 @@ worker_class = _worker.PumpWorker
 # affected: while they wait, the application neither sends nor receives.
 STALL_SECONDS = 30.0
 
-# Seconds for a request's body and for its head; then the connection is closed.
+# Maximum time (s) for a request's body and for its head; then the connection is closed.
 BODY_SECONDS = 120.0
 HEAD_SECONDS = 10.0
 
 # The kernel reports a connection once its first byte has arrived, or after this many seconds.
 DEFER_SECONDS = 5
 
-# The pseudonym of the master and its workers in `Via`, by which they refuse their own requests. A master that another
-# one started (SIGUSR2) keeps it: both serve the same socket for a while.
+# The pseudonym of the master and its workers in `Via`. They reject requests that carry it, because those are their own.
+# A master started by another one (SIGUSR2) keeps it: both serve the same socket for a while.
 VIA_VARIABLE = "VLLM_TOOL_PROXY_VIA"
 
 
@@ -120,8 +120,8 @@ METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 def _shared_folder() -> str:
     """Return the folder that the workers of this master share; the first call creates and empties it.
 
-    It is the unit's runtime directory, else a private temporary one, in memory where there is /dev/shm. One that was
-    removed meanwhile is created again.
+    It is the unit's runtime directory, or else a private temporary one, in /dev/shm if that exists. A folder that was
+    removed is created again.
     """
     pid, _, folder = os.environ.get(FOLDER_VARIABLE, "").partition(":")
     if pid == str(os.getpid()) and os.path.isdir(os.path.join(folder, "metrics")):
@@ -142,7 +142,7 @@ def _shared_folder() -> str:
 
 
 def on_starting(server: Any) -> None:
-    """Make the workers' folder and pseudonym, and take as many descriptors as are allowed (each stream needs two)."""
+    """Set the workers' folder and pseudonym, and raise the descriptor limit (each stream needs two descriptors)."""
     _shared_folder()
     os.environ.setdefault(VIA_VARIABLE, secrets.token_hex(8))
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -156,12 +156,12 @@ def on_reload(server: Any) -> None:
 
 
 def pre_fork(server: Any, worker: Any) -> None:
-    """Make sure that the workers' folder is there: a worker that cannot start stops the master."""
+    """Create the workers' folder if it is missing: a worker that cannot start stops the master."""
     _shared_folder()
 
 
 def child_exit(server: Any, worker: Any) -> None:
-    """Remove the gauges of a worker that has ended, as prometheus-client does. The next worker adds up its counters."""
+    """Remove the gauges of an ended worker, as prometheus-client requires. The next worker adds up its counters."""
     for gauges in glob.glob(os.path.join(_shared_folder(), "metrics", f"gauge_live*_{worker.pid}.db")):
         os.unlink(gauges)
 
@@ -174,7 +174,7 @@ def on_exit(server: Any) -> None:
 
 
 def when_ready(server: Any) -> None:
-    """Set the limits on the listening TCP sockets; on Linux each accepted connection inherits them."""
+    """Set timeouts on the listening TCP sockets. On Linux, each accepted connection inherits them."""
     limit = struct.pack("ll", int(STALL_SECONDS), int(STALL_SECONDS % 1 * 1e6))
     for listener in server.LISTENERS:
         if listener.sock.family in _TCP:
@@ -184,14 +184,14 @@ def when_ready(server: Any) -> None:
 
 
 def post_fork(server: Any, worker: Any) -> None:
-    """Give a new worker its limits, and undo what the master has cached: the release may have been switched since.
+    """Set a new worker's limits, and drop what the master has cached: the release may have been switched since.
 
-    Signals are reset too: with the master's handlers, a worker that is told to end while it starts would only note it,
-    and be killed at the graceful timeout.
+    Signals are reset too: the master's handlers would only note a SIGTERM that arrives while the worker starts, and the
+    worker would be killed at the graceful timeout.
     """
     worker.limits = _worker.Limits(head=HEAD_SECONDS, body=BODY_SECONDS, stall=STALL_SECONDS)
     importlib.invalidate_caches()
-    # Later imports of this worker come from its own release, even if the symlink was switched meanwhile.
+    # This worker's later imports come from its own release, even if the symlink is switched.
     sys.path[:] = map(os.path.realpath, sys.path)
     for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""Moving by a table of transitions: who wants to know what can become of a state reads its table, and nothing else.
+"""State machines as transition tables: a table lists every step that each state allows.
 
 TRANSITIONS = {Door.OPEN: {Step.CLOSE: Door.CLOSED}, Door.CLOSED: {}}
 
@@ -13,7 +13,7 @@ from typing import TypeVar
 
 
 class QuickEnum(Enum):
-    """An enum for states that a table is asked for with every read: by itself one hashes by a function of Python."""
+    """Enum with a fast hash, for states that are looked up at every read: Enum's own hash is a Python function."""
 
     __hash__ = object.__hash__
 
@@ -23,12 +23,12 @@ Step = TypeVar("Step", bound=Enum)
 
 
 class IllegalTransition(RuntimeError):
-    """Something was moved in a way that its table does not know: a defect of the proxy, never of a server."""
+    """A step that the table does not allow: a defect of the proxy, never of a server."""
 
 
 def next_state(table: Mapping[State, Mapping[Step, State]], state: State, step: Step) -> State:
-    """The state behind a step by a table of transitions; IllegalTransition if it has none."""
+    """Return the state after a step. Raises IllegalTransition if the table has no such step."""
     try:
         return table[state][step]
     except KeyError:
-        raise IllegalTransition(f"what is {state.name} cannot {step.name}") from None
+        raise IllegalTransition(f"no step {step.name} in state {state.name}") from None

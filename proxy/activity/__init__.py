@@ -1,1 +1,1 @@
-"""The activity of a worker's requests for the live page: a bounded ring all workers share, and what is under way."""
+"""Running and recent requests for the live page: a bounded ring that all workers share, and each worker's reports."""

@@ -1,9 +1,9 @@
-"""A worker's part in the live page.
+"""A worker's reports to the live page.
 
-It writes the requests that have ended to the ring and, once a second while a page is open, those that run.
+Each worker writes its ended requests to the ring and, once a second while a page is open, its running ones.
 
-One thread writes, at most a few times per second, because each time it wakes it takes the interpreter's lock from the
-streams. Other threads put records in a bounded queue and continue. Records that find no room, or cannot be written, are
+One thread writes, at most a few times per second, because it takes the interpreter's lock from the streams each time it
+wakes. Other threads put records in a bounded queue and continue. Records that do not fit, or cannot be written, are
 lost and counted.
 """
 
@@ -23,13 +23,13 @@ from proxy.errors import Unavailable
 
 log = logging.getLogger("proxy")
 
-# Records that wait to be written: each may hold the bodies of its request.
+# Records in the queue: each may hold the bodies of its request.
 MAX_WAITING = 256
-# Bytes of these, except for the last one, which may have any size.
+# Bytes of the records in the queue, except for the last one, which may have any size.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 # Seconds for which records are gathered before they are written.
 GATHER = 0.25
-# Seconds between two lists of running requests, and the requests that a worker lists.
+# Seconds between two lists of running requests; the number of requests that a worker lists.
 TICK = 1.0
 MAX_LIVE = 200
 
@@ -63,14 +63,14 @@ class Activity:
         self._has_logged = self._is_shown = False
 
     def begin(self, row: Row) -> Callable[[], object]:
-        """Start to list a request, as `row` describes it at any time; return the function that ends that."""
+        """Add a running request, which `row` describes whenever it is called. Return a function that removes it."""
         number = next(self._numbers)
         self._live[number] = row
         self._start()
         return lambda: self._live.pop(number, None)
 
     def keep(self, make: Make, size: int = 0) -> None:
-        """Queue the record that `make` returns on the thread that writes; until then, it keeps `size` bytes."""
+        """Queue `make`, which the writing thread calls for the record; until then it holds `size` bytes."""
         with self._counting:
             has_room = len(self._waiting) < MAX_WAITING and self._bytes < MAX_WAITING_BYTES
             if has_room:
@@ -85,7 +85,7 @@ class Activity:
             self._wakes.set()
 
     def flush(self) -> None:
-        """Write the records that wait."""
+        """Write the waiting records."""
         with self._writing:
             taken = [self._waiting.popleft() for _ in range(len(self._waiting))]
             records = []
@@ -101,7 +101,7 @@ class Activity:
                 self._try(lambda: self.ring.add(records), len(records))
 
     def close(self) -> None:
-        """Write the records that wait, and end the thread: the worker ends."""
+        """Write the waiting records, and stop the thread."""
         with self._starting:
             thread, self._thread = self._thread, None
         if thread is not None:
@@ -110,7 +110,7 @@ class Activity:
             thread.join()
 
     def show_live(self) -> None:
-        """Publish the running requests, once more after the last. Raises Unavailable."""
+        """Publish the running requests, and once an empty list after the last one has ended. Raises Unavailable."""
         try:
             rows = [row() for row in [*self._live.values()][:MAX_LIVE]]
         except Exception:  # the outermost boundary: the thread continues

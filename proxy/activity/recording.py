@@ -1,6 +1,6 @@
-"""The bodies of one request that are kept for the live page: the first bytes of each side.
+"""Recording of the bodies of one request for the live page: the first bytes of each body.
 
-A recording is made only if values may be shown. It copies nothing, but keeps the parts that pass.
+A recording is made only if values may be shown. It keeps references to the parts that pass, and copies nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from proxy.upstream.client import UpstreamCall
 
-# Bytes kept of one side.
+# Bytes kept of one body.
 MAX_KEPT = 256 * 1024
 # Tries of one request that are kept.
 MAX_TRIES = 4
@@ -25,7 +25,7 @@ class Excerpt:
             self.add(data)
 
     def add(self, part: bytes) -> None:
-        """Take the next part."""
+        """Append the next part, as far as it fits."""
         room = MAX_KEPT - self.size
         self.size += len(part)
         if room >= len(part):
@@ -35,22 +35,22 @@ class Excerpt:
 
     @property
     def data(self) -> bytes:
-        """The bytes that are kept."""
+        """The kept bytes."""
         return b"".join(self._parts)
 
     @property
     def kept(self) -> int:
-        """The number of bytes that are kept."""
+        """The number of kept bytes."""
         return min(self.size, MAX_KEPT)
 
     @property
     def cut(self) -> bool:
-        """True if more bytes came than are kept."""
+        """Whether the body is longer than the kept part."""
         return self.size > MAX_KEPT
 
 
 class TryRecording:
-    """One try: the body that was sent upstream and the answer. `raw_text`: the proxy alone looked for calls."""
+    """One try: the body sent upstream, and the answer. `raw_text`: the proxy alone looked for calls."""
 
     def __init__(self, body: bytes, *, raw_text: bool) -> None:
         self.up = Excerpt(body)
@@ -61,16 +61,16 @@ class TryRecording:
 
     @property
     def status(self) -> int:
-        """The status of the answer; 0 if there was none."""
+        """The HTTP status of the answer, or 0 without one."""
         return 0 if self._call is None else self._call.status
 
     @property
     def content_type(self) -> str:
-        """The type of the answer."""
+        """The content type of the answer, or ""."""
         return "" if self._call is None else self._call.header("Content-Type")
 
     def listen(self, call: UpstreamCall, parts: Iterator[bytes | None]) -> Iterator[bytes | None]:
-        """The parts of the answer, unchanged."""
+        """Yield the parts of the answer unchanged, and record them."""
         self._call = call
         for part in parts:
             if part:
@@ -79,12 +79,12 @@ class TryRecording:
         self.complete = True
 
     def note(self, part: bytes) -> None:
-        """A part of the answer that passed by itself."""
+        """Record a part of the answer that does not pass through `listen`."""
         self.answer.add(part)
 
 
 class Recording:
-    """One request: what the client sent (`client_body`), its `tries`, and what the client got (`sent`)."""
+    """One request: the `client_body`, the `tries`, and the response that was `sent` to the client."""
 
     def __init__(self, client_body: bytes) -> None:
         self.client_body = Excerpt(client_body)
@@ -97,7 +97,7 @@ class Recording:
         return self.sent.kept + sum(one.up.kept + one.answer.kept for one in self.tries)
 
     def begin_try(self, body: bytes, *, raw_text: bool) -> TryRecording:
-        """The recording of the next try, which is kept if there are not too many."""
+        """Return a recording of the next try; only the first MAX_TRIES are kept."""
         recording = TryRecording(body, raw_text=raw_text)
         if len(self.tries) < MAX_TRIES:
             self.tries.append(recording)
@@ -105,7 +105,7 @@ class Recording:
 
 
 def begin_try(recording: Recording | None, body: bytes, *, raw_text: bool) -> TryRecording | None:
-    """The recording of the next try of a request, if that is recorded."""
+    """Return a recording of the request's next try, or None if the request is not recorded."""
     if recording is None:
         return None
     return recording.begin_try(body, raw_text=raw_text)
@@ -114,7 +114,7 @@ def begin_try(recording: Recording | None, body: bytes, *, raw_text: bool) -> Tr
 def listened(
     recording: TryRecording | None, call: UpstreamCall, parts: Iterator[bytes | None]
 ) -> Iterator[bytes | None]:
-    """The parts of an answer, unchanged, which the recording hears if there is one."""
+    """Return the parts of an answer unchanged, and record them if there is a recording."""
     if recording is None:
         return parts
     return recording.listen(call, parts)

@@ -14,13 +14,13 @@ from typing import TypeAlias
 from proxy.codec.json_access import as_object
 from proxy.codec.json_text import JsonObject, dump_json, load_json
 
-# Requests that are kept, and bytes of everything that is kept of them.
+# The number of requests in the ring, and their total bytes.
 MAX_REQUESTS = 500
 MAX_BYTES = 32 * 1024 * 1024
 # Models that are counted by name; all others are counted together.
 MAX_MODELS = 100
 OTHER_MODELS = "other models"
-# What is counted of each model.
+# Counters of each model.
 TOTALS = ("requests", "calls", "rescued", "rejected", "failed", "tokens_in", "tokens_out")
 # Seconds for which a worker's list of running requests is valid, and for which a page is open after it asked.
 LIVE_SECONDS = 5.0
@@ -58,7 +58,7 @@ DELETE FROM requests WHERE number <= (
 class Record:
     """One request that has ended: a `summary`, and the `parts` of its story by name, if values may be shown.
 
-    `counts` are what it adds to the TOTALS of its `model`.
+    `counts` are added to the TOTALS of its `model`.
     """
 
     summary: JsonObject
@@ -68,7 +68,7 @@ class Record:
 
 
 def verdict(totals: Mapping[str, int]) -> str:
-    """Return what became of requests in one line: "40 requests, 12 rescued, 1 rejected, 0 failed"."""
+    """Return the results of requests in one line: "40 requests, 12 rescued, 1 rejected, 0 failed"."""
     requests = totals["requests"]
     results = (f"{totals[name]} {name}" for name in ("rescued", "rejected", "failed"))
     return ", ".join((f"{requests} request{'s' * (requests != 1)}", *results))
@@ -110,7 +110,7 @@ class ActivityRing:
         return [(number, as_object(load_json(summary))) for number, summary in reversed(rows)]
 
     def story(self, number: int) -> Story | None:
-        """Return one request with its parts, or None if it is not, or no longer, in the ring."""
+        """Return one request with its parts, or None if it is not in the ring."""
         with self._use() as database:
             found = database.execute("SELECT summary FROM requests WHERE number = ?", (number,)).fetchone()
             parts = database.execute("SELECT name, data FROM parts WHERE number = ?", (number,)).fetchall()
@@ -135,7 +135,7 @@ class ActivityRing:
             return database.execute(query, (_PAGE, now - LIVE_SECONDS)).fetchone() is not None
 
     def show_live(self, worker: int, rows: Sequence[JsonObject], now: float) -> None:
-        """Replace the list of requests that a worker has running."""
+        """Replace the list of a worker's running requests."""
         with self._use() as database:
             database.execute("DELETE FROM live WHERE at < ?", (now - LIVE_SECONDS,))
             database.execute("INSERT OR REPLACE INTO live VALUES (?, ?, ?)", (worker, now, dump_json([*rows])))

@@ -1,8 +1,8 @@
 """An agent's files: written with a backup, and restored exactly.
 
-A record, `setup-AGENT.json` in the user's state folder, says what was done. A file that existed is copied to
-`NAME.before-vllm-tool-proxy` next to it before its first change, and never again; `restore` brings that copy back. It
-does not restore a file that someone else has changed since.
+`setup-AGENT.json` in the user's state folder records the changes. An existing file is copied to
+`NAME.before-vllm-tool-proxy` next to it before its first change only; `restore` puts that copy back. It does not
+restore a file that someone else has changed since.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _PRIVATE = 0o600
 
 @dataclass(slots=True)
 class _Change:
-    """A changed file: its backup (empty: it did not exist), and the digest of what was written last.
+    """A changed file: its backup (empty: the file did not exist), and the digest of the last content written.
 
-    `changed`: someone else had changed it before that.
+    `changed`: someone else had changed the file before that.
     """
 
     backup: str
@@ -42,8 +42,8 @@ class _Change:
 
 @dataclass(slots=True)
 class _Record:
-    """The changes for an agent. `folders` were created, outer ones first; `first` is the digest of a command that was
-    run.
+    """The changes for an agent. `folders` are those created, outer ones first. `first` is the digest of a command that
+    was run.
     """
 
     files: dict[str, _Change]
@@ -52,7 +52,7 @@ class _Record:
 
 
 class AgentFiles:
-    """The files of one agent; `state` is the folder of the record. All methods raise CommandError."""
+    """The files of one agent. `state` is the folder of the record. All methods raise CommandError."""
 
     def __init__(self, agent: str, state: Path) -> None:
         self._path = state / f"setup-{agent}.json"
@@ -92,7 +92,7 @@ class AgentFiles:
             return f"{place}: nothing to change"
         note = self._keep(place, before)
         if before is not None:
-            place.chmod(place.stat().st_mode & _PRIVATE)  # before it may hold a key
+            place.chmod(place.stat().st_mode & _PRIVATE)  # before a key is written to it
         try:
             run()
             after = _bytes(place)
@@ -138,7 +138,7 @@ class AgentFiles:
             self._save()
         self._path.unlink()
         for folder in reversed(self._record.folders):
-            with contextlib.suppress(OSError):  # the agent has put something there
+            with contextlib.suppress(OSError):  # the agent may have put files there
                 Path(folder).rmdir()
         return lines
 
@@ -176,7 +176,7 @@ class AgentFiles:
 
 
 def _plan(file: File) -> tuple[bytes | None, bytes, str]:
-    """Return a file's bytes before and after, and a note on what is removed and what bypasses the proxy."""
+    """Return a file's bytes before and after, and a note on removed keys and on models that bypass the proxy."""
     try:
         before = _bytes(_real(file.path))
         if before is not None and len(before) > MAX_AGENT_FILE:
@@ -195,7 +195,7 @@ def _plan(file: File) -> tuple[bytes | None, bytes, str]:
 
 
 def _real(path: str) -> Path:
-    """Return the file that a symlink leads to; the link stays."""
+    """Return the file that a symlink leads to, so that the link is kept."""
     try:
         return Path(path).resolve()
     except (OSError, RuntimeError) as error:  # a loop is not an OSError up to Python 3.12
@@ -203,9 +203,9 @@ def _real(path: str) -> Path:
 
 
 def _bytes(path: Path) -> bytes | None:
-    """Return the bytes of a file, None if it does not exist. Raises CommandError, also if it is not a regular file.
+    """Return the bytes of a file, or None if it does not exist. Raises CommandError.
 
-    A pipe has no end, and a device must not be replaced.
+    Only regular files are read: a pipe may never end, and a device must not be replaced.
     """
     try:
         if path.exists() and not path.is_file():

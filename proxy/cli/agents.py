@@ -1,7 +1,7 @@
 """The agents that `setup` and `launch` configure.
 
-What their files and environments say is in agents.yaml. To add an agent, describe it there, write the function that
-configures it for one run, and add it here.
+The content of their files and environments is in agents.yaml. To add an agent, describe it there, write the function
+that configures it for one run, and add it here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _QWEN_DEFAULTS = "QWEN_CODE_SYSTEM_DEFAULTS_PATH"
 
 
 def _data(agent: str, values: Values, **more: str) -> dict[str, Any]:
-    """Return an agent's data, filled with values."""
+    """Return an agent's data from agents.yaml with its placeholders filled in."""
     name, efforts = values.key_name, values.efforts
     levels = {level: word if word in efforts else None for level, word in _DATA["pi"]["levels"].items()}
     described = _DATA["codex"]["efforts"]
@@ -93,7 +93,7 @@ def _filled(template: Any, words: Mapping[str, Any]) -> Any:
 
 
 def _configured(agent: str, values: Values, **more: str) -> Configuration:
-    """Return what an agent needs permanently, as its data says."""
+    """Return the permanent configuration of an agent from its data."""
     data = _data(agent, values, **more)
     files = (
         File(
@@ -140,14 +140,14 @@ def _launch_claude(values: Values) -> Configuration:
     """Settings on the command line override every file of the user and the project; files override the environment."""
     usual = _claude(values)
     (file,) = usual.files
-    # An empty variable counts as not set. How long its instructions are is for the user's own settings.
+    # An empty variable counts as not set. The length of its instructions is left to the user's own settings.
     settings = expected({"env": {name: "" for _, name in file.without}}, file.content)
     settings["env"] = {name: value for name, value in as_object(settings["env"]).items() if name != _CLAUDE_PROMPT}
     return replace(usual, command=("claude", "--settings", json.dumps(settings)), files=())
 
 
 def _launch_codex(values: Values) -> Configuration:
-    """Options override every file; only the catalog must be a file."""
+    """Options override every file. Only the catalog must be a file."""
 
     def options(settings: JsonObject, path: str = "") -> Iterator[str]:
         for key, value in settings.items():
@@ -162,8 +162,8 @@ def _launch_codex(values: Values) -> Configuration:
 
 
 def _launch_openclaw(values: Values) -> Configuration:
-    """A private configuration includes the user's own and overrides it. OpenClaw writes no included file of another
-    folder, and keeps its state, logins included, where it is.
+    """A private configuration includes the user's own and overrides it. OpenClaw does not write to included files of
+    another folder, and its state, including logins, stays in its place.
     """
     (file,) = _configured("openclaw", values).files
     own = str(Path(values.environment.get("OPENCLAW_CONFIG_PATH") or file.path).expanduser().absolute())
@@ -175,7 +175,7 @@ def _launch_openclaw(values: Values) -> Configuration:
         roots = ":".join(filter(None, [roots, *folders]))
         try:
             rivals = other_models(text, file)
-        except NotMergeableError:  # JSON5, which OpenClaw reads
+        except NotMergeableError:  # it may be JSON5, which only OpenClaw reads
             rivals = []
         model: JsonObject = {"model": {"primary": f"{PROVIDER}/{values.model}"}}
         entries: JsonObject = {name: model for _, kind, name, _ in rivals if kind == "entries"}
@@ -191,8 +191,8 @@ def _launch_openclaw(values: Values) -> Configuration:
 
 
 def _launch_opencode(values: Values) -> Configuration:
-    """The variable is merged with the files and overrides those of the user and of the project. All other providers
-    are disabled: their models would bypass the proxy.
+    """The variable is merged with the files, and overrides those of the user and the project. All other providers are
+    disabled, because their models would bypass the proxy.
     """
     (file,) = _configured("opencode", values).files
     own: list[str] = []
@@ -207,14 +207,14 @@ def _launch_opencode(values: Values) -> Configuration:
 
 
 def _launch_qwen(values: Values) -> Configuration:
-    """Private settings replace the machine's, which are merged into them. Raises NotMergeableError."""
+    """A private file replaces the machine's settings and includes them. Raises NotMergeableError."""
     system = values.environment.get(_QWEN_SYSTEM) or "/etc/qwen-code/settings.json"
     # A model of this name in the user's list would bring its own URL.
     usual = _configured("qwen", values)
     winning: JsonObject = {**usual.files[0].content, "modelProviders": {"openai": []}}
     del winning["env"]
     settings = expected(read(values.read(system), Format.JSON), winning)
-    # They are read from the folder of the machine's settings.
+    # Qwen Code reads its defaults from the folder of the machine's settings.
     defaults = values.environment.get(_QWEN_DEFAULTS) or f"{system.rpartition('/')[0]}/system-defaults.json"
     paths = {_QWEN_SYSTEM: f"{values.folder}/settings.json", _QWEN_DEFAULTS: defaults}
     environment = {**usual.environment, **paths}
@@ -224,7 +224,7 @@ def _launch_qwen(values: Values) -> Configuration:
 def _launch_pi(values: Values) -> Configuration:
     """An extension defines the provider and overrides one of the same name in the user's files.
 
-    The timeout has no option. It ends with the head of a response, which the proxy's first heartbeat sends.
+    The timeout has no option. It covers only the time to the response head, which the proxy's first heartbeat sends.
     """
     # pi keeps a compiled copy of a ".js", but not of a ".mjs".
     extension = "provider.mjs"

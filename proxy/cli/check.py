@@ -48,7 +48,7 @@ _OWN_DESCRIPTORS = 32
 # Keys whose values are globs, and keys whose values may be anything.
 _GLOBS = ("match", "models", "drop", "polls", "pattern")
 _VALUES = ("default_value", "fallback_value", "valid_values", "sampling")
-# `qwen2.*` may be a glob: a version that goes on.
+# `qwen2.*` may be a glob: it matches qwen2.5.
 _REGULAR_EXPRESSION = re.compile(r"(?<![0-9])\.\*|^\^|\$$|\\[dws]")
 
 _Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -85,7 +85,10 @@ def check_command(flags: dict[str, str], *, as_json: bool) -> None:
 
 
 def checked_settings(flags: dict[str, str], text: RulesText | None = None) -> tuple[Settings, Rules]:
-    """Load settings and rules, of `text` if given, with the paths in `flags` made absolute. Raises RulesError."""
+    """Load settings and rules, with the paths in `flags` made absolute. `text` replaces the rules file if given.
+
+    Raises RulesError.
+    """
     env = environment()
     folder = working_folder(env)
     flags |= {name: str(folder / flags[name]) for name in _PATHS if flags.get(name)}
@@ -95,7 +98,7 @@ def checked_settings(flags: dict[str, str], text: RulesText | None = None) -> tu
 
 
 def check_surroundings(settings: Settings, rules: Rules) -> Keys:
-    """Return the keys, and warn of what may be a mistake. Raises RulesError for unusable keys or CA files."""
+    """Return the keys, and warn about likely mistakes. Raises RulesError for unusable keys or CA files."""
     check_files(settings)
     keys = key_files(settings, rules, environment()).read(rules)
     urls = dict.fromkeys((settings.upstream, *rules.urls))
@@ -193,7 +196,7 @@ def _local_addresses(host: str, port: int) -> Iterator[_Ip]:
 
 
 def _looked_up(host: str, port: int, family: int = 0) -> list[tuple[int, Any]]:
-    """Return family and socket address of each address of a host; none if it is unknown."""
+    """Return family and socket address of each address of a host; [] if it is unknown."""
     try:
         found = socket.getaddrinfo(host, port, family, socket.SOCK_DGRAM)
     except (OSError, UnicodeError):
@@ -202,7 +205,7 @@ def _looked_up(host: str, port: int, family: int = 0) -> list[tuple[int, Any]]:
 
 
 def _ip(address: str) -> _Ip:
-    """Return an address without its zone; an IPv4 address in IPv6 form as IPv4."""
+    """Parse an address without its zone; return an IPv4-mapped IPv6 address as IPv4."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
     return mapped or ip

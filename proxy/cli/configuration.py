@@ -23,7 +23,7 @@ NO_KEY = "local"
 _OUTPUT = 8192
 _USUAL_CONTEXT = 32768
 _WEB_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
-# Some clients read only one, some the second only if the first is missing.
+# Some clients read only one of these; others read the second only if the first is missing.
 _EXCEPTIONS = ("NO_PROXY", "no_proxy")
 
 
@@ -43,8 +43,8 @@ class Values:
     such switch. `key_name` is the environment variable that holds the proxy's key, empty if the proxy requires none.
     `environment` is the one in which the agent will run.
 
-    For one run of the agent, `folder` is a folder that exists only during that run, and `read` returns the text of one
-    of the user's files, or "" if there is none.
+    `launch` sets `folder`, which exists only while the agent runs, and `read`, which returns the text of a user's file
+    ("" if it does not exist).
     """
 
     url: str
@@ -60,17 +60,17 @@ class Values:
 
     @property
     def v1(self) -> str:
-        """The base URL for clients that do not append `/v1`."""
+        """The proxy's URL with `/v1`, for clients that do not append it."""
         return f"{self.url}/v1"
 
     @property
     def key(self) -> str:
-        """The key, or its placeholder, for an environment or a command line."""
+        """The placeholder of the proxy's key, or a dummy key if the proxy requires none."""
         return KEY if self.key_name else NO_KEY
 
     @property
     def window(self) -> int:
-        """The context window, or a cautious guess."""
+        """The context window in tokens, or a cautious guess."""
         return self.context or _USUAL_CONTEXT
 
     @property
@@ -88,9 +88,10 @@ class Values:
 class File:
     """A file of an agent's configuration, and the content to merge into it.
 
-    `own`: the file belongs to the proxy and has no other content. `optional`: the environment says the same. `without`
-    are paths of keys that would override the content; they are removed. `rivals` are paths of models that the user
-    chose for a part of the agent (`*`: any key, any item); they override the content there, stay, and are reported.
+    `own`: the file belongs to the proxy and has no other content. `optional`: the environment has the same effect.
+    `without` are paths of keys that would override the content; they are removed. `rivals` are paths of models that the
+    user chose for a part of the agent (`*`: any key or item). They override the content for that part; they are kept,
+    and reported.
     """
 
     path: str
@@ -106,10 +107,10 @@ class File:
 class Configuration:
     """The configuration of an agent. `environment` and the command lines may hold KEY.
 
-    Variables in `unset` would override it. `first` is a command that must run once; it writes the file `written`.
-    `notes` are for the user.
+    Variables in `unset` would override it. `first` is a command to run once, which writes the file `written`. `notes`
+    are for the user.
 
-    `private` holds the files of `Values.folder` by name, and may hold KEY inside a JSON string. Only `launch` uses it.
+    `private` are the files of `Values.folder` by name; they may hold KEY inside a JSON string. Only `launch` uses them.
     """
 
     command: tuple[str, ...] = ()
@@ -144,7 +145,7 @@ class Agent:
 
     @property
     def origin(self) -> str:
-        """Where the configuration comes from, in words."""
+        """The source of the configuration, for the user."""
         run = f"tested with version {self.version}" if self.version else "tested with the SDKs for Python"
         return f"{run}; from its documentation ({self.source}), as of {self.date}"
 
@@ -152,20 +153,20 @@ class Agent:
 def past_web_proxy(configuration: Configuration, values: Values) -> Configuration:
     """Add the variables that keep the agent from reaching the proxy through a web proxy (`HTTPS_PROXY`).
 
-    Most clients use a web proxy for every host that `NO_PROXY` does not name, 127.0.0.1 included, and it cannot reach
-    this machine. Return the same configuration if no variables are needed.
+    Most clients use a web proxy for every host that `NO_PROXY` does not name, even 127.0.0.1, and the web proxy cannot
+    reach this machine. Returns the configuration unchanged if no variables are needed.
     """
     env = values.environment
     names = [name for name in _WEB_PROXIES if env.get(name)]
     needed = {}
     for name in _EXCEPTIONS:
-        # A variable that is set here hides the other one.
+        # Setting one variable hides the other, so it starts with the other's hosts.
         excepted = next((env[each] for each in (name, *_EXCEPTIONS) if each in env), "")
         listed = {host.lower() for host in re.split(r"[\s,]+", excepted)}
         hosts = dict.fromkeys(["127.0.0.1", "localhost", "::1", urlsplit(values.url).hostname or ""])
         added = [host for host in hosts if host and host not in listed]
         kept = excepted.rstrip(", \t")
-        # A `*` alone excepts every host.
+        # A `*` alone exempts every host.
         needed[name] = excepted if kept.strip() == "*" else ",".join([*filter(None, [kept]), *added])
     if not names or all(env.get(name) == value for name, value in needed.items()):
         return configuration

@@ -59,7 +59,7 @@ def doctor_command(
         for note in notes:
             report(note)
     else:
-        # A line break in the name of a model begins no line.
+        # Escaped: a line break in a model's name must not start a line.
         show(escaped(line) for line in (*lines(found), *notes))
     return HARM if found.does_harm else 0
 

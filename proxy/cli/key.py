@@ -54,7 +54,7 @@ def add_command(*, name: str, file: str | None, rules: str | None) -> None:
     except OSError as error:
         raise CommandError(Status.NOT_WRITTEN, f"{path} cannot be written ({error.strerror})") from error
     with output:
-        # Shown before it is stored: nobody could use a key that was never shown.
+        # Print the key before storing it: a key that was never shown is useless.
         print(key, flush=True)
         try:
             output.write(added_text.encode())

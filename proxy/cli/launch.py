@@ -1,4 +1,4 @@
-"""`vllm-tool-proxy launch`: start an agent on the proxy, with `--upstream` next to a proxy of its own."""
+"""`vllm-tool-proxy launch`: start an agent on the proxy. With `--upstream`, start a proxy for it first."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from proxy.config.load import builtin_text, load
 from proxy.doctor.asking import unreachable
 from proxy.limits import MAX_AGENT_FILE
 
-# A start loads the whole package, which takes long on a busy machine.
+# A start imports the whole package, which is slow on a busy machine.
 _START_SECONDS = 60.0
 _STEP_SECONDS = 0.05
-# No client waits for the streams of an agent that has exited.
+# The agent has exited, so its streams need no time to finish.
 _STOP_SECONDS = 10.0
 # The number of ports tried after one that is taken.
 _PORTS = 100
 _LAST_PORT = 65535
-# Waits until no process holds the other end of its standard input. It is reparented to init, because an agent may wait
-# for all of its children.
+# Removes a folder once no process holds the other end of standard input. It forks to be reparented to init, because an
+# agent may wait for all of its children.
 _REMOVE_AT_THE_END = """\
 import os, shutil, sys
 if os.fork():
@@ -53,11 +53,9 @@ _Handler = Callable[[int, FrameType | None], None]
 
 
 def launch_command(*, upstream: str, arguments: Sequence[str], **options: Any) -> int:
-    """Become the agent, or run it to its end next to a proxy for `upstream` and report what became of its requests.
+    """Replace this process with the agent. With `upstream`, run the agent and a proxy, and report the results.
 
-    The other options are those of `target`.
-
-    Raises CommandError and RulesError.
+    The other options are those of `target`. Raises CommandError and RulesError.
     """
     aim = target(**options, starts_proxy=bool(upstream))
     if not upstream:
@@ -90,7 +88,7 @@ def _not_started(program: str, error: OSError) -> CommandError:
 def _configured(
     aim: Target, arguments: Sequence[str]
 ) -> Iterator[tuple[str, list[str], dict[str, str], tuple[int, ...]]]:
-    """Ask the proxy, and configure the agent for this run. Raises CommandError.
+    """Query the proxy, and configure the agent for this run. Raises CommandError.
 
     Yield the agent's program, its command line, its environment, and the descriptors that it must inherit.
     """
@@ -103,7 +101,7 @@ def _configured(
         raise CommandError(Status.NOT_WRITTEN, message) from error
     command = [*configuration.command, *arguments]
     if not command:
-        message = f"{aim.agent.name} is not a program; add one after --, and it gets the variables"
+        message = f"{aim.agent.name} is not a program; add the program to run after --"
         raise CommandError(Status.USAGE, message)
     program = aim.program(command[0])
     for note in configuration.notes:
@@ -134,8 +132,8 @@ def _text(path: str) -> str:
 def _private_folder(folder: Path, texts: Mapping[str, str]) -> Iterator[tuple[int, ...]]:
     """Create a folder with these files, for this user only. Without files, no folder is created.
 
-    Yield the descriptors that the agent must inherit. The folder is removed once no process holds them, however the
-    processes ended, SIGKILL included. Raises CommandError.
+    Yield the descriptors that the agent must inherit. The folder is removed once no process holds them, even if the
+    processes were killed with SIGKILL. Raises CommandError.
     """
     if not texts:
         yield ()
@@ -197,8 +195,8 @@ def running_proxy(aim: Target, upstream: str) -> Iterator[tuple[str, Path | None
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    # The proxy has a session of its own, so a signal that ends this process must stop it. While an agent runs,
-    # `run_agent` has handlers of its own.
+    # The proxy is in its own session, so a signal that ends this process must stop it. While an agent runs, `run_agent`
+    # installs its own handlers.
     with _handlers(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), end)):
         process = _started(aim, ["--upstream", upstream, "--host", host, "--port", str(port)], log)
         try:
@@ -254,13 +252,13 @@ def run_agent(program: str, command: Sequence[str], variables: Mapping[str, str]
 
 
 def _is_of_a_launch(log: Path) -> bool:
-    """Return whether a proxy writes this log: another `launch` started it, and its agent's exit stops it."""
+    """Return whether a running proxy writes this log. Then another `launch` started it, and stops it with its agent."""
     try:
         with log.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # there is no such log
+    except OSError:  # the log does not exist
         return False
     return False
 
@@ -276,21 +274,21 @@ def _free_port(host: str, taken: int) -> int:
 
 
 def _started(aim: Target, options: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start a proxy of this package, in a session of its own because Ctrl-C is for the agent. It ends with this
-    process, however that ends. Raises CommandError.
+    """Start a proxy of this package, in its own session because Ctrl-C is for the agent. It stops when this process
+    ends, even by SIGKILL. Raises CommandError.
     """
     folder = os.path.dirname(os.path.dirname(os.path.abspath(_package_file)))
     rules = () if aim.rules is None else ("--rules", aim.rules)
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
-            # The proxy holds the lock for as long as it writes the log. One that is about to end may still hold it.
+            # The proxy locks the log while it runs. A proxy that is about to stop may still hold the lock.
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
             output.truncate(0)
             return subprocess.Popen(
                 [sys.executable, "-m", "proxy.cli.main", str(os.getpid()), *options, *rules],
-                # So that no module of the working folder is imported.
+                # Do not import modules from the working folder.
                 env={**aim.variables, "PYTHONPATH": folder, "PYTHONSAFEPATH": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -1,6 +1,6 @@
-"""The command `vllm-tool-proxy`: its subcommands, their options, and how each of them ends.
+"""The command `vllm-tool-proxy`: its subcommands, their options, and their exit statuses.
 
-An error is one line on standard error, with exit code 2 unless docs/agents.md says otherwise; Ctrl-C exits with 130.
+An error is one line on standard error, with exit status 2 unless docs/agents.md says otherwise; Ctrl-C exits with 130.
 `python -m proxy.cli.main PID [options]` serves for as long as the process PID lives.
 """
 
@@ -68,7 +68,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class _Commands(click.Group):
-    """The subcommands; options without one are options of `serve`."""
+    """The subcommands. Options without a subcommand are passed to `serve`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0].startswith("-") and args[0].partition("=")[0] not in ("-h", "--help", "-V", "--version"):
@@ -77,7 +77,7 @@ class _Commands(click.Group):
 
 
 class _Launch(click.Command):
-    """`launch`: arguments after `--` are the agent's."""
+    """`launch`: arguments after `--` are passed to the agent."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = args.index("--") if "--" in args else len(args)
@@ -104,7 +104,7 @@ class _SettingsCommand(click.Command):
 
 
 def _note_unread_rules(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Report a rules file in the working folder that is not read, unless one is named."""
+    """Report an unread rules file in the working folder, unless `--rules` names a file."""
     path = None if value is not None else unread_rules(environment())
     if path is not None:
         say("note", f"{path} is not read; pass --rules rules.yaml to use it")
@@ -118,7 +118,7 @@ _rules = click.option(
 
 
 def _settings(command: _Command) -> _Command:
-    """Add an option for each setting. Options that are not given are None, so that variable and file apply."""
+    """Add an option for each setting. Its default is None, so that the variable or the rules file applies."""
     for spec in reversed(SPECS):
         flag = {"is_flag": True, "flag_value": "true"} if isinstance(spec.default, bool) else {"metavar": spec.metavar}
         command = click.option(spec.name, *spec.flags, default=None, help=_help(spec), **flag)(command)
@@ -322,8 +322,7 @@ def _given(options: dict[str, str | None]) -> dict[str, str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's own) and return its exit status, or become gunicorn.
 
-    If the reader of a pipe closes it (`check | head`), the command ends silently. An output that has no room on its
-    disk is an error.
+    If the reader of a pipe closes it (`check | head`), the command ends silently. A full disk is an error.
     """
     _open_standard_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -347,7 +346,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _discard_output() -> None:
-    """Let nothing more be written: Python flushes standard output again at exit."""
+    """Redirect standard output to /dev/null: Python flushes it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -368,7 +367,6 @@ def _ended(words: list[str]) -> int:
     except CommandError as error:
         status, message = error.status, str(error)
     except KeyboardInterrupt:
-        # The agent of a `launch` exits too.
         say("interrupted", "the command did not finish")
         return Status.INTERRUPTED
     if words[:1] == ["check"] and "--json" in words:
@@ -379,14 +377,15 @@ def _ended(words: list[str]) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Open closed standard descriptors: gunicorn's master would reuse their numbers for its memory or a connection, and
-    write its log into it.
+    """Open closed standard descriptors on /dev/null.
+
+    Otherwise gunicorn's master would reuse their numbers for shared memory or a connection, and write its log there.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # The lowest free number is taken, so it is this one.
+            # `open` returns the lowest free number, which is this one.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     if sys.stdin is None:  # it was closed; `parse -` reads it
         sys.stdin = os.fdopen(0, closefd=False)
@@ -396,17 +395,17 @@ _PR_SET_PDEATHSIG = 1
 
 
 def serve_beside(words: Sequence[str]) -> int:
-    """Serve for as long as the process lives whose id is the first word. Return the exit status, or become gunicorn.
+    """Serve until the parent process, given as a process id in `words[0]`, ends. Options follow.
 
-    A process that is killed cannot stop what it has started. So the kernel is asked to send this one a signal then,
-    which stays in force through the exec into gunicorn (prctl(2), PR_SET_PDEATHSIG).
+    Return the exit status, or become gunicorn. A killed process cannot stop its children, so the kernel is asked to
+    signal this process when its parent ends. That survives the exec into gunicorn (prctl(2), PR_SET_PDEATHSIG).
     """
     parent, *options = words
-    # A shell's background job may ignore it, until gunicorn has a handler.
+    # A shell's background job may ignore SIGQUIT, so it is reset until gunicorn installs a handler.
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGQUIT))
     if os.getppid() != int(parent):
-        return 1  # it exited before the kernel was asked
+        return 1  # the parent ended before prctl was called
     return main(["serve", *options])
 
 

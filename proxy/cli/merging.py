@@ -22,7 +22,7 @@ from proxy.codec.json_text import Json, JsonObject
 
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 _COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*[\s\S]*?\*/")
-# A comma without a value before it stays, and is an error.
+# A comma without a value before it is kept, so that parsing fails.
 _TRAILING = re.compile(rf"({_STRING}|[\[{{,]\s*,)|,(?=\s*[}}\]])")
 _SIGN = re.compile(r"\S")
 _COMMA = re.compile(r"\s*,")
@@ -32,13 +32,13 @@ _Edit = tuple[int, int, str]
 
 
 class NotMergeableError(Exception):
-    """A file cannot be merged safely. The text says why; it follows the file's name."""
+    """A file cannot be merged safely. The message says why, and is shown after the file's name."""
 
 
 def merged(text: str, file: File) -> str:
-    """Return the text of a file with its content merged in. A text that has it already is returned unchanged.
+    """Return the text of a file with its content merged in, or unchanged if it has that content.
 
-    Raises NotMergeableError if that is not safe.
+    Raises NotMergeableError if merging is not safe.
     """
     if file.own:
         return _json_dumps(file.content)
@@ -111,7 +111,7 @@ def _found(content: Json, path: tuple[str, ...], at: tuple[str, ...] = ()) -> It
 
 
 def read(text: str, format: Format) -> JsonObject:
-    """Return the content of a text; an empty text has none. Raises NotMergeableError."""
+    """Return the content of a text, which is {} for an empty text. Raises NotMergeableError."""
     if not text.strip():
         return {}
     try:
@@ -170,8 +170,8 @@ def _toml_parsed(text: str) -> tomlkit.TOMLDocument:
 def _toml_merge(table: MutableMapping[str, Any], content: JsonObject) -> JsonObject:
     """Set the content's values in a table, and return the tables that it lacks.
 
-    These are added at the end of the file: within it, tomlkit would put them between a comment and what it describes.
-    The same applies to values of a table without a header.
+    The caller adds the missing tables at the end of the file, because tomlkit would separate a comment from the table
+    after it. Values of a table without a header are returned for the same reason.
     """
     added: JsonObject = {}
     new: JsonObject = {}
@@ -189,7 +189,7 @@ def _toml_merge(table: MutableMapping[str, Any], content: JsonObject) -> JsonObj
                 added[key] = inner
         elif old != value or isinstance(old, bool) is not isinstance(value, bool):
             table[key] = value
-    # Last, because it invalidates the table's index.
+    # Insert last, because inserting invalidates the table's index.
     for key, value in new.items():
         _toml_insert(table, key, value)
     return added
@@ -248,7 +248,7 @@ def _json_dumps(content: JsonObject, unit: str = "  ") -> str:
 
 
 def _json_edited(text: str, content: JsonObject) -> str:
-    """Return the text, whose value is an object, with the content merged into it; the rest of it is unchanged."""
+    """Return the text of a JSON object with the content merged in; the rest of the text is unchanged."""
     if not text.strip():
         return _json_dumps(content)
     document = _Document(text)
@@ -268,14 +268,14 @@ def _json_without(text: str, path: Sequence[str]) -> str:
     edits = list[_Edit]()
     comma = document.comma(end)
     if comma is None:
-        # The last member: the comma before it goes.
+        # The last member: remove the comma before it.
         before = max((each.end for each in members.values() if each.end <= start), default=start)
         comma = document.comma(before) if before < start else None
         edits += [] if comma is None else [(comma, comma + 1, "")]
     elif comma == end:
         end += 1
         end += len(text[end:]) - len(text[end:].lstrip(" \t"))
-    else:  # after a comment
+    else:  # the comma follows a comment
         edits.append((comma, comma + 1, ""))
     indent = document.line_start(start)
     rest = re.compile(r"[ \t]*\r?\n").match(text, end)
@@ -285,7 +285,7 @@ def _json_without(text: str, path: Sequence[str]) -> str:
 
 
 def _blanked(text: str, pattern: re.Pattern[str]) -> str:
-    """Return the text with blanks instead of what the pattern matches outside strings."""
+    """Return the text with the pattern's matches outside strings replaced by blanks."""
     return pattern.sub(lambda found: found[1] or " " * len(found[0]), text)
 
 
@@ -295,7 +295,7 @@ class _Document:
     def __init__(self, text: str) -> None:
         self._text = text
         self._bare = _blanked(text.removeprefix("\ufeff").rjust(len(text)), _COMMENT)
-        # Strict JSON of the same length.
+        # Strict JSON of the same length, so that places are the same in both texts.
         self._strict = _blanked(self._bare, _TRAILING)
         self.root = self._after_blanks(0)
 
@@ -318,12 +318,12 @@ class _Document:
         return members
 
     def comma(self, at: int) -> int | None:
-        """Return where the comma after a value is, which ends at `at`."""
+        """Return the place of the comma after the value that ends at `at`, or None."""
         found = _COMMA.match(self._bare, at)
         return found.end() - 1 if found else None
 
     def line_start(self, at: int) -> str:
-        """Return the part of a line before a place."""
+        """Return the part of the line before a place."""
         return self._text[self._text.rfind("\n", 0, at) + 1 : at]
 
     def edited(self, edits: Iterable[_Edit]) -> str:

@@ -1,7 +1,6 @@
 """`vllm-tool-proxy parse`: the calls in a text or a capture, and why the rest is not a call.
 
-A capture passes the same engine and dialect as a served response, without a clock: how long text was held plays no
-part.
+A capture passes through the same engine and dialect as a served response, but without time limits on held text.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ def _tools(file: str) -> ToolSet:
 
 @dataclass(frozen=True, slots=True)
 class CallReport:
-    """A call: what the model wrote, and what the client gets, with its repairs."""
+    """A call: the text of the model, the arguments for the client, and its repairs."""
 
     index: int
     name: str
@@ -115,10 +114,10 @@ class CallReport:
 
 @dataclass(frozen=True, slots=True)
 class CaptureReport:
-    """A captured answer, read again: `before` is the answer of the model server, `after` is the client's.
+    """A captured answer, processed again: `before` is the model server's answer, `after` is the client's.
 
-    `repairs` are those that belong to no call; `refused` counts rejected calls by reason, `places` says where they are.
-    `crashes` are defects of the engine. `swallowed`: tokens were used, but the reply is empty.
+    `repairs` are those that belong to no call. `refused` counts rejected calls by reason, and `places` describes their
+    places. `crashes` are defects of the engine. `swallowed`: tokens were used, but the reply is empty.
     """
 
     model: str
@@ -152,7 +151,7 @@ class _Calls:
 
 
 def reread(captured: Captured, settings: Settings, rules: Rules) -> CaptureReport:
-    """Read a captured answer under these settings and rules."""
+    """Process a captured answer under these settings and rules."""
     chat = captured.chat
     profile = rules.profile(chat.model, captured.client or settings.client)
     options = ChatOptions(chat.model, True, profile.clean, parsed=chat.tools is not None, reasoning=profile.reasoning)
@@ -205,7 +204,7 @@ def _answer(
 def _sources(
     captured: Captured, before: ReplyView, policy: Policy
 ) -> tuple[dict[int, Iterator[str]], list[str]]:
-    """Return what the server sent for each structured call, by choice, and the rejected places of the text."""
+    """Return the server's text of each structured call, by choice, and the rejected places of the text."""
     sources: dict[int, Iterator[str]] = {}
     places: list[str] = []
     for number, choice in before.choices.items():
@@ -220,7 +219,7 @@ def _engine(captured: Captured, profile: Profile, settings: Settings, rules: Rul
     parse = "proxy" if captured.raw_text else profile.parse
     thoughts = thoughts_of(chat.body, family_of(chat.model, profile.family or captured.family))
     if profile.family in ("", captured.family):
-        # The capture says how this reply began.
+        # The capture records whether this reply began with reasoning.
         begun = thoughts.begun if captured.begun is None else captured.begun
         unknown = thoughts.unknown if captured.unknown is None else captured.unknown
         thoughts = dataclasses.replace(thoughts, begun=begun, unknown=unknown)
@@ -304,7 +303,7 @@ def _repair(repair: Repair, called: str) -> Iterator[str]:
     """Yield a repair; `called` is the tool of the call under which it is listed."""
     tool = f", tool {escaped(repair.tool)}" if repair.tool not in ("", called) else ""
     yield f"  repair {escaped(repair.id)}{tool}: {escaped(repair.why)}"
-    if repair.before != repair.after and not repair.notation:  # the report of a call in text begins with these
+    if repair.before != repair.after and not repair.notation:  # a call in text is reported with both already
         for title, text in (("before", repair.before), ("after", repair.after)):
             yield from (f"  {line}" for line in _block(title, text))
 

@@ -1,4 +1,4 @@
-"""What a running proxy says about itself: its models and its model server."""
+"""Queries to a running proxy: its models and its model server."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from proxy.upstream.model_list import ModelCard, distinct_models, read_cards
 from proxy.upstream.paths import MODELS
 from proxy.upstream.responses import fetch
 
-# Seconds until the proxy must have answered; it asks its model server for the models first.
+# Maximum time (s) to wait for the proxy's answer; the proxy asks its model server for the models first.
 _SECONDS = 15.0
 _CONNECT = 5.0
-# Seconds for which an agent's last requests may still run after it has exited.
+# Seconds to wait for an agent's last requests after it has exited, and between two checks.
 _RUNNING_SECONDS, _STEP_SECONDS = 1.0, 0.05
 _USUAL = own_url(Settings())
 _START = "start `vllm-tool-proxy serve`, or give the proxy's --url"
@@ -48,7 +48,7 @@ class ProxyFacts:
         self._key_name = key_name
 
     def model_server(self) -> str:
-        """Return the URL of its model server, or "" if it is not a proxy."""
+        """Return the URL of the proxy's model server, or "" if no proxy answers."""
         try:
             _, about = self._get("/")
             _, health = self._get("/health")
@@ -57,7 +57,7 @@ class ProxyFacts:
         return as_text(object_in(health).get("vllm_url")) if object_in(about).get("service") == SERVICE else ""
 
     def totals(self) -> dict[str, int] | None:
-        """Return what the live page counts once nothing runs, or after a second; None if the page is off or refused."""
+        """Return the live page's totals once no request runs, or after a second. None if the page is unavailable."""
         deadline = time.monotonic() + _RUNNING_SECONDS
         while True:
             try:
@@ -71,7 +71,7 @@ class ProxyFacts:
             time.sleep(_STEP_SECONDS)
 
     def _models(self) -> tuple[bytes, tuple[ModelCard, ...]]:
-        """Return the proxy's list of models and its cards, of which there is one at least.
+        """Return the proxy's list of models and its cards, at least one.
 
         Raises CommandError, also if it is not a proxy or does not reach its model server.
         """

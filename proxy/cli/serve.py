@@ -23,12 +23,12 @@ from proxy.limits import THREADS
 from proxy.web.routes import CHAT, MESSAGES, RESPONSES
 from proxy.worker.logging_setup import log_line
 
-# Settings that gunicorn gets once, when it starts.
+# Settings that gunicorn reads only when it starts.
 _GUNICORNS = ("host", "port", "workers", "max_streams", "graceful_timeout")
 # Idle connections that gunicorn keeps in addition to those that are served.
 _SPARE_CONNECTIONS = 1000
-# glibc's memory settings (mallopt(3)). With its default of one arena per thread a worker needs more than twice as much.
-# A fixed mmap threshold returns large blocks to the kernel; with 200 clients a worker needs a third less.
+# glibc's memory settings (mallopt(3)). With the default number of arenas, a worker needs more than twice the memory. A
+# fixed mmap threshold returns large blocks to the kernel; with 200 clients, a worker needs a third less memory.
 MALLOC = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(1024 * 1024)}
 
 
@@ -55,8 +55,8 @@ def serve_command(flags: dict[str, str]) -> NoReturn:
         *("--graceful-timeout", str(settings.graceful_timeout)),
         "proxy.app:create_app()",
     ]
-    # Workers, and those of later reloads, read the same settings from the environment. What gunicorn got stays until a
-    # restart, whatever the rules file says then. The pseudonym of another proxy, if this is its child, is dropped.
+    # Workers, including those of later reloads, read the same settings from the environment. gunicorn's own settings
+    # stay until a restart, even if the rules file changes. A parent proxy's pseudonym is dropped.
     handed = {name: value for name, value in env.items() if name not in ("GUNICORN_CMD_ARGS", VIA_VARIABLE)}
     values = {**flags, **{name: str(getattr(settings, name)) for name in _GUNICORNS}}
     handed |= {spec.variables[0]: values[spec.name] for spec in SPECS if spec.name in values}
@@ -65,7 +65,7 @@ def serve_command(flags: dict[str, str]) -> NoReturn:
     try:
         # gunicorn also looks for modules in the folder where it starts.
         os.chdir(folder)
-        # At USR2 gunicorn starts itself again without -P.
+        # PYTHONSAFEPATH in addition to -P, because at USR2 gunicorn restarts itself without -P.
         os.execve(command[0], command, {**MALLOC, **handed, "PWD": folder, "PYTHONSAFEPATH": "1"})
     except OSError as error:
         raise RulesError(f"gunicorn cannot be started ({error}); reinstall {NAME}") from error
@@ -74,7 +74,7 @@ def serve_command(flags: dict[str, str]) -> NoReturn:
 def package_folder(spelled: str) -> str:
     """Return the folder that holds the package, with symlinks kept: a deployment switches them and reloads.
 
-    `python -m proxy` resolves it if started there; `spelled` is how the user spells the working folder.
+    `python -m proxy` resolves them if started in that folder, so `spelled` is the working folder as the user spells it.
     """
     folder = os.path.dirname(os.path.dirname(os.path.abspath(_package_file)))
     try:
@@ -84,7 +84,7 @@ def package_folder(spelled: str) -> str:
 
 
 def _check_port(settings: Settings) -> None:
-    """Bind as gunicorn will. gunicorn itself retries a port in use for 5 s before it gives up."""
+    """Fail if gunicorn could not bind; gunicorn itself would retry a port in use for 5 s first. Raises RulesError."""
     try:
         try_port(settings.host, settings.port)
     except OSError as error:
@@ -93,7 +93,7 @@ def _check_port(settings: Settings) -> None:
 
 
 def startup_lines(settings: Settings, rules: Rules, keys: Keys) -> Iterator[str]:
-    """Yield three lines, safe to print, that say what will be served and how. No key is in them."""
+    """Yield three lines, safe to print, about what is served and how. They show no key."""
     paths = ", ".join(route.path for route in (CHAT, MESSAGES, RESPONSES))
     passed = len(settings.pass_through)
     facts = {

@@ -1,4 +1,4 @@
-"""`vllm-tool-proxy setup`: print an agent's configuration for the proxy, write it, or undo that."""
+"""`vllm-tool-proxy setup`: print, write or undo an agent's configuration for the proxy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from proxy.codec.display import escaped
 from proxy.config.load import environment, load, own_url
 
 _SECONDS_OF_FIRST = 120
-# Agents have been seen to compact immediately, or to send nothing at all, with a smaller context.
+# With a smaller context, some agents compact immediately or send nothing at all.
 _FEW = 24576
 
 
@@ -82,7 +82,7 @@ def target(
     variables = environment()
     key = ""
     if key_env:
-        # OpenClaw expands no other names.
+        # OpenClaw expands only such names.
         if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", key_env):
             message = f"--key-env {key_env!a} is not the name of a variable in capitals, such as PROXY_KEY"
             raise CommandError(Status.USAGE, message)
@@ -103,12 +103,12 @@ def setup_command(*, write: bool, undo: bool, **options: Any) -> None:
     aim = target(**options)
     values = aim.values()
     configuration = past_web_proxy(aim.agent.configure(values), values)
-    # All is written before the first line, whether or not anybody reads it.
+    # Collect the lines first: the files are written even if the output is closed.
     show([*(_written(aim, values, configuration) if write else described(aim.agent, values, configuration))])
 
 
 def described(agent: Agent, values: Values, configuration: Configuration) -> Iterator[str]:
-    """Yield the whole configuration as lines for a person. All that is not a comment is for a shell, or a file."""
+    """Yield the whole configuration as lines for the user. Lines other than comments are for a shell or a file."""
     yield from _title(agent, values)
     if configuration.environment:
         yield from ("\n# environment", *_environment(configuration, values))
@@ -129,7 +129,7 @@ def described(agent: Agent, values: Values, configuration: Configuration) -> Ite
 
 
 def _title(agent: Agent, values: Values) -> Iterator[str]:
-    """Yield comments for a shell; a line break in the model's name would begin a command."""
+    """Yield shell comments. Names are escaped: a line break in a model's name would start a command."""
     context = f"{values.context} tokens" if values.context else "unknown"
     yield f"# {agent.title}: {agent.origin}"
     yield f"# proxy {values.url}, model {escaped(values.model)}, context {context}"
@@ -175,7 +175,7 @@ def _written(aim: Target, values: Values, configuration: Configuration) -> Itera
 
 
 def _run_first(program: str, aim: Target, words: Sequence[str]) -> None:
-    """Run the command that must run once. Raises CommandError, without the key."""
+    """Run the command that must run once. Raises CommandError, whose message never shows the key."""
     command = f"{words[0]} {words[1]}"
     try:
         done = subprocess.run(

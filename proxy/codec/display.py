@@ -1,8 +1,8 @@
-"""Texts as people are shown them: short, and on one line.
+"""Shortening and escaping text for display on one line.
 
-Other modules have ways of their own: a client's words in an error of a dialect (`dialects/translation.py`: ASCII), the
-fields of the access log (`web/record.py`: words or JSON), values in the audit (`worker/audit_log.py`: with their
-length where they are cut), lines of the log (`worker/logging_setup.py`: without keys).
+Other modules format differently: errors that quote a client (`dialects/translation.py`: ASCII), fields of the access
+log (`web/record.py`: words or JSON), values in the audit (`worker/audit_log.py`: with their length if they are cut),
+lines of the log (`worker/logging_setup.py`: keys masked).
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import json
 
 
 def cut(text: str, most: int) -> str:
-    """The text, or its beginning with three dots, of `most` characters in all."""
+    """Return the text, cut to `most` characters; a cut text ends with three dots."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def printable(text: str, mark: str) -> str:
-    """The text on one line: `mark` for each character that a terminal would act on, or not show."""
+    """Return the text on one line, with `mark` for each unprintable character."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else mark for letter in text)
 
 
 def escaped(text: str, keep: str = "") -> str:
-    """Return the text with each character that a terminal would act on, or not show, as JSON escapes it: `\\u202e`.
+    """Return the text with each unprintable character as a JSON escape: `\\u202e`.
 
-    Characters in `keep` stay. JSON stays the same JSON: such characters are in its strings only.
+    Characters in `keep` stay. JSON keeps its value: such characters occur only in its strings.
     """
     if text.isprintable():
         return text

@@ -1,33 +1,31 @@
-"""JSON text: readers and writers, and which one to use.
+"""JSON readers and writers.
 
 | function | lone surrogates | huge numbers | duplicate keys | depth | used for |
 | --- | --- | --- | --- | --- | --- |
-| `load_json` | accepted | integers exact | the last counts | ValueError where the stack ends | requests, captures |
+| `load_json` | accepted | integers exact | the last counts | ValueError at the recursion limit | requests, captures |
 | `load_upstream` | accepted | integers exact, or null | the last counts | the same | answers of model servers |
 | `load_chunk` | accepted | floats beyond 64 bits, or null | the last counts | the same | events of a stream |
-| `load_prefix` | accepted | integers exact | the last counts | the same | objects that follow each other |
-| `read_json` | accepted | as written | refused, or `pairs` decides | MAX_DEPTH | a call's arguments |
-| `dump_json` | escaped | exact | | as deep as Python writes | chunks and answers of chat |
-| `dump_strict` | as U+FFFD | exact | | the same | what every client must be able to read: Messages |
-| `dump_request` | escaped | exact | | the same | a request body sent upstream, ASCII only |
-| `dump` | escaped | as written | | ValueError where the stack ends | a call's arguments |
-| `dump_inner` | unchanged | exact | | the same | text within a request body |
-| `canonical` | escaped | exact | the last counts | the text itself | comparing a call's arguments |
+| `load_prefix` | accepted | integers exact | the last counts | the same | objects in a row |
+| `read_json` | accepted | as written | rejected, or `pairs` decides | MAX_DEPTH | a call's arguments |
+| `dump_json` | escaped | exact | | RecursionError | chunks and answers of chat |
+| `dump_strict` | as U+FFFD | exact | | RecursionError | Messages, whose clients parse strictly |
+| `dump_request` | escaped | exact | | RecursionError | request bodies sent upstream, ASCII only |
+| `dump` | escaped | as written | | ValueError at the recursion limit | a call's arguments |
+| `dump_inner` | unchanged | exact | | the same | JSON in a string of a request body |
+| `canonical` | escaped | exact | the last counts | text unchanged | comparing a call's arguments |
 
 "As written": fractions and integers of 4,000 digits and more are `VerbatimNumber`s, so that 1.10 and 1e999 keep their
 digits.
 
-`load_upstream` and `load_chunk` read what lenient clients read: raw control characters in strings, a byte order mark,
-invalid UTF-8 as U+FFFD, and as null NaN, infinities and numbers that not every client can read (1e999, an integer of
-5,000 digits). They also return whether the data was strict; if it was not, it is written again before a client gets it.
-The other readers accept no NaN or Infinity, except `load_prefix` and `canonical`, whose values are not sent. Text that
-is not quite JSON is read by `notations.literals`. JSON files of people, which may hold comments, are
-read and edited in place by `cli/merging.py`.
+`load_upstream` and `load_chunk` accept what lenient clients accept: raw control characters in strings, a byte order
+mark, and invalid UTF-8 (as U+FFFD). NaN, infinities, and numbers that not every client can read (1e999, an integer of
+5,000 digits) become null. Both also return whether the data was strict JSON; other data is rewritten before it is sent
+to a client. The other readers reject NaN and Infinity, except `load_prefix` and `canonical`, whose values are not sent.
 
-Python's own `json` stays where its errors count (`web/admission.py` reports where a body breaks off), its pairs
-(`web/access.py`), in lines for people (the log, `check`, the entry of a model), in indented files
-for people (`cli`, which also writes the strings of TOML so; the record of `setup`, the report of `doctor`), and in
-the pump of `server`, which imports nothing of the package.
+`notations.literals` reads text that is almost JSON. `cli/merging.py` edits users' JSON files, which may have comments.
+
+Other modules use Python's `json` directly: `web/admission.py` for its error positions, `web/access.py` for its pairs,
+the log and the commands for people to read, and the pump of `server`, which imports nothing from the package.
 """
 
 from __future__ import annotations
@@ -46,38 +44,37 @@ from proxy.limits import MAX_DEPTH
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = dict[str, Json]
 
-# Python reads no integer of more than 4,300 digits.
+# Python rejects integers of more than 4,300 digits.
 _MAX_DIGITS = 4_000
 _DECODER = json.JSONDecoder()
-# orjson reads integers beyond 64 bits as floats: where a text holds none of 19 digits, it reads what Python's own does.
+# orjson reads integers beyond 64 bits as floats. Without integers of 19 digits or more, it returns what `json` returns.
 _DIGITS_AS_ZEROS = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(256))
 _LONG_NUMBER = b"0" * 19
 _ZEROS = re.compile(b"0+")
-# What may stand before an integer, but for its sign. So many long rows of digits are looked at; a text with more is
-# read by Python's own reader, whatever they are.
+# The bytes that can precede an integer or its sign, and the number of long digit strings to check. A text with more of
+# them is read with `json`.
 _BEFORE_INTEGER = b" \t\r\n:,["
 _MAX_LONG = 8
 _CONTAINERS: frozenset[type] = frozenset((dict, list))
 
 
 class VerbatimNumber(float):
-    """A number that remembers how it was written: 1.10 as a text is not 1.1, and 1e999 is no infinity."""
+    """A number that keeps its spelling, so that 1.10 is not written as 1.1, nor 1e999 as Infinity."""
 
     __slots__ = ("text",)
     text: str
 
 
 def load_json(data: bytes | str) -> Json:
-    """Parse strict JSON (RFC 8259) exactly; raise ValueError if it is none.
+    """Parse strict JSON (RFC 8259). Raises ValueError for anything else, for NaN, and for numbers beyond a float.
 
-    Huge integers stay what they are, and escaped lone surrogates, which models do write, are taken. NaN and numbers
-    beyond a float are none.
+    Huge integers are exact. Escaped lone surrogates, which models do write, are accepted.
     """
     if isinstance(data, bytes) and not _has_long_integer(data):
         try:
             fast: Json = orjson.loads(data)
         except orjson.JSONDecodeError:
-            pass  # what it refuses may be JSON all the same
+            pass  # orjson rejects some valid JSON
         else:
             return fast
     try:
@@ -89,17 +86,17 @@ def load_json(data: bytes | str) -> Json:
 
 
 def _has_long_integer(data: bytes) -> bool:
-    """True if a text may hold an integer of 19 digits. Most that look so are ids: `"id":"call-0012345678901234567"`."""
+    """Return whether a text may have an integer of 19 digits, and not just an id: `"id":"call-0012345678901234567"`."""
     zeros = data.translate(_DIGITS_AS_ZEROS)
     at = zeros.find(_LONG_NUMBER)
     for _ in range(_MAX_LONG):
         if at < 0:
             return False
         before = data[at - 2 : at - 1] if data[at - 1 : at] == b"-" else data[at - 1 : at]
-        if before in _BEFORE_INTEGER:  # also at the very beginning, where there is nothing
+        if before in _BEFORE_INTEGER:  # also at the start of the text, where `before` is empty
             return True
         digits = _ZEROS.match(zeros, at)
-        assert digits is not None, "it stands there"
+        assert digits is not None, "the search found a digit here"
         at = zeros.find(_LONG_NUMBER, digits.end())
     return at >= 0
 
@@ -113,9 +110,9 @@ def load_chunk(data: bytes) -> tuple[Json, bool]:
 
 
 def load_upstream(data: bytes) -> tuple[Json, bool]:
-    """Parse JSON of a model server as leniently as its clients do.
+    """Parse a model server's JSON as leniently as clients do.
 
-    Return the value and whether strict clients can read the data, too. Raise ValueError if not even lenient ones can.
+    Return the value, and whether strict clients can read the data too. Raises ValueError if even lenient ones cannot.
     """
     if not _has_long_integer(data):
         try:
@@ -127,7 +124,7 @@ def load_upstream(data: bytes) -> tuple[Json, bool]:
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError:
-        # A client of a stream reads U+FFFD here (HTML standard, 9.2.6).
+        # Clients of a stream decode with U+FFFD too (HTML standard, 9.2.6).
         text, is_strict = data.decode(encoding, "replace"), False
     try:
         try:
@@ -139,7 +136,7 @@ def load_upstream(data: bytes) -> tuple[Json, bool]:
 
 
 def load_prefix(text: str, at: int) -> tuple[Json, int]:
-    """The value that a text holds from a place on, whatever is behind it, and where that ends; ValueError if none."""
+    """Return the JSON value that starts at `at`, and its end; text after it is ignored. Raises ValueError."""
     value: Json
     try:
         value, end = _DECODER.raw_decode(text, at)
@@ -156,9 +153,9 @@ def _refuse_duplicates(pairs: list[tuple[str, Json]]) -> JsonObject:
 
 
 def read_json(text: str | bytes, pairs: Callable[[list[tuple[str, Json]]], JsonObject] = _refuse_duplicates) -> Json:
-    """The value of a strict JSON text, with its numbers as they were written; ValueError for everything else.
+    """Parse strict JSON and keep the spelling of its numbers. Raises ValueError for anything else.
 
-    `pairs` makes an object of its keys and values; as a rule a key that is there twice is refused.
+    `pairs` makes an object of its keys and values; the default rejects duplicate keys.
     """
     try:
         value: Json = json.loads(
@@ -167,26 +164,26 @@ def read_json(text: str | bytes, pairs: Callable[[list[tuple[str, Json]]], JsonO
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if is_deep(value):
-        raise ValueError("nested too deeply")  # it could not be written again
+        raise ValueError("nested too deeply")  # it could not be serialized
     return value
 
 
 def verbatim(text: str) -> float:
-    """The number that is written as it was read."""
+    """Return the number as a `VerbatimNumber`, which keeps its spelling."""
     number = VerbatimNumber(text)
     number.text = text
     return number
 
 
 def integer(text: str) -> int | float:
-    """The integer; one with more digits than Python reads is written as it was read."""
+    """Return the integer, or a `VerbatimNumber` if Python cannot parse that many digits."""
     if len(text) < _MAX_DIGITS:
         return int(text)
     return verbatim(text)
 
 
 def is_deep(value: Json, levels: int = MAX_DEPTH) -> bool:
-    """True if lists and objects stand in each other over more than so many levels: `[[1]]` and `[{}]` have two."""
+    """Return whether lists and objects are nested more than `levels` deep; `[[1]]` and `[{}]` have two levels."""
     level: list[JsonObject | list[Json]] = []
     if isinstance(value, dict | list):
         level.append(value)
@@ -200,7 +197,7 @@ def is_deep(value: Json, levels: int = MAX_DEPTH) -> bool:
 
 
 def _children(value: Json) -> Iterable[Json]:
-    """The values of an object or the items of a list; none of anything else."""
+    """Return the values of an object or the items of a list; nothing for other values."""
     if isinstance(value, dict):
         return value.values()
     if isinstance(value, list):
@@ -209,8 +206,9 @@ def _children(value: Json) -> Iterable[Json]:
 
 
 def dump(value: Json) -> str:
-    """The JSON text of a value, numbers as they were written; escaped where a string holds a lone surrogate, so that it
-    can be sent at all. ValueError if it is nested too deeply.
+    """Return the JSON of a value; numbers keep their spelling. Raises ValueError if it is nested too deeply.
+
+    The text is ASCII if a string holds a lone surrogate, which UTF-8 cannot encode.
     """
     try:
         text = _written(value, ascii_only=False)
@@ -246,8 +244,9 @@ def _has_verbatim(value: Json) -> bool:
 
 
 def dump_inner(value: Json) -> str:
-    """The compact JSON text that stands in a string of a request's body, all of which `dump_request` escapes.
-    ValueError if it is nested too deeply.
+    """Return compact JSON to put into a string of a request body. `dump_request` escapes it with the body.
+
+    Raises ValueError if the value is nested too deeply.
     """
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -256,7 +255,7 @@ def dump_inner(value: Json) -> str:
 
 
 def canonical(arguments: str) -> str:
-    """The same text for the same arguments, however they are written; the text itself if it is no JSON."""
+    """Return the same text for equal arguments, however they are spelled. Text that is not JSON is unchanged."""
     try:
         return json.dumps(json.loads(arguments), sort_keys=True)
     except (ValueError, RecursionError):
@@ -264,7 +263,7 @@ def canonical(arguments: str) -> str:
 
 
 def dump_json(value: object) -> bytes:
-    """Write compact JSON, UTF-8 as it is; what orjson cannot (lone surrogates, huge integers), escaped."""
+    """Return compact JSON in UTF-8, or in ASCII if orjson cannot write it (lone surrogates, huge integers)."""
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -272,7 +271,7 @@ def dump_json(value: object) -> bytes:
 
 
 def dump_strict(value: object) -> bytes:
-    """The same for what every client must be able to read: a lone surrogate, which is no character, as U+FFFD."""
+    """Return compact JSON in UTF-8 with lone surrogates as U+FFFD, because strict clients reject their escapes."""
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -281,12 +280,12 @@ def dump_strict(value: object) -> bytes:
 
 
 def refuse(word: str) -> NoReturn:
-    """ValueError for NaN and Infinity, which no client can read."""
+    """Raise ValueError for NaN or Infinity."""
     raise ValueError(f"{word} is not JSON")
 
 
 def finite(text: str) -> float:
-    """The number that a JSON text says; ValueError if it is beyond a float, which would be written as no JSON."""
+    """Return the number. Raises ValueError if it overflows a float: JSON cannot express infinity."""
     number = float(text)
     if math.isinf(number):
         raise ValueError(f"{text[:32]} is beyond a number's range")
@@ -294,7 +293,7 @@ def finite(text: str) -> float:
 
 
 def _null(word: str) -> None:
-    """Read NaN and infinities as null: JSON has no word for them."""
+    """Read NaN and infinities as null."""
 
 
 def _float_or_null(text: str) -> float | None:
@@ -306,11 +305,11 @@ def _integer_or_null(text: str) -> int | None:
     return int(text) if len(text) < _MAX_DIGITS else None
 
 
-# What `json.loads` would build again for each text.
+# Built once: `json.loads` with these arguments builds a decoder per call.
 _STRICT = json.JSONDecoder(parse_constant=refuse, parse_float=finite)
 _LENIENT = json.JSONDecoder(parse_constant=_null, parse_float=_float_or_null, parse_int=_integer_or_null, strict=False)
 
 
 def dump_request(body: JsonObject) -> bytes:
-    """A request body, ASCII only: huge integers and lone surrogates go up as they came down."""
+    """Return a request body as ASCII; huge integers and lone surrogates are sent upstream unchanged."""
     return json.dumps(body, separators=(",", ":")).encode("ascii")

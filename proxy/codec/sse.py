@@ -1,9 +1,9 @@
 """Server-sent events without I/O: bytes to events and back.
 
 The decoder follows the WHATWG rules (HTML standard, 9.2.6 "Interpreting an event stream"): lines end with LF, CR or
-CRLF, one leading BOM is skipped, comment lines begin with a colon, several `data` lines are joined by LF. Beyond the
-rules, an event at the end of the stream counts although its blank line is missing (F66), and every event keeps the
-bytes that it came as, so that what nobody changes leaves as it came.
+CRLF, one leading BOM is skipped, comment lines begin with a colon, several `data` lines are joined by LF. Unlike the
+standard, the decoder accepts a last event without its blank line (F66). Every event keeps its bytes, so that unmodified
+events are forwarded verbatim.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from proxy.transitions import next_state
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\r|\n")
-# A blank line, as far as it can be told from the bytes alone: after CRLF or LF a lone CR may still turn out to be
-# the first half of CRLF, so its next byte is awaited; after a lone CR it is taken for what it looks like, because a
-# CR-only stream would otherwise always lag one event behind.
+# A blank line. A CR after CRLF or LF may be the first half of a CRLF, so the next byte decides. A CR after a lone CR
+# counts immediately, because a CR-only stream would otherwise lag one event behind.
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n)(?:\r\n|\n|\r(?=[^\n]))|\r\r")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSentEvent:
-    """One block of the stream: `raw` as it came; `data` is None for a block of comments or empty lines only."""
+    """One block of the stream: its bytes, and its `data`, which is None if it has only comments or empty lines."""
 
     raw: bytes
     data: bytes | None
@@ -34,13 +33,13 @@ class ServerSentEvent:
 
 
 class DecoderState(Enum):
-    """The stage of a stream's decoding."""
+    """The state of a decoder."""
 
-    # No event has come: a BOM may stand before it.
+    # Before the first event, which a BOM may precede.
     FIRST = auto()
-    # An event has come, or its beginning.
+    # After the first event.
     LATER = auto()
-    # An event was too long: where the next one begins is not known.
+    # An event was too long, so the start of the next one is unknown.
     TOO_LONG = auto()
     # The stream has ended.
     FINISHED = auto()
@@ -49,9 +48,9 @@ class DecoderState(Enum):
 class DecoderStep(Enum):
     """A step of the decoding."""
 
-    # An event is whole.
+    # An event is complete.
     EVENT = auto()
-    # An event has more bytes than are allowed.
+    # An event exceeds the limit.
     OVERFLOW = auto()
     # The stream ends.
     END = auto()
@@ -76,14 +75,14 @@ TRANSITIONS: dict[DecoderState, dict[DecoderStep, DecoderState]] = {
 }
 
 
-# Each event asks for these.
+# Compared with the state for each event.
 _FIRST, _LATER = DecoderState.FIRST, DecoderState.LATER
 
 
 class Decoder:
-    """Bytes in any cut to events; equal results at every cut.
+    """Incremental SSE decoder. The result does not depend on how the bytes are split.
 
-    `max_event` limits the bytes of one event; a longer one raises LimitExceeded.
+    Raises LimitExceeded for an event of more than `max_event` bytes.
     """
 
     __slots__ = ("_buffer", "_line_feeds_only", "_max_event", "_searched", "_state")
@@ -97,16 +96,16 @@ class Decoder:
 
     @property
     def waiting(self) -> int:
-        """The bytes of an event that has not ended."""
+        """The number of buffered bytes of an incomplete event."""
         return len(self._buffer)
 
     @property
     def between_events(self) -> bool:
-        """True if the next byte begins an event that is not the first one."""
+        """Whether the next byte starts an event other than the first."""
         return self._state is _LATER and not self._buffer
 
     def feed(self, data: bytes) -> tuple[ServerSentEvent, ...]:
-        """Take the next bytes; give the events that they complete."""
+        """Return the events that the next bytes complete. Raises LimitExceeded."""
         if self._state is DecoderState.FINISHED:
             raise ValueError("feed after finish")
         if self._state is DecoderState.TOO_LONG:
@@ -123,24 +122,24 @@ class Decoder:
             start = self._searched = end
         if start:
             del buffer[:start]
-        # Events that were whole before are given first; the next call says it.
+        # Complete events are returned first; the next call raises.
         if end - start > self._max_event or len(buffer) > self._max_event:
             self._move(DecoderStep.OVERFLOW)
             if not events:
                 raise LimitExceeded("max_event", self._max_event)
-        # The longest boundary is four bytes: it may have begun in the last three.
+        # A boundary of up to four bytes may start in the last three.
         self._searched = max(0, len(buffer) - 3)
         return tuple(events)
 
     def finish(self) -> tuple[ServerSentEvent, ...]:
-        """Say that the stream ended; give the event that lacked its blank line, if there is one, completed."""
+        """End the stream. Return its last event, completed, if only its blank line was missing."""
         raw = bytes(self._buffer)
         self._buffer.clear()
         if self._state is DecoderState.TOO_LONG:
             raise LimitExceeded("max_event", self._max_event)
         events: tuple[ServerSentEvent, ...] = ()
         if raw.strip(b"\r\n"):
-            # After a lone CR, one LF would only make a CRLF of it.
+            # One LF after a lone CR would only turn it into CRLF.
             ending = b"\n" if raw.endswith(b"\n") else b"\n\n"
             events = (self._event(raw + ending),)
         self._move(DecoderStep.END)
@@ -150,7 +149,7 @@ class Decoder:
         self._state = next_state(TRANSITIONS, self._state, step)
 
     def _boundary(self) -> int:
-        """The position after the next blank line, or 0."""
+        """Return the position after the next blank line, or 0."""
         if self._line_feeds_only:
             at = self._buffer.find(b"\n\n", self._searched)
             return at + 2 if at >= 0 else 0
@@ -162,7 +161,7 @@ class Decoder:
         if self._state is _FIRST:
             self._move(DecoderStep.EVENT)
             text = raw.removeprefix(_BOM)
-        # Nearly every event of every model server: one data line.
+        # Fast path for nearly every event: one data line.
         simple = text.startswith(b"data: ") and text.find(b"\n") == len(text) - 2 and b"\r" not in text
         if simple and text.endswith(b"\n\n"):
             return ServerSentEvent(raw, text[6:-2])
@@ -183,7 +182,7 @@ def _parse(raw: bytes, text: bytes) -> ServerSentEvent:
 
 
 def encode(data: bytes, name: str = "") -> bytes:
-    """One event as bytes: `data` may hold line ends; `name` becomes its `event` field."""
+    """Return an event as bytes. `data` may have several lines; `name` is the `event` field."""
     head = b""
     if name:
         head = f"event: {name}\n".encode()
@@ -192,5 +191,5 @@ def encode(data: bytes, name: str = "") -> bytes:
 
 
 def comment(text: str) -> bytes:
-    """A comment, which every client skips: `text` must be one line."""
+    """Return a comment, which every client skips. `text` must be one line."""
     return f": {text}\n\n".encode()

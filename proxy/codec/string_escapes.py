@@ -1,7 +1,7 @@
-"""The escapes of strings, in JSON and in Python, as models write them (F30).
+"""Decoding of JSON and Python string escapes as models write them (F30).
 
-Raw control characters are taken, and a backslash that escapes nothing stays. Where backslashes can be read in two ways,
-as in a path that stands in a string as it is, there is no reading (contract C9).
+Raw control characters are accepted, and a backslash that escapes nothing is kept. A string whose backslashes can be
+read in two ways, such as an unescaped path, is rejected (contract C9).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _LETTERS = {**{mark: mark for mark in _SURE}, "n": "\n", "t": "\t", "r": "\r", "
 _PYTHON_LETTERS = {**_LETTERS, "v": "\v", "a": "\a", "\n": ""}
 _BARE_LINE_END = re.compile(r"(?<!\\)\n")
 _OCTAL = re.compile(r"[0-7]{1,3}")
-# Repetitions of one escape are one match, so that a long text of backslashes is read in a few steps. A repetition
-# before a digit may be a longer escape, and is matched again. (Not `*+`: Python before 3.11.5 loses its place there.)
+# Repetitions of one escape are one match, so that a long run of backslashes takes few steps. A repetition before a
+# digit may be a longer escape, and is matched again. (Not `*+`, which has a bug before Python 3.11.5.)
 _REPEATED = r"(?:\1(?![0-9a-fA-F])){0,1000}"
 _ESCAPE = re.compile(rf"(\\(?:u[0-9a-fA-F]{{4}}|U000[0-9a-fA-F]{{5}}|U0010[0-9a-fA-F]{{4}}|.?)){_REPEATED}", re.DOTALL)
 _PYTHON_ESCAPE = re.compile(
     rf"(\\(?:[0-7]{{1,3}}|x[0-9a-fA-F]{{2}}|u[0-9a-fA-F]{{4}}|U[0-9a-fA-F]{{8}}|.?)){_REPEATED}", re.DOTALL
 )
-# The beginning of a path on Windows; the line end before it may be an escape.
+# The start of a Windows path; the line end before it may be an escape.
 _LETTER = r"(?:(?<!\w)|(?<=\\[nrt]))[A-Za-z]:"
 _DRIVE = re.compile(rf"{_LETTER}\\")
 # Such a path with single backslashes that are escapes too: `C:\new` (but not `if a:\n    b()`), `\\server\new`.
@@ -32,9 +32,9 @@ _SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def unescape(inside: str, *, python: bool = False) -> str:
-    """Return the value of a string from the text between its marks; marks without a backslash are kept.
+    """Return the value of a string, given the text between its quotation marks. Unescaped marks in it are kept.
 
-    A backslash that escapes nothing is kept: in JSON `\\033` and `\\app` are no escapes, as they are in Python. Raises
+    A backslash that escapes nothing is kept: `\\033` and `\\app` are escapes in Python, but not in JSON. Raises
     ValueError if the backslashes can be read in two ways.
     """
     if "\\" not in inside:
@@ -43,7 +43,10 @@ def unescape(inside: str, *, python: bool = False) -> str:
     # Python joins lines after a backslash; a string that also has plain line ends may mean the backslash literally.
     if "" in meanings.values() and _BARE_LINE_END.search(inside):
         raise ValueError("a backslash at the end of a line can be read in two ways")
-    _check_escapes({_kind_of_escape(meaning) for meaning in meanings.values()}, inside)
+    # If one backslash escapes nothing, as in an unescaped path, another one may be literal too.
+    kinds = {_kind_of_escape(meaning) for meaning in meanings.values()}
+    if kinds >= {_Escape.CHARACTER, _Escape.NOTHING} and (_Escape.SURE not in kinds or _DRIVE.search(inside)):
+        raise ValueError("backslashes that can be read in two ways")
     return _joined(text)
 
 
@@ -72,23 +75,15 @@ def _meaning(written: str, *, python: bool) -> str:
         return letters[written]
     if python and _OCTAL.fullmatch(written):
         return chr(int(written, 8))
-    if len(written) > 1:
-        return _character(written)
+    if len(written) > 1 and (code := int(written[1:], 16)) <= sys.maxunicode:
+        return chr(code)
     return f"\\{written}"
-
-
-def _character(escape: str) -> str:
-    """Return the character that `u00e9` encodes; the escape itself if no character has that number."""
-    code = int(escape[1:], 16)
-    if code > sys.maxunicode:
-        return f"\\{escape}"
-    return chr(code)
 
 
 class _Escape(Enum):
     """The meanings of a backslash in a string."""
 
-    # It escapes a quotation mark, a slash or another backslash, so the author escapes deliberately.
+    # It escapes a quotation mark, a slash or another backslash, which shows deliberate escaping.
     SURE = auto()
     # It encodes a character, or is the separator of a Windows path: `\\new`.
     CHARACTER = auto()
@@ -105,15 +100,6 @@ def _kind_of_escape(part: str) -> _Escape:
     return _Escape.CHARACTER
 
 
-def _check_escapes(kinds: set[_Escape], written: str) -> None:
-    """ValueError if the backslashes of a string can be read in two ways: where one escapes nothing, as in a path that
-    stands in it as it is, another one may not either.
-    """
-    if not kinds >= {_Escape.CHARACTER, _Escape.NOTHING}:
-        return
-    if _Escape.SURE not in kinds or _DRIVE.search(written):
-        raise ValueError("backslashes that can be read in two ways")
-
 
 def has_doubtful_path(written: str) -> bool:
     """Return whether a string may hold a Windows path with single backslashes that could also be escapes.
@@ -124,7 +110,7 @@ def has_doubtful_path(written: str) -> bool:
 
 
 def _joined(text: str) -> str:
-    """Return the text with surrogate pairs, which escapes leave, as the characters that they encode."""
+    """Return the text with surrogate pairs from decoded escapes joined into characters."""
     if not _SURROGATES.search(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

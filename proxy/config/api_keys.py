@@ -1,7 +1,7 @@
-"""Keys: who may use the proxy and how much, what the model server is sent, who may use the admin paths.
+"""Keys of clients, of model servers and of the admin paths.
 
-Pure: bytes of files in, frozen `Keys` out, or one `RulesError` (`SOURCE:LINE: problem; remedy`) that never shows a key.
-Of client keys and the admin key only SHA-256 digests are kept.
+Converts bytes of files to frozen `Keys`, or raises one `RulesError` (`SOURCE:LINE: problem; remedy`) that never shows a
+key. Only SHA-256 digests of the client keys and the admin key are kept.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from proxy.config.yaml_nodes import compose, entries, items, nearest, node_error
 from proxy.errors import Forbidden, RulesError, Unauthorized
 
 MAX_KEYS = 1000
-# Bytes of a file that is one key.
+# Bytes of a file that holds one key.
 MAX_SECRET = 4096
-# What a header can carry without quoting.
+# Characters that need no quoting in a header.
 _SECRET = re.compile(rb"[!-~]+")
 _HASHED = "sha256:"
 _DIGEST = "64 hex digits; make them with: printf %s KEY | sha256sum"
@@ -40,7 +40,7 @@ Limit: TypeAlias = Annotated[int, whole(1, 1_000_000)]
 
 
 class ClientKey(Struct, frozen=True):
-    """One client's key in the file: its digest, globs on the models that it may use (empty: all), and limits (0: none).
+    """A client's key in the file: its digest, globs on the models that it may use (empty: all), and limits (0: none).
 
     `streams` limits concurrent requests to models, streamed or not: both keep the server busy. `client` names the
     client in the rules whose entry its requests use, or is "".
@@ -61,11 +61,11 @@ class ClientKey(Struct, frozen=True):
 
     @property
     def restricted(self) -> bool:
-        """Whether there are models that it may not use."""
+        """Whether the key is limited to some models."""
         return bool(self.models) and "*" not in self.models
 
     def check_model(self, model: str) -> None:
-        """Raise Forbidden if it may not use `model`, named as the model server knows it."""
+        """Raise Forbidden if the key may not use `model`, the name as sent upstream."""
         if self.restricted and not any(fnmatchcase(model, glob) for glob in self.models):
             shown_model = shown(model[:100]) if model else "a model that the request does not name"
             words = f"the key {self.name} may not use {shown_model}; it may use {', '.join(self.models)}"
@@ -98,13 +98,13 @@ class Keys:
         return match
 
     def is_admin(self, key: bytes) -> bool:
-        """Return whether `key` is the admin key. Without an admin key no key is."""
+        """Return whether `key` is the admin key; False if none is set."""
         return bool(self.admin) and hmac.compare_digest(self.admin, hashlib.sha256(key).digest())
 
     def upstream_key(self, key: str) -> str:
-        """Return the key that is sent to the model server, or "". `key` is the client's.
+        """Return the key to send to the main model server, or "", given the client's `key`.
 
-        A client's key that opens the proxy is never sent upstream, where it might be logged.
+        A client's key for the proxy is never sent upstream, where it might be logged.
         """
         return self.upstream if self.clients or self.upstream else key
 
@@ -120,7 +120,7 @@ class KeyFile(Struct, frozen=True):
 
 
 class KeyFiles(Struct, frozen=True):
-    """The files that keys come from, unread. `named` are those of rules' entries."""
+    """The unparsed files of keys. `named` are those of rules' entries."""
 
     clients: KeyFile = KeyFile()
     upstream: KeyFile = KeyFile()
@@ -128,7 +128,7 @@ class KeyFiles(Struct, frozen=True):
     named: tuple[KeyFile, ...] = ()
 
     def read(self, rules: Rules) -> Keys:
-        """Return the keys. Raises RulesError, also for a key whose client the rules do not have."""
+        """Parse the keys. Raises RulesError, also for a key whose client is not in the rules."""
         clients, upstream, admin = self.clients, self.upstream, self.admin
         return Keys(
             clients=parse_clients(clients.data, clients.source, rules) if clients.source else (),
@@ -141,8 +141,8 @@ class KeyFiles(Struct, frozen=True):
 def parse_clients(text: bytes, source: str, rules: Rules | None = None) -> tuple[ClientKey, ...]:
     """Return the client keys of a file.
 
-    Raises RulesError, also for a file without a key, because no client could use the proxy then, and for a key whose
-    client the rules, if given, do not have.
+    Raises RulesError, also for a file without keys, which would lock out every client. If `rules` are given, every
+    client that a key names must be in them.
     """
     root = compose(text, source)
     nodes = [] if root is None else items(root, "the file of client keys")
@@ -155,7 +155,7 @@ def parse_clients(text: bytes, source: str, rules: Rules | None = None) -> tuple
     keys: dict[str, ClientKey] = {}
     owners: dict[bytes, str] = {}
     for node in nodes:
-        # No value is shown: the key itself may be in the place of its digest.
+        # No value is shown: the user may have written the key instead of its digest.
         key: ClientKey = read(node, ClientKey, "an item of the file of client keys", secret=True)
         if key.name in keys:
             raise node_error(node, f"there is a key named {key.name} already; rename this one")
@@ -180,7 +180,7 @@ def parse_secret(data: bytes, source: str) -> str:
 
 
 def parse_admin(data: bytes, source: str) -> bytes:
-    """Return the digest of the admin key, which the file has, or has as `sha256:` and its digest."""
+    """Return the digest of the admin key. The file has the key itself, or `sha256:` and its digest."""
     text = parse_secret(data, source)
     if not text.startswith(_HASHED):
         return hashlib.sha256(text.encode("ascii")).digest()

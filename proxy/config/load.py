@@ -1,6 +1,6 @@
-"""The settings, rules and keys in force: from flags, the environment and files.
+"""Loading of settings, rules and keys from flags, the environment and files.
 
-The only module that reads the environment.
+No other module reads the environment.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from proxy.config.yaml_nodes import MAX_BYTES, nearest, shown
 from proxy.errors import RulesError
 
 RULES_VARIABLE = f"{PREFIX}RULES"
-# Set by each gunicorn worker for its streams: they must end.
+# Set by each gunicorn worker: the descriptor that makes its streams end.
 DRAIN_VARIABLE = f"{PREFIX}DRAIN"
-# Set by gunicorn's master for its workers: the pseudonym in `Via` that marks requests of their own. Without the prefix,
-# so that a release that does not know it starts under a master that sets it.
+# Set by gunicorn's master: the pseudonym in `Via` that marks the workers' own requests. It lacks the settings' prefix,
+# so that a release that does not know it still starts under a master that sets it.
 VIA_VARIABLE = "VLLM_TOOL_PROXY_VIA"
-# The model server's key. Not a setting: flags show in the list of processes, and rules files are shared.
+# The model server's key. It is not a setting: flags are visible in the process list, and rules files are shared.
 KEY_VARIABLE = f"{PREFIX}UPSTREAM_KEY"
 # Where systemd puts a unit's credentials.
 _CREDENTIALS = "CREDENTIALS_DIRECTORY"
@@ -73,8 +73,8 @@ def find_rules(flag: str | None, env: Mapping[str, str]) -> Path | None:
     """Return the rules file in force, or None for the built-in rules.
 
     The first of: `--rules`, TOOL_PROXY_RULES, the user's file, the system's file. The working folder is never searched:
-    rules choose the server that receives prompts and keys, and rewrite tool calls, so a cloned repository must not
-    bring any. Raises RulesError if a named file does not exist.
+    rules choose the server that receives prompts and keys, and rewrite tool calls, so those of a cloned repository must
+    not apply. Raises RulesError if a named file does not exist.
     """
     named, source = flag, "--rules"
     if named is None:
@@ -120,7 +120,7 @@ def unread_rules(env: Mapping[str, str]) -> Path | None:
 def _exists(path: Path, *, closed: bool = True) -> bool:
     """Return whether a file exists; raises RulesError if its folder cannot be searched.
 
-    With `closed=False` such a file does not exist: under ProtectHome= a service cannot search its user's home folder.
+    With `closed=False` it returns False instead: under ProtectHome= a service cannot search its user's home folder.
     """
     try:
         path.lstat()
@@ -147,7 +147,7 @@ def rules_text(flags: Mapping[str, str] | None = None, env: Mapping[str, str] | 
 def read_file(path: Path) -> bytes:
     """Return the bytes of a file, up to one more than MAX_BYTES.
 
-    Raises RulesError, also if it is not a regular file: a pipe may have no end, and can be read only once.
+    Raises RulesError, also if it is not a regular file: a pipe may never end, and can be read only once.
     """
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
@@ -159,7 +159,7 @@ def read_file(path: Path) -> bytes:
 
 
 def _source(path: Path) -> str:
-    """Return a path as text that can be encoded: a name may have any bytes."""
+    """Return a path as text that can be encoded: file names may have any bytes."""
     return os.fsencode(path).decode(errors="replace")
 
 
@@ -168,7 +168,7 @@ def builtin_text() -> RulesText:
     return RulesText(resources.files("proxy").joinpath("rules.yaml").read_bytes(), BUILT_IN)
 
 
-# A start and a reload read the same rules twice: to validate them, and to put them in force.
+# A start or a reload reads the same rules twice: to validate them, and to apply them.
 @lru_cache(maxsize=4)
 def rules_of(text: RulesText) -> Rules:
     """Return the rules of a text, with missing sections from the built-in ones. Raises RulesError."""
@@ -180,11 +180,10 @@ def rules_of(text: RulesText) -> Rules:
 def load(
     flags: Mapping[str, str | None] | None = None, env: Mapping[str, str] | None = None, text: RulesText | None = None
 ) -> tuple[Settings, Rules]:
-    """Return the settings and rules in force. A flag (by the setting's name, or `rules`) that is not None wins over the
-    environment, the environment over the rules file.
+    """Return the settings and rules in force. Flags override the environment, and the environment the rules file.
 
-    Reads the process's environment if `env` is None, and the rules file if `text` is None. Raises RulesError, with the
-    place, for the first thing that is wrong.
+    `flags` are by the settings' names, or `rules`; a flag of None is not given. Reads the process's environment if
+    `env` is None, and the rules file if `text` is None. Raises RulesError, with the place, for the first error.
     """
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     env = environment() if env is None else env
@@ -194,7 +193,7 @@ def load(
             raise RulesError(f"{name}: there is no such variable; use {nearest(name, known - {DRAIN_VARIABLE})}")
     rules = rules_of(rules_text(given, env) if text is None else text)
     values: dict[str, Any] = {spec.name: _value(spec, given, env, rules.settings) for spec in SPECS}
-    # The key in a rules file is for the server in the same file.
+    # The key in a rules file is only for the server in the same file.
     main = rules.settings.get("upstream")
     if main is not None and origin(values["upstream"]) != origin(str(main)):
         (spec,) = (spec for spec in SPECS if spec.name == "upstream_key_file")
@@ -215,7 +214,7 @@ def check_files(settings: Settings) -> None:
     if settings.upstream_ca:
         try:
             ssl.create_default_context(cafile=settings.upstream_ca)
-        except OSError as error:  # ssl.SSLError is one
+        except OSError as error:  # includes ssl.SSLError
             raise RulesError(
                 f"upstream_ca: {settings.upstream_ca} cannot be used ({error}); give a PEM file"
             ) from error
@@ -224,7 +223,7 @@ def check_files(settings: Settings) -> None:
 def key_files(settings: Settings, rules: Rules, env: Mapping[str, str]) -> KeyFiles:
     """Return the files of the keys in force: those that settings name, or the unit's credentials.
 
-    The keys of model servers may be variables instead. Raises RulesError for a file that cannot be read, and for a
+    Keys of model servers may come from variables instead. Raises RulesError for a file that cannot be read, and for a
     variable that is not set.
     """
     upstream = _key_file(settings.upstream_key_file, "upstream-key", env)
@@ -239,7 +238,7 @@ def key_files(settings: Settings, rules: Rules, env: Mapping[str, str]) -> KeyFi
 
 
 def _named_key(source: str, env: Mapping[str, str]) -> KeyFile:
-    """Return the key of a rules' entry: of a variable (`$NAME`) or of a file."""
+    """Return the key of a rules entry, from a variable (`$NAME`) or a file."""
     if not source.startswith("$"):
         return KeyFile(read_file(Path(source)), source)
     if source[1:] not in env:
@@ -262,7 +261,7 @@ def open_to_all(settings: Settings, keys: Keys) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is of this machine only."""
+    """Return whether only this machine can reach the address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

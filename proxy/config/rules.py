@@ -1,4 +1,4 @@
-"""rules.yaml as structs: how each model is treated, what each client needs, how a tool's calls are repaired.
+"""rules.yaml as structs: the treatment of models, the needs of clients, the repairs of tools' calls.
 
 The docstring of a struct describes its keys, for `docs/rules.schema.json`. `parse_rules` reads bytes and returns frozen
 `Rules`, or raises one `RulesError` (`SOURCE:LINE: problem; remedy`).
@@ -30,18 +30,18 @@ from proxy.repair.policy import ITEMS, Action, Condition, Policy, ToolRule, appl
 MAX_RULES = 1000
 MAX_STEPS = 16
 _MANY, _LONG = 512, 256
-# The value of `key` for a model whose server is sent the main server's key.
+# The value of `key` for a model whose server gets the main server's key.
 SAME_KEY = "same"
 
 _KEY = r"(?:\\[.\[\\]|[^.\[\\])+"
 _STEP = re.compile(rf"({_KEY})((?:\[\])*)(?:\.|\Z)")
-# The key that a condition or an action needs, and the one that it may have.
+# Keys that a condition or an action requires, and keys that it accepts.
 NEEDED_KEYS: Mapping[str, str] = {
     **{"invalid_enum": "valid_values", "matches": "pattern"},
     **{"set_default": "default_value", "rename_parameter": "to", "rename_tool": "to"},
 }
 OPTIONAL_KEYS: Mapping[str, str] = {"parse_json_array": "fallback_value", "parse_json_object": "fallback_value"}
-# Fields of responses that no client can do without.
+# Fields of responses that every client needs.
 _NEEDED_FIELDS: Mapping[str, tuple[str, ...]] = {
     "top": ("choices",),
     "choice": ("index", "message", "delta", "finish_reason"),
@@ -353,11 +353,12 @@ class RulesFile(Struct, frozen=True):
 class Profile:
     """The treatment of one request, from the entries of its model and its client.
 
-    `transport` (`upstream` in the rules) says whether the server is asked for a stream or a whole response;
-    `server_kind` is "" if it must be detected. `reasoning` is the response field for reasoning, `telling` what
-    separates reasoning from text, `family` the model family if the name does not show it. `thinking` and
-    `server_tools` are for Messages and Responses clients (F94): the switch that their thinking settings are sent as,
-    and what happens to tools that only Anthropic's or OpenAI's servers have (None: the dialect's default).
+    `transport` (`upstream` in the rules) says whether the server is asked for a stream or a whole response.
+    `server_kind` is "" if it must be detected. `reasoning` is the response field for reasoning. `telling` says what
+    separates reasoning from text. `family` is the model family if the name does not show it.
+
+    `thinking` and `server_tools` are for Messages and Responses clients (F94): the switch that their thinking settings
+    are sent as, and what happens to tools that only Anthropic's or OpenAI's servers have (None: the dialect's default).
     """
 
     parse: Parse = "auto"
@@ -376,12 +377,12 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """One rules file, with sections that it lacks taken from the built-in one. A request takes one and keeps it.
+    """The content of a rules file, with sections that it lacks taken from the built-in one.
 
-    `settings` are those of the file, by their own names. `sha256` is the digest of the file, `source` its path or
-    "built-in". `builtin_tools` are the built-in repairs, wherever they are now. `legacy_file`: the user's file has no
-    section `models`, as those of an earlier system. `aliases` are pairs of glob and name. `case_sensitive_tools` is the
-    setting of that name (`config/load.py`).
+    `settings` are those of the file, by setting name. `sha256` is the digest of the file, `source` its path or
+    "built-in". `builtin_tools` are the built-in repairs, whether or not the file replaces them. `legacy_file`: the
+    user's file has no section `models`, like those of an earlier system. `aliases` are pairs of glob and name.
+    `case_sensitive_tools` is the setting of that name (`config/load.py`).
     """
 
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
@@ -394,28 +395,28 @@ class Rules:
     legacy_file: bool = False
     case_sensitive_tools: bool = False
     aliases: tuple[tuple[str, str], ...] = ()
-    # Most requests are for the same few models and clients.
+    # Cached results: most requests are for the same few models and clients.
     _known: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The URLs of model servers that entries name, each once."""
+        """The distinct URLs of model servers in the entries."""
         return tuple(dict.fromkeys(model.url for model in self.models if model.url))
 
     @property
     def key_sources(self) -> tuple[str, ...]:
-        """The variables (`$NAME`) and files that entries name for their servers' keys, each once."""
+        """The distinct variables (`$NAME`) and files of keys in the entries."""
         return tuple(dict.fromkeys(model.key for model in self.models if model.key not in ("", SAME_KEY)))
 
     def _once(self, key: tuple[str, ...], make: Callable[[], _Made]) -> _Made:
-        """Return what `make` made for this key, if it is known. Clients choose the names, so long ones are not kept."""
+        """Return the cached result of `make` for this key. Clients choose the names, so long ones are not cached."""
         made: _Made = self._known[key] if key in self._known else make()
         if len(self._known) < _MANY and max(map(len, key)) <= _LONG:
             self._known[key] = made
         return made
 
     def entry(self, name: str) -> Model:
-        """Return the first entry whose glob matches a model, or one without content."""
+        """Return the first entry whose glob matches a model, or an empty entry."""
         return self._once(
             ("entry", name), lambda: next((each for each in self.models if fnmatchcase(name, each.match)), Model("*"))
         )
@@ -428,7 +429,7 @@ class Rules:
             said: dict[str, Any] = {
                 name: word for entry in (its, own) for name in Profile.__slots__ if (word := getattr(entry, name, None))
             }
-            # One key of a model says what separates reasoning from text, or which field of responses holds it.
+            # A model's `reasoning` is either what separates reasoning from text, or the response field for it.
             if its.reasoning in _TELLINGS:
                 said |= {"telling": its.reasoning, "reasoning": own.reasoning or "as_is"}
             return Profile(**said)
@@ -450,7 +451,7 @@ class Rules:
         return self._alias(name) is not None
 
     def thinking_suffix(self, name: str) -> str:
-        """Return the word for thinking after the last colon of `name` (`qwen3:nothink`), if an alias has that colon."""
+        """Return the thinking suffix after the last colon of `name` (`qwen3:nothink`), if an alias has that colon."""
         glob, _ = self._alias(name) or ("", "")
         word = name.rpartition(":")[2]
         return word if ":" in glob and word in SUFFIXES else ""
@@ -458,7 +459,7 @@ class Rules:
     def policy(self, model: str, family: Family | None = None) -> Policy:
         """Return the engine's policy for the calls of `model`; `family` is as for `heal_plan`.
 
-        Rules of the user's file act whenever their condition holds; the built-in ones only if a call is invalid.
+        Rules of the user's file act whenever their condition holds, built-in rules only on invalid calls.
         """
 
         def make() -> Policy:
@@ -476,13 +477,13 @@ class Rules:
         return self._once(("policy", model, *self._healings(model, family)), make)
 
     def is_fallback(self, rule: ToolRule) -> bool:
-        """Return whether a rule is built-in, also in a copy of the built-in file: it acts only on invalid calls."""
+        """Return whether a rule is built-in, even in a copy of the built-in file: it acts only on invalid calls."""
         return rule in self.builtin_tools
 
     def heal_plan(self, model: str, family: Family | None = None) -> HealPlan:
         """Return the healings of requests for `model`: those of its family and those of its entry.
 
-        `family` is what its server shows; without it, the rules and the name decide.
+        `family` is the one that its server reveals; without it, the rules and the name decide.
         """
         healings = self._healings(model, family)
 
@@ -503,9 +504,9 @@ class Rules:
 
 
 def parse_rules(text: bytes, source: str, builtin: Rules | None = None) -> Rules:
-    """Read a rules file. A section that it lacks is taken from `builtin`, which is given for a user's file.
+    """Parse a rules file. A section that a user's file lacks is taken from `builtin`.
 
-    Raises RulesError, with `source` and the line, for the first thing that is wrong.
+    Raises RulesError, with `source` and the line, for the first error.
     """
     base = Rules() if builtin is None else builtin
     root = compose(text, source)
@@ -529,12 +530,12 @@ def parse_rules(text: bytes, source: str, builtin: Rules | None = None) -> Rules
 
 
 def literal(name: str) -> str:
-    """Return the glob that matches this name only."""
+    """Return the glob that matches only this name."""
     return re.sub(r"([*?\[])", r"[\1]", name)
 
 
 def entry_with(model: Model, name: str, healings: Iterable[str]) -> str:
-    """Return an entry as a line of a rules file, for the model of this name and with these healings added."""
+    """Return a line of a rules file: the entry for the model `name`, with these healings added."""
     heal = structs.replace(model.heal, on=tuple(dict.fromkeys((*model.heal.on, *healings))))
     entry = msgspec.to_builtins(structs.replace(model, match=literal(name), heal=heal))
     return f"- {json.dumps({key: value for key, value in entry.items() if value != {}})}"

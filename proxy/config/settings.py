@@ -1,7 +1,6 @@
-"""The settings: type, default and limits are fields of `Settings`, group and help are lines of its docstring.
+"""The settings. A field of `Settings` has the type, default and limits; its docstring has the group and help.
 
-Each setting's flag, environment variable, key in the rules file, line of `--help` and entry in
-`docs/rules.schema.json` come from there.
+Flags, environment variables, keys in the rules file, `--help` and `docs/rules.schema.json` are generated from them.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def origin(url: str) -> tuple[str, str, int]:
 
 
 def server_url(text: str) -> str:
-    """Return the URL without a final `/v1`. Raises ValueError, which says what is needed."""
+    """Return the URL without a final `/v1`. Raises ValueError, which describes a valid URL."""
     needed = ValueError("an http:// or https:// URL of a host, without user, query or fragment")
     if "," in text:
         raise ValueError(ONE_SERVER)
@@ -82,7 +81,7 @@ def _host(value: str) -> str:
 
 
 def _all(pattern: re.Pattern[str], values: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the values, each once. Raises ValueError if one does not match."""
+    """Return the distinct values. Raises ValueError if one does not match."""
     if not all(map(pattern.fullmatch, values)):
         raise ValueError
     return tuple(dict.fromkeys(values))
@@ -90,7 +89,7 @@ def _all(pattern: re.Pattern[str], values: tuple[str, ...]) -> tuple[str, ...]:
 
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86400, title="a number of seconds over 0 and up to 86400")]
 Url: TypeAlias = Annotated[str, checked(server_url, ONE_SERVER)]
-# Absolute: the workers run in another folder than the command.
+# Paths are absolute, because the workers run in another folder than the command.
 File: TypeAlias = Annotated[str, Meta(pattern="^(/|$(?!\n))", title="the absolute path of a file")]
 Folder: TypeAlias = Annotated[str, Meta(pattern="^(/|$(?!\n))", title="the absolute path of a folder")]
 Host: TypeAlias = Annotated[str, checked(_host, "an IP address or a host name")]
@@ -196,7 +195,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One setting. Its own name comes first in `flags`, `variables` and `keys`; aliases follow."""
+    """One setting. In `flags`, `variables` and `keys` its current name is first, before aliases."""
 
     name: str
     kind: Any
@@ -210,11 +209,11 @@ class Spec:
 
     @property
     def secret(self) -> bool:
-        """Whether a wrong value may be a key, which must not get into a log."""
+        """Whether an invalid value may be a key, which must not be logged."""
         return "_key" in self.name
 
     def from_text(self, text: str, where: str) -> Setting:
-        """Return the value of a flag or variable. Raises RulesError, which says `where` it was written."""
+        """Parse the value of a flag or variable. Raises RulesError, whose message begins with `where`."""
         value: Setting = text
         if isinstance(self.default, bool):
             value = _TRUTHS.get(text.lower(), text)
@@ -257,7 +256,7 @@ SPECS = _specs()
 
 
 def read_settings(node: Node) -> dict[str, Setting]:
-    """Return the settings that a rules file has, by their own names, each of them checked. Raises RulesError."""
+    """Return the valid settings of a rules file, by setting name. Raises RulesError."""
     specs = {key: spec for spec in SPECS for key in spec.keys}
     found: dict[str, Setting] = {}
     for key, key_node, child in entries(node, "settings"):

@@ -1,4 +1,4 @@
-"""The entries of a rules file, each on one line and with its place."""
+"""The entries of a rules file, each on one line with its place."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""YAML without its traps: bytes in, nodes and line numbers out, or one `RulesError` (`SOURCE:LINE: problem; remedy`).
+"""A strict YAML subset: bytes to nodes with line numbers, or one `RulesError` (`SOURCE:LINE: problem; remedy`).
 
-Aliases, anchors, tags, duplicate keys, and files beyond the limits below are refused. Of plain words only `true`,
-`false`, `null`, `~` and numbers are more than text.
+Aliases, anchors, tags, duplicate keys, and files beyond the limits below are rejected. Plain words are text, except
+`true`, `false`, `null`, `~` and numbers.
 
-`read` makes msgspec structs of nodes: their annotations say what is allowed, and so what an error says. The `title` of
-an annotation's `Meta` is what an error says is needed. Its `extra` may hold a `check`, a function that returns the
-value to use or raises ValueError, and say that a value is `secret`. A struct's `__post_init__` raises ValueError with
-the key and the problem.
+`read` converts nodes to msgspec structs, as their annotations say. The `title` of an annotation's `Meta` is the text of
+an error that names what is needed. Its `extra` may hold a `check`, a function that returns the value to use or raises
+ValueError, and may mark a value as `secret`. A struct's `__post_init__` raises ValueError with the key and the problem.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ NUMBER = re.compile(r"[-+]?[0-9]{1,18}(?:\.[0-9]{0,18})?(?:[eE][-+]?[0-9]{1,3})?
 _EXPONENT = re.compile(r"[-+]?[1-9][0-9]*(?:\.[0-9]*)?[eE][-+]?[0-9]{1,2}\Z")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "a list"}
-# Up to this number of words, all are listed; otherwise those that are like the wrong one.
+# Up to this number of allowed words, an error lists all of them; otherwise those that are similar to the wrong one.
 _FEW = 8
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes and constructs nothing.
+    """Loader that only composes nodes.
 
-    YAML 1.1 reads `no` as false, 1:30 as 90 and 2026-01-01 as a date; here they stay text.
+    YAML 1.1 reads `no` as false, 1:30 as 90 and 2026-01-01 as a date. Here they are text.
     """
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own attribute, looked up by the scalar's first character
@@ -63,7 +62,7 @@ class _Loader(yaml.SafeLoader):
 
     def __init__(self, text: str, source: str) -> None:
         super().__init__(text)
-        self.name = source  # every mark, and so every error, has it
+        self.name = source  # shown in every mark, and so in every error
         self.depth = 0
         self.nodes = 0
 
@@ -91,7 +90,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def compose(text: bytes, source: str) -> Node | None:
-    """Return the root node, or None for an empty file. Raises RulesError for everything that is not YAML."""
+    """Return the root node, or None for an empty file. Raises RulesError for anything outside the subset."""
     if len(text) > MAX_BYTES:
         raise RulesError(f"{source}: the file is over {MAX_BYTES} bytes; shorten it")
     loader: _Loader | None = None
@@ -132,12 +131,12 @@ def node_error(node: Node, message: str) -> RulesError:
 
 
 def shown(value: object) -> str:
-    """Return `value` for a message: on one line, and not too long."""
+    """Return `value` for a message: on one line, and shortened."""
     return cut(repr([*value] if isinstance(value, tuple) else value), 80)
 
 
 def nearest(word: str, allowed: Collection[str]) -> str:
-    """Return the words of `allowed` that are like `word`, or all of them, as a list to read."""
+    """Return the words of `allowed` that are similar to `word`, or all of them, as text."""
     return ", ".join(difflib.get_close_matches(word, allowed, 3) or allowed)
 
 
@@ -173,7 +172,7 @@ def items(node: Node, what: str) -> list[Node]:
 
 
 def scalar(node: ScalarNode) -> bool | int | float | str:
-    """Return a scalar that is not null as the boolean, number (perhaps infinite) or text that it is."""
+    """Return the value of a scalar that is not null: a boolean, a number (perhaps infinite) or text."""
     text: str = node.value
     match node.tag.removeprefix(_TAG):
         case "bool":
@@ -186,7 +185,7 @@ def scalar(node: ScalarNode) -> bool | int | float | str:
 
 
 def json_value(node: Node, what: str) -> Json:
-    """Return any JSON value. Raises RulesError for a plain word that other YAML readers take for something else."""
+    """Return any JSON value. Raises RulesError for a plain word to which other YAML readers give another value."""
     if node.end_mark.index - node.start_mark.index > MAX_VALUE:
         raise node_error(node, f"{what} is over {MAX_VALUE} characters long; shorten it")
     if isinstance(node, SequenceNode):
@@ -196,7 +195,8 @@ def json_value(node: Node, what: str) -> Json:
     if not isinstance(node, ScalarNode) or is_null(node):
         return None
     value = scalar(node)
-    # YAML 1.1 reads `on` as true, 010 as 8, 1_000 as 1000 and 2026-01-01 as a date; with a dot or not, 1e3 is a number.
+    # YAML 1.1 reads `on` as true, 010 as 8, 1_000 as 1000 and 2026-01-01 as a date. Exponents such as 1e3 are exempt:
+    # they are numbers, with or without a dot.
     if node.style is None and not _EXPONENT.match(node.value) and _yaml_1_1(node.value) != value:
         problem = f"{what}: other YAML readers take {shown(node.value)} for another value"
         raise node_error(node, f"{problem}; write it in quotes, or as in JSON")
@@ -211,19 +211,19 @@ def _yaml_1_1(text: str) -> object:
 
 
 def whole(low: int, high: int) -> Meta:
-    """A whole number between the two, or one of them."""
+    """Return the annotation of a whole number from `low` to `high`."""
     return Meta(ge=low, le=high, title=f"a whole number from {low} to {high}")
 
 
 def checked(check: Callable[[Any], Any], title: str) -> Meta:
-    """A value that a function takes."""
+    """Return the annotation of a value that the function `check` accepts."""
     return Meta(title=title, extra={"check": check})
 
 
 def read(node: Node, kind: Any, what: str, *, secret: bool = False) -> Any:
-    """Return a node as a value of this type. Null is an empty struct, mapping or list, and refused for other types.
+    """Return a node as a value of this type. Null is an empty struct, mapping or list, and rejected for other types.
 
-    `what` says in words what the node is; no value is shown if it may be `secret`. Raises RulesError.
+    `what` describes the node in errors, which show no value if it may be `secret`. Raises RulesError.
     """
     bare = _parts(kind)[0][0]
     if bare is Any:
@@ -244,13 +244,13 @@ def read(node: Node, kind: Any, what: str, *, secret: bool = False) -> Any:
         return usable(found, kind, where, secret=secret)
     if not isinstance(node, ScalarNode) or is_null(node):
         raise RulesError(f"{where} must be {_needed(kind, '')}; write one")
-    # Text is taken as it is spelled: a name of digits only is a name, too.
+    # Text keeps its spelling: a name may consist of digits.
     is_text = bare is str or get_origin(bare) is Literal
     return usable(node.value if is_text else scalar(node), kind, where, secret=secret)
 
 
 def usable(value: Any, kind: Any, where: str, *, secret: bool = False) -> Any:
-    """Return the form of a value that is used. Raises RulesError: `where` it was written, and what is allowed."""
+    """Return the converted value. Raises RulesError with `where` and a description of valid values."""
     extra = {name: each for meta in _parts(kind)[1] for name, each in (meta.extra or {}).items()}
     try:
         value = msgspec.convert(value, kind)
@@ -259,7 +259,7 @@ def usable(value: Any, kind: Any, where: str, *, secret: bool = False) -> Any:
         needed = _needed(kind, value)
     except ValueError as error:
         needed = str(error) or _needed(kind, value)
-    # A URL with a password in it, or a key where its file should be, must not get into a log.
+    # A URL with a password, or a key in place of its file, must not be logged.
     what = "this value" if secret or "secret" in extra or "@" in str(value) else shown(value)
     raise RulesError(f"{where}: {what} cannot be used; it must be {needed}")
 
@@ -279,7 +279,7 @@ def _read_struct(node: Node, kind: type[Struct], what: str, secret: bool) -> Str
             raise node_error(node, f"{what} has no {name}; add it ({_needed(field.type, '')})")
     try:
         return kind(**values)
-    except ValueError as error:  # of __post_init__: the key, and what is wrong
+    except ValueError as error:  # from __post_init__, with the key and the problem
         name, problem = error.args
         raise node_error(places.get(name, node), f"{name} of {what}: {problem}" if name else problem) from None
 
@@ -297,7 +297,7 @@ def _parts(kind: Any) -> tuple[list[Any], list[Meta]]:
 
 
 def _needed(kind: Any, value: object) -> str:
-    """Say in words what a type allows; of many words, those that are like `value`."""
+    """Describe what a type allows; of many words, only those that are similar to `value`."""
     bares, metas = _parts(kind)
     title = next((meta.title for meta in metas if meta.title), "")
     words = [str(word) for bare in bares if get_origin(bare) is Literal for word in get_args(bare)]

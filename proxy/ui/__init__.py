@@ -1,1 +1,1 @@
-"""The live page `/_ui`: what the workers do, for a browser, without a build step and without assets from elsewhere."""
+"""The live page `/_ui`: running and recent requests in a browser, without a build step or external assets."""

@@ -1,4 +1,4 @@
-"""The live page as the application has it: its views are loaded when one of them is first asked for."""
+"""Routes of the live page. The views are imported at the first request for one of them."""
 
 from __future__ import annotations
 

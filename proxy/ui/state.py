@@ -1,4 +1,4 @@
-"""What the page shows, as JSON: all requests of the ring or those that are new, and the story of one."""
+"""The data of the live page as JSON: all requests of the ring or only the new ones, and the story of one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TITLES = {
     "capture": "What the model server answered",
     "sent": "What the client got",
 }
-# What a row shows, is searched by, or is counted from.
+# The fields of a row that the page shows, searches or counts.
 _ROW = ("at", "model", "client", "tools", "result", "tokens", "seconds", "status", "error", "id", "refusals")
 
 
@@ -37,13 +37,13 @@ def number_in(text: str) -> int:
 
 
 def state_json(activity: Activity, after: str) -> JsonObject:
-    """Return the totals, what is under way, and the requests that ended after the `place` of an earlier state.
+    """Return the totals, the running requests, and the requests that ended after the `place` of an earlier state.
 
-    A broken file is replaced while pages are open, and numbers begin again: a place in another ring counts as none.
+    A broken file may be replaced while pages are open, and numbers start again. So a place in another ring is ignored.
     """
     now, ring = time.time(), activity.ring
     ring.look(now)
-    # A request that no longer runs has left its record.
+    # In this order: a request that stops running has queued its record.
     activity.show_live()
     activity.flush()
     name, (known, _, number) = ring.name(), after.rpartition("-")
@@ -76,7 +76,7 @@ def status_json(worker: WorkerState) -> JsonObject:
 
 
 def without_values(story: Story) -> Story:
-    """Return the story without values, which may no longer be shown: they were kept before a reload."""
+    """Return the story without values, for when they were recorded before a reload that forbids showing them."""
     repairs: list[Json] = [
         {name: value for name, value in repair.items() if name not in ("before", "after")}
         for repair in objects_in(story.summary.get("repairs"))
@@ -91,9 +91,7 @@ def last_capture(story: Story) -> bytes | None:
 
 
 def story_json(number: int, story: Story) -> JsonObject:
-    """Return the story in steps: what the client sent, for each try what was sent upstream and came back, and what the
-    client got.
-    """
+    """Return the story in steps: what the client sent, each try with its answer, and what the client got."""
     return {**story.summary, "number": number, "steps": [*_steps(story)], "reading": [*_reading(story)]}
 
 
@@ -107,12 +105,12 @@ def _steps(story: Story) -> Iterator[JsonObject]:
         title = f"{_TITLES[kind]}, try {number}" if number else _TITLES[kind]
         data = story.parts[name]
         if kind == "capture":
-            data = data.partition(b"\n")[2]  # without the facts of the request
+            data = data.partition(b"\n")[2]  # the first line describes the request
         yield {"title": title, "text": data.decode("utf-8", "replace")}
 
 
 def _reading(story: Story) -> Iterator[str]:
-    """Yield how the text of the last answer is read: its calls, and why the rest is not a call."""
+    """Yield lines about the text of the last answer: its calls, and why the rest is not a call."""
     data = last_capture(story)
     if data is None:
         return

@@ -1,6 +1,6 @@
 """The views of the live page.
 
-Nothing that clients and models wrote is part of a page: it is sent as JSON, and the page's script sets it as text.
+What clients and models wrote is never part of the HTML: it is sent as JSON, and the page's script inserts it as text.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ def _file(name: str) -> Response:
 
 
 def page() -> Response:
-    """`GET /_ui`: the page, the same for all; it asks for what it shows."""
+    """`GET /_ui`: the static page, whose script requests the data."""
     _activity()
     return _file("page.html")
 
 
 def asset(name: str) -> Response:
-    """`GET /_ui/assets/{asset}`: a file of the page; none of them is secret."""
+    """`GET /_ui/assets/{asset}`: a file of the page. None is secret."""
     _activity()
     if name not in _ASSETS:
         raise NotFound(f"the live page has no file {name[:100]!r}")
@@ -67,7 +67,7 @@ def asset(name: str) -> Response:
 
 
 def state() -> Response:
-    """`GET /_ui/state`: what the page shows. With `?after=PLACE` only what is new, and no `status` unless asked for."""
+    """`GET /_ui/state`: the page's data. With `?after=PLACE` only new requests, and no `status` unless requested."""
     after = request.args.get("after", "")
     shown = state_json(_activity(), after)
     if not after or "status" in request.args:
@@ -76,12 +76,12 @@ def state() -> Response:
 
 
 def one_request(name: str) -> Response:
-    """`GET /_ui/requests/{request}`: its whole story."""
+    """`GET /_ui/requests/{request}`: the story of a request."""
     return _secured(json_response(dump_json(story_json(number_in(name), _story(name)))))
 
 
 def capture(name: str) -> Response:
-    """`GET /_ui/requests/{request}/capture`: its last answer, named and written as by `serve --capture`."""
+    """`GET /_ui/requests/{request}/capture`: the last answer, named and formatted as `serve --capture` does."""
     story = _story(name)
     data = last_capture(story)
     if data is None:

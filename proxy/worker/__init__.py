@@ -1,1 +1,1 @@
-"""A worker's state and what it tells: reload, shared memory, metrics, audit, log."""
+"""A worker's state and records: reload, shared file, metrics, audit, log."""

@@ -1,4 +1,4 @@
-"""The audit file: one line of JSON for each repair, with what was before and after (contract C6).
+"""The audit file: one line of JSON for each repair, with the text before and after it (contract C6).
 
 All workers append to it, each reply's records under a lock of the file. logrotate may move it away at any time
 (deploy/logrotate), so it is opened for each reply. Without logrotate, its size is limited.
@@ -22,21 +22,21 @@ from proxy.worker.private_file import lock_within, open_private
 
 log = logging.getLogger("proxy")
 
-# Characters of each text in a record, and records of one reply.
+# Characters of each text in a record; records of one reply.
 MAX_VALUE = 10_000
 MAX_RECORDS = 1000
-# Fixes in a header, and characters of the name of each.
+# Fixes in a header; characters of each fix's name.
 MAX_NAMES = 50
 MAX_NAME = 80
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._:-]")
-# For how long, in seconds, a request may wait for its turn to write.
+# Seconds that a request waits for the file's lock.
 LOCK_TIMEOUT = 1.0
 
 
 def lines(
     repairs: Iterable[Repair], when: float, *, id: str, model: str, client: str, secrets: tuple[str, ...] = ()
 ) -> bytes:
-    """Return the records of one reply, one line for each repair, at the time `when` (seconds since 1970).
+    """Return the records of one reply, one line for each repair. `when` is the time in seconds since 1970.
 
     The `secrets` and strings that look like keys are masked. Control characters are escaped: people read the file with
     `tail`.
@@ -65,12 +65,12 @@ def lines(
 
 
 def total(repairs: Iterable[Repair]) -> dict[str, int]:
-    """Return the number of repairs by the id of their fix, in order."""
+    """Return the number of repairs by fix id, sorted by id."""
     return dict(sorted(Counter(repair.id for repair in repairs).items()))
 
 
 def as_header(repairs: Iterable[Repair]) -> str:
-    """Return the total for a header: `name:count, name:count`. The name of a rule may be any text."""
+    """Return the totals as a header: `name:count, name:count`. Special characters in names are replaced by `_`."""
     fixes = islice(total(repairs).items(), MAX_NAMES)
     return ", ".join(f"{_NOT_PLAIN.sub('_', name[:MAX_NAME])}:{count}" for name, count in fixes)
 
@@ -84,7 +84,7 @@ class AuditFile:
         self._failed = False
 
     def write(self, data: bytes) -> bool:
-        """Append `data` in one piece and return whether that worked; a failure is logged once. b"" only tries."""
+        """Append `data` in one piece, and return whether that worked. Logs a failure once. b"" only tests access."""
         try:
             self._append(data)
         except OSError as error:
@@ -104,7 +104,7 @@ class AuditFile:
             if size + len(data) > self._max_bytes:
                 raise OSError(f"it has {size} bytes, and may have {self._max_bytes}; rotate it")
             if os.write(file, data) < len(data):
-                os.ftruncate(file, size)  # half a line would spoil the next one
+                os.ftruncate(file, size)  # a partial line would corrupt the next one
                 raise OSError("no space is left for it")
         finally:
             os.close(file)

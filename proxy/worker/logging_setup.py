@@ -1,7 +1,7 @@
-"""The log on standard error, as text or JSON: one line for each record, which no text can forge.
+"""Logging to standard error, as text or JSON: one line for each record. Logged text cannot forge a line.
 
-Callers quote what clients and models say. Here, characters that could begin a line or move a cursor are escaped, and
-strings that look like keys are masked. The lines of a traceback are indented, or in the line of JSON.
+Messages quote clients and models. Here, characters that could begin a line or move a cursor are escaped, and strings
+that look like keys are masked. A traceback's lines are indented, or part of the JSON line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from proxy.server.log_queue import LogQueue, may_block
 
 log = logging.getLogger("proxy")
 
-# gunicorn's words about a request that it refuses; a line of the request follows.
+# The start of gunicorn's message about a request that it rejects; a line of the request follows.
 _REFUSED = re.compile(r"Invalid request from ip=[^ ]*: [A-Za-z -]*")
 # The secrets of the request that a thread works on, or worked on last.
 _thread = threading.local()
@@ -29,7 +29,7 @@ _LEVELS = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 
 
 class FactsRecord(logging.LogRecord):
-    """A record of facts. Their secrets are masked already."""
+    """A log record with fields. Secrets in them are already masked."""
 
     def __init__(self, level: int, message: str, event: str, facts: Mapping[str, object]) -> None:
         super().__init__(log.name, level, "", 0, message, None, None)
@@ -38,9 +38,9 @@ class FactsRecord(logging.LogRecord):
 
 
 def set_up_logging(*, json_lines: bool = False) -> None:
-    """Log to standard error. A log that cannot be written disturbs no request."""
+    """Log to standard error. Write errors do not affect requests."""
     logging.raiseExceptions = False
-    # Not looked up for each record, because no line shows them. gunicorn's lines show the process.
+    # No line shows these, so they are not looked up for each record. gunicorn's lines show the process.
     logging.logThreads = logging.logMultiprocessing = False
     if not log.handlers:
         log.addHandler(LogQueue() if may_block(2) else logging.StreamHandler())
@@ -51,7 +51,7 @@ def set_up_logging(*, json_lines: bool = False) -> None:
 
 
 def adjust_logging(*, json_lines: bool) -> None:
-    """Set the format of the lines, if the log was set up here."""
+    """Change the format of the lines, if `set_up_logging` has run."""
     if log.propagate:
         return
     for handler in log.handlers:
@@ -62,7 +62,7 @@ def adjust_logging(*, json_lines: bool) -> None:
 
 
 def log_line(message: str, *, json_lines: bool) -> str:
-    """Return a line of the log, for a process that has no log: the one that becomes gunicorn."""
+    """Return a log line for a process without a log: the one that becomes gunicorn."""
     record = logging.LogRecord("proxy", logging.INFO, "", 0, "%s", (message,), None)
     return _formatter(json_lines=json_lines).format(record)
 
@@ -82,18 +82,18 @@ def lost_lines() -> int:
 
 
 def _formatter(*, json_lines: bool) -> logging.Formatter:
-    """Return the formatter. Text for the journal (sd-daemon(3)) has the level at the start of each line."""
+    """Return the formatter. For the journal, each line of text starts with its level (sd-daemon(3))."""
     if json_lines:
         return JsonLines()
     try:
-        about = os.fstat(2)  # sys.stderr is None if the process was started without
+        about = os.fstat(2)  # the descriptor, because sys.stderr is None in a process started without it
     except OSError:
         return TextLines()
     return TextLines(environment().get("JOURNAL_STREAM") == f"{about.st_dev}:{about.st_ino}")
 
 
 class TextLines(logging.Formatter):
-    """Formats records as `LEVEL message`. For the `journal`, each line begins with the number of the level."""
+    """Format records as `LEVEL message`. For the `journal`, each line begins with the number of the level."""
 
     def __init__(self, journal: bool = False) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """Formats records as JSON objects: time, level, `event`, and either the facts or a `message`."""
+    """Format records as JSON objects: time, level, `event`, and either the fields or a `message`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as a line of ASCII."""
@@ -137,7 +137,7 @@ def plain(text: str) -> str:
 
 
 def redact_gunicorn(record: logging.LogRecord) -> bool:
-    """Remove what gunicorn's log quotes of a request that it refuses or cannot answer: it may hold a key."""
+    """Remove parts of rejected or failed requests from gunicorn's log records: they may hold a key."""
     if isinstance(record.msg, str) and (refused := _REFUSED.match(record.msg)):
         record.msg = refused.group().rstrip(" -")
     if isinstance(record.args, tuple):

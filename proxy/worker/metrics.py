@@ -1,11 +1,11 @@
-"""What a worker counts, and the text of `/metrics` over all workers.
+"""A worker's metrics, and the text of `/metrics` for all workers.
 
-prometheus-client keeps the numbers in files of each worker and adds them up at a scrape (its multiprocess mode), so
-that no counter goes back when a worker is replaced. A worker that starts adds up the files of those that have ended.
-prometheus-client reads PROMETHEUS_MULTIPROC_DIR when it is imported, which gunicorn_conf.py sets before. Without that
-folder the numbers are those of this process.
+prometheus-client keeps the numbers in files of each worker and adds them up at a scrape (its multiprocess mode). So
+counters never decrease when a worker is replaced. A new worker adds up the files of ended ones. The folder is
+PROMETHEUS_MULTIPROC_DIR, which prometheus-client reads at its import; gunicorn_conf.py sets it. Without that folder the
+numbers are those of this process.
 
-Names that clients or the rules choose are bounded: a number of each, the others are `other`.
+The number of names that clients or rules choose is limited; the rest are counted as `other`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from proxy.worker.private_file import lock_within, open_private
 log = logging.getLogger("proxy")
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-# Names of models, and of fixes and reasons each, in one worker; bytes of one name.
+# Per worker: names of models, and names of fixes and of reasons each. Then the bytes of one name.
 MAX_MODELS = 100
 MAX_NAMES = 256
 MAX_NAME = 100
@@ -47,7 +47,7 @@ OTHER = "other"
 PREFIX = "tool_proxy_"
 # Bytes of a new file, which doubles as it fills.
 _FIRST_BYTES = 8 * 1024
-# Bytes of an entry beside its key: the length, two numbers, and what aligns them.
+# Bytes of an entry in addition to its key: the length, two numbers, and padding.
 _ENTRY_BYTES = 32
 # Seconds to wait for a worker that adds up files.
 _PATIENCE = 5.0
@@ -83,7 +83,7 @@ HISTOGRAMS: Mapping[str, tuple[tuple[float, ...], str]] = {
     "upstream_first_event_seconds": (_FIRST, "From sending a request upstream to the first event of its stream."),
     "added_first_event_seconds": (_FIRST, "What the proxy added to the time until a client's first event."),
 }
-# What is not counted, but known when it is asked for.
+# Metrics that are computed at each scrape.
 _NOW = """# HELP tool_proxy_info The release that answers.
 # TYPE tool_proxy_info gauge
 tool_proxy_info{{version="{version}"}} 1.0
@@ -97,15 +97,16 @@ tool_proxy_log_lost_total {log_lost:.1f}
 
 
 def upstream_kind(error: BaseException | None) -> str:
-    """Return the kind of a model server's failure, or "" for any other error."""
+    """Return the kind of an upstream failure, or "" for any other error."""
     return error.failure if isinstance(error, UpstreamError) else ""
 
 
 class MetricsFile(MmapedDict):
-    """A file of numbers, all of whose blocks are taken, so that a full disk cannot kill a worker.
+    """A prometheus-client file with its disk blocks allocated, so that a full disk cannot kill a worker.
 
-    prometheus-client makes a file without its blocks and maps it into memory: where no block is left, writing to it is
-    SIGBUS, which ends the process. Without the blocks a worker counts in memory, for itself alone (`is_lost`).
+    prometheus-client maps a sparse file into memory. If the disk is full, writing to it raises SIGBUS, which ends the
+    process. If the blocks cannot be allocated, the worker counts in memory, and `/metrics` lacks its numbers
+    (`is_lost`).
     """
 
     is_lost = False
@@ -116,7 +117,7 @@ class MetricsFile(MmapedDict):
                 os.posix_fallocate(file.fileno(), 0, max(_FIRST_BYTES, file.tell()))
         except OSError as error:
             self._lose(filename, error)
-            # An empty one could not be read.
+            # An empty file could not be read.
             with contextlib.suppress(OSError):
                 os.unlink(filename)
             with open(os.memfd_create("metrics"), "rb") as memory:
@@ -139,7 +140,7 @@ class MetricsFile(MmapedDict):
 
     def _lose(self, filename: str, error: OSError) -> None:
         self.is_lost = True
-        log.error("%s cannot be written (%s): /metrics lacks what this worker counts", filename, error.strerror)
+        log.error("%s cannot be written (%s): /metrics lacks this worker's counts", filename, error.strerror)
 
 
 class Metrics:
@@ -152,10 +153,11 @@ class Metrics:
         self._broken: set[str] = set()
         if self._folder:
             try:
-                with self._locked():
-                    self._add_up_ended()
+                with self._locked() as locked:
+                    if locked:
+                        self._add_up_ended()
             except Exception:  # a worker that cannot start stops the master
-                log.exception("what ended workers have counted cannot be added up")
+                log.exception("the counts of ended workers cannot be added up")
         self._counters = {
             name: Counter(PREFIX + name, text, labels, registry=own) for name, (labels, text) in COUNTERS.items()
         }
@@ -169,7 +171,7 @@ class Metrics:
         self._children: dict[tuple[Any, tuple[str, ...]], Any] = {}
 
     def add(self, name: str, number: float, *labels: str) -> None:
-        """Add to a counter; 0 makes no series."""
+        """Add to a counter. Adding 0 creates no series."""
         if number:
             self._child(self._counters[name], labels).inc(number)
 
@@ -193,9 +195,10 @@ class Metrics:
         when: str = "",
         denied: str = "",
     ) -> None:
-        """Count a request that has ended. `first_byte` is None if nothing was sent, and `model` "" if none was asked.
+        """Count a request that has ended.
 
-        `when` says when the client left, and `denied` why its key was refused; each is "" otherwise.
+        `first_byte` is None if nothing was sent, and `model` is "" if the request names none. `when` says when the
+        client left, and `denied` why its key was rejected; each is "" otherwise.
         """
         add, model = self.add, self._model(model, status)
         add("requests", 1, dialect, model, str(status))
@@ -226,7 +229,7 @@ class Metrics:
     def exposition(self, *, rules_in_force: bool, models: Iterable[str] = (), log_lost: int = 0) -> bytes:
         """Return the text for `/metrics`.
 
-        Only the `models` that a server lists have a label of their own: every other name may be a key that got lost.
+        Only the `models` that a server lists get a label: any other name may be a misplaced key.
         """
         now = _NOW.format(version=__version__, rules_in_force=rules_in_force, log_lost=log_lost)
         listed = {"", OTHER, *map(label_of, models)}
@@ -234,7 +237,7 @@ class Metrics:
         return now.encode() + generate_latest(counted)
 
     def numbers(self) -> dict[str, dict[str, int]]:
-        """Return the counters over all workers, by fix, by reason or in all: `{"repairs": {"closers": 2}, ...}`."""
+        """Return the counters of all workers, by fix, by reason or in total: `{"repairs": {"closers": 2}, ...}`."""
         found: dict[str, dict[str, int]] = {name: {} for name in COUNTERS}
         for metric in self._collect():
             numbers = found.get(metric.name.removeprefix(PREFIX), {})
@@ -245,7 +248,7 @@ class Metrics:
         return found
 
     def _collect(self) -> list[Metric]:
-        """Return what all workers have counted."""
+        """Return the metrics of all workers."""
         if not self._folder:
             return [*self._own.collect()]
         with self._locked():
@@ -253,17 +256,19 @@ class Metrics:
             return [*MultiProcessCollector.merge(files)]  # type: ignore[no-untyped-call]
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Keep other workers from adding up files meanwhile, if the folder can be used."""
+    def _locked(self) -> Iterator[bool]:
+        """Lock out other workers that would add up files, and yield whether that worked."""
         with contextlib.ExitStack() as opened:
+            locked = False
             with contextlib.suppress(OSError):
                 file = open_private(os.path.join(self._folder, "lock"), os.O_RDWR)
                 opened.callback(os.close, file)
                 lock_within(file, _PATIENCE)
-            yield
+                locked = True
+            yield locked
 
     def _entries(self, path: str) -> list[tuple[str, float]]:
-        """Return what a file counts: nothing if it is just being created, or cannot be read."""
+        """Return the counters in a file; none if it is just being created, or cannot be read."""
         try:
             if os.path.getsize(path) == 0:
                 return []
@@ -271,9 +276,9 @@ class Metrics:
             return [(key, value) for key, value, *_ in entries if json.loads(key)]
         except FileNotFoundError:  # its worker has ended
             return []
-        except Exception:  # prometheus-client does not say which; a file may hold anything
+        except Exception:  # prometheus-client documents no exceptions, and a file may hold anything
             if path not in self._broken:
-                log.error("what is counted in %s is left out: it cannot be read", path)
+                log.error("%s cannot be read: /metrics lacks its counts", path)
             self._broken.add(path)
             return []
 
@@ -295,13 +300,13 @@ class Metrics:
                     file.write_value(key, value, 0.0)  # type: ignore[no-untyped-call]
                 if file.is_lost:
                     continue
-            # In this order, a worker that is killed meanwhile loses counts, and never counts them twice.
+            # Remove first: a worker that is killed here loses counts, but never counts them twice.
             for path in ended:
                 os.unlink(path)
             os.rename(new, all_ended)
 
     def _model(self, model: str, status: int) -> str:
-        """Return the model's label. A name gets its own only once the model server took it: clients invent any."""
+        """Return the model's label. A name gets its own once the model server accepts it: clients may invent names."""
         if model and status >= 400 and label_of(model) not in self._known.get("models", ()):
             return OTHER
         return self._label("models", model, MAX_MODELS) if model else ""
@@ -314,12 +319,12 @@ class Metrics:
 
 
 def _has_ended(path: str) -> bool:
-    """Return whether the worker whose file this is has ended."""
+    """Return whether the worker that wrote this file has ended."""
     try:
         os.kill(int(path.rpartition("_")[2].removesuffix(".db")), 0)
     except ProcessLookupError:
         return True
-    except PermissionError:  # another user's process has its number now
+    except PermissionError:  # another user's process has its id now
         pass
     return False
 
@@ -335,7 +340,7 @@ def _short_label(name: str) -> str:
 
 
 def _of_listed(metrics: Iterable[Metric], listed: set[str]) -> Iterator[Metric]:
-    """Yield the metrics with those of unlisted models added up."""
+    """Yield the metrics, with all unlisted models added up under one label."""
     for metric in sorted(metrics, key=lambda each: each.name):
         sums: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
         for sample in metric.samples:

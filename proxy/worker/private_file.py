@@ -13,10 +13,10 @@ _PAUSE = 0.005
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open the file at `path`, create it if needed, and return its descriptor.
+    """Open the file at `path` with mode 0600, create it if needed, and return its descriptor.
 
-    Its mode becomes 0600. Raises OSError for a symlink and for what `check_plain` refuses: other users may be able to
-    write to the folder.
+    Raises OSError for a symlink and for anything that `check_plain` rejects: other users may be able to write to the
+    folder.
     """
     try:
         file = os.open(path, flags | _FLAGS, 0o600)
@@ -42,7 +42,7 @@ def check_plain(about: os.stat_result) -> None:
 
 
 def lock_within(file: int, seconds: float) -> None:
-    """Lock a file against other processes (`flock`). Raises OSError if another one keeps it locked."""
+    """Lock a file against other processes (`flock`). Raises OSError if it is still locked after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -1,7 +1,7 @@
-"""The one SQLite file that all workers share, and what they count in it.
+"""The SQLite file that all workers share.
 
-It has the live page's ring, kept responses, the requests of keys with a quota, and the models that servers list. Only
-requests that need one of these use it, and no event of a stream does. Nothing in it must outlive the service.
+It holds the live page's ring, stored responses, counts for keys with a quota, and the models that servers list. Only
+requests that need one of these use it; stream events never do. Nothing in it needs to outlive the service.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ log = logging.getLogger("proxy")
 # A release that changes the tables must change the name.
 FILE_NAME = "shared-1.sqlite3"
 MAX_MODELS = 100
-# Seconds to wait for another thread or worker that writes.
+# Seconds to wait for a thread or worker that is writing.
 _PATIENCE = 5.0
-# A quota's window, and one second more: its oldest second counts whole, so that the quota is never exceeded.
+# A quota's window in seconds. Its oldest second counts in full, so that the quota is never exceeded.
 _MINUTE = 60
 _BROKEN = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 _SCHEMA = f"""
@@ -111,7 +111,7 @@ class SharedFile:
             return True
 
     def release_slot(self, name: str) -> None:
-        """Return a slot. If the file cannot be used now, the slot is returned with the next use of the name."""
+        """Release a slot. If the file cannot be used now, the slot is released at the next use of the name."""
         try:
             with self.transaction() as database:
                 self._change(database, name, -1)
@@ -151,7 +151,7 @@ class SharedFile:
         return float(_MINUTE + 1)
 
     def listed_models(self, names: Iterable[str]) -> frozenset[str]:
-        """Add the names that servers list now, and return all that they have listed, up to MAX_MODELS."""
+        """Add the names that servers list now, and return all names listed so far, up to MAX_MODELS."""
         add = f"INSERT OR IGNORE INTO models SELECT ? WHERE (SELECT count(*) FROM models) < {MAX_MODELS}"
         with self.transaction() as database:
             database.executemany(add, [(name,) for name in sorted(names)])
@@ -242,17 +242,17 @@ class ResponseStore:
             database.execute("INSERT INTO responses VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def response(self, id_: str) -> JsonObject | None:
-        """Return the response of this id, or None if there is none."""
+        """Return the response with this id, or None."""
         data = self._column("response", id_)
         return None if data is None else as_object(load_json(data))
 
     def input_of(self, id_: str) -> list[Json]:
-        """Return the input of the response of this id, as items."""
+        """Return the input items of the response with this id."""
         data = self._column("input", id_)
         return [] if data is None else as_list(load_json(data))
 
     def delete(self, id_: str) -> bool:
-        """Delete the response of this id, and return whether there was one."""
+        """Delete the response with this id, and return whether it existed."""
         with self._transaction() as database:
             return database.execute(f"DELETE FROM responses WHERE {_KEPT}", self._which(id_)).rowcount > 0
 
@@ -276,5 +276,5 @@ class ResponseStore:
 
 
 def _key(id_: str) -> bytes:
-    """Return an id as SQLite takes it: a client's may have lone surrogates."""
+    """Return an id as bytes for SQLite: a client's id may have lone surrogates."""
     return id_.encode("utf-8", "surrogatepass")

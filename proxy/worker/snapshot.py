@@ -1,4 +1,4 @@
-"""What a request keeps from its beginning to its end: settings, rules, model servers, and what is known of them."""
+"""The state that a request keeps until its end: settings, rules, model servers, and what the servers reported."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _CARDS_SECONDS = 2.0
 _CARDS_AGAIN = 1.0
 _CARDS_CACHED = 300.0
 _CARDS_FAILED = 10.0
-# After this time no further server is asked for the list of the models of all servers.
+# When the models of all servers are listed, no further server is asked after this time.
 _OTHERS_SECONDS = 2.0
 _NO_KEY = (401, 403)
-# Bytes of what a server says of its model: most of it is the chat template.
+# Bytes of a server's description of its model, most of which is the chat template.
 _MAX_ABOUT = 1024 * 1024
 _MAX_REMEMBERED = 1024
 
 
 @dataclass(slots=True)
 class _Served:
-    """What a server says of its models, and until when (`time.monotonic`) its list is valid.
+    """A server's list of models, and until when (`time.monotonic`) it is valid.
 
-    `refused` is the key with which the server would not answer. `about` is what the server says at a path of its own
-    (`model_list.ABOUT`), asked at most once for each list, while `about_due` is true.
+    `refused` is the key that the server rejected. `about` is the answer at the path that this kind of server has for
+    details (`model_list.ABOUT`); it is requested at most once for each list, while `about_due` is true.
     """
 
     cards: tuple[ModelCard, ...] = ()
@@ -58,7 +58,7 @@ class _Served:
         return time.monotonic() >= self.until or self.refused not in (None, key)
 
     def ask(self, server: ModelServer, path: str, headers: Mapping[str, str], most: int) -> tuple[int, bytes]:
-        """Return status and body of an answer, 0 and b"" without one; a server that was asked before has less time."""
+        """Return status and body of the answer, or 0 and b"" without one. The first question has a longer timeout."""
         with contextlib.suppress(UpstreamError, Unavailable):
             return fetch(server, path, headers, _CARDS_AGAIN if self.until else _CARDS_SECONDS, most)
         return 0, b""
@@ -66,11 +66,11 @@ class _Served:
 
 @dataclass(slots=True)
 class Snapshot:
-    """The settings, rules and keys of one reload. What is learnt under them is forgotten with them.
+    """The settings, rules and keys of one reload, and what was learned under them.
 
-    `servers` are the model servers by their URLs: that of the settings first, then those that the rules name. Questions
-    about a server (`cards`, `server_kind`) ask it at most once in a while. `via` is the proxy's pseudonym in the `Via`
-    header, which all of its workers share.
+    `servers` are the model servers by URL: the one of the settings first, then those that the rules name. Answers of a
+    server (`cards`, `server_kind`) are cached for a while. `via` is the proxy's pseudonym in the `Via` header, which
+    all of its workers share.
     """
 
     settings: Settings
@@ -86,32 +86,33 @@ class Snapshot:
     _proxied: set[str] = field(default_factory=set)
 
     def server_key(self, model: str | None, main: str) -> str:
-        """Return the key for the server of a model, or ""; `main` is the key that the main server gets."""
+        """Return the key for the server of a model, or "". `main` is the key for the main server."""
         if model is None:
             return main
         return server_key(self.rules.entry(model), self.settings, self.keys, main)
 
     def parses(self, model: str) -> bool:
-        """Return whether the server showed that it cannot find this model's calls itself."""
+        """Return whether the server has shown that it cannot parse this model's calls."""
         return model in self._proxied
 
     def remember(self, model: str) -> None:
-        """Let the proxy parse for this model until the rules change."""
-        if len(self._proxied) < _MAX_REMEMBERED:
-            self._proxied.add(model)
+        """Make the proxy parse this model's calls until the rules change."""
+        if len(self._proxied) >= _MAX_REMEMBERED:
+            return
+        self._proxied.add(model)
         log.warning("the model server cannot parse the calls of model %r; the proxy does it from now on", model[:100])
 
     def cards(self, headers: Mapping[str, str], server: ModelServer) -> tuple[ModelCard, ...]:
-        """Return the models of a server, asked with these headers; empty if it does not say."""
+        """Return the models of a server, requested with these headers; empty if it does not list any."""
         key = headers.get("Authorization", "")
         served = self._served.setdefault(server.target.url, _Served())
 
         def ask() -> None:
             status, body = served.ask(server, MODELS, headers, MAX_ANSWER)
             cards = read_cards(body)
-            served.cards = cards or served.cards  # a server that is busy is still what it was
+            served.cards = cards or served.cards  # keep the list of a server that is busy
             served.about_due = bool(cards)
-            # A refused key says nothing of the server: a client with another one may ask immediately.
+            # Only this key was rejected: a client with another one may ask immediately.
             served.refused = key if status in _NO_KEY else None
             served.until = time.monotonic() + (_CARDS_CACHED if cards else _CARDS_FAILED)
 
@@ -119,15 +120,15 @@ class Snapshot:
         return served.cards
 
     def family(self, model: str, profile: Profile, headers: Mapping[str, str], server: ModelServer) -> Family | None:
-        """Return the family of a model, for which its server is asked only if neither rules nor name tell it."""
+        """Return the family of a model. Its server is asked only if neither the rules nor the name decide."""
         return family_of(model, profile.family, self._shown(model, profile.server_kind, headers, server))
 
     def _shown(self, model: str, kind: str, headers: Mapping[str, str], server: ModelServer) -> Iterator[Shown]:
-        """Yield what a server shows of a model: what its list says first, then what it says at a path of its own."""
+        """Yield what a server reveals about a model: first from its list, then from its details."""
         cards = self.cards(headers, server)
         yield from loaded(model, cards)
         path, served = ABOUT.get(kind or kind_of(cards), ""), self._served[server.target.url]
-        # A server of several models says it of one that is not named.
+        # The details of a server with several models do not name the model that they describe.
         if not path or len(distinct_models(cards)) != 1:
             return
 
@@ -143,15 +144,15 @@ class Snapshot:
         return frozenset(card.id for served in [*self._served.values()] for card in served.cards)
 
     def all_models(self) -> frozenset[str]:
-        """Return the names of the models of all servers; servers that have not said so yet are asked."""
+        """Return the names of the models of all servers. A server is asked if its list is missing or too old."""
         for entry in (Model("*"), *self.rules.models):
             self._cards_of(entry, self.keys.upstream)
         return self.known_models()
 
     def other_models(self, main: str) -> tuple[ModelCard, ...]:
-        """Return the models that the rules route to servers of their own; `main` is the key that the main server gets.
+        """Return the models that the rules route to other servers. `main` is the key for the main server.
 
-        A server that does not answer in time is represented by its last answer.
+        If a server does not answer in time, its last answer is used.
         """
         until = time.monotonic() + _OTHERS_SECONDS
         found: list[ModelCard] = []
@@ -167,13 +168,13 @@ class Snapshot:
         return tuple(found)
 
     def _cards_of(self, entry: Model, main: str) -> tuple[ModelCard, ...]:
-        """Return the models of the server of an entry of the rules, asked with the key for that server."""
+        """Return the models of the server that a rules entry names, requested with that server's key."""
         key = server_key(entry, self.settings, self.keys, main)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return self.cards(headers, self.servers[server_of(entry, self.settings)])
 
     def server_kind(self, headers: Mapping[str, str], server: ModelServer) -> str:
-        """Return the kind of a server by `owned_by` of its models, such as `vllm`, or an empty string."""
+        """Return the kind of a server from its models' `owned_by`, such as `vllm`, or ""."""
         return kind_of(self.cards(headers, server))
 
     def ready(self) -> bool:
@@ -189,7 +190,7 @@ class Snapshot:
 
 
 def _ask_once(asking: threading.Lock, due: Callable[[], bool], ask: Callable[[], None], *, wait: bool) -> None:
-    """Ask a server if that is `due`. One thread asks; the others use the last answer, or `wait` if there is none."""
+    """Ask a server if that is `due`. One thread asks; others use the last answer, or `wait` if there is none."""
     if due() and asking.acquire(blocking=wait):
         try:
             if due():
@@ -204,12 +205,12 @@ def is_ready(server: ModelServer) -> bool:
         status, _ = fetch(server, HEALTH, {}, READY_SECONDS)
     except (UpstreamError, Unavailable):
         return False
-    # A server without that path, or one that wants a key for it, is there.
+    # A server without that path, or one that requires a key for it, is running.
     return status < 500
 
 
 def make_snapshot(settings: Settings, rules: Rules, keys: Keys | None = None, via: str = "") -> Snapshot:
-    """Return a new snapshot; nothing is asked of the model servers yet."""
+    """Return a new snapshot. No model server is contacted yet."""
     audit = AuditFile(settings.audit_file, AUDIT_MAX) if settings.audit_file else None
     options = ServerOptions(settings.upstream, CONNECT_SECONDS, SEND_SECONDS, settings.upstream_ca, via)
     urls = dict.fromkeys((settings.upstream, *rules.urls))

@@ -1,4 +1,4 @@
-"""A worker: the settings and rules in force, how they change without a restart, and what the worker counts."""
+"""A worker: its settings and rules, how they change without a restart, and its counts."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ log = logging.getLogger("proxy")
 
 # Set by gunicorn's master: its process id and the folder that its workers share.
 FOLDER_VARIABLE = "VLLM_TOOL_PROXY_FOLDER"
-# Seconds between two looks at what is published.
+# Seconds between two checks for a new publication.
 LOOK_SECONDS = 1.0
-# Models of which lessons are kept, and characters of a model's name.
+# Models with lessons; characters of a model's name.
 _MAX_TAUGHT = 256
 _MAX_NAME = 300
 
-# gunicorn_conf.py removes both when the master starts, and creates the second at a reload (SIGHUP).
+# gunicorn_conf.py removes both files when the master starts, and creates the second one at a reload (SIGHUP).
 RULES_FILE = "rules-in-force"
 _REQUEST = "reload-requested"
 # Seconds to wait for another worker that publishes rules.
@@ -62,8 +62,8 @@ _PATIENCE = 30.0
 class Published(msgspec.Struct, frozen=True):
     """The text of the rules file in force, and the files of keys.
 
-    `number` counts the reloads. `error` says why a newer text is not in force. `lessons` are the healings that a model
-    server has taught by refusing requests, by model; a reload forgets them.
+    `number` counts the reloads. `error` says why a newer text is not in force. `lessons` are the healings, by model,
+    that a model server needs because it rejected requests without them; a reload drops them.
     """
 
     number: int = 0
@@ -76,8 +76,8 @@ class Published(msgspec.Struct, frozen=True):
 class RulesInForce:
     """The rules in force, as a file in the folder that the workers share.
 
-    A reload reads and checks the rules file and the keys, and only then publishes their text here. A worker takes the
-    published text, whatever the rules file says by then.
+    A reload reads and checks the rules file and the keys, and only then publishes their text here. Workers use the
+    published text, even if the rules file has changed since.
     """
 
     def __init__(self, folder: str) -> None:
@@ -85,7 +85,7 @@ class RulesInForce:
         self._request = os.path.join(folder, _REQUEST)
 
     def version(self) -> tuple[int, int] | None:
-        """Return what tells one publication from the next, or None if nothing is published. Costs one `stat`."""
+        """Return a value that differs for each publication, or None if nothing is published. Costs one `stat`."""
         try:
             about = os.stat(self._path)
         except OSError:
@@ -93,7 +93,7 @@ class RulesInForce:
         return about.st_ino, about.st_mtime_ns
 
     def read(self) -> Published | None:
-        """Return what is published, or None if there is nothing of our own that this release can read."""
+        """Return the publication, or None if it is missing, is another user's, or cannot be read by this release."""
         try:
             with open(os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
                 check_plain(os.fstat(file.fileno()))
@@ -102,7 +102,7 @@ class RulesInForce:
             return None
 
     def publish(self, published: Published) -> None:
-        """Replace what is published; only while `locked`. Raises RulesError if it cannot be written."""
+        """Replace the publication; call only while `locked`. Raises RulesError if it cannot be written."""
         new = f"{self._path}.new"
         try:
             with open(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
@@ -112,7 +112,7 @@ class RulesInForce:
             raise self._unusable(error) from error
 
     def reload(self, last: Published | None) -> None:
-        """Read the rules file and the keys, check them and publish them; only while `locked`.
+        """Read the rules file and the keys, check them and publish them; call only while `locked`.
 
         Raises RulesError if they are bad; the error is published with the `last` good text.
         """
@@ -141,7 +141,7 @@ class RulesInForce:
             yield
 
     def reload_requested(self) -> bool:
-        """Return whether SIGHUP has asked for a reload, and forget the request; only while `locked`."""
+        """Return whether SIGHUP has requested a reload, and clear the request; call only while `locked`."""
         try:
             os.unlink(self._request)
         except FileNotFoundError:
@@ -154,12 +154,11 @@ class RulesInForce:
 
 @dataclass(slots=True)
 class WorkerState:
-    """The state of a worker. All of it can be lost at any time: every request stands alone.
+    """The state of a worker. It can be lost at any time, because no request depends on another.
 
-    A request calls `current()` once and keeps that snapshot until its end. `published` is what the worker has taken
-    of `in_force`. `drain` is the descriptor by which the worker says that it is about to end, None without gunicorn.
-    `activity` is what the live page shows, None without a page. Responses are kept in the shared file where `keeps` is
-    true.
+    A request calls `current()` once and keeps that snapshot until its end. `published` is the publication of `in_force`
+    that this worker uses. `drain` is the descriptor that signals that the worker is about to stop, or None without
+    gunicorn. `activity` feeds the live page, and is None without one. `keeps`: responses are stored in the shared file.
     """
 
     snapshot: Snapshot
@@ -180,17 +179,17 @@ class WorkerState:
     _changing: threading.Lock = field(default_factory=threading.Lock)
 
     def enter(self) -> None:
-        """Count a request that begins."""
+        """Count a new request as active."""
         with self._lock:
             self._active += 1
 
     def leave(self) -> None:
-        """Count a request that has ended."""
+        """Stop counting a request that has ended."""
         with self._lock:
             self._active -= 1
 
     def take_thread(self) -> None:
-        """Count a request that may need its thread for long. Raises Unavailable if only reserved threads are left."""
+        """Count a request that may use its thread for long. Raises Unavailable if only reserved threads are left."""
         limit = THREADS - RESERVED_THREADS
         with self._lock:
             if self._threads >= limit:
@@ -198,12 +197,12 @@ class WorkerState:
             self._threads += 1
 
     def return_thread(self) -> None:
-        """Count a request that `take_thread` admitted as ended."""
+        """Give back the thread of a request that `take_thread` counted."""
         with self._lock:
             self._threads -= 1
 
     def take_stream(self) -> None:
-        """Count a stream that begins. Raises Unavailable at the limit."""
+        """Count a new stream. Raises Unavailable at the limit."""
         limit = self.snapshot.settings.max_streams
         with self._lock:
             if self._streams >= limit:
@@ -212,7 +211,7 @@ class WorkerState:
         self.metrics.streams.inc()
 
     def return_stream(self) -> None:
-        """Count a stream that `take_stream` admitted as ended."""
+        """Stop counting a stream that `take_stream` counted."""
         with self._lock:
             self._streams -= 1
         self.metrics.streams.dec()
@@ -220,7 +219,7 @@ class WorkerState:
     def current(self, *, at_once: bool = False) -> Snapshot:
         """Return the snapshot for a request that begins now.
 
-        What was published is taken first, within a second, or `at_once`.
+        A new publication is used within LOOK_SECONDS, or immediately with `at_once`.
         """
         if at_once or time.monotonic() >= self._look_at:
             with self._changing:
@@ -232,19 +231,19 @@ class WorkerState:
         return self.snapshot
 
     def reload(self) -> None:
-        """Read settings and rules again and publish them; all workers know the result when this ends.
+        """Read settings and rules again and publish them. When this returns, all workers use them.
 
-        Raises RulesError, and changes nothing, if they are bad.
+        Raises RulesError, and keeps the old ones, if they are invalid.
         """
         try:
             with self.in_force.locked():
                 self.in_force.reload(self.in_force.read() or self.published)
         finally:
             if self.current(at_once=True).settings.workers > 1:
-                time.sleep(LOOK_SECONDS)  # then every worker looks before its next request
+                time.sleep(LOOK_SECONDS)  # then every worker checks before its next request
 
     def _take(self) -> None:
-        """Take what is published. The snapshot stays if only an error or a lesson is new."""
+        """Use the publication. The snapshot is kept if only an error or a lesson is new."""
         last, before = self.in_force.read(), self.published
         if last is None:
             return
@@ -254,7 +253,7 @@ class WorkerState:
         try:
             snapshot = _snapshot_of(last, self.snapshot.via)
         except RulesError as error:
-            # A worker of the release before, which ends soon, may not know the rules of the new one.
+            # A worker of the previous release, which stops soon, may not understand the new one's rules.
             log.error("this worker keeps its rules: %s", error.message)
             return
         self.snapshot = snapshot
@@ -263,11 +262,11 @@ class WorkerState:
         log.info("rules in force: %s (sha256 %s)", snapshot.rules.source, snapshot.rules.sha256[:12])
 
     def lessons_of(self, model: str) -> frozenset[str]:
-        """Return the healings that a model's server has taught by refusing requests."""
+        """Return the healings that a model needs because its server rejected requests without them."""
         return frozenset(self.published.lessons.get(model, ()))
 
     def learn(self, model: str, ids: Iterable[str]) -> bool:
-        """Share a lesson with all workers. Returns False if it was known, or there is no room for it."""
+        """Share a lesson with all workers. Returns False if it is known already, or there is no room for it."""
         if len(model) > _MAX_NAME or not model.isprintable():
             return False
         with contextlib.suppress(RulesError):
@@ -285,7 +284,7 @@ class WorkerState:
         return False
 
     def health(self) -> JsonObject:
-        """Return the answer of `/health`, with the keys that earlier systems' users read."""
+        """Return the response of `/health`, with the keys that users of earlier systems read."""
         snapshot, numbers = self.current(), self.metrics.numbers()
         settings, rules = snapshot.settings, snapshot.rules
         return {
@@ -296,7 +295,7 @@ class WorkerState:
             "target_host": settings.upstream,
             "servers": [{"url": url} for url in snapshot.servers],
             "max_tool_calls": settings.max_tool_calls,
-            # The question itself is not counted.
+            # The health request itself is not counted.
             "active_requests": max(0, self._active - 1),
             "total_buffers": self._streams,
             "config_loaded": True,
@@ -329,10 +328,10 @@ def start_worker() -> WorkerState:
             raise
         log.error("the rules that were in force stay so: %s", error.message)
     version, published = in_force.version(), in_force.read() or Published()
-    # Without gunicorn's master each worker has a pseudonym of its own.
+    # Without gunicorn's master, each worker has its own pseudonym.
     snapshot = _snapshot_of(published, env.get(VIA_VARIABLE) or secrets.token_hex(8))
     shared, metrics = SharedFile(os.path.join(folder, FILE_NAME)), Metrics()
-    # A broken file is replaced now, and not when a request needs it.
+    # Replace a broken file now, before a request needs it.
     with contextlib.suppress(Unavailable), shared.transaction():
         pass
     ring = ActivityRing(shared.transaction)
@@ -352,7 +351,7 @@ def start_worker() -> WorkerState:
 
 
 def _folder(made: str) -> str:
-    """Return the folder that this process's master has made, or one of its own."""
+    """Return the folder that this process's master has made, or a new one."""
     pid, _, folder = made.partition(":")
     if pid == str(os.getppid()):
         return folder
@@ -374,7 +373,7 @@ def _snapshot_of(published: Published, via: str) -> Snapshot:
 
 
 def announce(snapshot: Snapshot, kept: str = "") -> None:
-    """Log who may use the proxy, and where it writes repairs and keeps responses; try to write repairs."""
+    """Log a warning if the proxy is open to all, and where repairs and responses are stored. Test the audit file."""
     audit = snapshot.audit
     if warning := open_to_all(snapshot.settings, snapshot.keys):
         log.warning("%s", warning)
@@ -385,7 +384,7 @@ def announce(snapshot: Snapshot, kept: str = "") -> None:
 
 
 def tidy_captures(worker: WorkerState) -> None:
-    """Remove the captures that are too old by now: where none is written any more, nothing else does."""
+    """Remove captures that are too old. Otherwise only writing a new capture removes old ones."""
     settings = worker.snapshot.settings
     if settings.capture:
         count = worker.metrics.add

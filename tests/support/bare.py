@@ -1,4 +1,4 @@
-"""A process for which no setting and no rules file of this machine counts."""
+"""Isolation of a test process from this machine's settings and rules files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxy.config.settings import SPECS
 
 
 def make_bare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make this process one, in an empty folder, for as long as a test runs."""
+    """Isolate this process in an empty folder until the test ends."""
     monkeypatch.setattr(config, "SYSTEM_RULES", folder / "none.yaml")
     for name in [name for name in os.environ if name.startswith("TOOL_PROXY_")]:
         monkeypatch.delenv(name)

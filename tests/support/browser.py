@@ -1,4 +1,4 @@
-"""A real browser without a window: Debian's Chromium, driven by Playwright."""
+"""Headless browser for tests: Debian's Chromium, driven by Playwright."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-# What it needs as root, in a container, and with a small /dev/shm.
+# Flags for root, for containers, and for a small /dev/shm.
 _FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-# What is awaited comes, however busy the machine is, in milliseconds.
+# Timeout in milliseconds, long enough for a busy machine.
 PATIENCE = 60_000
 
 
 def chromium() -> str:
-    """Where it is. Without one CI fails, and elsewhere the test is skipped."""
+    """Return Chromium's path. Without Chromium, the test fails in CI and is skipped elsewhere."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     if found is None:
         told = "there is no Chromium here (apt-get install chromium)"
@@ -29,7 +29,7 @@ def chromium() -> str:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A browser, until the block ends."""
+    """Yield a browser, which is closed when the block ends."""
     with sync_playwright() as playwright:
         one = playwright.chromium.launch(executable_path=chromium(), args=_FLAGS)
         try:
@@ -40,7 +40,7 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def opened(browser: Browser, url: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[Page]:
-    """A page in a window of its own."""
+    """Yield a page in a new window."""
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", reduced_motion="reduce"
     )

@@ -1,4 +1,4 @@
-"""A reply by the lane and without it, as tests of the dialects that translate compare them."""
+"""Comparison of replies with and without the lane, for dialects that translate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proxy.repair.policy import Policy
 from tests.same.cases import Case
 from tests.support.helpers import SEED
 
-# A tool whose calls go out live.
+# A tool whose calls are streamed live.
 FUNCTION = {
     "type": "function",
     "function": {
@@ -32,13 +32,13 @@ Feed = Callable[[StreamReply, bytes], bytes]
 
 
 def new_engine(body: dict[str, Any]) -> Engine:
-    """An engine for this request."""
+    """Return an engine for this request."""
     asked = read_chat(json.dumps(body).encode(), body)
     return Engine(make_task(asked, Policy(), seed=SEED, raw_text=False, ordered=True))
 
 
 def engine_of(case: Case) -> Engine:
-    """An engine for a case's request."""
+    """Return an engine for a case's request."""
     return new_engine(case.body)
 
 
@@ -48,7 +48,7 @@ def usually(one: StreamReply, part: bytes) -> bytes:
 
 
 class ByLane:
-    """As the pump feeds a reply; `passed` counts the bytes that took the lane, `held` those of them that wait."""
+    """Feed a reply as the pump does. `passed` counts the bytes that took the lane, `held` those that it held back."""
 
     def __init__(self) -> None:
         self.passed = 0
@@ -65,12 +65,12 @@ class ByLane:
 
 
 def ignore(error: Exception) -> None:
-    """What a reply does with an exception that the engine should never raise."""
+    """Fail the test: the engine must not raise."""
     raise AssertionError("the engine raised") from error
 
 
 def ended(one: StreamReply, parts: Iterable[bytes], feed: Feed) -> bytes:
-    """The stream of a reply to its end, or to its error."""
+    """Return the stream of a reply until its end or its error."""
     given = b"".join(feed(one, part) for part in parts)
     given += one.finish()
     return given if one.failure is None else given + one.fail(one.failure)
@@ -82,20 +82,20 @@ def check_corpora(
     stream: Callable[[Engine, Iterable[bytes], Feed], bytes],
     read: Callable[[bytes], object],
 ) -> None:
-    """What is read of each case is the same by the lane, which some of them take, and without it."""
+    """Check that each case yields the same result with and without the lane, and that some cases take the lane."""
     lane = ByLane()
     for case in chosen:
         parts = list(batches(base64.b64decode(case.answer), rng))
         passed = lane.passed
         by = stream(engine_of(case), parts, lane)
         if lane.passed == passed:
-            continue  # it went the usual way
+            continue  # the case did not take the lane
         assert read(by) == read(stream(engine_of(case), parts, usually)), case.name
     assert lane.passed > 0
 
 
 def batches(data: bytes, rng: random.Random) -> Iterator[bytes]:
-    """The events of a body, some of them together, and some cut in two."""
+    """Yield the events of a body, some joined and some cut in two."""
     rest = data
     while rest:
         at = 0

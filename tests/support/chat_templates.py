@@ -1,8 +1,8 @@
-"""Chat templates of real models, rendered as a model server does it: transformers' sandbox, and what stands before it.
+"""Chat templates of real models, rendered as a model server does: preprocessing, then transformers' sandbox.
 
-`render` reads nothing but the arguments of calls. `ChatTemplate.render` does what vLLM does: it reads the arguments of
-calls (a text that is no JSON is a 400), drops an empty `tool_calls`, makes null content an empty text, and hands a
-content to the template as text or as parts, whichever the template reads.
+`render` parses only the arguments of calls. `ChatTemplate.render` does what vLLM does: it parses the arguments of calls
+(text that is not JSON is a 400), drops an empty `tool_calls`, replaces null content by "", and passes content to the
+template as text or as parts, whichever the template reads.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from jinja2.sandbox import SandboxedEnvironment
 from tests.support.shared import SHARED
 
 FOLDER = SHARED / "templates"
-# A day that is always the same.
+# A fixed time for templates that print the date.
 NOW = datetime(2026, 1, 2, 3, 4, 5)
-# What tells that a template goes through the parts of a content (vLLM: `_detect_content_format`).
+# Matches templates that iterate over the parts of a content (vLLM: `_detect_content_format`).
 _OVER_PARTS = re.compile(
     r"for\s+\w+\s+in\s+(?:message|msg|m|messages\[0\]|last_message|system_message|loop_messages\[0\])"
     r"(?:\.content|\[['\"]content['\"]\])|for\s+\w+\s+in\s+content\b"
@@ -33,35 +33,35 @@ _OVER_PARTS = re.compile(
 
 
 class Refused(Exception):
-    """The server's 400, with its words."""
+    """The server's 400, with its message."""
 
 
 class _Generation(Extension):
-    """The tag of transformers that marks what an assistant said; here it marks nothing."""
+    """The transformers tag that marks an assistant's text. Here it has no effect."""
 
     tags = {"generation"}  # noqa: RUF012 (jinja2 wants it so)
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """Its body, as it stands."""
+        """Return the body of the tag unchanged."""
         next(parser.stream)
         return [*parser.parse_statements(("name:endgeneration",), drop_needle=True)]
 
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """One model's template; `parts`: it reads contents as lists of parts."""
+    """A model's template. `parts`: it reads contents as lists of parts."""
 
     name: str
     template: Template
     parts: bool
 
     def render(self, body: dict[str, Any]) -> str:
-        """The prompt for a request; Refused, with the server's words, if there is none."""
+        """Return the prompt for a request. Raises Refused, with the server's message."""
         return _rendered(self.template, body, _parsed(body["messages"], self.parts))
 
 
 def render(name: str, body: dict[str, Any]) -> str:
-    """The prompt for a request by the template of this name, whose messages it gets as they are."""
+    """Return the prompt for a request from the template of this name, which gets the messages unchanged."""
     messages = deepcopy(body["messages"])
     for message in messages:
         for call in message.get("tool_calls") or ():
@@ -90,7 +90,7 @@ def _rendered(template: Template, body: dict[str, Any], messages: list[dict[str,
 
 
 def _parsed(messages: list[dict[str, Any]], parts: bool) -> list[dict[str, Any]]:
-    """The conversation as vLLM hands it to the template."""
+    """Return the conversation as vLLM passes it to the template."""
     return [_message(message, parts) for message in deepcopy(messages)]
 
 
@@ -159,12 +159,12 @@ def _environment() -> SandboxedEnvironment:
 
 @cache
 def templates() -> tuple[ChatTemplate, ...]:
-    """All templates of the shared folder, compiled; none where that is missing."""
+    """Return the compiled templates of the shared folder; () if it is missing."""
     return tuple(_named(path.stem) for path in sorted(FOLDER.glob("*.jinja")))
 
 
 def sources() -> dict[str, str]:
-    """Return the text of each template of the shared folder by its name."""
+    """Return the text of each template in the shared folder, by name."""
     return {path.stem: path.read_text("utf-8") for path in sorted(FOLDER.glob("*.jinja"))}
 
 
@@ -174,5 +174,5 @@ def _named(name: str) -> ChatTemplate:
 
 
 def compiled(name: str, source: str) -> ChatTemplate:
-    """Return a template under a name."""
+    """Return the compiled template with this name."""
     return ChatTemplate(name, _environment().from_string(source), bool(_OVER_PARTS.search(source)))

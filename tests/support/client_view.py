@@ -1,8 +1,8 @@
-"""Replies of bad servers, and what a client has in the end: as a stream, as a whole answer, and as one made a stream.
+"""Replies of faulty servers, and the client's result: for streams, whole answers, and whole answers sent as streams.
 
-All of it goes the way of real bytes, through the proxy's decoder, engine and writer. What a client makes of a stream is
-gathered in the proxy's own `ChoiceView`, as `replay` shows it, by `helpers.received`, which asserts beside it what that
-one would forgive; a whole answer is read field by field, so that one which lacks an id or a name fails here.
+Bytes pass through the proxy's decoder, engine and writer. `helpers.received` collects a stream in the proxy's own
+`ChoiceView`, and asserts what `ChoiceView` tolerates. A whole answer is read field by field, so that a missing id or
+name fails here.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ TOOLS: ToolSet = offered(
 
 @dataclass(frozen=True)
 class Got:
-    """What a client has of a reply, and what the proxy noted of it: the ids of its repairs, and the calls that left
-    without the arguments that they need.
+    """A client's result of a reply, and the proxy's records of it: the ids of its repairs, and the number of calls sent
+    without required arguments.
     """
 
     text: str
@@ -78,24 +78,24 @@ class Got:
 
     @property
     def calls(self) -> list[tuple[str, str]]:
-        """Names and arguments, as they were written."""
+        """Names and arguments, verbatim."""
         return list(zip(self.names, self.arguments, strict=True))
 
     @property
     def values(self) -> list[tuple[str, Any]]:
-        """Names and arguments as values."""
+        """Names and arguments, parsed."""
         return [(name, json.loads(arguments)) for name, arguments in self.calls]
 
     @property
     def reply(self) -> translated.ClientReply:
-        """The same in words that all dialects have."""
+        """The result in a form that all dialects share."""
         calls = [(name, translated.value_of(arguments)) for name, arguments in self.calls]
         return translated.ClientReply(self.text, calls, None if self.error else self.finish, bool(self.reasoning))
 
     @property
     def meant(self) -> Got:
-        """The same, whatever blanks stand in the arguments, and in whichever order repairs were noted; of a reply that
-        failed only that.
+        """Return the result for comparison: blanks in arguments and the order of repairs do not count. Of a failed
+        reply, only the failure counts.
         """
         if self.error:
             return Got("", "", (), (), (), None, self.error, (), 0)
@@ -103,17 +103,17 @@ class Got:
 
 
 def wire(chunks: Iterable[Chunk], *, done: bool = True) -> bytes:
-    """The body of a stream."""
+    """Return the body of a stream."""
     return b"".join(each.raw for each in chunks) + (DONE if done else b"")
 
 
 def streamed(*chunks: Chunk, done: bool = True, cuts: int = 2, **task: Any) -> Got:
-    """What a client has of these chunks, the same however their bytes were cut."""
+    """Return the client's result of these chunks, and assert that it does not depend on the cuts."""
     return of_bytes(wire([ROLE, *chunks], done=done), cuts=cuts, **task)
 
 
 def of_bytes(data: bytes, *, cuts: int = 2, **task: Any) -> Got:
-    """What a client has of the bytes of a stream, the same at every cut, and in the other dialects if it is cut."""
+    """Return the client's result of a stream's bytes, the same at every cut, and with `cuts` in the other dialects."""
     got = _got(*_sent_alike(data, cuts, **task))
     if cuts:
         translated.check_streams(data, lambda: _engine(**task), got.reply)
@@ -121,23 +121,23 @@ def of_bytes(data: bytes, *, cuts: int = 2, **task: Any) -> Got:
 
 
 def relayed(data: bytes, *, cuts: int = 2, **task: Any) -> bytes:
-    """The bytes that a client gets for the bytes of a stream, the same at every cut."""
+    """Return the bytes that a client gets for a stream's bytes, the same at every cut."""
     return _sent_alike(data, cuts, **task)[0]
 
 
 def bytes_of(*chunks: Chunk, **task: Any) -> bytes:
-    """The bytes that a client gets for these chunks."""
+    """Return the bytes that a client gets for these chunks."""
     return _sent([wire([ROLE, *chunks])], **task)[0]
 
 
 def is_untouched(*chunks: Chunk, **task: Any) -> bool:
-    """Return whether a client reads of a stream of these chunks what came, and no repair is noted."""
+    """Return whether a client reads a stream of these chunks unchanged, without any repair."""
     sent, engine = _sent([wire([ROLE, *chunks])], **task)
     return received(sent) == received(wire([ROLE, *chunks])) and engine.audit == ()
 
 
 def whole(message: dict[str, Any], finish: str | None = "stop", **task: Any) -> Got:
-    """What a client has of a whole answer; the same if the proxy makes a stream of it."""
+    """Return the client's result of a whole answer, and assert that it is the same if the proxy sends a stream."""
     body = json.dumps(_answer(message, finish)).encode()
     read = read_whole(body)
     engine, again = _engine(**task), _engine(**task)
@@ -164,22 +164,23 @@ def whole(message: dict[str, Any], finish: str | None = "stop", **task: Any) -> 
 
 
 def whole_is_untouched(message: dict[str, Any], finish: str = "tool_calls", **task: Any) -> bool:
-    """True if a whole answer leaves as the very bytes that came, and no repair is noted."""
+    """Return whether a whole answer is forwarded verbatim, without any repair."""
     body = json.dumps(_answer(message, finish)).encode()
     engine = _engine(**task)
     return answer_as_answer(body, read_whole(body), engine, ChatDialect(_options())) == body and engine.audit == ()
 
 
 def entry(name: Any, arguments: Any, id_: Any = "a") -> dict[str, Any]:
-    """A call in a whole answer; what is `...` is not in it."""
+    """Return a call of a whole answer; fields that are `...` are left out."""
     inside = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not ...}
     return {**({} if id_ is ... else {"id": id_}), "type": "function", "function": inside}
 
 
 def argued(name: str, arguments: str, *, finish: str = "tool_calls", cuts: int = 2, **task: Any) -> Got:
-    """What a client has of a call with these arguments: the same whole, streamed in any pieces, and as an answer.
+    """Return the client's result of a call with these arguments, the same in one piece, in any pieces, and in a whole
+    answer.
 
-    What is an error in a stream, because a part of it has left, is text in a whole answer (C4).
+    An error in a stream, of which a part was sent, is text in a whole answer (C4).
     """
     said: list[Got] = []
     for parts in _pieces(arguments, cuts):
@@ -197,7 +198,7 @@ def argued(name: str, arguments: str, *, finish: str = "tool_calls", cuts: int =
 
 
 def mended(name: str, arguments: str, **task: Any) -> tuple[Any, set[str]]:
-    """The values of a call with these arguments, and the repairs; the name, id and finish must be those that came."""
+    """Return the values of a call with these arguments, and the repairs. Name, id and finish must be unchanged."""
     got = argued(name, arguments, **task)
     assert (got.text, got.ids, got.finish, got.error) == ("", ("a",), "tool_calls", "")
     ((told, values),) = got.values
@@ -206,13 +207,13 @@ def mended(name: str, arguments: str, **task: Any) -> tuple[Any, set[str]]:
 
 
 def kept(name: str, arguments: str, **task: Any) -> bool:
-    """True if the client gets the arguments as they came, byte for byte, and no repair is noted."""
+    """Return whether the client gets the arguments verbatim, without any repair."""
     got = argued(name, arguments, **task)
     return (got.calls, got.fixes) == ([(name, arguments)], ())
 
 
 def stays(name: str, arguments: str, **task: Any) -> bool:
-    """True if a call with these arguments leaves byte for byte, streamed and whole, without any repair."""
+    """Return whether a call with these arguments is forwarded verbatim, streamed and whole, without any repair."""
     opened = calls(piece(0, arguments[:3], name, "a"))
     rest = [calls(piece(0, part)) for part in (arguments[3:9], arguments[9:]) if part]
     return (
@@ -261,7 +262,7 @@ def _sent_alike(data: bytes, cuts: int, **task: Any) -> tuple[bytes, Engine]:
 
 
 def _cuts(data: bytes, count: int) -> Iterator[list[bytes]]:
-    """Whole; unless `count` is 0 also event by event, at so many random places, and byte by byte if it is short."""
+    """Yield the data whole and, unless `count` is 0, by event, at `count` random places, and by byte if it is short."""
     yield [data]
     if not count:
         return

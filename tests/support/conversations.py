@@ -1,4 +1,4 @@
-"""Generated conversations, as broken as agents and models make them."""
+"""Generated conversations with the faults that agents and models produce."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PARTS = st.lists(
     max_size=3,
 )
 CONTENTS = st.one_of(_TEXTS, _PARTS, st.sampled_from([None, {"a": 1}, 7]))
-# Few of them, so that they meet: doubled, changed by a client, of another turn, missing.
+# Few ids, so that collisions are likely: repeated, changed by a client, from another turn, missing.
 _IDS = st.sampled_from(["call_1", "call1", "call_2", "abcdefgh1", "functions.read:0", "", 3, None])
 _ARGUMENTS = st.sampled_from(["{}", '{"path": "a"}', "{'path': 'a'}", '{"path": "a', "[1]", "word", "", None, {"a": 1}])
 _NAMES = st.sampled_from(["read", "functions.read:0", "Read", "other", "n" * 70])

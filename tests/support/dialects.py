@@ -1,9 +1,8 @@
-"""The dialects as a client knows them: how each one asks, and what it makes of the bytes that it gets.
+"""The dialects from a client's view: how it builds requests and reads responses.
 
-A new one joins the fault matrix and the soak by its line in `DIALECTS`; `tests/support/translated.py` has its replies
-from here, too. Nothing of the proxy's own code is used here,
-and `proxy/dialects/chat/client_view.py`, which takes whatever comes, neither: what a strict client would refuse must
-show, also where the proxy's own reader has the same defect as its writer.
+A line in `DIALECTS` adds a dialect to the fault matrix and the soak. `tests/support/translated.py` reads replies with
+these classes too. They use no code of the proxy, not even the lenient `proxy/dialects/chat/client_view.py`: a strict
+client's errors must show, even if the proxy's reader has the same defect as its writer.
 """
 
 from __future__ import annotations
@@ -21,10 +20,11 @@ from tests.support.scripted import WRITE_FILE
 
 @dataclass
 class Told:
-    """What a client has of an answer: `finish` is "" until it is one, `odd` counts events that are none of its dialect.
+    """A client's result of an answer.
 
-    `calls` are names and arguments as far as they came, `ids` the calls' ids; `error` is the kind of the error that the
-    answer ends with, "" if there is none, and `words` what it says. `thoughts`: some came beside the text.
+    `finish` is "" without a finish reason. `odd` counts events that the dialect does not have. `calls` are names and
+    arguments as far as they arrived, `ids` their ids. `error` is the kind of the final error, or "", and `words` is its
+    message. `thoughts`: the answer has reasoning in addition to text.
     """
 
     text: str = ""
@@ -38,12 +38,12 @@ class Told:
 
     @property
     def failed(self) -> bool:
-        """True if it ends in an error, and nothing in it means success."""
+        """Whether the answer ends in an error, and nothing in it means success."""
         return bool(self.error) and not self.finish
 
     @property
     def whole_calls(self) -> list[tuple[str, Any]]:
-        """The calls that a client could run: those whose arguments are an object."""
+        """Return the calls that a client could run: those whose arguments are an object."""
         return [(name, read) for name, given in self.calls if isinstance(read := _read(given), dict)]
 
 
@@ -54,7 +54,7 @@ def _read(given: str) -> Any:
 
 
 class Dialect(Protocol):
-    """One dialect. The judges raise AssertionError where a strict client could not take what it got."""
+    """A dialect. The readers raise AssertionError for anything that a strict client would reject."""
 
     name: str
     path: str
@@ -63,19 +63,19 @@ class Dialect(Protocol):
     statuses: Mapping[int, int]
 
     def ask(self, *, streamed: bool, tools: bool, **more: Any) -> dict[str, Any]:
-        """The body of a request, with or without a tool."""
+        """Return the body of a request, with or without a tool."""
 
     def stream(self, data: bytes) -> Told:
-        """A stream to its end: it has an error or a finish, and not both."""
+        """Read a stream until its end: it has an error or a finish, but not both."""
 
     def whole(self, data: bytes) -> Told:
-        """A whole answer."""
+        """Read a whole answer."""
 
     def error(self, data: bytes, status: int) -> Told:
-        """The body of an answer whose status is an error's."""
+        """Read the body of an answer with an error status."""
 
     def status(self, status: int) -> int:
-        """How this dialect says a status."""
+        """Return the status that this dialect uses for a status of the proxy."""
 
 
 class Chat:
@@ -88,16 +88,16 @@ class Chat:
     _finishes: Mapping[str, str] = {"tool_calls": "calls"}
 
     def status(self, status: int) -> int:
-        """As it is."""
+        """Return the status unchanged."""
         return self.statuses.get(status, status)
 
     def ask(self, *, streamed: bool, tools: bool, **more: Any) -> dict[str, Any]:
-        """A chat request."""
+        """Return a chat request."""
         offered = {"tools": [WRITE_FILE]} if tools else {}
         return {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "stream": streamed, **offered, **more}
 
     def stream(self, data: bytes) -> Told:
-        """Events until `[DONE]` or an error; nothing follows either, and nothing but usage a finish."""
+        """Read events until `[DONE]` or an error, which must be last. Only usage may follow a finish."""
         told, done = Told(), False
         for said in events(data):
             need(not done and not told.error, f"{said!r} follows the end")
@@ -107,7 +107,7 @@ class Chat:
             body = _read(said)
             if isinstance(body, dict) and body.get("error"):
                 self._fail(told, body["error"])
-                told.finish = ""  # an error behind the finish is an error: `[DONE]` never came
+                told.finish = ""  # an error after the finish is an error, because `[DONE]` is missing
             elif isinstance(body, dict) and isinstance(body.get("choices"), list):
                 for choice in body["choices"]:
                     self._take_choice(told, choice)
@@ -142,7 +142,7 @@ class Chat:
         return self._finishes.get(reason or "", reason or "")
 
     def whole(self, data: bytes) -> Told:
-        """A chat completion."""
+        """Read a chat completion."""
         body = json.loads(data.decode("utf-8", "replace"))
         need("error" not in body, "an error with status 200")
         (choice,) = body["choices"]
@@ -156,7 +156,7 @@ class Chat:
         return told
 
     def error(self, data: bytes, status: int) -> Told:
-        """OpenAI's error object."""
+        """Read OpenAI's error object."""
         told = Told()
         self._fail(told, json.loads(data)["error"])
         return told
@@ -175,22 +175,22 @@ class Messages:
     name = "messages"
     path = "/v1/messages"
     beat = first_beat = b'event: ping\ndata: {"type":"ping"}\n\n'
-    # A server without room has a status of its own here, and what this API does not know is a bad request.
+    # This API has its own status for an overloaded server. Statuses that it lacks become a bad request.
     statuses: Mapping[int, int] = {503: 529, 415: 400, 422: 400, 414: 413, 417: 400, 431: 413, 501: 400}
     _finishes: Mapping[str, str] = {"end_turn": "stop", "tool_use": "calls", "max_tokens": "length"}
 
     def status(self, status: int) -> int:
-        """As this API knows it."""
+        """Return the status as this API has it."""
         return self.statuses.get(status, status)
 
     def ask(self, *, streamed: bool, tools: bool, **more: Any) -> dict[str, Any]:
-        """A Messages request."""
+        """Return a Messages request."""
         tool = {"name": "write_file", "input_schema": WRITE_FILE["function"]["parameters"]}
         body = {"model": "tiny", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}], "stream": streamed}
         return {**body, **({"tools": [tool]} if tools else {}), **more}
 
     def stream(self, data: bytes) -> Told:
-        """The message that the events make, or what there was of it before the error."""
+        """Read the message from its events, or its part before the error."""
         reading = StreamReading()
         made = reading.read(data)
         told = Told(text="".join(block.said for block in reading.blocks if block.kind == "text"))
@@ -209,7 +209,7 @@ class Messages:
         return self._finishes.get(reason, reason)
 
     def whole(self, data: bytes) -> Told:
-        """A message."""
+        """Read a message."""
         made = check_message(data)
         told = Told(finish=self._finish(made["stop_reason"]))
         for block in made["content"]:
@@ -223,13 +223,13 @@ class Messages:
         return told
 
     def error(self, data: bytes, status: int) -> Told:
-        """Anthropic's error object, whose type goes with the status."""
+        """Read Anthropic's error object, whose type must match the status."""
         given = check_error(data, status)["error"]
         return Told(error=given["type"], words=given["message"])
 
 
 class Responses:
-    """Responses, by the SDK's `types` or, which takes a third of the time, without them."""
+    """Responses. Checking without the SDK's `types` takes a third of the time."""
 
     name = "responses"
     path = "/v1/responses"
@@ -241,20 +241,20 @@ class Responses:
         self._types = types
 
     def status(self, status: int) -> int:
-        """As it is."""
+        """Return the status unchanged."""
         return self.statuses.get(status, status)
 
     def ask(self, *, streamed: bool, tools: bool, **more: Any) -> dict[str, Any]:
-        """A Responses request."""
+        """Return a Responses request."""
         offered = {"tools": [{"type": "function", **WRITE_FILE["function"]}]} if tools else {}
         return {"model": "tiny", "max_output_tokens": 5, "input": "Hi", "stream": streamed, **offered, **more}
 
     def stream(self, data: bytes) -> Told:
-        """The response that the events make, or what there was of it before it failed."""
+        """Read the response from its events, or its part before it failed."""
         return self._told(responses_checker.check_stream(data, types=self._types))
 
     def whole(self, data: bytes) -> Told:
-        """A response."""
+        """Read a response."""
         return self._told(responses_checker.check_response(data))
 
     def _told(self, made: dict[str, Any]) -> Told:
@@ -271,7 +271,7 @@ class Responses:
         return told
 
     def error(self, data: bytes, status: int) -> Told:
-        """OpenAI's error object, with a code."""
+        """Read OpenAI's error object, which must have a code."""
         given = responses_checker.check_error(data, status)
         return Told(error=given["code"] or given["type"], words=given["message"])
 
@@ -280,9 +280,9 @@ DIALECTS: Mapping[str, Dialect] = {each.name: each for each in (Chat(), Messages
 
 
 def events(data: bytes) -> Iterator[str]:
-    """The data of each event, as the standard says it: any line end, several lines, comments, no half event.
+    """Yield the data of each event as the standard says: any line end, several lines, comments.
 
-    Raises AssertionError if bytes follow the last whole event: the stream was cut there.
+    Raises AssertionError if the last event is incomplete.
     """
     text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     blocks = text.split("\n\n")

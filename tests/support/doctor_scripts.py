@@ -1,4 +1,4 @@
-"""A model that answers the doctor by a script, on a real server: its chat template knows the doctor's words."""
+"""A scripted model for the doctor on a real server. Its chat template recognizes the doctor's prompts."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ THOUGHT = "<think>\nTimes.\n</think>\n\nIt is 391."
 
 
 def scripts(writes: str, thinks: bool = False) -> dict[str, tuple[str, str]]:
-    """By a name: what is asked, and what the model says to it. It writes calls in the syntax `writes`."""
+    """Return the prompt and the model's reply, by name. Calls are in the syntax `writes`."""
     return {"call": (CALL, CALLS[writes]), "think": (THINK, THOUGHT if thinks else "It is 391.")}
 
 
 def said(made: Mapping[str, tuple[str, str]]) -> dict[str, list[str]]:
-    """The same as the scripts of a server: name -> what the model says."""
+    """Return the scripts for a server: the model's reply, by name."""
     return {name: [text] for name, (_, text) in made.items()}
 
 
 def marked(made: Mapping[str, tuple[str, str]], template: str, mark: str) -> str:
-    """A chat template that writes `mark`, with the script's name in it, behind the prompt if it knows what is asked."""
+    """Return a chat template that appends `mark`, with the script's name in it, to the prompts that it recognizes."""
     tests = [
         f"{{%- if messages[-1].content is string and {json.dumps(asked)} in messages[-1].content -%}}"
         f"{mark.format(name)}{{%- endif -%}}"
@@ -60,7 +60,10 @@ def marked(made: Mapping[str, tuple[str, str]], template: str, mark: str) -> str
 
 
 def instead(made: Mapping[str, tuple[str, str]], template: str, mark: str) -> str:
-    """The same with the mark as the whole prompt: to one model nothing else counts (`tests.real.parrot`)."""
+    """Return a chat template that replaces these prompts by `mark`, for a model that reads nothing else.
+
+    `tests.real.parrot` is that model.
+    """
     tests = [
         f"{{%- {'if' if not at else 'elif'} messages[-1].content is string and add_generation_prompt "
         f"and {json.dumps(asked)} in messages[-1].content -%}}{mark.format(name)}"

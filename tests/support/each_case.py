@@ -1,10 +1,10 @@
-"""Many short cases of one test: pytest, and each of its processes, spends more on an item than some of them take.
+"""Many short cases in one test item: pytest's overhead per item is longer than such a case.
 
     @each_case("row", ROWS, ids=by_name)
     def test_it_is_so(row: Row) -> None:
 
-is `pytest.mark.parametrize` with SIZE cases in each item. All cases run; those that fail are told together, by name.
-With the variable TESTS_EACH each case is an item of its own, which `-k` finds.
+is `pytest.mark.parametrize` with SIZE cases in each item. All cases run; failures are reported together, by name. With
+the variable TESTS_EACH, each case is a separate item, which `-k` can select.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VARIABLE = "TESTS_EACH"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The arguments of one case, by name, and what the case is called."""
+    """The arguments of one case by name, and the case's name."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -37,14 +37,14 @@ class _Current:
 
 
 def current() -> str:
-    """The name of the item and of the case that runs."""
+    """Return the names of the running item and case."""
     return f"{os.environ.get('PYTEST_CURRENT_TEST', '')} {_Current.name}"
 
 
 def each_case(
     names: str, cases: Iterable[Any], ids: Iterable[str] | Callable[[Any], object] | None = None, size: int = SIZE
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A decorator as `pytest.mark.parametrize`, whose items have so many cases each."""
+    """Return a decorator like `pytest.mark.parametrize` with `size` cases in each item."""
     named = [*_named([each.strip() for each in names.split(",")], cases, ids)]
     groups = [*_groups(named, 1 if os.environ.get(VARIABLE) else size)]
     titles = [group[0].name if len(group) == 1 else f"{group[0].name}..{group[-1].name}" for group in groups]
@@ -86,7 +86,7 @@ def _named(
             title = str(ids(case))
         elif given is not None:
             title = given[number]
-        # Two may have one name, and be told apart by their places, as pytest does it.
+        # Equal names get a number, as in pytest.
         seen[title] += 1
         told = title if seen[title] == 1 else f"{title}-{seen[title]}"
         yield Case(told, dict(zip(names, values, strict=True)))
@@ -100,7 +100,7 @@ def _groups(cases: Iterable[Case], size: int) -> Iterator[tuple[Case, ...]]:
 
 @contextmanager
 def _told(name: str, failed: list[Exception]) -> Iterator[None]:
-    """Note the failure of a case with its name, and let the next one run."""
+    """Record the failure of a case with its name, and continue."""
     _Current.name = name
     try:
         yield

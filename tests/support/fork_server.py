@@ -1,8 +1,8 @@
-"""`vllm-tool-proxy serve` as a fork of a process that has read all its modules.
+"""`vllm-tool-proxy serve` as a fork of a process that has imported all modules.
 
-Started as a command, a proxy reads them twice, a second of computing, and the tests start hundreds. All else is as the
-command does it: settings, rules, checks, gunicorn's master, its workers. What is about the start itself (its words,
-another release's modules at a reload, systemd) is tested with the command.
+The command imports them twice, which takes a second, and the tests start hundreds of proxies. Everything else is as in
+the command: settings, rules, checks, gunicorn's master and workers. Tests of the start itself (its messages, another
+release's modules at a reload, systemd) use the command.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def serve(
     log: Path,
     limits: Mapping[str, float] | None = None,
 ) -> ForkServerProcess:
-    """Start `serve` with these words and variables in `folder`; what it writes to stderr goes into `log`.
+    """Start `serve` with these arguments and variables in `folder`; stderr is written to `log`.
 
-    `limits`: other values for constants of `proxy/limits.py` and `proxy/gunicorn_conf.py`, by name.
+    `limits` replace constants of `proxy/limits.py` and `proxy/gunicorn_conf.py`, by name.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
     process = context.Process(target=_serve, args=(list(words), folder, dict(environment), log, dict(limits or {})))
-    # The first start begins the fork server, in this environment; glibc and prometheus-client read these once.
+    # The first start creates the fork server in this environment; glibc and prometheus-client read these once.
     once = {**MALLOC, "PROMETHEUS_MULTIPROC_DIR": "/nowhere"}
     with mock.patch.dict(os.environ, {**environment, **once}, clear=True):
         process.start()
@@ -49,7 +49,7 @@ def serve(
 
 
 def end(process: ForkServerProcess, patience: float = 4) -> None:
-    """End `process`: asked first, killed if it is still there after `patience` seconds."""
+    """Terminate `process`; kill it if it is still running after `patience` seconds."""
     process.terminate()
     process.join(patience)
     if process.is_alive():
@@ -72,7 +72,7 @@ def _serve(words: list[str], folder: Path, environment: dict[str, str], log: Pat
     try:
         wsgiapp.run()
     finally:
-        # In the master and in each worker, which leave by SystemExit; multiprocessing ends them without.
+        # The master and the workers exit by SystemExit, and multiprocessing does not run exit functions.
         atexit._run_exitfuncs()
 
 
@@ -100,7 +100,7 @@ def _take(environment: Mapping[str, str]) -> None:
 
 
 def _command_of_gunicorn(words: list[str]) -> tuple[list[str], dict[str, str]]:
-    """What `main` would become, and with which variables; what it did before that is gone, as it is after `execve`."""
+    """Return the command and variables that `main` passes to `execve`. It runs in a child, so no state is left here."""
     reading, writing = os.pipe()
     if not (child := os.fork()):
         _tell_execve(words, writing)

@@ -1,4 +1,4 @@
-"""What the tests of the parsers share: tools, cuts, chunks, and what a client makes of events and of bytes."""
+"""Helpers of the parser tests: tools, cuts, chunks, and a client's view of events and bytes."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from tests.support.translated import ClientReply, check_streams, value_of
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 SEED = b"seed"
-# How many random cuts each case is tried at, beside the whole of it and each place by itself: there are thousands of
-# cases, and their lengths choose the places.
+# Random cuts for each case, in addition to the whole text and all single characters. There are thousands of cases, and
+# a case's length seeds its cuts.
 CUTS = 2
-# A text may have so many units before it comes unit by unit at a stretch of this length alone; the pieces around it.
+# Units of a text that are fed one by one, and the length of the pieces around them.
 STRETCH = 50
 PIECE = 10
 
@@ -50,7 +50,7 @@ Given = TypeVar("Given")
 
 
 def function(name: str, properties: dict[str, Any] | None = None, *required: str, **schema: Any) -> dict[str, Any]:
-    """A tool as a request offers it."""
+    """Return a tool as a request offers it."""
     parameters = {"type": "object", "properties": properties or {}, "required": list(required), **schema}
     return {"type": "function", "function": {"name": name, "parameters": parameters}}
 
@@ -82,25 +82,25 @@ OFFERED = (
 
 
 def offered(*functions: dict[str, Any]) -> ToolSet:
-    """The tools above, or those that are given."""
+    """Return a set of these tools, or of the tools above if none are given."""
     return read_tools(list(functions or OFFERED))
 
 
 def call_json(name: str, **arguments: Any) -> str:
-    """A call as a JSON object."""
+    """Return a call as a JSON object."""
     return json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
 
 
 def random_cut(data: AnyText, rng: random.Random) -> list[AnyText]:
-    """The data in pieces, cut at random places; some pieces may be empty."""
+    """Return the data cut at random places; some pieces may be empty."""
     places: list[int] = sorted(rng.choices(range(len(data) + 1), k=rng.randint(0, min(12, len(data) + 1))))
     return [data[start:end] for start, end in zip([0, *places], [*places, len(data)], strict=True)]
 
 
 def units(data: AnyText) -> list[AnyText]:
-    """The data unit by unit: a long one so at a stretch that its length chooses, and around it in short pieces.
+    """Return the data unit by unit. Long data is split so only in a stretch that its length chooses, to save time.
 
-    With the variable TESTS_CUTS all of it is: most of what these tests take is a text that is looked at at each place.
+    The rest is in short pieces. With the variable TESTS_CUTS, all data is split into units.
     """
     size: int = len(data)
     stretch: range = range(size)
@@ -112,7 +112,7 @@ def units(data: AnyText) -> list[AnyText]:
 
 
 def all_cuts(data: AnyText, count: int = CUTS) -> Iterator[list[AnyText]]:
-    """Whole, unit by unit, and at `count` random cuts, the same in each run."""
+    """Yield the data whole, unit by unit, and at `count` random cuts, which are the same in each run."""
     yield [data]
     yield units(data)
     rng = random.Random(len(data))
@@ -122,7 +122,7 @@ def all_cuts(data: AnyText, count: int = CUTS) -> Iterator[list[AnyText]]:
 
 @dataclass(frozen=True)
 class Scanned:
-    """What came of a text: its pieces with neighbouring prose joined, the prose, the calls."""
+    """The result of scanning a text: its pieces with neighbouring prose joined, the prose, the calls."""
 
     pieces: tuple[tuple[str, object], ...]
     text: str
@@ -130,18 +130,18 @@ class Scanned:
 
     @property
     def parsed(self) -> list[tuple[str, Any]]:
-        """The calls with their arguments as values."""
+        """Return the calls with their arguments parsed."""
         return [(name, json.loads(arguments)) for name, arguments in self.calls]
 
 
 def new_scanner(tools: ToolSet | None = None, *, results: tuple[str, ...] = (), **options: Any) -> Reader:
-    """A reader of replies over the offered tools; `results` are texts from which calls may be copied."""
+    """Return a reader of replies with the offered tools. `results` are texts from which calls may be copied."""
     tools = offered() if tools is None else tools
     return Reader(tools, Copies(tools, results), **options)
 
 
 def scan(cut: Sequence[str], scanner: Reader | None = None, *, stopped: bool = True) -> Scanned:
-    """Feed the pieces of a text, finish, and see to it that every character is in exactly one piece, in order."""
+    """Feed the pieces of a text, finish, and check that every character is in exactly one piece, in order."""
     scanner = scanner or new_scanner()
     pieces: list[Piece] = []
     for part in cut:
@@ -151,7 +151,7 @@ def scan(cut: Sequence[str], scanner: Reader | None = None, *, stopped: bool = T
 
 
 def merged(pieces: Iterable[Piece], text: str) -> Scanned:
-    """Join neighbouring prose; check that the pieces are the text, each character once and in order."""
+    """Join neighbouring prose. Check that the pieces make up the text, each character once and in order."""
     at, joined, prose, calls = 0, list[tuple[str, object]](), "", list[tuple[str, str]]()
     for piece in pieces:
         start, at = at, at + len(piece.text)
@@ -172,38 +172,38 @@ def merged(pieces: Iterable[Piece], text: str) -> Scanned:
 
 
 def chunk(*entries: dict[str, Any], **top: Any) -> Chunk:
-    """One upstream chunk of these `choices`, and the bytes of its event."""
+    """Return an upstream chunk with these `choices`, and the bytes of its event."""
     body = {"id": "c1", "object": "chat.completion.chunk", "created": 7, "model": "m", "choices": [*entries], **top}
     return Chunk(body, event_bytes(body))
 
 
 def event_bytes(body: object) -> bytes:
-    """One event, with the blanks that a re-serialised one would not have."""
+    """Return an event with blanks, which a re-serialized event would lack."""
     return b"data: " + json.dumps(body).encode() + b"\n\n"
 
 
 def delta(index: int = 0, finish: str | None = None, **said: Any) -> dict[str, Any]:
-    """One entry of `choices`."""
+    """Return an entry of `choices`."""
     return {"index": index, "delta": said, "finish_reason": finish}
 
 
 def says(text: str, *, choice: int = 0) -> Chunk:
-    """A chunk with content."""
+    """Return a chunk with content."""
     return chunk(delta(choice, content=text))
 
 
 def calls(*deltas: dict[str, Any], choice: int = 0, **said: Any) -> Chunk:
-    """A chunk with call deltas."""
+    """Return a chunk with call deltas."""
     return chunk(delta(choice, tool_calls=[*deltas], **said))
 
 
 def ends(reason: str | None = "stop", *, choice: int = 0) -> Chunk:
-    """The chunk with the finish reason."""
+    """Return a chunk with a finish reason."""
     return chunk(delta(choice, reason))
 
 
 def piece(index: int | None = 0, arguments: Any = ..., name: Any = ..., id: Any = ...) -> dict[str, Any]:
-    """One call delta; what is not given is not in it."""
+    """Return a call delta; fields that are not given are left out."""
     inside = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not ...}
     outside = {key: value for key, value in (("index", index), ("id", id)) if value is not ... and value is not None}
     return {**outside, "type": "function", "function": inside} if name is not ... else {**outside, "function": inside}
@@ -211,7 +211,7 @@ def piece(index: int | None = 0, arguments: Any = ..., name: Any = ..., id: Any 
 
 @dataclass
 class Views:
-    """What a client has of all choices, how it ended, and the usage."""
+    """A client's view of all choices, the end, and the usage."""
 
     choices: dict[int, ChoiceView] = field(default_factory=dict)
     failed: Failed | None = None
@@ -222,7 +222,7 @@ class Views:
 
 
 def flat(events: Iterable[Event]) -> Iterator[Event]:
-    """The events with those that passed unpacked."""
+    """Yield the events; those that passed unchanged are unpacked."""
     for event in events:
         if isinstance(event, Unchanged):
             yield from event.events
@@ -231,7 +231,7 @@ def flat(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def view(events: Iterable[Event]) -> Views:
-    """Take the events as a strict client does: indexes in order, nothing after the finish (contract C5)."""
+    """Read the events as a strict client does: indexes in order, nothing after the finish (contract C5)."""
     views = Views()
     for event in flat(events):
         assert views.failed is None, f"{event} after the failure"
@@ -269,18 +269,20 @@ def _note(seen: ChoiceView, event: Event) -> None:
 
 
 def new_engine(tools: ToolSet | None = None, **task: Any) -> Engine:
-    """An engine over the offered tools."""
+    """Return an engine with the offered tools."""
     return Engine(Task(tools=tools if tools is not None else offered(), seed=SEED, **task))
 
 
 def run(chunks: Iterable[Chunk], engine: Engine | None = None, *, done: bool = True) -> list[Event]:
-    """All events of a reply. The clients of the dialects that translate have the same of it (`translated`): that is
-    looked at for the first replies of each test, the others are as a rule the same ones at other cuts.
+    """Return all events of a reply.
+
+    For the first replies of each test, check that clients of the translating dialects get the same result
+    (`translated`). The other replies are usually the same ones at other cuts.
     """
     chunks, engine = list(chunks), engine or new_engine()
     test = current()
     _SEEN[test] += 1
-    if _SEEN[test] > TRANSLATED or engine._choices:  # it is in the middle of a reply
+    if _SEEN[test] > TRANSLATED or engine._choices:  # the engine is in the middle of a reply
         return _events(chunks, engine, done)
     task = engine._task
     events = _events(chunks, engine, done)
@@ -289,7 +291,7 @@ def run(chunks: Iterable[Chunk], engine: Engine | None = None, *, done: bool = T
     return events
 
 
-# How many replies of a test are read in the other dialects, too.
+# The number of replies per test that are also read in the other dialects.
 TRANSLATED = 1
 _SEEN: Counter[str] = Counter()
 
@@ -311,7 +313,7 @@ def _reply(events: list[Event]) -> ClientReply:
 
 
 def bodies(data: bytes) -> list[Any]:
-    """The events of a stream of bytes, as a client without any tolerance reads them; `[DONE]` as a string."""
+    """Return the events of a stream as a strict client reads them, with `[DONE]` as a string."""
     assert data.endswith(b"\n\n") or not data
     found = []
     for block in data.split(b"\n\n"):
@@ -325,7 +327,7 @@ def bodies(data: bytes) -> list[Any]:
 
 @dataclass
 class Received(Views):
-    """What a client has of a stream of bytes."""
+    """A client's view of a stream's bytes."""
 
     done: bool = False
     error: dict[str, Any] | None = None
@@ -367,12 +369,12 @@ def _receive(got: Received, entry: dict[str, Any]) -> None:
 
 
 def recording(name: str) -> bytes:
-    """The bytes that a real server sent."""
+    """Return the bytes that a real server sent."""
     return (RECORDINGS / name).read_bytes()
 
 
 def recorded(name: str) -> list[Chunk]:
-    """The chunks of a recorded stream."""
+    """Return the chunks of a recorded stream."""
     found = []
     for block in recording(name).split(b"\n\n"):
         if block.startswith(b"data: {"):

@@ -1,4 +1,4 @@
-"""Wrappers around the JSON arguments of a call, and the calls that are read of a text, the same at every cut."""
+"""Wrappers around the JSON arguments of a call, and a reader of calls that checks every cut."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WRAPPERS: dict[str, Written] = {
 
 
 def read(text: str, cuts: int = 2, tools: ToolSet = TOOLS) -> tuple[list[tuple[str, Json]], str]:
-    """The calls of a reply and the text around them, the same at every cut."""
+    """Return the calls of a reply and the text around them, the same at every cut."""
     seen = [scan(cut, new_scanner(tools)) for cut in all_cuts(text, cuts)]
     found = [([(name, json.loads(values)) for name, values in each.calls], each.text) for each in seen]
     assert all(each == found[0] for each in found)

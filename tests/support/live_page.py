@@ -1,4 +1,4 @@
-"""The application with its live page, without gunicorn; and the page's state, as soon as something is in it."""
+"""The application with its live page, without gunicorn, and access to the page's state."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from tests.conftest import BufferedClient
 from tests.support.scripted import PATIENCE
 from tests.support.worker_state import make_state, read_rules
 
-# As a browser on this machine finds it.
+# The request environment of a browser on this machine.
 LOCAL = {"REMOTE_ADDR": "127.0.0.1", "HTTP_HOST": "127.0.0.1:8003"}
 OWN_PAGE = {"Origin": "http://127.0.0.1:8003"}
 
 
 def admin(key: str) -> Keys:
-    """Keys of which the admin's is one."""
+    """Return keys with this admin key."""
     return Keys(admin=hashlib.sha256(key.encode()).digest())
 
 
 @dataclass
 class Page:
-    """A client of the application, as a program on this machine, and the worker behind it."""
+    """A local client of the application, and its worker."""
 
     client: FlaskClient
     worker: WorkerState
 
     @property
     def activity(self) -> Activity:
-        """What the page shows."""
+        """The activity that the page shows."""
         assert self.worker.activity is not None
         return self.worker.activity
 
     def state(
         self, is_there: Callable[[dict[str, Any]], bool] = lambda state: True, query: str = "", **given: Any
     ) -> dict[str, Any]:
-        """The state, as soon as this is in it."""
+        """Return the state once `is_there` returns true for it."""
         deadline = time.monotonic() + PATIENCE
         while True:
             answer = self.client.get(f"/_ui/state{query}", environ_overrides=LOCAL, **given)
@@ -62,7 +62,7 @@ class Page:
             time.sleep(0.01)
 
     def requests(self, count: int = 1, **given: Any) -> list[dict[str, Any]]:
-        """The requests that have ended, each with its story, as soon as there are so many."""
+        """Return the ended requests with their stories, once there are `count`."""
         state = self.state(lambda state: len(state["requests"]) >= count, **given)
         return [{**row, **self.story(row["number"])} for row in state["requests"]]
 
@@ -76,7 +76,7 @@ class Page:
 
 @contextmanager
 def live_page(upstream: str, rules: str = "", keys: Keys | None = None, **settings: Any) -> Iterator[Page]:
-    """The application with its live page, whose ring is in memory."""
+    """Yield the application with its live page, whose ring is in memory."""
     read = parse_rules(rules.encode(), "rules.yaml", read_rules(None)) if rules else read_rules(None)
     worker = make_state(Settings(upstream=upstream, **settings), read, keys=keys)
     shared, lose = worker.shared, partial(worker.metrics.add, "activity_lost")

@@ -1,4 +1,4 @@
-"""What the log says of a request."""
+"""Access to a request's log line."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import pytest
 
 
 def line(logged: pytest.LogCaptureFixture) -> str:
-    """The one line of the request."""
+    """Return the request's only line."""
     (found,) = [record.getMessage() for record in logged.records if record.getMessage().startswith("id=")]
     return found

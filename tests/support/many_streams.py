@@ -1,4 +1,4 @@
-"""Clients of many streams at once, on one thread: what each has got, and how long it had to wait for more."""
+"""Clients of many concurrent streams on one thread: the data that each received, and its gaps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.scripted import PATIENCE
 
 
 class Reading:
-    """One stream as its client sees it; the moments are `time.monotonic`."""
+    """One stream from its client's view; times are `time.monotonic`."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -27,12 +27,12 @@ class Reading:
 
     @property
     def ended(self) -> bool:
-        """True once the last chunk is here, or the connection is closed."""
+        """Whether the last chunk has arrived, or the connection is closed."""
         return self.closed or self.data.endswith(b"\r\n0\r\n\r\n")
 
 
 class Readers:
-    """A context manager: clients whose streams a thread reads, each as it comes."""
+    """Context manager for clients whose streams are read by one thread."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -57,7 +57,7 @@ class Readers:
             reading.sock.close()
 
     def post(self, body: Any, path: str = "/v1/chat/completions") -> Reading:
-        """Ask for a stream, and wait until its first bytes are here."""
+        """Request a stream, and wait for its first bytes."""
         sock = socket.create_connection(("127.0.0.1", self._port), PATIENCE)
         data = json.dumps(body).encode()
         head = (
@@ -72,29 +72,29 @@ class Readers:
         return reading
 
     def wait(self, true: Any, seconds: float = PATIENCE) -> None:
-        """Wait until it is so; it is asked whenever something has come."""
+        """Wait until `true()` holds; it is called whenever data arrives."""
         with self._change:
             assert self._change.wait_for(true, seconds), "it never came to that"
 
     def go_on(self, parts: int = 20) -> None:
-        """Wait until each of those that are not at their end has had so many more parts."""
+        """Wait until each open stream has received `parts` more parts."""
         wanted = [(each, each.parts + parts) for each in self.all if not each.ended]
         self.wait(lambda: all(each.parts >= number for each, number in wanted))
 
     def leave(self, reading: Reading) -> None:
-        """This client has enough."""
+        """Close the connection of this client."""
         with self._change:
             self._forget(reading)
             reading.sock.close()
 
     def begin_gaps(self) -> None:
-        """Forget how long each had to wait until now."""
+        """Reset the measured gaps."""
         with self._change:
             for reading in self.all:
                 reading.gap, reading.last = 0.0, time.monotonic()
 
     def longest_gap(self) -> float:
-        """The longest that one of those that are not at their end had to wait, in seconds; what it waits now counts."""
+        """Return the longest gap (s) of the open streams, including gaps that have not ended."""
         with self._change:
             now = time.monotonic()
             return max(max(each.gap, now - each.last) for each in self.all if not each.ended)

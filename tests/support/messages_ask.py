@@ -1,4 +1,4 @@
-"""What the tests of Messages requests share: small requests, and what becomes of them."""
+"""Helpers of tests of Messages requests: small requests, and their translations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from proxy.dialects.messages.request import Translation, translate
 from tests.support.translations import MODEL, checked, lost, messages_of, options, refused
 
-# What tests take from here beside its own.
+# Re-exports.
 __all__ = ["MODEL", "lost", "messages_of"]
 Block = dict[str, Any]
 PICTURE: Block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
@@ -15,7 +15,7 @@ TOOL: Block = {"name": "run", "input_schema": {"type": "object", "properties": {
 
 
 def ask(*messages: Any, **fields: Any) -> dict[str, Any]:
-    """A request with these messages, or with one that greets."""
+    """Return a request with these messages, or with a greeting."""
     return {"model": "asked", "max_tokens": 10, "messages": [*messages] or [user("hi")], **fields}
 
 
@@ -24,7 +24,7 @@ def text(said: str) -> Block:
 
 
 def user(*blocks: Any, **fields: Any) -> dict[str, Any]:
-    """A user's message: of one text, or of these blocks."""
+    """Return a user message with a text or these blocks."""
     return {"role": "user", "content": blocks[0] if isinstance(blocks[0], str) else [*blocks], **fields}
 
 
@@ -45,15 +45,15 @@ def result(content: Any = "done", id_: str = "toolu_1", **fields: Any) -> Block:
 
 
 def sent(body: dict[str, Any], **said: Any) -> Translation:
-    """The translation, which must be JSON with the messages last (C8)."""
+    """Return the translation, which must be JSON with the messages last (C8)."""
     return checked(translate(body, options(**said)))
 
 
 def messages(*given: Any, **said: Any) -> list[Any]:
-    """The chat messages for these Messages."""
+    """Return the chat messages for these Messages."""
     return messages_of(sent(ask(*given), **said))
 
 
 def refusal(body: dict[str, Any], **said: Any) -> str:
-    """What the client is told about a request that cannot be used."""
+    """Return the client's error message for an invalid request."""
     return refused(lambda: sent(body, **said))

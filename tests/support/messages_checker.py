@@ -1,8 +1,8 @@
-"""A strict reader of what a Messages server sends: raw event streams, whole answers, errors.
+"""A strict reader of a Messages server's output: raw event streams, whole answers, errors.
 
-Each rule that is broken is an AssertionError that names the place. The rules are those of the Anthropic API reference
-("Create a Message", "Streaming Messages", "Errors"), of the pinned SDK's own types, and what clients were seen to
-crash on (F93): they are read here from the bytes alone, with nothing of the proxy's own code.
+A broken rule raises an AssertionError that names the place. The rules are those of the Anthropic API reference ("Create
+a Message", "Streaming Messages", "Errors"), of the pinned SDK's types, and of inputs that crashed clients (F93). The
+reader uses only the bytes, and no code of the proxy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from anthropic.types.shared import ErrorResponse
 from jiter import from_json
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-# Status and `error.type`, as the API pairs them; the last four are the statuses of proxies and of overload.
+# The `error.type` for each status; the last four statuses are those of proxies and of overload.
 ERROR_TYPES: Mapping[int, str] = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -38,7 +38,7 @@ ERROR_TYPES: Mapping[int, str] = {
 STOP_REASONS = frozenset(get_args(api.StopReason))
 MESSAGE_ID = re.compile(r"msg_[A-Za-z0-9_-]+")
 TOOL_ID = re.compile(r"toolu_[A-Za-z0-9_-]+")
-# With these a call may be there although the reason does not name it, and may be cut.
+# Stop reasons with which a message may have calls, which may be cut off.
 CUT_CALLS = ("max_tokens", "refusal")
 
 
@@ -50,13 +50,13 @@ _EVENTS: Mapping[str, type[BaseModel]] = {
     "message_delta": api.RawMessageDeltaEvent,
     "message_stop": api.RawMessageStopEvent,
 }
-# Kind of block -> what its start is beside `type`, `id` and `name`.
+# Kind of block -> the fields of its start, except `type`, `id` and `name`.
 _STARTS: Mapping[str, Mapping[str, Any]] = {
     "text": {"text": ""},
     "thinking": {"thinking": "", "signature": ""},
     "tool_use": {"input": {}},
 }
-# Kind of delta -> the kind of block that it belongs to, and the key of what it says.
+# Kind of delta -> the kind of its block, and the key of its value.
 _DELTAS: Mapping[str, tuple[str, str]] = {
     "text_delta": ("text", "text"),
     "input_json_delta": ("tool_use", "partial_json"),
@@ -66,37 +66,37 @@ _DELTAS: Mapping[str, tuple[str, str]] = {
 
 
 def check_stream(data: bytes, *, left_open: bool = False) -> dict[str, Any]:
-    """The message that a stream's events make, or its error body; AssertionError names the rule that is broken.
+    """Return the message of a stream's events, or its error body. Raises AssertionError for a broken rule.
 
-    `left_open`: an error may leave its block open, as Claude Code likes it.
+    `left_open`: an error may leave its block open, as Claude Code prefers.
     """
     return StreamReading(left_open=left_open).read(data)
 
 
 def check_message(body: bytes | Mapping[str, Any]) -> dict[str, Any]:
-    """A whole answer, parsed; AssertionError names the rule that is broken."""
+    """Parse a whole answer. Raises AssertionError for a broken rule."""
     return Reading().read_message(body)
 
 
 def check_error(body: bytes | Mapping[str, Any], status: int) -> dict[str, Any]:
-    """An error body, parsed; AssertionError names the rule that is broken."""
+    """Parse an error body. Raises AssertionError for a broken rule."""
     return Reading().read_error(body, status)
 
 
 def need(holds: object, what: str) -> None:
-    """Raise AssertionError unless it holds, also where Python runs without its asserts."""
+    """Raise AssertionError unless `holds` is true, even if Python's asserts are disabled."""
     if not holds:
         raise AssertionError(what)
 
 
 def is_count(value: object) -> bool:
-    """True for a number of tokens: an int that is no bool, and not below zero."""
+    """Return whether a value is a number of tokens: an int of at least 0, and not a bool."""
     return type(value) is int and value >= 0
 
 
 @dataclass
 class Block:
-    """A block of a stream, as far as it came; `said` is the text, the thinking or the JSON of the input."""
+    """A block of a stream so far. `said` is the text, the thinking or the JSON of the input."""
 
     start: dict[str, Any]
     said: str = ""
@@ -104,11 +104,11 @@ class Block:
 
     @property
     def kind(self) -> str:
-        """Its type."""
+        """The block's type."""
         return str(self.start["type"])
 
     def content(self) -> dict[str, Any]:
-        """The block as it would stand in a whole answer; an input that was cut as far as it can be read."""
+        """Return the block as in a whole answer; of a truncated input, the part that can be read."""
         if self.kind == "tool_use":
             given = _beginning(self.said) if self.said else {}
             return {**self.start, "input": given}
@@ -123,7 +123,7 @@ class Reading:
     ids: list[str] = field(default_factory=list)
 
     def read_message(self, body: bytes | Mapping[str, Any]) -> dict[str, Any]:
-        """A whole answer."""
+        """Parse a whole answer."""
         message = _load(body) if isinstance(body, bytes) else dict(body)
         need("stop_sequence" in message, "a whole answer without `stop_sequence`")
         self.envelope(message)
@@ -136,7 +136,7 @@ class Reading:
         return message
 
     def read_error(self, body: bytes | Mapping[str, Any], status: int | None) -> dict[str, Any]:
-        """An error body; without a status, that of an event."""
+        """Parse an error body; without a status, that of an event."""
         error = _load(body) if isinstance(body, bytes) else dict(body)
         need(error.get("type") == "error", f"the type of an error body is {error.get('type')!r}")
         inner = _object(error.get("error"), "error")
@@ -155,7 +155,7 @@ class Reading:
             need(kind == ERROR_TYPES[status], f"status {status} goes with {ERROR_TYPES[status]}, not with {kind}")
 
     def envelope(self, message: dict[str, Any]) -> None:
-        """What the start of a stream and a whole answer have in common."""
+        """Check the fields that the start of a stream and a whole answer share."""
         for name, value in (("type", "message"), ("role", "assistant")):
             need(message.get(name) == value, f"`{name}` of the message is {message.get(name)!r}")
         need(isinstance(message.get("id"), str) and message["id"], "a message without an id")
@@ -165,7 +165,7 @@ class Reading:
         self.usage(message.get("usage"), ("input_tokens", "output_tokens"))
 
     def usage(self, usage: object, needed: tuple[str, ...]) -> None:
-        """The counts are whole numbers; those that are needed are there."""
+        """Check that the counts are whole numbers, and that the `needed` ones are present."""
         usage = _object(usage, "usage")
         for name in needed:
             need(is_count(usage.get(name)), f"usage.{name} is {usage.get(name)!r}")
@@ -173,7 +173,7 @@ class Reading:
             need(not name.endswith("_tokens") or value is None or is_count(value), f"usage.{name} is {value!r}")
 
     def block(self, block: object) -> None:
-        """A whole block: of a kind that the proxy may send, and with something in it."""
+        """Check a whole block: its kind is one that the proxy may send, and it is not empty."""
         block = _of_kind(block, _STARTS, "block")
         if block["type"] == "tool_use":
             self.call(block)
@@ -188,7 +188,7 @@ class Reading:
             need(str(said).strip(), "a text block without text")
 
     def call(self, block: dict[str, Any]) -> None:
-        """The id and the name of a call."""
+        """Check the id and the name of a call."""
         name, id_ = block.get("name"), block.get("id")
         need(isinstance(name, str) and name.strip(), f"the name of a call is {name!r}")
         need(isinstance(id_, str) and id_, f"the id of a call is {id_!r}")
@@ -197,7 +197,7 @@ class Reading:
         self.ids.append(str(id_))
 
     def reason(self, reason: object, sequence: object, kinds: list[str]) -> None:
-        """Why the model stopped is true of the blocks."""
+        """Check that the stop reason matches the blocks."""
         need(isinstance(reason, str) and reason in STOP_REASONS, f"the stop reason is {reason!r}")
         called = "tool_use" in kinds
         need(called or reason != "tool_use", "the stop reason is tool_use, and there is no call")
@@ -210,7 +210,7 @@ class Reading:
 
 @dataclass
 class StreamReading(Reading):
-    """The state of a stream. `open` are the blocks that are not stopped, one at the most."""
+    """The state of a stream. `open` are the blocks that have not stopped, at most one."""
 
     message: dict[str, Any] | None = None
     blocks: list[Block] = field(default_factory=list)
@@ -221,7 +221,7 @@ class StreamReading(Reading):
     left_open: bool = False
 
     def read(self, data: bytes) -> dict[str, Any]:
-        """All events; the message that they make, or the error."""
+        """Read all events, and return their message, or the error."""
         for number, (name, text) in enumerate(_events(data)):
             try:
                 self._event(name, text)
@@ -287,7 +287,7 @@ class StreamReading(Reading):
             block.signature = delta[key]
         else:
             block.said += delta[key]
-            # The SDK reads what there is of it with each delta, and raises for blanks alone.
+            # The SDK parses the partial input at each delta, and raises for blanks only.
             need(key != "partial_json" or block.said.strip(), f"the input of a call begins with blanks: {block.said!r}")
 
     def _content_block_stop(self, event: dict[str, Any]) -> None:
@@ -311,8 +311,8 @@ class StreamReading(Reading):
         self.closing = event
 
     def _inputs(self, *, cut: bool) -> None:
-        """Every call's JSON is an object, or if the reply was `cut` the beginning of one: also before the last block,
-        where a server says more while a call is open.
+        """Check that every call's JSON is an object, or if the reply was `cut`, the start of one. That may be a call
+        before the last block too, because a server may send other text while a call is open.
         """
         for block in self.blocks:
             if block.kind == "tool_use":
@@ -330,14 +330,14 @@ class StreamReading(Reading):
 
 
 def _object(value: object, what: str) -> dict[str, Any]:
-    """The value, which must be an object."""
+    """Return the value, which must be an object."""
     if not isinstance(value, dict):
         raise AssertionError(f"{what}: {value!r} is no object")
     return value
 
 
 def _of_kind(value: object, kinds: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """The value, an object whose `type` is one of these."""
+    """Return the value, which must be an object with a `type` of these."""
     given = _object(value, what)
     kind = given.get("type")
     need(isinstance(kind, str) and kind in kinds, f"a {what} of an unknown kind: {value!r}")
@@ -349,7 +349,7 @@ def _is_index(value: object, number: int) -> bool:
 
 
 def _counts(usage: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, int]:
-    """What went in, cached or not, and what came out; what is not said is as it was before."""
+    """Return the input tokens, cached or not, and the output tokens. Missing counts are those of `before`."""
     cached = ("cache_read_input_tokens", "cache_creation_input_tokens")
     said = {name: usage.get(name) if usage.get(name) is not None else before.get(name) for name in _NAMES}
     return {
@@ -362,7 +362,7 @@ _NAMES = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_cre
 
 
 def _beginning(said: str) -> Any:
-    """What the SDK's own reader takes it for, which knows no integer of more than 4,300 digits."""
+    """Parse partial JSON with the SDK's own reader, which rejects integers of more than 4,300 digits."""
     try:
         return from_json(said.encode(), partial_mode=True)
     except ValueError:
@@ -370,7 +370,7 @@ def _beginning(said: str) -> Any:
 
 
 def _check_input(said: str, *, cut: bool) -> None:
-    """The JSON of a call: an object, or if it was cut what the SDK's own reader takes for the beginning of one."""
+    """Check the JSON of a call: an object, or if it was cut, the start of one for the SDK's own reader."""
     try:
         if cut:
             given = from_json(said.encode(), partial_mode=True, allow_inf_nan=False) if said else {}
@@ -382,7 +382,7 @@ def _check_input(said: str, *, cut: bool) -> None:
 
 
 def _events(data: bytes) -> Iterator[tuple[str, str]]:
-    """Name and data of each event: two lines and a blank one, and nothing else."""
+    """Yield name and data of each event, which must be two lines and a blank one."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as wrong:
@@ -398,7 +398,7 @@ def _events(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _load(text: str | bytes) -> dict[str, Any]:
-    """A JSON object without keys that are there twice, and without what only Python takes for a number."""
+    """Parse a JSON object. Duplicate keys, NaN and Infinity are errors."""
     try:
         parsed = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
     except ValueError as wrong:
@@ -421,7 +421,7 @@ def _adapter(model: type[BaseModel]) -> TypeAdapter[BaseModel]:
 
 
 def _validate(model: type[BaseModel], body: Mapping[str, Any]) -> None:
-    """The SDK's own type takes it, strictly, and knows every field of it."""
+    """Check that the SDK's type accepts the body in strict mode, and has all of its fields."""
     try:
         _known(_adapter(model).validate_json(json.dumps(body), strict=True), model.__name__)
     except ValidationError as wrong:
@@ -440,13 +440,13 @@ def _known(value: object, place: str) -> None:
 
 @cache
 def _error_types() -> frozenset[str]:
-    """The types of errors that the SDK has a model for."""
+    """Return the types of errors for which the SDK has a model."""
     union = get_args(ErrorResponse.model_fields["error"].annotation) or ()
     return frozenset(get_args(each.model_fields["type"].annotation)[0] for each in union)
 
 
 def _validate_error(error: dict[str, Any]) -> None:
-    """The SDK's own type. It lacks the API's request_too_large, and reads `details` apart from it."""
+    """Check an error by the SDK's type, which lacks request_too_large, and treats `details` separately."""
     inner = {key: value for key, value in error["error"].items() if key != "details"}
     details = error["error"].get("details", {"error_code": ""})
     coded = isinstance(details, dict) and isinstance(details.get("error_code"), str)

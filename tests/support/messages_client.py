@@ -1,4 +1,4 @@
-"""What tests of the Messages front share: requests as Claude Code sends them, a model server that lists its models."""
+"""Helpers of Messages tests: requests as Claude Code sends them, and a model server that lists its models."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MODELS = "/v1/models"
 CHAT = "/v1/chat/completions"
 VERSION = {"anthropic-version": "2023-06-01"}
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
-# The same tool as WRITE_FILE, as this API has it.
+# WRITE_FILE in the form of this API.
 TOOL: dict[str, Any] = {
     "name": "write_file",
     "description": "Write a file.",
@@ -42,26 +42,26 @@ INPUT = {"path": "a.txt", "content": "hi"}
 
 
 def ask(content: object = "Hi", **more: Any) -> dict[str, Any]:
-    """A Messages request; by default it asks for a stream and offers no tools."""
+    """Return a Messages request; by default it asks for a stream and offers no tools."""
     messages = [{"role": "user", "content": content}]
     return {"model": "claude-x", "max_tokens": 1000, "messages": messages, "stream": True, **more}
 
 
 def cards(*names: str, owner: str = "vllm", **more: object) -> list[Action]:
-    """The answer to GET /v1/models."""
+    """Return the answer to GET /v1/models."""
     listed = [{"id": name, "object": "model", "created": 1795223438, "owned_by": owner, **more} for name in names]
     return [answer({"object": "list", "data": listed})]
 
 
 def serving(*scripts: Script, models: Script = (), **tls: Any) -> Upstream:
-    """An upstream with these scripts that serves one model, `tiny`, or says of its `models` what is given."""
+    """Return an upstream with these scripts. It lists one model, `tiny`, unless `models` is another answer."""
     server = Upstream(*scripts, **tls)
     server.paths[MODELS] = models or cards("tiny")
     return server
 
 
 def message(response: TestResponse, *, status: int = 200) -> dict[str, Any]:
-    """The message, or the error in its stream, that a strict client reads from an answer of this status."""
+    """Return the message, or the error in its stream, that a strict client reads. The status must be `status`."""
     assert response.status_code == status, response.data
     if response.headers["Content-Type"].startswith("text/event-stream"):
         return check_stream(response.data)
@@ -70,20 +70,20 @@ def message(response: TestResponse, *, status: int = 200) -> dict[str, Any]:
 
 
 def said(made: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The blocks of a message: the kind of each, and what is in it."""
+    """Return the kind and content of each block of a message."""
     fields = {"tool_use": "input", "text": "text", "thinking": "thinking"}
     return [(block["type"], block[fields[block["type"]]]) for block in made["content"]]
 
 
 def call(id_: str, arguments_: str, name: str = "write_file") -> dict[str, Any]:
-    """A structured call, as a whole answer holds it."""
+    """Return a structured call as in a whole answer."""
     return {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments_}}
 
 
 def reply(streamed: bool, said_: str = "", *calls: dict[str, Any], end: str = "stop", **more: Any) -> Script:
-    """The answer of a server that says this, then makes these calls: as a stream of small parts, or whole.
+    """Return a server's answer with this text and these calls, as a stream of small parts or whole.
 
-    `more` are further fields of the message, all of them strings that arrive in parts.
+    `more` are further string fields of the message, which also arrive in parts.
     """
     if not streamed:
         whole = {"role": "assistant", "content": said_ or None, **more, **({"tool_calls": [*calls]} if calls else {})}

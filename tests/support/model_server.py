@@ -1,5 +1,6 @@
-"""A model server that behaves as it is told: what its model writes, which syntaxes its parser reads, what its chat
-template refuses or loses. By default it is a vLLM without a fault.
+"""A configurable model server: the text of its model, the syntaxes of its parser, the faults of its chat template.
+
+By default it is a vLLM without faults.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-ca
 
 
 class Refused(Exception):
-    """What the chat template raises."""
+    """The exception of the chat template."""
 
 
 def refusal(message: str, status: int = 400) -> Result:
-    """An error in OpenAI's shape."""
+    """Return an error in OpenAI's form."""
     return status, json.dumps({"error": {"message": message, "type": "BadRequestError", "code": status}}).encode()
 
 
 def ordinary(messages: Sequence[Message]) -> str:
-    """The prompt of a template that takes all there is, as vLLM hands it over: the arguments of calls are parsed."""
+    """Return the prompt of a template that accepts everything, with the arguments of calls parsed as in vLLM."""
     lines = []
     for message in messages:
         for call in message.get("tool_calls") or ():
@@ -47,19 +48,19 @@ def ordinary(messages: Sequence[Message]) -> str:
 
 
 def hook(_path: str, _body: Message) -> Result | None:
-    """No exception: every request is answered as usual."""
+    """Return None, so that every request gets the usual answer."""
     return None
 
 
 @dataclass(frozen=True)
 class Behaviour:
-    """How the server behaves.
+    """The behaviour of the server.
 
-    Its model writes calls in the syntax `writes`; the parser reads those of `reads` (None: there is no parser), and
-    what it does not read it leaves in the `text`, or has it `swallowed`, or only `in streams`, or it `fails` at it.
-    `template` makes the prompt of the messages, and `offers` of the tools, or they raise Refused; `thinks` is what
-    stands before an answer. `before` answers a request instead, if it wants to; `stream` changes the events of streams,
-    `paths` are answered so in any case.
+    The model writes calls in the syntax `writes`. The parser reads the syntaxes `reads` (None: no parser). `unread` is
+    the fate of other calls: they stay in the `text`, are `swallowed`, are swallowed only `in streams`, or the parser
+    `fails`. `template` renders the messages, and `offers` the tools; both may raise Refused. `thinks` is reasoning
+    before an answer. `before` may answer a request instead. `stream` changes the events of streams. `paths` have fixed
+    answers.
     """
 
     name: str = "Qwen3-Coder"
@@ -81,7 +82,7 @@ class Behaviour:
 
 
 class ModelServer(Threaded[ThreadingHTTPServer]):
-    """A context manager: the server at `url`; what was asked is in `asked`, as paths and bodies."""
+    """Context manager: the server at `url`. `asked` has the paths and bodies of the requests."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour = behaviour
@@ -98,7 +99,7 @@ class ModelServer(Threaded[ThreadingHTTPServer]):
                 owner.answer(self, json.loads(data))
 
             def log_message(self, *_: object) -> None:
-                """Nothing."""
+                """Log nothing."""
 
         super().__init__(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
 
@@ -107,7 +108,7 @@ class ModelServer(Threaded[ThreadingHTTPServer]):
         self.asked.append((handler.path, body))
         self.headers.append(dict(handler.headers))
         status, data = self._result(handler.path, body)
-        with contextlib.suppress(ConnectionError):  # who asked has waited long enough
+        with contextlib.suppress(ConnectionError):  # the client has timed out
             handler.send_response(status)
             handler.send_header("Content-Length", str(len(data)))
             handler.end_headers()
@@ -189,7 +190,7 @@ class ModelServer(Threaded[ThreadingHTTPServer]):
         return 200, json.dumps({**completion(self._message(text, calls), self._finish(calls)), "usage": usage}).encode()
 
     def _writes(self, asked: str) -> str:
-        """What the model writes."""
+        """Return the model's text."""
         its = self.behaviour
         own = CALLS[its.writes]
         if asked == CALL:

@@ -19,7 +19,7 @@ SIZES = (0, 1, 3, 7)
 
 @dataclass(frozen=True)
 class Read:
-    """The calls of a text as they were read, and the text that is left."""
+    """The calls of a text, and the remaining text."""
 
     calls: list[tuple[str, dict[str, Any]]]
     text: str

@@ -1,4 +1,4 @@
-"""What goes over the wire to an SDK, beside what the SDK makes of it."""
+"""Recording of the bytes that an SDK receives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import httpx2
 
 @dataclass
 class Answered:
-    """One answer of the proxy: its bytes as they came, and whether all of them did."""
+    """One answer of the proxy: its bytes, and whether it is complete."""
 
     request: httpx2.Request
     status: int
@@ -26,7 +26,7 @@ class Answered:
         stream: Callable[[bytes], object],
         body: Callable[[bytes], object],
     ) -> None:
-        """An error is one of the API, and so is every whole answer from a path with this end."""
+        """Check an error with `error`. Check an answer from a path that ends with `path` with `stream` or `body`."""
         data = bytes(self.data)
         if self.status >= 400:
             error(data, self.status)
@@ -35,7 +35,7 @@ class Answered:
 
 
 class _Noted(httpx2.SyncByteStream):
-    """The body on its way to the SDK, noted."""
+    """A body that is recorded while the SDK reads it."""
 
     def __init__(self, inner: httpx2.SyncByteStream, answered: Answered) -> None:
         self._inner, self._answered = inner, answered
@@ -51,7 +51,7 @@ class _Noted(httpx2.SyncByteStream):
 
 
 class Noting(httpx2.BaseTransport):
-    """An SDK's transport that keeps all answers."""
+    """An SDK transport that records all answers."""
 
     def __init__(self) -> None:
         self.answers: list[Answered] = []

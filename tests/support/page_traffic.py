@@ -1,4 +1,4 @@
-"""Requests for the live page to show: what an agent and a model say of each other, harmless and hostile."""
+"""Traffic for the live page: harmless and hostile texts of agents and models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.scripted import (
     text,
 )
 
-# What a model may write to whoever looks at it: each would do something if it were read as HTML, or as a URL.
+# Texts that would run a script if the page read them as HTML or as a URL.
 HOSTILE = (
     "<script>window.hit = 1</script>",
     '<img src=x onerror="window.hit = 1">',
@@ -49,17 +49,17 @@ TOOLS = [WRITE_FILE, BASH]
 
 
 def call_in_text(name: str, arguments: dict[str, object]) -> str:
-    """A call that the server's parser has left in the text."""
+    """Return a call that the server's parser has left in the text."""
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
 
 
 def said(*texts: str) -> Script:
-    """A streamed reply of these texts."""
+    """Return a streamed reply of these texts."""
     return stream(ROLE, *map(text, texts), finish(), DONE)
 
 
 def held_open(gate: Any) -> Script:
-    """A reply that says something and goes on when the gate opens."""
+    """Return a reply that sends text, and continues when the gate opens."""
     words = [text(f"word {number} ") for number in range(20)]
     return [SSE, *map(chunked, (ROLE, *words)), gate, chunked(finish()), chunked(DONE), LAST]
 
@@ -76,14 +76,14 @@ USUAL: tuple[Script, ...] = (
 
 
 class Agent:
-    """Asks a proxy on this machine for a model; its connections end with the stack."""
+    """A client of a proxy on this machine. Its connections are closed with the stack."""
 
     def __init__(self, port: int, stack: ExitStack) -> None:
         self._port = port
         self._stack = stack
 
     def begin(self, path: str = "/v1/chat/completions", **body: Any) -> http.client.HTTPResponse:
-        """A request; its answer has begun."""
+        """Send a request, and return its response once that has begun."""
         asked = chat(stream=True, **{"tools": TOOLS, **body})
         client = self._stack.enter_context(
             closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE))
@@ -92,5 +92,5 @@ class Agent:
         return self._stack.enter_context(client.getresponse())
 
     def ask(self, path: str = "/v1/chat/completions", **body: Any) -> bytes:
-        """A request to its end."""
+        """Send a request, and return the complete answer."""
         return self.begin(path, **body).read()

@@ -16,9 +16,9 @@ from proxy.tools.toolset import Tool, ToolSet
 
 Schema = dict[str, Any]
 
-# Some of them differ by letter case or separators only, some are those of calls themselves.
+# Some keys differ only by letter case or separators; some are the keys of calls themselves.
 KEYS = ("path", "filePath", "file_path", "count", "Count", "arguments", "input", "name", "x", "größe", "a b", "")
-# Strings that look like something else.
+# Strings that look like other types or markup.
 LOOKALIKES = (
     *("10", "-0", "1.10", "1e5", "true", "True", "false", "null", "None", "NaN", "[1]", "[]", "{}", '{"a": 1}', ""),
     *(" ", "yes", "a,b", "'a'", '"a"', "\\", "\\n", "</tool_call>", "<tool_call>", "</parameter>", "```", "&amp;"),
@@ -44,12 +44,12 @@ class Kind:
 
 
 def repaired(schema: Schema, text: str, *, stopped: bool = True, policy: Policy | None = None) -> Repaired | None:
-    """What the repair makes of a call of a tool with this schema."""
+    """Return the repaired call of a tool with this schema, given its arguments."""
     return Repairer(ToolSet([Tool("tool", schema)]), policy or Policy()).repair("tool", text, stopped=stopped)
 
 
 def validator(schema: Schema) -> Draft202012Validator:
-    """The independent judge; it can fetch nothing."""
+    """Return an independent validator, which fetches no references."""
     return Draft202012Validator(schema, registry=Registry())
 
 
@@ -118,7 +118,7 @@ def _tuple_of(items: list[Kind], rest: Kind | None) -> Kind:
 
 
 def object_of(members: dict[str, Kind], needed: list[bool], closed: bool, others: Kind | None) -> Kind:
-    """An object with these members; the first ones are required as `needed` says."""
+    """Return an object with these members. `needed` says which of the first ones are required."""
     required = [key for key, is_needed in zip(members, needed, strict=False) if is_needed]
     schema: Schema = {"type": "object", "properties": {key: kind.schema for key, kind in members.items()}}
     schema |= {"required": required} if required else {}
@@ -145,7 +145,7 @@ def _all_of(kind: Kind, beside: bool) -> Kind:
 
 
 def objects(inner: st.SearchStrategy[Kind], least: int = 0) -> st.SearchStrategy[Kind]:
-    """Objects whose members are of `inner`."""
+    """Generate objects with members of `inner`."""
     return st.builds(
         object_of,
         st.dictionaries(st.sampled_from(KEYS), inner, min_size=least, max_size=4),
@@ -169,7 +169,7 @@ KINDS = st.recursive(LEAVES, _larger, max_leaves=5)
 
 
 def _referred(root: Kind, name: str) -> Kind:
-    """The tool with its first member behind a `$ref`, and its whole behind another where there is none."""
+    """Return the tool with its first member replaced by a `$ref`, or without members, the whole schema."""
     schema = root.schema
     members = dict(schema["properties"])
     pointer = f"#/$defs/{name.replace('~', '~0').replace('/', '~1')}"
@@ -182,7 +182,7 @@ def _referred(root: Kind, name: str) -> Kind:
 
 
 def _tree(leaf: Kind) -> Kind:
-    """A tool whose parameter is a tree."""
+    """Return a tool whose parameter is a tree."""
     node = {
         "type": "object",
         "properties": {"value": leaf.schema, "children": {"type": "array", "items": {"$ref": "#/$defs/node"}}},
@@ -211,7 +211,7 @@ TOOLS: st.SearchStrategy[Kind] = st.one_of(
 
 @st.composite
 def texts_of(draw: st.DrawFn, value: Any) -> str:
-    """The JSON text of a value, written in one way or another."""
+    """Generate JSON texts of a value in various spellings."""
     text = json.dumps(
         value,
         ensure_ascii=draw(st.booleans()),

@@ -1,4 +1,4 @@
-"""How models write calls: one pure function for each text format, to be read back by the scanner."""
+"""Renderers of calls in the text formats of models, for reading them back."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from proxy.codec.json_text import Json, JsonObject
 
 Call: TypeAlias = tuple[str, JsonObject]
 Render: TypeAlias = Callable[[Sequence[Call]], str]
-# One call of several: its number from 0, its name, its arguments.
+# Renders one call, given its number from 0, name and arguments.
 Shape: TypeAlias = Callable[[int, str, JsonObject], str]
 
 
 def nothing(text: str) -> bool:
-    """JSON and Python literals escape: no value can be taken for their end."""
+    """Return False: JSON and Python literals can express every value."""
     return False
 
 
@@ -25,8 +25,8 @@ def nothing(text: str) -> bool:
 class Renderer:
     """One format.
 
-    `several`: one reply may hold several calls. `lead`: prose may stand before the first. `cannot` is true of the text
-    of a value, or of a string anywhere in one, that a model of this format could not write: it is the value's own end.
+    `several`: a reply may have several calls. `lead`: prose may precede the first. `cannot` returns whether the format
+    cannot express a value's text, or a string in a value, because it would end the value.
     """
 
     render: Render
@@ -36,22 +36,22 @@ class Renderer:
 
 
 def dump(value: Json) -> str:
-    """A value as JSON."""
+    """Return a value as JSON."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def raw(value: Json) -> str:
-    """A value where no quotation marks are written: strings as they are, all else as JSON."""
+    """Return a string verbatim, without quotation marks, and other values as JSON."""
     return value if isinstance(value, str) else dump(value)
 
 
 def python(value: Json) -> str:
-    """The same with all else as Python writes it."""
+    """Return a string verbatim, without quotation marks, and other values as Python literals."""
     return value if isinstance(value, str) else repr(value)
 
 
 def row(shape: Shape, start: str = "", end: str = "", between: str = "") -> Render:
-    """Calls of one shape behind each other, and what stands around and between them."""
+    """Return a renderer of calls in a row: `start` and `end` around them, `between` two of them."""
 
     def render(calls: Sequence[Call]) -> str:
         return start + between.join(shape(number, *call) for number, call in enumerate(calls)) + end
@@ -60,12 +60,12 @@ def row(shape: Shape, start: str = "", end: str = "", between: str = "") -> Rend
 
 
 def around(before: str, shape: Shape, after: str) -> Shape:
-    """A call with something before and behind it."""
+    """Return a shape with text before and after each call."""
     return lambda number, name, arguments: before + shape(number, name, arguments) + after
 
 
 def keyed(name_key: str = "name", arguments_key: str = "arguments", id_key: str = "") -> Shape:
-    """A call as a JSON object with these keys."""
+    """Return the shape of a JSON object with these keys."""
 
     def shape(number: int, name: str, arguments: JsonObject) -> str:
         identity: JsonObject = {id_key: str(number)} if id_key else {}
@@ -81,7 +81,7 @@ COHERE_OBJECT = keyed("tool_name", "parameters", "tool_call_id")
 
 
 def named(between: str, before: str = "", after: str = "") -> Shape:
-    """A call as its name and, behind something, its arguments as JSON; `#` stands for the call's number."""
+    """Return the shape of a name and JSON arguments with this text around them; `#` becomes the call's number."""
 
     def shape(number: int, name: str, arguments: JsonObject) -> str:
         parts = (part.replace("#", str(number)) for part in (before, between, after))
@@ -92,12 +92,12 @@ def named(between: str, before: str = "", after: str = "") -> Shape:
 
 
 def apertus(number: int, name: str, arguments: JsonObject) -> str:
-    """The name is the key."""
+    """Render an object with the name as its key."""
     return dump({name: arguments})
 
 
 def functions(separator: str, edge: str = "") -> Shape:
-    """Qwen XML: `separator` between the tags, `edge` around each value, of the markup."""
+    """Return the shape of Qwen XML: `separator` between the tags, `edge` around each value as part of the markup."""
 
     def shape(number: int, name: str, arguments: JsonObject) -> str:
         values = (
@@ -109,7 +109,7 @@ def functions(separator: str, edge: str = "") -> Shape:
 
 
 def invoke(prefix: str = "", separator: str = "\n", *, typed: bool = False) -> Shape:
-    """Anthropic's invoke under a prefix; `typed`: an attribute says whether the value is text or JSON."""
+    """Return the shape of Anthropic's invoke with a prefix. `typed`: an attribute says if a value is text or JSON."""
 
     def parameter(key: str, value: Json) -> str:
         attribute = f' string="{dump(isinstance(value, str))}"' if typed else ""
@@ -123,14 +123,14 @@ def invoke(prefix: str = "", separator: str = "\n", *, typed: bool = False) -> S
 
 
 def beam(number: int, name: str, arguments: JsonObject) -> str:
-    """A Harmony header with parameters instead of JSON."""
+    """Render a Harmony header with parameters instead of JSON."""
     inside = (f'<rfl:parameter name="{key}">\n{raw(value)}\n</rfl:parameter>' for key, value in arguments.items())
     header = f"<|channel|>commentary to=functions.{name} <|constrain|>xml<|message|>"
     return f"{'<|start|>assistant' if number else ''}{header}{''.join(inside)}<|call|>"
 
 
 def minicpm5(number: int, name: str, arguments: JsonObject) -> str:
-    """What holds markup or lines goes into CDATA, and what is no string is Python's."""
+    """Render strings with markup or line ends as CDATA, and other types as Python literals."""
     inside = "".join(f'<param name="{key}">{_cdata(python(value))}</param>' for key, value in arguments.items())
     return f'<function name="{name}">{inside}</function>'
 
@@ -140,19 +140,19 @@ def _cdata(text: str) -> str:
 
 
 def muse(number: int, name: str, arguments: JsonObject) -> str:
-    """Each call is a message to its tool."""
+    """Render each call as a message to its tool."""
     header = f"{'<|eom|><|start|>assistant' if number else ''} to={name}<|message|>"
     return f"{header}<atem:function_calls>\n{invoke('atem:')(0, name, arguments)}\n</atem:function_calls>"
 
 
 def call_element(number: int, name: str, arguments: JsonObject) -> str:
-    """Elements named after the parameters, in one of their own."""
+    """Render elements named after the parameters, in an enclosing element."""
     inside = "".join(f"<{key}>{raw(value)}</{key}>" for key, value in arguments.items())
     return f"<Call><Function>{name}</Function><Parameters>{inside}</Parameters></Call>"
 
 
 def pairs(name_end: str, between: str, end: str, last: str = "", suffix: str = "") -> Shape:
-    """GLM's keys and values; `suffix` is what released checkpoints add to each tag."""
+    """Return the shape of GLM's keys and values. Released checkpoints add `suffix` to each tag."""
 
     def shape(number: int, name: str, arguments: JsonObject) -> str:
         inside = "".join(
@@ -168,7 +168,7 @@ _IFM_TYPES = {dict: "object", list: "array", bool: "boolean", int: "integer", fl
 
 
 def k2_horizon(*, typed: bool) -> Shape:
-    """Keys, values and, if `typed`, a tag that names the type."""
+    """Return the shape of keys, values and, if `typed`, a tag with the type."""
 
     def kind(value: Json) -> str:
         return f"<ifm|arg_type>{_IFM_TYPES.get(type(value), 'null')}</ifm|arg_type>" if typed else ""
@@ -186,7 +186,7 @@ _M3 = "]<]minimax[>["
 
 
 def minimax_m3(number: int, name: str, arguments: JsonObject) -> str:
-    """Elements named after the parameters, a token before each tag; arrays are repeated items."""
+    """Render elements named after the parameters, with a token before each tag; arrays are repeated items."""
     return f'{_M3}<invoke name="{name}">{_elements(arguments)}{_M3}</invoke>'
 
 
@@ -203,12 +203,12 @@ def _element(value: Json) -> str:
 
 
 def pythonic(number: int, name: str, arguments: JsonObject) -> str:
-    """A call of a function, in Python."""
+    """Render a function call in Python."""
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
 def lfm2(number: int, name: str, arguments: JsonObject) -> str:
-    """The same; objects and arrays are JSON."""
+    """Render a function call in Python, with objects and arrays as JSON."""
 
     def literal(value: Json) -> str:
         return dump(value) if isinstance(value, dict | list) else repr(value)
@@ -217,7 +217,7 @@ def lfm2(number: int, name: str, arguments: JsonObject) -> str:
 
 
 def gemma4(number: int, name: str, arguments: JsonObject) -> str:
-    """Bare keys, and strings in delimiters of their own."""
+    """Render bare keys, and strings in special delimiters."""
     return f"<|tool_call>call:{name}{_gemma(arguments)}<tool_call|>"
 
 
@@ -234,7 +234,7 @@ def _gemma(value: Json) -> str:
 
 
 def functiongemma(number: int, name: str, arguments: JsonObject) -> str:
-    """Every value in delimiters, what is no string as Python writes it."""
+    """Render every value in delimiters; types other than strings as Python literals."""
     inside = ",".join(f"{key}:<escape>{python(value)}<escape>" for key, value in arguments.items())
     return f"<start_function_call>call:{name}{{{inside}}}<end_function_call>"
 
@@ -243,7 +243,7 @@ _XTML_TYPES = {dict: "object", list: "array", bool: "boolean", int: "number", fl
 
 
 def kimi_k3(number: int, name: str, arguments: JsonObject) -> str:
-    """XTML: tags of special tokens, each value with its type."""
+    """Render XTML: tags of special tokens, each value with its type."""
     inside = "".join(
         f'<|open|>argument key="{key}" type="{_XTML_TYPES.get(type(value), "null")}"<|sep|>'
         f"{raw(value)}<|close|>argument<|sep|>"
@@ -253,12 +253,12 @@ def kimi_k3(number: int, name: str, arguments: JsonObject) -> str:
 
 
 def plamo(word: str) -> tuple[str, str]:
-    """PLaMo's opening and closing marker of that word."""
+    """Return PLaMo's opening and closing marker for a word."""
     return f"<|plamo:begin_{word}:plamo|>", f"<|plamo:end_{word}:plamo|>"
 
 
 def plamo3(number: int, name: str, arguments: JsonObject) -> str:
-    """A marker before and behind everything."""
+    """Render a marker before and after each part."""
     (call, call_end), (title, title_end), (values, values_end) = map(
         plamo, ("tool_request", "tool_name", "tool_arguments")
     )
@@ -267,36 +267,36 @@ def plamo3(number: int, name: str, arguments: JsonObject) -> str:
 
 
 def harmony(number: int, name: str, arguments: JsonObject) -> str:
-    """gpt-oss, the recipient in the channel."""
+    """Render gpt-oss's form with the recipient in the channel."""
     header = f"<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>"
     return f"{'<|start|>assistant' if number else ''}{header}{dump(arguments)}<|call|>"
 
 
-# What a value must not hold: its closing tag where another tag of a call, or the value's own end, follows.
+# Text that a value must not hold: its closing tag, followed by another tag of a call or by the value's end.
 
 
 def found(pattern: str) -> Callable[[str], bool]:
-    """True of a text in which the pattern is found."""
+    """Return a predicate: whether a text contains the pattern."""
     compiled = re.compile(pattern)
     return lambda text: compiled.search(text) is not None
 
 
 def ends(closer: str, tags: str) -> str:
-    """A pattern of the closing tag with a tag that is legal behind it, or with itself, or at the end."""
+    """Return a pattern of the closing tag before a tag that may follow it, before itself, or at the end."""
     return rf"(?:{closer})\s*(?:\Z|{closer}|{tags})"
 
 
 _TAGS = r"</?(?:\w+:)?(?:parameter|function|invoke|\w*tool_calls?|\w+_calls?)\b"
 _PARAMETER = ends("</parameter>", _TAGS)
-# A function that ends where its wrapper does may be one whose last parameter was not closed.
+# If a function and its wrapper end together, the last parameter may be unclosed.
 _UNCLOSED = r"</function>\s*</(?:seed:)?tool_call>"
 QWEN_LINES = found(rf"{_PARAMETER}|{_UNCLOSED}|\r\Z")
 QWEN_COMPACT = found(rf"{_PARAMETER}|{_UNCLOSED}|\A\r?\n")
-# So may, of pairs, a call behind which the next one begins.
+# Likewise for pairs, if the next call begins after this one.
 _NEXT_CALL = r"</\w*tool_call(?::\w+)?>\s*<\w*tool_call(?::\w+)?>"
 PAIRS_END = found(ends(r"</arg_value(?::\w+)?>", r"<arg_key(?::\w+)?>|</\w*tool_calls?(?::\w+)?>") + f"|{_NEXT_CALL}")
 IFM_END = found(ends(r"</ifm\|arg_value>", r"<ifm\|arg_key>|</ifm\|tool_calls?>"))
-# Within an object a text ends at the first end tag of its own key, and what follows it refuses the call.
+# In an object, a text ends at the first end tag of its own key, and text after that makes the call unreadable.
 M3_END = found(ends(r"\]<\]minimax\[>\[</\w+>", r"\]<\]minimax\[>\[|<[/｜]{0,2}\w") + "|</note>")
 XTML_END = found(ends(r"<\|close\|>\s*argument\s*<\|sep\|>", r"<\|(?:open|close)\|>"))
 CALL_END = found(ends(r"</\w+>", r"</?\w+>"))
@@ -312,19 +312,19 @@ TICKS = "```"
 
 
 def dsml(wrapper: str, prefix: str = DSML) -> Renderer:
-    """A section of typed invokes, its tags behind the token."""
+    """Return the format of a section of typed invokes, with the token before its tags."""
     name = f"{prefix}{wrapper}>"
     return Renderer(row(invoke(prefix, typed=True), f"<{name}\n", f"\n</{name}", "\n"), cannot=DSML_END)
 
 
 def invokes(wrapper: str, prefix: str = "") -> Renderer:
-    """A section of invokes typed by the schema."""
+    """Return the format of a section of invokes without types."""
     render = row(invoke(prefix), f"<{prefix}{wrapper}>\n", f"\n</{prefix}{wrapper}>", "\n")
     return Renderer(render, cannot=found(ends(f"</{prefix}parameter>", _TAGS)))
 
 
 def lines(before: str, shape: Shape, after: str) -> Render:
-    """A wrapper around each call, on lines of their own."""
+    """Return a renderer with a wrapper around each call, on separate lines."""
     return row(around(f"{before}\n", shape, f"\n{after}"), between="\n")
 
 
@@ -489,7 +489,7 @@ RENDERERS: dict[str, Renderer] = {
     "olmo3": Renderer(row(pythonic, "<function_calls>", "</function_calls>", "\n")),
     "lfm2": Renderer(row(lfm2, "<|tool_call_start|>[", "]<|tool_call_end|>", ", ")),
     "minicpm3": Renderer(row(pythonic, f"<|tool_call_start|>{TICKS}python\n", f"\n{TICKS}<|tool_call_end|>", "\n")),
-    # Literals of their own.
+    # Special literals.
     "gemma4": Renderer(row(gemma4), cannot=found(r'<\|"\|>')),
     "functiongemma": Renderer(row(functiongemma), cannot=found("<escape>")),
     "kimi_k3": Renderer(row(kimi_k3, "<|open|>tools<|sep|>", "<|close|>tools<|sep|>"), cannot=XTML_END),

@@ -1,4 +1,4 @@
-"""What a client has of an answer in each of the three dialects, streamed or whole, without any of the proxy's code."""
+"""A client's view of an answer in each of the three dialects, streamed or whole, without code of the proxy."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-# A call's name, and its arguments as a value, or as text if they are no JSON.
+# A call's name, and its arguments, parsed or as text if they are not JSON.
 Call = tuple[str, Any]
 
 
 @dataclass
 class Seen:
-    """What one choice said; `finish` is the reason for its end in the words of its dialect."""
+    """The content of one choice. `finish` is the dialect's finish reason."""
 
     text: str = ""
     thinking: str = ""
@@ -23,7 +23,7 @@ class Seen:
 
     @property
     def calls(self) -> list[Call]:
-        """The calls, in their order."""
+        """Return the calls in order."""
         return [(name, _value("".join(arguments))) for name, *arguments in self.pieces.values()]
 
     def open(self, key: Any, name: str, arguments: str = "") -> None:
@@ -33,7 +33,7 @@ class Seen:
 
 @dataclass
 class Reply:
-    """A whole answer, or a whole stream: what each choice said, by its index, and the error, if there is one."""
+    """A whole answer or stream: its choices by index, and the error, if there is one."""
 
     status: int
     data: bytes
@@ -41,12 +41,12 @@ class Reply:
     error: str = ""
 
     def choice(self, index: int = 0) -> Seen:
-        """What a choice has said so far."""
+        """Return the content of a choice so far."""
         return self.choices.setdefault(index, Seen())
 
 
 def read(dialect: str, status: int, data: bytes) -> Reply:
-    """Read an answer of this dialect (`chat`, `messages` or `responses`)."""
+    """Parse an answer of this dialect (`chat`, `messages` or `responses`)."""
     reply = Reply(status, data)
     if status >= 400:
         reply.error = data.decode(errors="replace")
@@ -62,7 +62,7 @@ def read(dialect: str, status: int, data: bytes) -> Reply:
 
 
 def events(data: bytes) -> Iterator[dict[str, Any]]:
-    """The bodies of a stream's events, up to `[DONE]`."""
+    """Yield the bodies of a stream's events, up to `[DONE]`."""
     for line in data.splitlines():
         name, _, value = line.partition(b":")
         if name == b"data" and value.strip() != b"[DONE]":
@@ -104,7 +104,7 @@ def _chat_event(reply: Reply, chunk: dict[str, Any]) -> None:
 
 
 def _logprobs(entry: dict[str, Any]) -> int:
-    """Of how many tokens the log probability is told."""
+    """Return the number of tokens with log probabilities."""
     return len((entry.get("logprobs") or {}).get("content") or ())
 
 
@@ -149,7 +149,7 @@ def _responses_item(seen: Seen, item: dict[str, Any]) -> None:
 
 
 def _responses_event(reply: Reply, event: dict[str, Any]) -> None:
-    """The last event holds all that was said; some servers leave its output empty."""
+    """Read an event. The last one has the whole output, but some servers leave it empty."""
     if event.get("type") == "response.output_item.done":
         _responses_item(reply.choice(), event["item"])
     if event.get("type") in ("response.completed", "response.incomplete"):

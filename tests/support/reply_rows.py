@@ -1,4 +1,4 @@
-"""Recorded replies: rows of the engine's events and the bodies they came in, and what a client gets of them.
+"""Rows of recorded replies: the engine's events with their bodies, and the client's result.
 
 {"in": [{"body": {...}}, {"text": "Hi"}, {"call": [0, "c1", "run"]}, {"arguments": [0, "{}"]}, {"finish": "stop"}]}
 """
@@ -39,7 +39,7 @@ Row = dict[str, Any]
 
 
 def dialect_of(row: Row) -> Dialect:
-    """The dialect of a row's client."""
+    """Return the dialect of a row's client."""
     given = dict(row.get("options", {}))
     if row["dialect"] == "messages":
         given["stops"] = frozenset(given.get("stops", ()))
@@ -50,7 +50,7 @@ def dialect_of(row: Row) -> Dialect:
 
 
 def event_of(said: Row) -> Event:
-    """One of the engine's events."""
+    """Return the engine event that a row describes."""
     choice = said.get("choice", 0)
     match said:
         case {"text": text}:
@@ -84,7 +84,7 @@ def _content(events: Iterable[Event]) -> Iterable[ContentEvent]:
 
 
 def streamed(row: Row) -> list[Any]:
-    """The events of the stream that the client gets; an error that is raised is the last of them."""
+    """Return the events of the client's stream; a raised error is the last of them."""
     writer, sent = dialect_of(row).writer(expand=False), b""
     try:
         for said in row["in"]:
@@ -109,7 +109,7 @@ def _written(writer: Writer, said: Row) -> bytes:
 
 
 def whole(row: Row) -> Any:
-    """The whole answer that the client gets for the same events."""
+    """Return the client's whole answer for the same events."""
     events = [event_of(said) for said in row["in"] if not {"body", "end"} & said.keys()]
     bodies = [said["body"] for said in row["in"] if "body" in said]
     try:
@@ -119,6 +119,6 @@ def whole(row: Row) -> Any:
 
 
 def parsed(data: bytes) -> list[Any]:
-    """The data of a stream's events."""
+    """Return the data of a stream's events, parsed."""
     decoder = sse.Decoder(len(data) + 2)
     return [json.loads(event.data) for event in (*decoder.feed(data), *decoder.finish()) if event.data is not None]

@@ -1,4 +1,4 @@
-"""What the tests of Responses requests share: small requests, and what becomes of them."""
+"""Helpers of tests of Responses requests: small requests, and their translations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from proxy.dialects.responses.request import translate
 from tests.support.translations import MODEL, checked, content, lost, messages_of, options
 
-# What tests take from here beside its own.
+# Re-exports.
 __all__ = ["MODEL", "lost"]
 Item = dict[str, Any]
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
@@ -20,12 +20,12 @@ SPACE: Item = {"type": "namespace", "name": "agents", "description": "For agents
 
 
 def ask(*items: Any, **fields: Any) -> dict[str, Any]:
-    """A request with these items, or with one that greets."""
+    """Return a request with these items, or with a greeting."""
     return {"model": "asked", "input": [*items] or [user("hi")], **fields}
 
 
 def user(*parts: Any, **fields: Any) -> Item:
-    """A user's message: of one text, or of these parts."""
+    """Return a user message with a text or these parts."""
     return {"type": "message", "role": "user", "content": content(parts), **fields}
 
 
@@ -51,10 +51,10 @@ def output(said: Any = "done", id_: str = "c1", **fields: Any) -> Item:
 
 
 def sent(body: dict[str, Any], **said: Any) -> Any:
-    """The translation; its body is looked into at any depth."""
+    """Return the translation, typed as Any so that tests can index its body."""
     return checked(translate(body, options(**said)))
 
 
 def messages(*items: Any, **said: Any) -> list[Any]:
-    """The chat messages for these items."""
+    """Return the chat messages for these items."""
     return messages_of(sent(ask(*items), **said))

@@ -1,9 +1,8 @@
-"""A strict reader of what a Responses server sends: raw event streams, whole responses, errors.
+"""A strict reader of a Responses server's output: raw event streams, whole responses, errors.
 
-Each rule that is broken is an AssertionError that names the place. The rules are those of OpenAI's API reference
-("Create a model response", "Streaming events"), of Open Responses (which fields a response must have), of the pinned
-SDK's own types and its accumulator, and what Codex was seen to fail on: they are read here from the bytes alone, with
-nothing of the proxy's own code.
+A broken rule raises an AssertionError that names the place. The rules are those of OpenAI's API reference ("Create a
+model response", "Streaming events"), of Open Responses (required fields of a response), of the pinned SDK's types and
+accumulator, and of inputs that made Codex fail. The reader uses only the bytes, and no code of the proxy.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any, get_args
 import openai.types.responses as api
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-# What Open Responses requires of a response.
+# Fields that Open Responses requires in a response.
 REQUIRED = frozenset(
     (
         *("id", "object", "created_at", "completed_at", "status", "incomplete_details", "model"),
@@ -28,7 +27,7 @@ REQUIRED = frozenset(
         *("service_tier", "metadata", "safety_identifier", "prompt_cache_key"),
     )
 )
-# The beginning of an item's id, by its type.
+# The prefix of an item's id, by the item's type.
 PREFIXES: Mapping[str, str] = {
     "message": "msg_",
     "reasoning": "rs_",
@@ -36,7 +35,7 @@ PREFIXES: Mapping[str, str] = {
     "custom_tool_call": "ctc_",
     "tool_search_call": "tsc_",
 }
-# The codes by which Codex tells what to do next; the SDK's types do not have all of them.
+# The error codes to which Codex reacts; the SDK's types lack some of them.
 CODES = frozenset(
     (
         *("server_error", "rate_limit_exceeded", "invalid_prompt"),
@@ -52,7 +51,7 @@ _LIFECYCLE = {
 }
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 _REASONS = ("max_output_tokens", "content_filter")
-# What an item begins with, beside its type, its id and its names.
+# The initial fields of an item, except its type, id and names.
 _EMPTY: Mapping[str, tuple[str, Any]] = {
     "message": ("content", []),
     "reasoning": ("content", []),
@@ -60,7 +59,7 @@ _EMPTY: Mapping[str, tuple[str, Any]] = {
     "custom_tool_call": ("input", ""),
     "tool_search_call": ("arguments", {}),
 }
-# The deltas: the type of the item that they belong to, and of its part.
+# Deltas -> the type of their item, and of its part.
 _DELTAS = {
     "response.output_text.delta": ("message", "output_text"),
     "response.refusal.delta": ("message", "refusal"),
@@ -68,7 +67,7 @@ _DELTAS = {
     "response.function_call_arguments.delta": ("function_call", ""),
     "response.custom_tool_call_input.delta": ("custom_tool_call", ""),
 }
-# What repeats all deltas of an item, and in which field.
+# Events that repeat all deltas of an item -> the field.
 _WHOLES = {
     "response.output_text.done": "text",
     "response.refusal.done": "refusal",
@@ -80,21 +79,21 @@ _PARTS = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text"}
 
 
 def need(holds: object, what: str) -> None:
-    """Raise AssertionError unless it holds, also where Python runs without its asserts."""
+    """Raise AssertionError unless `holds` is true, even if Python's asserts are disabled."""
     if not holds:
         raise AssertionError(what)
 
 
 def check_stream(data: bytes, *, types: bool = True) -> dict[str, Any]:
-    """The last response of a stream; AssertionError names the rule that is broken.
+    """Return the last response of a stream. Raises AssertionError for a broken rule.
 
-    Without the SDK's `types` it takes a third of the time: for tests that read thousands of them for something else.
+    Checking without the SDK's `types` takes a third of the time, for tests that read thousands of streams.
     """
     return StreamReading(types=types).read(data)
 
 
 def check_response(body: bytes) -> dict[str, Any]:
-    """A whole response; AssertionError names the rule that is broken."""
+    """Return a whole response. Raises AssertionError for a broken rule."""
     response = _object(json.loads(body), "the response")
     check_fields(response)
     need(response["status"] in ("completed", "incomplete"), f"the status of a whole response is {response['status']}")
@@ -108,7 +107,7 @@ def check_response(body: bytes) -> dict[str, Any]:
 
 
 def check_error(body: bytes, status: int) -> dict[str, Any]:
-    """The error of an error body; AssertionError names the rule that is broken."""
+    """Return the error of an error body. Raises AssertionError for a broken rule."""
     given = _object(json.loads(body), "the body")
     need([*given] == ["error"], f"an error body of {[*given]}")
     error = _object(given["error"], "the error")
@@ -123,7 +122,7 @@ def check_error(body: bytes, status: int) -> dict[str, Any]:
 
 
 def check_fields(response: dict[str, Any], *, types: bool = True) -> None:
-    """What every response has, in events too."""
+    """Check the fields that every response has, even in events."""
     missing = REQUIRED - response.keys()
     need(not missing, f"the response lacks {sorted(missing)}")
     need(response["object"] == "response", f"the object is {response['object']!r}")
@@ -135,7 +134,7 @@ def check_fields(response: dict[str, Any], *, types: bool = True) -> None:
 
 
 def check_end(response: dict[str, Any]) -> None:
-    """The end of a response is true of what is in it."""
+    """Check that the status of a response matches its content."""
     status, details, error = response["status"], response["incomplete_details"], response["error"]
     if status == "incomplete":
         need(details and details["reason"] in _REASONS, f"incomplete, and why is {details}")
@@ -150,7 +149,7 @@ def check_end(response: dict[str, Any]) -> None:
 
 
 def check_usage(usage: Any) -> None:
-    """The token counts and both of their details, always whole."""
+    """Check that all token counts and details are present and consistent."""
     usage = _object(usage, "usage")
     counts = [usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]]
     counts += [usage["input_tokens_details"]["cached_tokens"], usage["input_tokens_details"]["cache_write_tokens"]]
@@ -160,7 +159,7 @@ def check_usage(usage: Any) -> None:
 
 
 def check_item(item: Any) -> None:
-    """An item: of a type that the proxy may send, with its id."""
+    """Check an item's type, which must be one that the proxy may send, and its id and content."""
     item = _object(item, "an item")
     kind = item.get("type")
     need(kind in PREFIXES, f"an item of type {kind!r}")
@@ -183,7 +182,7 @@ def check_item(item: Any) -> None:
 
 
 def check_ids(items: list[dict[str, Any]]) -> None:
-    """No id is there twice, and no call's."""
+    """Check that item ids and call ids are unique."""
     for name in ("id", "call_id"):
         ids = [item[name] for item in items if name in item]
         need(len(set(ids)) == len(ids), f"an {name} is there twice: {ids}")
@@ -191,7 +190,7 @@ def check_ids(items: list[dict[str, Any]]) -> None:
 
 @dataclass
 class Item:
-    """An item of a stream, as far as it came: `said` are its deltas, `done` it as it ended."""
+    """An item of a stream so far. `said` is the text of its deltas, `done` the final item."""
 
     start: dict[str, Any]
     said: str = ""
@@ -203,7 +202,7 @@ class Item:
 
 @dataclass
 class StreamReading:
-    """The state of a stream; `types`: whether the SDK's types are looked at."""
+    """The state of a stream. `types`: check the SDK's types too."""
 
     types: bool = True
     id: str = ""
@@ -212,7 +211,7 @@ class StreamReading:
     count: int = 0
 
     def read(self, data: bytes) -> dict[str, Any]:
-        """All events; the last response."""
+        """Read all events, and return the last response."""
         for name, text in events(data):
             try:
                 self._event(name, text)
@@ -317,7 +316,7 @@ class StreamReading:
 
 
 def events(data: bytes) -> Iterator[tuple[str, str]]:
-    """Name and data of each event. They are framed as OpenAI frames them; AssertionError if not, or if one is cut."""
+    """Yield name and data of each event. Raises AssertionError if an event is not framed as OpenAI does, or is cut."""
     text = data.decode("utf-8")
     need(text.endswith("\n\n"), f"the stream ends in the middle of an event: {text[-200:]!r}")
     for block in text[:-2].split("\n\n"):
@@ -328,7 +327,7 @@ def events(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def calls_of(response: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The calls of a response that are whole: names and arguments, or a custom tool's input."""
+    """Return the complete calls of a response: names and arguments, or a custom tool's input."""
     found: list[tuple[str, Any]] = []
     for item in response["output"]:
         if item["type"] == "function_call" and item["status"] == "completed":
@@ -341,7 +340,7 @@ def calls_of(response: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def text_of(response: Mapping[str, Any], kind: str = "message") -> str:
-    """All that is said in messages, or in reasoning."""
+    """Return the text of all messages, or of all reasoning."""
     parts = [part for item in response["output"] if item["type"] == kind for part in item["content"]]
     return "".join(part[_PARTS[part["type"]]] for part in parts)
 
@@ -359,14 +358,14 @@ def _object(value: Any, what: str) -> dict[str, Any]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Codex drops an event that has a key twice."""
+    """Reject duplicate keys, because Codex drops an event that has them."""
     need(len(dict(pairs)) == len(pairs), f"a key is there twice: {[name for name, _ in pairs]}")
     return dict(pairs)
 
 
 @cache
 def _event_types() -> dict[str, type[BaseModel]]:
-    """The SDK's events by their type."""
+    """Return the SDK's event classes by event type."""
     union = get_args(get_args(api.ResponseStreamEvent)[0])
     return {get_args(kind.model_fields["type"].annotation)[0]: kind for kind in union}
 
@@ -377,7 +376,7 @@ def _adapter(kind: type[BaseModel]) -> TypeAdapter[Any]:
 
 
 def _validate(kind: type[BaseModel], value: Mapping[str, Any]) -> None:
-    """It is of the SDK's type, strictly."""
+    """Check that the SDK's type accepts the value in strict mode."""
     try:
         _adapter(kind).validate_python(value)
     except ValidationError as wrong:

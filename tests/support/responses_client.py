@@ -1,4 +1,4 @@
-"""What tests of the Responses front share: requests, and what is read of answers."""
+"""Helpers of Responses tests: requests, and reading of answers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tests.support.scripted import WRITE_FILE
 
 RESPONSES = "/v1/responses"
 INPUT_TOKENS = "/v1/responses/input_tokens"
-# The same tool as WRITE_FILE, as this API has it.
+# WRITE_FILE in the form of this API.
 TOOL: dict[str, Any] = {"type": "function", **WRITE_FILE["function"]}
 
 
 def ask(given: object = "Hi", **more: Any) -> dict[str, Any]:
-    """A Responses request; by default it asks for a stream and offers no tools."""
+    """Return a Responses request; by default it asks for a stream and offers no tools."""
     return {"model": "tiny", "input": given, "stream": True, "max_output_tokens": 5, **more}
 
 
 def response_of(response: TestResponse, *, status: int = 200) -> dict[str, Any]:
-    """The last response that a strict client reads from an answer of this status."""
+    """Return the last response that a strict client reads. The answer's status must be `status`."""
     assert response.status_code == status, response.data
     if response.headers["Content-Type"].startswith("text/event-stream"):
         return check_stream(response.data)

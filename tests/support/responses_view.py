@@ -1,4 +1,4 @@
-"""What the tests of the Responses front share: the options of a small request, tools by name, events of a reply."""
+"""Helpers of Responses tests: the options of a small request, tools by name, events of a reply."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ("offering", "options", "told")
 
 
 def offering(*named: tuple[str, Any]) -> OfferedTools:
-    """These tools, by the names under which the server knows them."""
+    """Return these tools by the names that the server uses."""
     return OfferedTools(by_name=dict(named))
 
 
 def told(parts: Iterable[str]) -> list[Event]:
-    """The events of a reply that says this and ends, thoughts told from the text."""
+    """Return the events of a complete reply with this text, with reasoning separated."""
     engine = Engine(Task(tools=None, seed=SEED, ordered=True, thoughts=Thoughts()))
     return run([*map(says, parts), ends()], engine)

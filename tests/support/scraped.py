@@ -1,4 +1,4 @@
-"""What a scrape of `/metrics` finds, and requests to count."""
+"""Samples of a scrape of `/metrics`, and requests to count."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def samples(metrics: Metrics, *served: str) -> Samples:
-    """What a scrape finds, while a server lists these models: each sample by its name and labels."""
+    """Return the samples of a scrape, by name and labels, while a server lists these models."""
     text = metrics.exposition(rules_in_force=True, models=served).decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -26,17 +26,17 @@ def samples(metrics: Metrics, *served: str) -> Samples:
 
 
 def value(found: Samples, name: str, **labels: str) -> float:
-    """One of them."""
+    """Return the value of one sample."""
     return found[f"tool_proxy_{name}", tuple(sorted(labels.items()))]
 
 
 def count(metrics: Metrics, *, fixes: Mapping[str, int] | None = None, **more: Any) -> None:
-    """Count a request that has ended well, but for what is said; `fixes` are its repairs."""
+    """Count a successful request, unless `more` says otherwise. `fixes` are its repairs."""
     audit = tuple(Repair(fix, "", "", "") for fix, number in (fixes or {}).items() for _ in range(number))
     said = {field.name: more.pop(field.name) for field in dataclasses.fields(Outcome) if field.name in more}
     metrics.count(Outcome(audit=audit, **said), **{"dialect": "chat", "status": 200, "seconds": 1.0, **more})
 
 
 def models(metrics: Metrics, *served: str) -> set[str]:
-    """The models that a scrape names."""
+    """Return the models in a scrape."""
     return {dict(labels)["model"] for name, labels in samples(metrics, *served) if name == "tool_proxy_requests_total"}

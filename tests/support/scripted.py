@@ -1,4 +1,4 @@
-"""A model server whose every byte is scripted, the bytes that real ones write, and a client that can simply vanish."""
+"""A model server with scripted bytes, the bytes that real servers write, and a client that can vanish."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from io import BytesIO
 from types import TracebackType
 from typing import Any, TypeAlias
 
-# Seconds. What is awaited comes, however busy the machine is; only what is broken takes so long.
+# Timeout in seconds, long enough for a busy machine; only failures take this long.
 PATIENCE = 60.0
-# What would come late, or never, where something is broken: so long a script waits at a gate, and so much is a setting
-# that must not be what ends a test. A wait of PATIENCE is over before, so that the two are told apart.
+# Seconds that a script waits at a gate, and the value of settings that must not end a test. It is longer than PATIENCE,
+# so that a test can tell a timeout of its own from these.
 HELD = 3 * PATIENCE
 
 
 class Act(Enum):
-    """What a script does beside sending bytes and waiting at a gate."""
+    """Actions of a script other than sending bytes and waiting at a gate."""
 
     RST = auto()
     CLOSE = auto()
@@ -37,29 +37,29 @@ class Act(Enum):
 
 
 class Gate:
-    """A place where a script waits until the test opens it; `reached` is set when it gets there."""
+    """A point where a script waits until the test opens it. `reached` is set when the script gets there."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
         self.fd = os.eventfd(0)
 
     def open(self) -> None:
-        """Let the script go on."""
+        """Let the script continue."""
         os.eventfd_write(self.fd, 1)
 
     def wait(self) -> None:
-        """Wait until the script is here."""
+        """Wait until the script reaches the gate."""
         assert self.reached.wait(PATIENCE), "the upstream never came to this point of its script"
 
 
-# A number is a pause of so many seconds.
+# A number is a pause in seconds.
 Action: TypeAlias = "bytes | Gate | Act | float"
 Script: TypeAlias = Sequence[Action]
 
 
 @dataclass(eq=False)
 class Seen:
-    """A request as it arrived; `closed_at` is when (`time.monotonic`) the other side's end was seen to close."""
+    """A received request. `closed_at` is when (`time.monotonic`) the other side closed its connection."""
 
     line: str
     headers: Message
@@ -69,41 +69,40 @@ class Seen:
 
     @property
     def path(self) -> str:
-        """The path that was asked for."""
+        """The requested path."""
         return self.line.split()[1]
 
     @property
     def json(self) -> Any:
-        """The body, parsed."""
+        """Return the parsed body."""
         return json.loads(self.body)
 
     def gone_after(self, moment: float, seconds: float = PATIENCE) -> bool:
-        """True if the close came within so many seconds after `moment`, and not when the script was at its end."""
+        """Return whether the other side closed within `seconds` after `moment`, and before the script ended."""
         return self.closed.wait(seconds) and self.closed_at - moment <= seconds
 
     def note_close(self) -> None:
-        """The other side is gone."""
+        """Record that the other side has closed."""
         self.closed_at = time.monotonic()
         self.closed.set()
 
 
 def _is_question(seen: Seen) -> bool:
-    """Return whether the proxy asks about a model: with the headers of the request that it is about to forward."""
+    """Return whether this is the proxy's own question about a model, with the headers of a request to forward."""
     about_models = seen.line.startswith("GET ") and seen.path in ("/v1/models", "/props", "/get_model_info")
     return about_models and seen.headers["Content-Type"] == "application/json"
 
 
 class _Gone(Exception):
-    """The other side closed."""
+    """The other side has closed the connection."""
 
 
 class Upstream:
-    """A context manager: a server at `url` that answers the n-th request with the n-th script, over TLS with `tls`.
+    """Context manager: a server at `url` that answers the n-th request with the n-th script, over TLS with `tls`.
 
-    `paths` are answered apart from the scripts, any number of times; a request that no script is left for gets 599.
-    `received` has all requests, `seen` those that a script answers, `asked` the paths of the others. The proxy's own
-    questions about a model, asked for a request that it forwards, get 404 and are in `received` alone, unless `paths`
-    answers them.
+    `paths` have fixed answers instead of scripts. A request without a script gets 599. `received` has all requests,
+    `seen` those with a script, `asked` the paths of the others. The proxy's own questions about a model get 404 and are
+    only in `received`, unless `paths` answers them.
     """
 
     def __init__(self, *scripts: Script, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
@@ -139,30 +138,32 @@ class Upstream:
             os.close(gate.fd)
 
     def gate(self) -> Gate:
-        """A gate for a script of this server."""
+        """Return a gate for a script of this server."""
         self._gates.append(Gate())
         return self._gates[-1]
 
     def play(self, *scripts: Script) -> None:
-        """Forget everything; answer the next requests so."""
+        """Drop all records, and answer the next requests with these scripts."""
         with self._arrived:
             self._scripts = list(scripts)
             self.received, self.seen, self.asked, self.paths = [], [], [], {}
 
     def wait(self, count: int = 1) -> Seen:
-        """The `count`-th scripted request, as soon as it is there."""
+        """Wait for the `count`-th scripted request, and return it."""
         with self._arrived:
             assert self._arrived.wait_for(lambda: len(self.seen) >= count, PATIENCE), "no request came"
             return self.seen[count - 1]
 
     def wait_for_all(self) -> None:
-        """Wait until each connection that was made until now was served to its end: on a busy machine a request can
-        still be unread when the other side has closed, and it would take a script of the next test's.
+        """Wait until all connections so far are closed.
+
+        On a busy machine, a request may still be unread after the other side has closed, and would use up a script of
+        the next test.
         """
         with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as last:
             name = str(last.getsockname()[1])
         deadline = time.monotonic() + PATIENCE
-        while all(thread.name != name for thread in self._threads):  # they are accepted in their order
+        while all(thread.name != name for thread in self._threads):  # connections are accepted in order
             assert time.monotonic() < deadline, "a connection was not accepted"
             time.sleep(0.001)
         for thread in [*self._threads]:
@@ -188,7 +189,7 @@ class Upstream:
                     if seen is not None:
                         self._answer(sock, seen)
             except OSError:
-                return  # the other side does not want us, or left while we spoke
+                return  # the TLS handshake failed, or the other side closed
 
     def _answer(self, sock: socket.socket, seen: Seen) -> None:
         with self._arrived:
@@ -227,7 +228,7 @@ class Upstream:
             sock.close()
 
     def _wait(self, sock: socket.socket, gate: Gate | None, seconds: float = HELD) -> None:
-        """Until the gate opens, the server stops or the other side closes; that is seen below TLS, without reading."""
+        """Wait until the gate opens, the server stops, or the other side closes, which is detected without reading."""
         poll = select.poll()
         poll.register(sock.fileno(), select.POLLRDHUP)
         poll.register(self._stop.fd, select.POLLIN)
@@ -257,25 +258,25 @@ def _read_request(sock: socket.socket) -> Seen | None:
     return Seen(line.decode("latin-1"), headers, b"".join(parts))
 
 
-# What model servers write.
+# Bytes of model servers.
 
 
 def head(status: int = 200, headers: Mapping[str, str] | None = None) -> bytes:
-    """The head of an answer; without a Content-Length among its headers the body ends with the connection."""
+    """Return the head of an answer. Without a Content-Length header, the body ends with the connection."""
     phrase = HTTPStatus(status).phrase if status != 599 else "Unscripted"
     lines = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
     return f"HTTP/1.1 {status} {phrase}\r\n{lines}\r\n".encode("latin-1")
 
 
 def answer(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> bytes:
-    """A whole answer: bytes as they are, everything else as JSON."""
+    """Return a whole answer: bytes verbatim, other types as JSON."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     usual = {"Content-Type": "application/json", "Content-Length": str(len(data))}
     return head(status, {**usual, **(headers or {})}) + data
 
 
 def completion(message: Mapping[str, object] | str, finish: str = "stop", **more: object) -> dict[str, Any]:
-    """A whole chat completion in vLLM's shape."""
+    """Return a whole chat completion in vLLM's form."""
     said = {"role": "assistant", "content": message} if isinstance(message, str) else dict(message)
     choice = {"index": 0, "message": said, "logprobs": None, "finish_reason": finish, "stop_reason": None}
     usage = {"prompt_tokens": 10, "total_tokens": 17, "completion_tokens": 7}
@@ -284,35 +285,35 @@ def completion(message: Mapping[str, object] | str, finish: str = "stop", **more
 
 
 def event(body: object) -> bytes:
-    """One server-sent event."""
+    """Return a server-sent event."""
     return b"data: " + json.dumps(body).encode() + b"\n\n"
 
 
 def delta(said: Mapping[str, object], finish: str | None = None, **more: object) -> bytes:
-    """One chunk of a stream in vLLM's shape."""
+    """Return a chunk of a stream in vLLM's form."""
     choice = {"index": 0, "delta": dict(said), "logprobs": None, "finish_reason": finish, "token_ids": None}
     envelope = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1795223438, "model": "tiny"}
     return event({**envelope, "choices": [choice], **more})
 
 
 def text(said: str) -> bytes:
-    """A chunk of text."""
+    """Return a chunk of text."""
     return delta({"content": said})
 
 
 def opened(index: int, id_: str, name: str) -> bytes:
-    """A chunk that opens a structured call."""
+    """Return a chunk that opens a structured call."""
     function = {"name": name, "arguments": ""}
     return delta({"tool_calls": [{"index": index, "id": id_, "type": "function", "function": function}]})
 
 
 def arguments(index: int, fragment: str) -> bytes:
-    """A chunk with the next part of a call's arguments."""
+    """Return a chunk with the next part of a call's arguments."""
     return delta({"tool_calls": [{"index": index, "function": {"arguments": fragment}}]})
 
 
 def finish(reason: str = "stop") -> bytes:
-    """The chunk that says why the model stopped."""
+    """Return a chunk with the finish reason."""
     return delta({"content": ""}, reason)
 
 
@@ -330,16 +331,16 @@ LAST = b"0\r\n\r\n"
 
 
 def chunked(data: bytes) -> bytes:
-    """One chunk of a chunked body."""
+    """Return a chunk of a chunked body."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def stream(*events: bytes) -> list[Action]:
-    """A whole stream, one write per event."""
+    """Return the script of a whole stream, one write per event."""
     return [SSE, *map(chunked, events), LAST]
 
 
-# What clients ask.
+# Requests of clients.
 
 WRITE_FILE: dict[str, Any] = {
     "type": "function",
@@ -356,12 +357,12 @@ WRITE_FILE: dict[str, Any] = {
 
 
 def chat(content: str = "Hi", /, **more: Any) -> dict[str, Any]:
-    """A chat request; by default it asks for a stream and offers no tools."""
+    """Return a chat request; by default it asks for a stream and offers no tools."""
     return {"model": "tiny", "messages": [{"role": "user", "content": content}], "stream": True, **more}
 
 
 class Client:
-    """A context manager: one HTTP/1.1 request over a raw socket, whose answer is read as it comes."""
+    """Context manager: one HTTP/1.1 request over a raw socket, whose answer is read as it arrives."""
 
     def __init__(self, port: int, request: bytes) -> None:
         self._sock = socket.create_connection(("127.0.0.1", port), PATIENCE)
@@ -369,7 +370,7 @@ class Client:
 
     @classmethod
     def post(cls, port: int, body: object, path: str = "/v1/chat/completions") -> Client:
-        """A POST of JSON."""
+        """Return a client with a POST of JSON."""
         data = json.dumps(body).encode()
         top = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(data)}"
         return cls(port, top.encode() + b"\r\n\r\n" + data)
@@ -382,7 +383,7 @@ class Client:
 
     @contextlib.contextmanager
     def answer(self) -> Iterator[HTTPResponse]:
-        """The answer, once its head is there."""
+        """Yield the answer once its head has arrived."""
         response = HTTPResponse(self._sock)
         try:
             response.begin()
@@ -391,11 +392,11 @@ class Client:
             response.close()
 
     def half_close(self) -> None:
-        """Say that nothing more will be sent."""
+        """Close the sending side of the connection."""
         self._sock.shutdown(socket.SHUT_WR)
 
     def vanish(self, *, reset: bool) -> float:
-        """Be gone, with a FIN or with an RST; returns when (`time.monotonic`)."""
+        """Close the connection with a FIN or an RST, and return the time (`time.monotonic`)."""
         if reset:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._sock.close()

@@ -1,4 +1,4 @@
-"""Where the third parties' corpora and captures are, which are no part of the repository."""
+"""The folder of third-party corpora and captures, which are not part of the repository."""
 
 from __future__ import annotations
 

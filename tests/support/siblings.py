@@ -1,4 +1,4 @@
-"""Several bodies in one wrapper, one of which no tool was offered (C3)."""
+"""Several calls in one wrapper, one of them of a tool that was not offered (C3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from tests.support.helpers import call_json
 
 Arguments = dict[str, Any]
-# X was not offered; its values show what ends and begins other calls.
+# X is not offered; its values contain text that ends or starts other calls.
 X: Arguments = {"path": "a </tool_call> [ ] { } \\ 'b' ```\n<tool_call>now</tool_call>", "n": 1}
 BASH: Arguments = {"command": "ls -la", "timeout": 5}
 READ: Arguments = {"path": "a.py"}
@@ -70,7 +70,7 @@ def deepseek31(name: str, arguments: Arguments) -> str:
     return f"<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{dump(arguments)}<｜tool▁call▁end｜>"
 
 
-# What begins the wrapper, one body, what stands between two, what ends the wrapper.
+# Start of the wrapper, renderer of a body, separator, end of the wrapper.
 FAMILIES: dict[str, tuple[str, Callable[[str, Arguments], str], str, str]] = {
     "Hermes, an array": ("<tool_call>\n[", json_call, ", ", "]\n</tool_call>"),
     "Hermes, lines": ("<tool_call>\n", json_call, "\n", "\n</tool_call>"),
@@ -107,15 +107,15 @@ FAMILIES: dict[str, tuple[str, Callable[[str, Arguments], str], str, str]] = {
 
 
 def reply(family: str, order: str) -> tuple[str, list[tuple[str, Arguments]]]:
-    """The text of a wrapper with bodies in this order, and the calls that are in it."""
+    """Return a wrapper with bodies in this order, and its calls."""
     begins, body, between, closes = FAMILIES[family]
     text = begins + between.join(body(*GIVEN[each]) for each in order) + closes
     return text, [GIVEN[each] for each in order if each != "x"]
 
 
 def content(family: str, order: str) -> str:
-    """Return the text that is left: each body that was not offered, what stands between two of them, and the opener if
-    one of them is the first.
+    """Return the remaining text: bodies of tools not offered, separators between two of them, and the start of the
+    wrapper if one of them is first.
     """
     begins, body, between, _ = FAMILIES[family]
     runs = (between.join([body(*GIVEN["x"])] * len(run)) for run in re.findall("x+", order))

@@ -11,7 +11,7 @@ from tests.real.processes import ROOT
 
 
 def copy_of(names: Iterable[str], folder: Path) -> Path:
-    """A new folder with these files and folders of the checkout, without what Python has made of them."""
+    """Create a folder with these files and folders of the checkout, without compiled files."""
     folder.mkdir()
     for name in names:
         source = ROOT / name
@@ -23,9 +23,9 @@ def copy_of(names: Iterable[str], folder: Path) -> Path:
 
 
 def at_commit(commit: str, folder: Path, *names: str) -> Path:
-    """A new folder with the tree of a commit, or these folders of it. Raises CalledProcessError if there is none."""
+    """Create a folder with the tree of a commit, or these parts of it. Raises CalledProcessError without the commit."""
     archive = subprocess.run(["git", "archive", commit, *names], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
     folder.mkdir()
-    # By the command: CPython before 3.11.4 has no filter for what it unpacks.
+    # `tar`, because tarfile has no extraction filter before CPython 3.11.4.
     subprocess.run(["tar", "--extract", "--directory", folder], input=archive, check=True)
     return folder

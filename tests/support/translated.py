@@ -1,7 +1,7 @@
-"""What clients of the dialects that translate have of a model server's reply, beside what a chat client has.
+"""Comparison of a reply in the translating dialects with the same reply for a chat client.
 
-A new dialect joins all tests of failures, deltas and formats by its line in `TRANSLATING`. The bytes go the real way,
-through decoder, engine and writer; what comes out is read by each dialect's strict checker.
+A line in `TRANSLATING` adds a dialect to all tests of failures, deltas and formats. The bytes pass through decoder,
+engine and writer, and each dialect's strict checker reads the result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from proxy.exchange.whole_answer import answer_as_answer
 from tests.support import dialects
 from tests.support.dialects import Told
 
-# With this limit an answer that was cut off was cut off by it.
+# A token limit so low that a truncated answer was truncated by it.
 LIMIT = 1
 
 Calls = list[tuple[str, Any]]
@@ -32,9 +32,11 @@ Calls = list[tuple[str, Any]]
 
 @dataclass(frozen=True)
 class ClientReply:
-    """What a client has of a reply. `calls` are names and arguments as values, or as text if they are no JSON;
-    `finish` is chat's word for how the reply ended by itself or was cut, "" for words of other kinds, and None where it
-    failed. Of a reply with `thoughts` the text is not compared: they may be a part of it in one dialect.
+    """A client's result of a reply.
+
+    `calls` are names and arguments, parsed or as text if they are not JSON. `finish` is chat's finish reason, "" for
+    other reasons, and None for a failure. If there are `thoughts`, the text is not compared, because one dialect may
+    include them in it.
     """
 
     text: str
@@ -43,7 +45,7 @@ class ClientReply:
     thoughts: bool = False
 
 
-# The words of `Told`, in chat's.
+# Finish reasons of `Told` -> chat's.
 _FINISHES = {"stop": "stop", "calls": "tool_calls", "length": "length"}
 
 
@@ -54,7 +56,7 @@ def _reply(told: Told) -> ClientReply:
 
 @dataclass(frozen=True)
 class Translating:
-    """One dialect: the proxy's half, and the client's."""
+    """One dialect: its writer in the proxy, and its reader."""
 
     dialect: Callable[[], Dialect]
     client: dialects.Dialect
@@ -65,7 +67,7 @@ class Translating:
         return self.client.name
 
     def sent(self, parts: Iterable[bytes], engine: Engine) -> bytes:
-        """The stream that a client gets for these bytes of a model server's."""
+        """Return the client's stream for these bytes of a model server."""
         reply = StreamReply(engine, self.dialect().writer(expand=False), _crashed)
         given = b"".join(map(reply.receive, parts))
         if reply.failure is None:
@@ -73,17 +75,17 @@ class Translating:
         return given + (b"" if reply.failure is None else reply.fail(reply.failure))
 
     def streamed(self, parts: Iterable[bytes], engine: Engine) -> ClientReply:
-        """What a client has of that stream."""
+        """Return the client's result of that stream."""
         return _reply(self.client.stream(self.sent(parts, engine)))
 
     def whole(self, answer: JsonObject, engine: Engine) -> ClientReply:
-        """What a client has of a whole answer; raises the error that it ends in."""
+        """Return the client's result of a whole answer. Raises the answer's error."""
         given = answer_as_answer(json.dumps(answer).encode(), answer, engine, self.dialect())
         return _reply(self.client.whole(given))
 
 
 def response_options(**fields: Any) -> output.ReplyOptions:
-    """What a reply says of a small Responses request."""
+    """Return the reply options of a small Responses request."""
     given = {"id": "abc", "echo": echo({"model": "m"}), "limit": LIMIT, "created_at": 5, "now": lambda: 6}
     return output.ReplyOptions(**{**given, **fields})
 
@@ -95,23 +97,23 @@ TRANSLATING = (
 
 
 def check_streams(data: bytes, new_engine: Callable[[], Engine], expected: ClientReply) -> None:
-    """The client of every dialect has of this stream what a chat client has."""
+    """Check that clients of every dialect get the chat client's result of this stream."""
     for each in TRANSLATING:
         _check_alike(each, each.streamed([data], new_engine()), expected)
 
 
 def check_answers(answer: JsonObject, new_engine: Callable[[], Engine], expected: ClientReply) -> None:
-    """The same for a whole answer."""
+    """Check the same for a whole answer."""
     for each in TRANSLATING:
         _check_alike(each, each.whole(answer, new_engine()), expected)
 
 
 def _check_alike(each: Translating, found: ClientReply, expected: ClientReply) -> None:
     where = f"{each.name}: {found}"
-    # What a server calls the end of its own accord: `abort` is a failure where a dialect has no word for it.
+    # Other finish reasons are not compared: `abort`, for example, is a failure in dialects without such a reason.
     if expected.finish in _ENDS:
         assert _ENDS.get(found.finish) == _ENDS[expected.finish], where
-    # Half a call is an error in a stream; else a dialect whose calls are objects has what can be read of it, or text.
+    # A partial call is an error in a stream. In a whole answer, it is text, or the readable part of its arguments.
     if expected.finish is not None and any(isinstance(value, str) for _, value in expected.calls):
         return
     assert [name for name, _ in found.calls] == [name for name, _ in expected.calls], where
@@ -122,18 +124,18 @@ def _check_alike(each: Translating, found: ClientReply, expected: ClientReply) -
         assert found.text.strip() == _without_surrogates(expected.text).strip(), where
 
 
-# Without tools a chat server's own finish passes, whether there are calls or not.
+# Without tools, a chat server's finish reason is forwarded, with or without calls.
 _ENDS = {"stop": "by itself", "tool_calls": "by itself", "length": "cut off", None: "failed"}
 
 
 def _without_surrogates(value: Any) -> Any:
-    """These dialects have no lone surrogates."""
+    """Replace lone surrogates, which these dialects cannot express."""
     text = json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
     return json.loads(text.decode("utf-16-le", "replace"))
 
 
 def value_of(arguments: str) -> Any:
-    """The value that arguments are, or they themselves if they are no JSON; none at all are an empty object."""
+    """Return the arguments parsed, or unchanged if they are not JSON. Empty arguments are an empty object."""
     try:
         return json.loads(arguments or "{}", parse_int=_whole)
     except ValueError:
@@ -141,7 +143,7 @@ def value_of(arguments: str) -> Any:
 
 
 def _whole(digits: str) -> int | float:
-    """Python reads no integer of more than 4,300 digits."""
+    """Parse an integer, or a float if Python rejects that many digits."""
     return int(digits) if len(digits) < 4_000 else float(digits)
 
 

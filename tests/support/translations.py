@@ -1,4 +1,4 @@
-"""What the tests of translated requests share, whatever their dialect: what became of one, and how it is refused."""
+"""Helpers of tests of translated requests in any dialect: their translations and errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODEL = "served/model"
 
 
 class Translated(Protocol):
-    """What a dialect makes of a request."""
+    """The translation of a request."""
 
     @property
     def body(self) -> JsonObject: ...
@@ -30,31 +30,31 @@ _Made = TypeVar("_Made", bound=Translated)
 
 
 def options(**said: Any) -> ModelOptions:
-    """What the rules and the server say of the model."""
+    """Return options of the model, as the rules and the server give them."""
     return ModelOptions(**{"model": MODEL, **said})
 
 
 def checked(translation: _Made) -> _Made:
-    """The translation, which must be JSON with the messages last (C8)."""
+    """Return the translation, which must be JSON with the messages last (C8)."""
     assert [*translation.body][-1] == "messages"
     dump_request(translation.body)
     return translation
 
 
 def messages_of(translation: Translated) -> list[Any]:
-    """The chat messages of a translated request."""
+    """Return the chat messages of a translated request."""
     found = translation.body["messages"]
     assert isinstance(found, list)
     return found
 
 
 def sources_of(translation: Translated) -> tuple[str, ...]:
-    """Return the texts in which a call is looked for that the model may have copied (C3, F89)."""
+    """Return the texts from which the model may have copied a call (C3, F89)."""
     return read_chat(b"", {**translation.body}).sources
 
 
 def lost(translation: Translated) -> dict[str, int]:
-    """How many of each kind of field were dropped."""
+    """Return the number of dropped fields by kind."""
     assert {repair.id for repair in translation.dropped} <= {"dropped_field"}
     pairs = [repair.before.rsplit(": ", 1) for repair in translation.dropped]
     assert len({kind for kind, _ in pairs}) == len(pairs), "one record for each kind"
@@ -63,7 +63,7 @@ def lost(translation: Translated) -> dict[str, int]:
 
 
 def refused(translate: Callable[[], object]) -> str:
-    """What the client is told about a request that cannot be used: one line, and not too long (400)."""
+    """Return the client's error message for an invalid request, which must be one short line with status 400."""
     with pytest.raises(BadRequest) as caught:
         translate()
     assert caught.value.status == 400
@@ -73,5 +73,5 @@ def refused(translate: Callable[[], object]) -> str:
 
 
 def content(parts: tuple[Any, ...]) -> Any:
-    """The content of a message: one text, or these parts."""
+    """Return the content of a message: one text, or these parts."""
     return parts[0] if len(parts) == 1 and isinstance(parts[0], str) else [*parts]

@@ -21,7 +21,7 @@ CLOSED = function(
 OPTIONAL = function("search", {"query": {"type": "string"}, "options": {"type": "object"}, "tags": {"type": "array"}})
 NONE = function("now")
 TOOLS = offered(OPEN, CLOSED, OPTIONAL, NONE)
-# Each offered alone, and among others.
+# Offered tools: several, and each alone.
 OFFERS = (TOOLS, offered(OPEN), offered(CLOSED), offered(OPTIONAL))
 
 
@@ -43,7 +43,7 @@ def braces(name: str, arguments: Arguments) -> str:
 
 
 def encoded(shape: Form) -> Form:
-    """The same with the arguments as the JSON text of an object."""
+    """Return the form with the arguments as JSON in a string."""
     return lambda name, arguments: shape(name, dump(arguments))  # type: ignore[arg-type]
 
 
@@ -51,13 +51,13 @@ def members(name_key: str, arguments_key: str) -> Form:
     return lambda name, arguments: dump({name_key: name, arguments_key: arguments})
 
 
-# Those that count as the last part of a reply too, whatever they hold.
+# Forms that are also calls as the last part of a reply, with any arguments.
 PLAIN: dict[str, Form] = {
     "name, arguments": members("name", "arguments"),
     "name, parameters": members("name", "parameters"),
     "tool_name, parameters": members("tool_name", "parameters"),
 }
-# An object that says name and arguments, in keys that JSON answers have too.
+# Objects with a name and arguments under keys that ordinary JSON answers use too.
 WIDER: dict[str, Form] = {
     "function, args": members("function", "args"),
     "function, args encoded": encoded(members("function", "args")),
@@ -83,7 +83,7 @@ WIDER: dict[str, Form] = {
     "pretty": lambda name, arguments: json.dumps({"action": name, "action_input": arguments}, indent=2),
     "Python's marks": lambda name, arguments: repr({"tool_call": name, "parameters": arguments}),
 }
-# Those that do not say that there is a name and that there are arguments.
+# Forms that do not mark the name and the arguments.
 NOTATIONS: dict[str, Form] = {
     "the name as the key": lambda name, arguments: dump({name: arguments}),
     "Python": python,

@@ -1,4 +1,4 @@
-"""How much of a processor something takes, on a machine that may be busy."""
+"""Limits on processor time, which hold on a busy machine."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# What takes time by the square of such texts takes minutes or hours; what is linear, three seconds on a slow machine.
+# Seconds. Linear code takes three on a slow machine; quadratic code takes minutes or hours on the tests' texts.
 LINEAR = 30.0
 
 
 @contextmanager
 def over_soon(seconds: float = LINEAR) -> Iterator[None]:
-    """See to it that what is inside takes no more than these seconds of this thread's processor time (C7).
+    """Fail if the block takes more than this processor time (s) of its thread (C7).
 
-    They are at least ten times what it takes on an idle machine: two threads that share a core are slower by half each.
+    The limit should be at least ten times the time on an idle machine: two threads that share a core slow each other.
     """
     began = time.thread_time()
     yield

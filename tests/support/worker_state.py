@@ -16,7 +16,7 @@ from proxy.worker.state import RulesInForce, WorkerState
 
 
 def read_rules(path: Path | None) -> Rules:
-    """The rules of the file at `path` (None: the built-in ones); raises RulesError."""
+    """Return the rules of the file at `path`, or the built-in ones for None. Raises RulesError."""
     if path is None:
         return _builtin_rules()
     return parse_rules(path.read_bytes(), str(path), _builtin_rules())
@@ -24,7 +24,7 @@ def read_rules(path: Path | None) -> Rules:
 
 @cache
 def _builtin_rules() -> Rules:
-    """They are frozen, and thousands of tests ask for them."""
+    """Return the built-in rules, parsed once. They are frozen, and thousands of tests use them."""
     text = resources.files("proxy").joinpath("rules.yaml").read_bytes()
     return parse_rules(text, BUILT_IN)
 
@@ -35,6 +35,6 @@ def _folders() -> tempfile.TemporaryDirectory[str]:
 
 
 def make_state(settings: Settings, rules: Rules, keys: Keys | None = None) -> WorkerState:
-    """Return a worker's state with a folder of its own; nothing is asked of the model server yet."""
+    """Return a worker's state with its own folder. The model server is not contacted yet."""
     folder = tempfile.mkdtemp(dir=_folders().name)
     return WorkerState(make_snapshot(settings, rules, keys), RulesInForce(folder))
