@@ -1,4 +1,4 @@
-"""The audit record of one repair (contract C6)."""
+"""Audit records of repairs (contract C6)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """An audit record (contract C6): the fix, the values before and after, the reason, and the call's tool.
+    """An audit record (contract C6): the fix, the values before and after, the reason, and the tool of the call.
 
-    A `text_call` has the text that the model wrote, the call that the client gets as JSON, and the `notation`. Records
-    of a translated request have no line in the log, because they are the same at every turn, unless `logged` is true.
+    In a `text_call`, `before` is the model's text, `after` the client's call as JSON, and `notation` its notation.
+    Records of translated requests are logged only if `logged` is true, because they are the same in every turn.
     """
 
     id: str
@@ -32,7 +32,7 @@ class Kind:
     after: str = ""
 
 
-# The ids of records that no other table has: forms of arguments, fixes of values and healings have tables of their own
+# Records without a table of their own. Forms of arguments, schema fixes and healings have one
 # (`repair/arguments.py`, `repair/schema_fixes.py`, `healing/healings.json`). A rule's id is `rule:` and its name.
 KINDS = (
     Kind(

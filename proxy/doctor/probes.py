@@ -1,8 +1,7 @@
-"""The probes: which server it is, whether calls are found, whether streams are faithful, where reasoning is, and what
-the chat template refuses or loses.
+"""The probes: server kind, calls, streams, reasoning, and what the chat template refuses or drops.
 
-The server's parser is judged by what it makes of a call, compared with the model's own text; the template by the
-examples of the healings (`healing/healings.json`).
+The server's parser is judged by comparing its call with the model's raw text. The template is judged with the examples
+of the healings (`healing/healings.json`).
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ from proxy.upstream.model_list import kind_of
 
 NAMES = {"vllm": "vLLM", "llamacpp": "llama.cpp", "sglang": "SGLang", "lmdeploy": "LMDeploy"}
 _NO_PARSER = re.compile(r"--enable-auto-tool-choice|--tool-call-parser")
-# Fewer tokens than these prove nothing: the end of a turn is one.
+# Fewer tokens than this prove nothing: the end-of-turn token counts as one.
 _SOME_TOKENS = 6
 _THINKING_TOKENS = 1200
-# Servers that refuse a prompt which is too long before they read it: elsewhere it would cost a whole context.
+# Servers that refuse a too long prompt before processing it. Elsewhere the request would cost a full context.
 _REFUSE_EARLY = ("vllm", "sglang", "llamacpp")
 _MAX_WORDS = 300_000
 _NO_ANSWERS = (0, 200, 404, 405, 501)
@@ -49,7 +48,7 @@ _WHOLE = ("transport", "whole")
 _ASK_WHOLE = "upstream: whole in the model's entry: the proxy asks for the whole answer and makes the stream from it"
 _NO_CALL = "the agent sees an empty reply, and its turn ends"
 _OF_LLAMA = "--jinja, and --chat-template-file with the template that the model was trained on"
-# What is looked for in the prompt: one run of letters in every vocabulary.
+# The text searched for in the prompt: one run of letters, which every vocabulary can spell.
 MARK = "mkwatched"
 _ASK: JsonObject = {"role": "user", "content": "Write it."}
 _EVERY_TURN = "every further request of the session is refused, and the agent cannot go on"
@@ -80,7 +79,7 @@ def _kind(examination: Examination) -> Iterator[Finding]:
 
 
 def _context(examination: Examination) -> Iterator[Finding]:
-    """Report the context, and how the server refuses a prompt that is longer."""
+    """Report the context, and how the server refuses a longer prompt."""
     context = examination.context
     if not context:
         yield Finding(
@@ -119,7 +118,7 @@ def _context(examination: Examination) -> Iterator[Finding]:
 
 
 def _calls(examination: Examination) -> Iterator[Finding]:
-    """Probe what agents need first: one call, whole."""
+    """Probe whether one complete call arrives, the first thing that agents need."""
     auto = examination.reply("auto")
     if _NO_PARSER.search(auto.error):
         yield _lost(
@@ -152,12 +151,12 @@ def _calls(examination: Examination) -> Iterator[Finding]:
 
 
 def _lost(id_: str, what: str, harm: str, examination: Examination) -> Finding:
-    """Return the finding of a call that is lost without the proxy, which reads it from the model's own text."""
+    """Return the finding of a call that is lost without the proxy, which reads it from the raw text."""
     return Finding(id_, Level.HARM, what, harm, _flag(examination), handled=True, rule=_PROXY_PARSES, kind="whole")
 
 
 def _flag(examination: Examination) -> str:
-    """Return the flag for the server's parser, and the rule that makes it needless."""
+    """Return the flag for the server's parser, and the rule that makes it unnecessary."""
     known = flags(examination.kind, examination.parsers, examination.syntax) or "no flag of the server is known"
     if examination.kind in KEEPS_TOOLS:
         return f"{known}; or parse: proxy in the model's entry (the proxy then reads the calls itself)"
@@ -165,10 +164,10 @@ def _flag(examination: Examination) -> str:
 
 
 def flags(kind: str, own: Parsers | None, syntax: str) -> str:
-    """Return the flags with which a server of this kind reads the model's calls; "" if none is known.
+    """Return the server flags that make it parse the model's calls; "" if none is known.
 
-    `own` are the parsers of the model's family. They win if they fit the syntax that the model writes. Otherwise the
-    last family of that syntax, which is the most general one, names the parser.
+    `own` are the parsers of the model's family, used if they fit the syntax that the model writes. Otherwise the last
+    family with that syntax, the most general one, names the parser.
     """
     if own is None or syntax not in ("", own.syntax):
         rows = (family.parsers for family in reversed(FAMILIES) if family.parsers is not None)
@@ -177,12 +176,12 @@ def flags(kind: str, own: Parsers | None, syntax: str) -> str:
         return f"--enable-auto-tool-choice --tool-call-parser {own.vllm}"
     if kind == "sglang" and own.sglang:
         return f"--tool-call-parser {own.sglang}"
-    # llama.cpp has no parsers by name: it reads what its template makes the model write.
+    # llama.cpp has no named parsers: it reads the format that its template prescribes.
     return _OF_LLAMA if kind == "llamacpp" and syntax else ""
 
 
 def _is_unanswered(examination: Examination) -> bool:
-    """Return whether no call and no text is returned; a server that fails must fail a plain request too."""
+    """Return whether requests with tools get no answer. A server error counts only if a plain request fails, too."""
     replies = (examination.reply("auto"), examination.raw())
     if all(not reply.taken and reply.status in _NO_ANSWERS for reply in replies):
         return True
@@ -247,7 +246,7 @@ def _not_structured(examination: Examination, auto: Reply) -> Iterator[Finding]:
 
 
 def _is_swallowed(reply: Reply) -> bool:
-    """Return whether tokens were used and nothing was said, though the model stopped by itself."""
+    """Return whether tokens were used without any output, although the model stopped normally."""
     if reply.finish == "length" or reply.reasoning:
         return False
     return reply.is_silent and (reply.count("completion_tokens") or 0) >= _SOME_TOKENS
@@ -377,15 +376,15 @@ def _reasoning(examination: Examination) -> Iterator[Finding]:
 
 
 def _is_in(text: str, mark: ReasoningMarkers) -> bool:
-    """Return whether reasoning ends in the text, wherever it was opened."""
+    """Return whether reasoning ends in the text, wherever it started."""
     return mark.may_begin and any(closer.strip() and closer in text for closer in mark.closers)
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """One conversation for the template, in whose `messages` or `tools` `probe.text` must reach the prompt.
+    """One conversation for the template. `probe.text`, in its `messages` or `tool`, must reach the prompt.
 
-    `heal` is the healing that fixes it, "" if there is none. If the shape `base` is refused, so is this one.
+    `heal` is the healing that fixes it, or "". If the shape `base` is refused, this one is not decided.
     """
 
     probe: TemplateProbe
@@ -395,13 +394,15 @@ class _Shape:
     base: str = ""
 
     def make(self, text: str) -> JsonObject:
-        """Return the conversation with another text in the place of the one that is watched."""
+        """Return the conversation with the watched text replaced."""
         conversation: Json = {"messages": [*self.messages], "tools": [self.tool]}
         return as_object(load_json(dump(conversation).replace(self.probe.text, text)))
 
 
 def _shapes() -> Iterator[_Shape]:
-    """Yield the tools on offer, then the examples of healings, each with a user before calls and after systems."""
+    """Yield the offered tools, then the examples of healings, with a user message before calls and after system
+    messages.
+    """
     harm = "the model does not know of any tool, and calls none"
     yield _Shape(TemplateProbe("tools", "the tools on offer", NAME, harm), [_ASK], TOOL)
     for healing in HEALINGS:
@@ -445,7 +446,7 @@ def _template(shape: _Shape) -> Probe:
         if fate is Fate.LOST:
             seen_by = examination.prompts.source.value
             what, harm = f"the template silently leaves {probe.title} out of the prompt (seen by {seen_by})", probe.harm
-        # The healings for every model need no entry: hardly a server takes arguments that are not JSON.
+        # Healings for every model need no entry: hardly any server accepts arguments that are not JSON.
         handled = shape.heal in in_force((), ())
         remedy = "none is needed with the proxy, which heals every request"
         if not shape.heal:
