@@ -45,13 +45,13 @@ _MAX_WORDS = 300_000
 _NO_ANSWERS = (0, 200, 404, 405, 501)
 _PROXY_PARSES = ("parse", "proxy")
 _WHOLE = ("transport", "whole")
-_ASK_WHOLE = "upstream: whole in the model's entry: the proxy asks for the whole answer and makes the stream from it"
+_ASK_WHOLE = "upstream: whole in the model's entry: the proxy requests the whole answer and builds the stream from it"
 _NO_CALL = "the agent sees an empty reply, and its turn ends"
 _OF_LLAMA = "--jinja, and --chat-template-file with the template that the model was trained on"
 # The text searched for in the prompt: one run of letters, which every vocabulary can spell.
 MARK = "mkwatched"
 _ASK: JsonObject = {"role": "user", "content": "Write it."}
-_EVERY_TURN = "every further request of the session is refused, and the agent cannot go on"
+_EVERY_TURN = "every further request of the session is refused, and the agent cannot continue"
 
 
 def _kind(examination: Examination) -> Iterator[Finding]:
@@ -110,7 +110,7 @@ def _context(examination: Examination) -> Iterator[Finding]:
             "overflow_words",
             Level.HARM,
             f"a prompt that is too long is refused in unknown words ({answer.status}): {shown(answer.error)}",
-            "the agent does not learn that the context is full, and does not compact",
+            "the agent does not notice that the context is full, and does not compact",
             "report these words to the project",
         )
     else:
@@ -196,7 +196,7 @@ def _structured(examination: Examination, auto: Reply) -> Iterator[Finding]:
             Level.HARM,
             f"the arguments of a call are not a JSON object: {shown(broken)}",
             "the agent rejects the call, or fails",
-            "none is needed with the proxy, which repairs them",
+            "not needed with the proxy, which repairs them",
             handled=True,
             kind="whole",
         )
@@ -228,21 +228,21 @@ def _not_structured(examination: Examination, auto: Reply) -> Iterator[Finding]:
         else:
             yield unknown("call_unknown", f"whether calls arrive (the model did not call: {shown(auto.text)!r})")
     elif examination.written():
-        what = f"the server swallows the model's call: under auto it used {tokens} tokens and said nothing"
+        what = f"the server swallows the model's call: under auto it used {tokens} tokens and returned nothing"
         yield _lost("call_swallowed", what, _NO_CALL, examination)
     elif raw.taken and _is_swallowed(raw):
         yield Finding(
             "all_swallowed",
             Level.HARM,
-            f"the server used {tokens} tokens and said nothing, under auto and under none: its parser removes calls "
-            "even where it is told not to look for any",
+            f"the server used {tokens} tokens and returned nothing, under tool_choice auto and none: "
+            "its parser removes calls even when it is told not to parse any",
             _NO_CALL,
             f"{flags(examination.kind, examination.parsers, '') or 'the parser of the model family'}; "
             "or no tool parser, and parse: proxy in the model's entry",
             kind="whole",
         )
     else:
-        yield unknown("call_unknown", f"whether calls arrive (it used {tokens} tokens, and its own text has no call)")
+        yield unknown("call_unknown", f"whether calls arrive (it used {tokens} tokens, but its own text has no call)")
 
 
 def _is_swallowed(reply: Reply) -> bool:
@@ -271,7 +271,7 @@ def _forced(examination: Examination) -> Iterator[Finding]:
         yield Finding(
             "forced_ignored",
             Level.HARM,
-            f"tool_choice required is accepted, and no call is returned: {shown(reply.text) or 'nothing'}",
+            f"tool_choice required is accepted, but no call is returned: {shown(reply.text) or 'nothing'}",
             "agents that force a tool get prose",
             "use a server that decodes by a grammar (vLLM, SGLang, llama.cpp with --jinja)",
             kind="forced",
@@ -282,7 +282,7 @@ def _forced(examination: Examination) -> Iterator[Finding]:
             Level.HARM,
             f"the arguments of a forced call are not a JSON object: {shown(broken[0])}",
             "the agent rejects the call, or fails",
-            "none is needed with the proxy, which repairs them",
+            "not needed with the proxy, which repairs them",
             handled=True,
             kind="forced",
         )
@@ -295,19 +295,19 @@ def _streams(examination: Examination) -> Iterator[Finding]:
     if whole.status != 200:
         yield unknown("stream_unknown", f"whether streams are faithful ({whole.why_not})")
     elif stream.status != 200:
-        what = f"a streamed request is refused, the whole one is not: {stream.why_not}"
+        what = f"a streamed request is refused, but not the whole one: {stream.why_not}"
         yield _not_live("stream_refused", what, "agents stream: they get an error")
     elif stream.error:
         what = f"a stream ends in an error: {shown(stream.error)}"
         yield _not_live("stream_breaks", what, "the agent's turn ends with an error")
     elif whole.calls and not stream.calls:
-        what = f"the whole answer has a call, and the stream has none (its text: {shown(stream.text) or 'nothing'})"
+        what = f"the whole answer has a call, but the stream has none (its text: {shown(stream.text) or 'nothing'})"
         yield _not_live("stream_loses_calls", what, "agents stream: the call is lost, or shown as prose")
     elif whole.calls:
         faults = "; ".join(_faults_of(stream))
         yield _misshapen(faults) if faults else good("stream_faithful", "a stream has the same call", "streamed")
     elif stream.is_silent and written_in(whole.text):
-        what = "the whole answer has the call in its text, and the stream says nothing"
+        what = "the whole answer has the call in its text, but the stream is empty"
         found = _lost("stream_swallows", what, f"agents stream: {_NO_CALL}", examination)
         yield Finding(found.id, found.level, what, found.harm, found.remedy, True, _PROXY_PARSES, kind="streamed")
     elif not whole.is_silent and not stream.calls and whole.text.split() == stream.text.split():
@@ -326,7 +326,7 @@ def _misshapen(faults: str) -> Finding:
         Level.HARM,
         f"strict clients cannot read the calls of a stream: {faults}",
         "strict agents fail, or lose the call",
-        "none is needed with the proxy, which writes ids, indexes, arguments and the finish",
+        "not needed with the proxy, which writes ids, indexes, arguments and the finish reason",
         handled=True,
         kind="streamed",
     )
@@ -339,7 +339,7 @@ def _faults_of(stream: Reply) -> Iterator[str]:
     if not all(stream.ids):
         yield "a call has no id"
     elif len({*stream.ids}) < len(stream.ids):
-        yield "two calls have one id"
+        yield "two calls have the same id"
     if stream.bare_deltas:
         yield "deltas of calls have no index"
     if not stream.finish:
@@ -403,8 +403,8 @@ def _shapes() -> Iterator[_Shape]:
     """Yield the offered tools, then the examples of healings, with a user message before calls and after system
     messages.
     """
-    harm = "the model does not know of any tool, and calls none"
-    yield _Shape(TemplateProbe("tools", "the tools on offer", NAME, harm), [_ASK], TOOL)
+    harm = "the model does not know any tool, and calls none"
+    yield _Shape(TemplateProbe("tools", "the offered tools", NAME, harm), [_ASK], TOOL)
     for healing in HEALINGS:
         if healing.probe is None:
             continue
@@ -437,7 +437,7 @@ def _template(shape: _Shape) -> Probe:
     def look(examination: Examination) -> Iterator[Finding]:
         fate, words = _fate(examination, shape)
         if fate is Fate.KEPT:
-            yield good(f"{probe.id}_kept", f"the template takes {probe.title}")
+            yield good(f"{probe.id}_kept", f"the template accepts {probe.title}")
             return
         if fate is Fate.UNTOLD:
             yield unknown(f"{probe.id}_unknown", f"the template and {probe.title}")
@@ -445,14 +445,14 @@ def _template(shape: _Shape) -> Probe:
         what, harm = f"the template refuses {probe.title}: {shown(words)}", _EVERY_TURN
         if fate is Fate.LOST:
             seen_by = examination.prompts.source.value
-            what, harm = f"the template silently leaves {probe.title} out of the prompt (seen by {seen_by})", probe.harm
+            what, harm = f"the template silently omits {probe.title} from the prompt (seen by {seen_by})", probe.harm
         # Healings for every model need no entry: hardly any server accepts arguments that are not JSON.
         handled = shape.heal in in_force((), ())
-        remedy = "none is needed with the proxy, which heals every request"
+        remedy = "not needed with the proxy, which heals every request"
         if not shape.heal:
             remedy = "the chat template for tools that the model was trained on (--chat-template)"
         elif not handled:
-            remedy = f"a chat template that takes it, or heal: {{on: [{shape.heal}]}} in the model's entry"
+            remedy = f"a chat template that accepts it, or heal: {{on: [{shape.heal}]}} in the model's entry"
         level = Level.NOTE if handled else Level.HARM
         yield Finding(f"{probe.id}_{fate.value}", level, what, harm, remedy, handled, heal=shape.heal)
 

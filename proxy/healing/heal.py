@@ -183,7 +183,7 @@ def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
     if REPEATS in ids and "tool" in traits:
         told = on_messages(lambda messages: results.tell_repeats(messages, plan.tools.polls))(told)
     if told is not healed.body:
-        repairs.append(_repair(REPEATS, "messages", "the model is told what it repeats", (healed.body, told)))
+        repairs.append(_repair(REPEATS, "messages", "the model is told which call it repeats", (healed.body, told)))
     return Healed(told, tuple(repairs))
 
 
@@ -195,7 +195,7 @@ def _by_rule(fix: str, before: JsonObject, after: JsonObject) -> Repair:
     def shown(body: JsonObject) -> str:
         return dump({key: body[key] for key in names if key in body} | {"tools": len(as_list(body.get("tools")))})
 
-    return Repair(fix, shown(before), shown(after), "a rule for the model says so")
+    return Repair(fix, shown(before), shown(after), "a rule for the model requires it")
 
 
 def heal(body: JsonObject, ids: Collection[str]) -> Healed:

@@ -23,7 +23,7 @@ _FIELDS = ("reasoning_content", "reasoning", "thinking")
 _DETAILS = "reasoning_details"
 _DEFAULT = "reasoning_content"
 _UNKNOWN = Family("", "")
-_MOVED = "the template takes no text beside a thought and a call: it stands before them"
+_MOVED = "the template accepts no text next to reasoning and a call, so the text is moved before them"
 # The fields in which clients prescribe the form of the whole reply: vLLM, llama.cpp, SGLang.
 _GRAMMARS = (
     *("structured_outputs", "guided_json", "guided_regex", "guided_grammar", "guided_choice"),

@@ -64,24 +64,24 @@ class Form:
     example: str
 
 
-EMPTY = Form("empty_arguments", "nothing, or null, stands for no arguments", "null")
+EMPTY = Form("empty_arguments", "an empty text or null means no arguments", "null")
 ENCODED = Form("double_encoded", "the object was written as a JSON string", '"{\\"a\\": 1}"')
 UNOPENED = Form("opening_brace", "the opening brace was missing", '"a": 1}')
 DOUBLED = Form("doubled", "the same object was sent twice", '{"a": 1}{"a": 1}')
-JUNK = Form("junk", "something stood before or behind the object", 'json\n{"a": 1}</tool_call>')
-MARKUP = Form("call_markup", "markup of the call stood in its name or its arguments", "<parameter=a>b</parameter>")
-LITERALS = Form("literals", "it was not written as JSON is", "{'a': True,}")
+JUNK = Form("junk", "there was text before or after the object", 'json\n{"a": 1}</tool_call>')
+MARKUP = Form("call_markup", "the name or the arguments contained markup of the call", "<parameter=a>b</parameter>")
+LITERALS = Form("literals", "the object was not in JSON syntax", "{'a': True,}")
 ODD = {
     Oddity.OTHER: LITERALS,
-    Oddity.DUPLICATE_KEY: Form("duplicate_key", "a key is there twice, with the same value", '{"a": 1, "a": 1}'),
-    Oddity.BARE_KEYS: Form("bare_keys", "its keys stood without quotation marks", '{a: "b"}'),
+    Oddity.DUPLICATE_KEY: Form("duplicate_key", "a key was repeated with the same value", '{"a": 1, "a": 1}'),
+    Oddity.BARE_KEYS: Form("bare_keys", "keys had no quotation marks", '{a: "b"}'),
     Oddity.LOST_COMMAS: Form("lost_commas", "commas were missing", '{"a": 1 "b": 2}'),
-    Oddity.COMMENTS: Form("comments", "comments stood in it", '{"a": 1 /* one */}'),
-    Oddity.SMART_QUOTES: Form("smart_quotes", "the quotation marks were typographic ones", "{“a”: 1}"),
+    Oddity.COMMENTS: Form("comments", "the object contained comments", '{"a": 1 /* one */}'),
+    Oddity.SMART_QUOTES: Form("smart_quotes", "the quotation marks were typographic", "{“a”: 1}"),
     Oddity.CLOSERS: Form("closers", "the model stopped, and only closers were missing", '{"a": [1'),
     Oddity.INNER_QUOTES: Form(
         "inner_quotes",
-        "quotation marks within strings had no backslash; the schema tells where the strings end",
+        "quotation marks inside strings were not escaped; the schema shows where the strings end",
         '{"a": "b "c" d"}',
     ),
 }

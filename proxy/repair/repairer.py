@@ -85,7 +85,7 @@ class Repairer:
         arguments = reading.text if unchanged else dump(call.values)
         fixes = [Repair(form.id, text, arguments, form.why, call.name) for form in reading.forms]
         if not name:
-            why = "of the offered tools its arguments tell this one"
+            why = "the arguments fit only one offered tool"
             fixes.append(Repair("inferred_name", "", call.name, why, call.name))
         if not unchanged or tool is not call.tool:
             fixes += dict.fromkeys(call.fixes)

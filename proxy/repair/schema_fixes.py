@@ -210,15 +210,15 @@ _COUNT: JsonObject = _object({"count": {"type": "integer"}})
 FIXES = (
     Fix(
         "key_markup",
-        "markup had stuck to a key",
+        "a key contained markup",
         (_PATH, {"file_path</arg_key>": "a"}, {"file_path": "a"}),
         clean_keys,
     ),
-    Fix("unwrapped", "one key held them all", (_PATH, {"args": {"file_path": "a"}}, {"file_path": "a"}), unwrap),
-    Fix("key_spelling", "a key was spelled in another way", (_PATH, {"filePath": "a"}, {"file_path": "a"}), spell_keys),
-    Fix("literal", "a string held the value that the schema wants", ({"type": "integer"}, "10", 10), read_value),
-    Fix("text", "the schema wants a string", ({"type": "string"}, {"a": 1}, '{"a": 1}'), write_text),
-    Fix("enum_case", "an allowed value in other letters", ({"enum": ["Yes", "No"]}, "yes", "Yes"), match_enum),
-    Fix("item", "the schema wants an array", ({"type": "array"}, "a", ["a"]), wrap_item, complete=True),
-    Fix("dropped", "the schema forbids it, and it may be left out", (_COUNT, {"count": ""}, {}), drop_optional),
+    Fix("unwrapped", "a wrapper held all arguments", (_PATH, {"args": {"file_path": "a"}}, {"file_path": "a"}), unwrap),
+    Fix("key_spelling", "a key was spelled differently", (_PATH, {"filePath": "a"}, {"file_path": "a"}), spell_keys),
+    Fix("literal", "a string held the required value", ({"type": "integer"}, "10", 10), read_value),
+    Fix("text", "the schema requires a string", ({"type": "string"}, {"a": 1}, '{"a": 1}'), write_text),
+    Fix("enum_case", "the value differs in case or blanks", ({"enum": ["Yes", "No"]}, "yes", "Yes"), match_enum),
+    Fix("item", "the schema requires an array", ({"type": "array"}, "a", ["a"]), wrap_item, complete=True),
+    Fix("dropped", "the schema forbids the value of an optional key", (_COUNT, {"count": ""}, {}), drop_optional),
 )

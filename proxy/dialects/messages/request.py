@@ -526,7 +526,7 @@ class _Translator:
         if not prefill or kind != "llamacpp" or switch in ("", "none", "reasoning_effort"):
             return {}
         if self.request.thinking and self.request.thinking.type != "disabled":
-            self.lost.add("thinking", "llama.cpp continues no answer while reasoning is on")
+            self.lost.add("thinking", "llama.cpp cannot continue an answer while reasoning is on")
         return {"chat_template_kwargs": {self.switch_name: False}}
 
 
