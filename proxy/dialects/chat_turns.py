@@ -61,8 +61,8 @@ class UserTurn:
     def messages(self) -> list[JsonObject]:
         """Return the results, then one user message with the other content, `shown` first.
 
-        If there are results, text that the client added goes into the last one. An empty turn is an empty message, so
-        that turns alternate.
+        If there are results, the client's additions to the user's text go into the last one. An empty turn becomes
+        an empty message, so that turns alternate.
         """
         if not self.results:
             return [{"role": "user", "content": content([*self.shown, *self.parts])}]

@@ -25,7 +25,7 @@ from proxy.healing.conversation import (
 from proxy.notations.copies import Copies
 from proxy.notations.front import Reader
 from proxy.repair.arguments import read_arguments
-from proxy.tools.toolset import Tool, ToolSet, read_tools
+from proxy.tools.toolset import ToolSet, read_tools
 
 # The key for arguments that are not an object, so that none of their text is lost.
 WRAPPER = "arguments"
@@ -77,7 +77,10 @@ def read_call_arguments(body: JsonObject) -> Change:
                 return function
         text = dump(value) if isinstance(value, dict) else ""
         if not text:
-            text = _read_text(as_text(arguments), offered().resolve(as_text(function.get("name"))))
+            tool = offered().resolve(as_text(function.get("name")))
+            # Truncated arguments are not completed: the model would believe that it wrote the rest.
+            found = read_arguments(as_text(arguments), tool.compiled if tool else None, stopped=False)
+            text = found.text if found else ""
         if not text:
             text = "{}" if value in (None, "") else dump({WRAPPER: value})
         return {**function, "arguments": text}
@@ -85,15 +88,9 @@ def read_call_arguments(body: JsonObject) -> Change:
     return read
 
 
-def _read_text(text: str, tool: Tool | None) -> str:
-    # Truncated arguments are not completed: the model would believe that it wrote the rest.
-    found = read_arguments(text, tool.compiled if tool else None, stopped=False)
-    return found.text if found else ""
-
-
 @on_functions
 def name_calls(body: JsonObject) -> Change:
-    """Give a call the name of the offered tool it means, or the model repeats `functions.read:0` from its history."""
+    """Correct the name of a call to that of the offered tool, because the model repeats names from its history."""
     tools = read_tools(body.get("tools"))
 
     def name(function: JsonObject) -> JsonObject:

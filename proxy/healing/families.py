@@ -122,7 +122,7 @@ class Family(Struct, frozen=True):
 
 @lru_cache(maxsize=256)
 def _markers(signs: tuple[str | ReasoningMarkers, ...]) -> tuple[ReasoningMarkers, ...]:
-    """Return the markers that signs name."""
+    """Return the reasoning markers named by the signs."""
     found = (getattr(reasoning, sign) if isinstance(sign, str) else sign for sign in signs)
     return tuple(chain.from_iterable(each if isinstance(each, tuple) else (each,) for each in found))
 
@@ -176,14 +176,14 @@ def _matching(name: str) -> Iterator[Family]:
 
 @lru_cache(maxsize=256)
 def _named(name: str) -> Family | None:
-    """Return the family with this name, completed by the rows that its models share."""
+    """Return the family with this name, merged with the rows that match the name."""
     row = next((family for family in FAMILIES if family.name == name), None)
     return row and _joined((row, *_matching(name)))
 
 
 def _by_name(name: str) -> Family | None:
     """Return the family of a served name or of a path."""
-    # Clients choose the names, so long ones are not kept.
+    # Clients choose the names, so long ones are not cached.
     if len(name) > _LONG_NAME:
         return _find_by_name(name)
     return _known_by_name(name)

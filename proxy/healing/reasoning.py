@@ -48,7 +48,7 @@ class ThinkingRules:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingRequest:
-    """A request in the words of the model's family, its audit records, and the reasoning marks of the reply.
+    """A request translated for the model's family, its audit records, and the reasoning marks of the reply.
 
     `changed`: the body differs from the client's.
     """
@@ -60,7 +60,7 @@ class ThinkingRequest:
 
 
 def think(body: JsonObject, rules: ThinkingRules) -> ThinkingRequest:
-    """Translate the request to the words of the model's family."""
+    """Translate the request for the model's family."""
     family = rules.family
     if rules.suffix and (family is None or not family.markers):
         family = of_rules(rules.switch)
@@ -70,7 +70,7 @@ def think(body: JsonObject, rules: ThinkingRules) -> ThinkingRequest:
 
 
 def field_back(family: Family | None, *, wanted: bool) -> str:
-    """Return the field for earlier reasoning if the client uses none; "" if reasoning is not sent back.
+    """Return the field for earlier reasoning if the client's API has none; "" if reasoning is not sent back.
 
     The family decides, or the server: `wanted` if it has rejected a request without reasoning.
     """
@@ -128,14 +128,11 @@ def thoughts_of(body: JsonObject, family: Family | None) -> Thoughts:
     on, prompt = is_on(body, family), family.prompt
     opens = prompt.unsaid if on is None else prompt.on if on else prompt.off
     # The model may continue the last message, or the server's grammar may decide how the reply begins.
-    if opens is Opens.YES and (_goes_on(body) or _is_guided(body)):
+    goes_on = body.get("continue_final_message") or body.get("add_generation_prompt") is False
+    if opens is Opens.YES and (goes_on or _is_guided(body)):
         opens = Opens.UNKNOWN
     begun = family.markers[0].opener if opens is Opens.YES else ""
     return Thoughts(family.markers, begun, unknown=opens is Opens.UNKNOWN, family=family.name)
-
-
-def _goes_on(body: JsonObject) -> bool:
-    return bool(body.get("continue_final_message")) or body.get("add_generation_prompt") is False
 
 
 def _is_guided(body: JsonObject) -> bool:

@@ -59,7 +59,7 @@ def merge_systems(messages: Messages) -> Messages:
 
 @on_messages
 def remind_late_systems(messages: Messages) -> Messages:
-    """Turn later system messages into marked user text, in their place. After results, add it to the last result."""
+    """Turn later system messages into marked user text in their place, or append the text to a preceding result."""
     begin = max(1, len(_leading(messages)))
     talk = Talk()
     for index, message in enumerate(messages):
@@ -133,8 +133,7 @@ def _continued(messages: Messages) -> Messages:
     for message, after in zip_longest(messages, messages[1:], fillvalue=None):
         assert message is not None
         healed.append(message)
-        # Also between two answers: the request for the second one already had this message after the first (contract
-        # C8).
+        # Also between two answers: the request for the second already had this text after the first (contract C8).
         last = after is None or role_of(after) == "assistant"
         if last and role_of(message) == "assistant" and not calls_of(message):
             healed.append(_user(CONTINUE))
@@ -142,8 +141,9 @@ def _continued(messages: Messages) -> Messages:
 
 
 def end_with_user(body: JsonObject) -> JsonObject:
-    """End with a user message, for servers that reject or continue a final answer, unless the client wants it
-    continued.
+    """End with a user message, for servers that reject or continue an answer at the end.
+
+    The body stays unchanged if the client asks to continue the answer.
     """
     wants = body.get("continue_final_message") or body.get("add_generation_prompt") is False
     return body if wants else _continued(body)

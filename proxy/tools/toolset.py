@@ -78,7 +78,7 @@ class Tool:
         return given <= self.properties.keys() and self.required <= given
 
     def tolerates(self, values: JsonObject) -> bool:
-        """Return whether every required name is given and at most one is undeclared, if the schema allows it."""
+        """Return whether all required names are given, with at most one undeclared name that the schema allows."""
         more = values.keys() - self.properties.keys()
         if not self.required <= values.keys() or len(more) > 1:
             return False
@@ -249,8 +249,7 @@ def respelled(key: str, names: Iterable[str]) -> str | None:
 
 
 def short_name(name: str) -> str:
-    """Return the tool's name for upstream: unchanged if it is short and plain. A digest keeps shortened names distinct.
-    """
+    """Return the tool's upstream name: unchanged if short and plain, else shortened with a distinct digest."""
     plain = _FORBIDDEN.sub("_", name)
     if plain == name and len(name) <= _LONGEST_NAME:
         return name

@@ -121,8 +121,7 @@ class Validator:
         return found
 
     def applied(self, value: Json, schema: Schema) -> tuple[Schema, ...]:
-        """Return the schemas that apply to a value: the schema, its parts, and the closest alternative of each group.
-        """
+        """Return the schemas that apply to a value: the schema, its parts, and each group's closest alternative."""
         found: dict[int, Schema] = {}
         waiting = deque([schema])
         while waiting and len(found) < MAX_APPLIED:

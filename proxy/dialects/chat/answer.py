@@ -53,15 +53,14 @@ class ChatDialect:
     keeps: ClassVar[bool] = False
 
     def writer(self, *, expand: bool) -> ChatWriter:
-        """Return a writer for one stream. `expand`: unchanged events are not chunks, so they are encoded."""
+        """Return a writer for one stream. `expand`: also encode unchanged events."""
         return new_writer(self.options, expand=expand)
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """Return the answer made from the events: the bytes of `body` if nothing differs."""
         options = self.options
         reply_events = tuple(events)
-        # Without tools the engine may forward the answer unchanged. Otherwise its events hold the whole content, even
-        # if empty.
+        # Without tools the engine may forward the answer unchanged. Otherwise its events hold the whole content.
         parsed = options.parsed or not any(isinstance(event, Unchanged) for event in reply_events)
         if options.calls_as_text:
             reply_events = tuple(part for event in reply_events for part in with_calls_as_text(event))
@@ -127,8 +126,7 @@ def _with_message(entry: Json) -> Json:
 
 
 def says_nothing(answer: JsonObject) -> bool:
-    """Return whether an answer used tokens but has neither text nor call: a server's parser may have swallowed a call.
-    """
+    """Return whether an answer used tokens but has no output: a server's parser may have swallowed a call."""
     tokens = as_object(answer.get("usage")).get("completion_tokens")
     if not isinstance(tokens, int) or tokens <= 1:
         return False

@@ -96,7 +96,8 @@ def _note(seen: ReplyView, data: bytes, place: str) -> None:
     except ValueError:
         return
     if body.get("error"):
-        seen.error = _message(body["error"])
+        error = body["error"]
+        seen.error = _text(error.get("message") if isinstance(error, dict) else error)
     for number, entry in enumerate(entries(body)):
         choice = seen.choices.setdefault(_index(entry, number), ChoiceView())
         finish = entry.get("finish_reason")
@@ -120,9 +121,3 @@ def _text(value: Json) -> str:
     if isinstance(value, str):
         return value
     return dump_json(value).decode("utf-8", "replace")
-
-
-def _message(error: Json) -> str:
-    if isinstance(error, dict):
-        return _text(error.get("message"))
-    return _text(error)

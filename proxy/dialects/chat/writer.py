@@ -62,7 +62,7 @@ class ChatOptions:
 class ChatWriter(Writer):
     """Encodes internal events as chat-completion chunks.
 
-    `expand`: unchanged events are not chunks of a stream, so they are encoded.
+    `expand`: also encode unchanged events, because they did not arrive as chunks.
     """
 
     verbatim = True
@@ -95,7 +95,7 @@ class ChatWriter(Writer):
                 self._roles.setdefault(choice, role)
 
     def passes(self, around: bytes) -> bool:
-        """Return whether such events are sent verbatim (`_passed`)."""
+        """Return whether events with these bytes around their text are sent verbatim."""
         options = self._options
         if self._expand or any(self._roles.values()) or self._moved or options.clean:
             return False
@@ -259,7 +259,7 @@ class TextCallsWriter(ChatWriter):
     """The writer for a client that reads calls only in the text."""
 
     def passes(self, around: bytes) -> bool:
-        """Never: calls become text."""
+        """Return False: calls become text."""
         return False
 
     def write(self, event: Event) -> bytes:
@@ -332,7 +332,7 @@ def clean_body(
 def cleaned_event(
     raw: bytes, clean: StripFields, *, drop_empty_calls: bool, reasoning: ReasoningField = "as_is"
 ) -> bytes:
-    """Clean an event like `clean_body`; it is unchanged if there is nothing to clean."""
+    """Return the event with its body cleaned (`clean_body`); the same bytes if nothing changes."""
     body = _read_event(raw)
     cleaned = clean_body(body, clean, drop_empty_calls=drop_empty_calls or bool(clean), reasoning=reasoning)
     return raw if cleaned == body else sse.encode(dump_json(cleaned))

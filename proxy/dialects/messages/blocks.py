@@ -203,7 +203,7 @@ class Blocks(Reply):
         return self._delta({"type": f"{self._open}_delta", str(self._open): text})
 
     def call_delta(self, index: int, text: str) -> JsonObject | None:
-        """Return the event for the open call's next arguments, if it already has some and none of them are held."""
+        """Return the event for the open call's next arguments, unless they are its first or follow held text."""
         call = self._call
         is_live = call is not None and call.index == index and call.escapes.empty and call.size > 0
         return self._arguments_delta(text) if is_live else None

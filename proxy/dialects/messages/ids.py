@@ -30,7 +30,7 @@ def client_id(server_id: str) -> str:
 
 
 def server_id(client_id: str) -> str:
-    """Return the server's id. An id that no proxy wrote only loses its `toolu_`."""
+    """Return the server's id. An id that the proxy did not write only loses its prefix."""
     inner = client_id.removeprefix(_PREFIX) or client_id
     if not client_id.startswith(_PREFIX + _ESCAPE):
         return inner
@@ -52,6 +52,5 @@ def signature(field: str) -> str:
 
 
 def signed_field(given: Json) -> str:
-    """Return the field named by a signature; "" if the proxy did not write it, or if the reasoning came from the text.
-    """
+    """Return the field named by a signature; "" if there is none, or if the reasoning came from the text."""
     return next((field for field in FIELDS if given == signature(field)), "")

@@ -282,7 +282,7 @@ class _Translator:
             body["user"] = request.metadata.user_id
         body |= present({"stream": request.stream})
         if request.stream:
-            # vLLM then counts from the start of the stream.
+            # With this option, vLLM reports token counts from the start of the stream.
             continuous: JsonObject = {"continuous_usage_stats": True} if options.server_kind == "vllm" else {}
             body["stream_options"] = {"include_usage": True, **continuous}
         body |= self.thinking()

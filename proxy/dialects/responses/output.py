@@ -219,8 +219,7 @@ class Output(Reply):
         return [*events, {"type": f"response.{response['status']}", "response": response}]
 
     def fail(self, error: ProxyError) -> list[JsonObject]:
-        """Return the end of a reply that cannot be finished. Open items stay open, because clients count finished ones.
-        """
+        """Return the end of a failed reply. Open items stay open, because clients count the finished ones."""
         events = self._begin()
         response = self._response("failed", usage(self._counts) if self._counts else None)
         return [*events, {"type": "response.failed", "response": {**response, "error": failure(error)}}]
@@ -310,8 +309,7 @@ class Output(Reply):
         return call.delta(text) if call is not None and is_live else None
 
     def _arguments(self, call: CallItem, text: str) -> list[JsonObject]:
-        """Return the events for the next arguments. Only a function's arguments are sent before the call is complete.
-        """
+        """Return the events for the next arguments. Only functions send them before the call is complete."""
         if not text:
             return []
         call.deltas.append(text)

@@ -337,8 +337,7 @@ class OpenCalls:
         return id_
 
     def answered(self, call_id: str, name: str) -> str:
-        """Return the server's id of the first open call with this id, else with this name, in the newest turn; or "".
-        """
+        """Return the server's id of the newest turn's first open call with this id (else this name), or ""."""
         turns = self._turns[(call_id, "" if call_id else name)]
         while turns:
             ids = turns[-1][1]

@@ -123,7 +123,7 @@ class OfferedTools:
         return self._names.get((namespace or "", name)) or joined_name(namespace or "", name)
 
     def offer_all(self, lists: Iterable[tuple[list[Object], str]], lost: Lost) -> None:
-        """Offer the tools of all lists, each with its place. A tool without a namespace keeps its name."""
+        """Offer the tools of all lists; each list comes with its place. A tool without a namespace keeps its name."""
         lists = [*lists]
         for listed, _ in lists:
             for value in listed:
