@@ -25,7 +25,7 @@ _REMINDERS = re.compile(rf"{REMINDER}.*?(?:{REMINDED}|\Z)", re.DOTALL)
 
 
 def is_text(part: JsonObject) -> bool:
-    """True if the content part is text."""
+    """Return whether the content part is text."""
     return part["type"] == "text"
 
 
@@ -132,7 +132,7 @@ class AssistantTurn:
 
 
 def turn_of(role: str, turns: list[UserTurn | AssistantTurn]) -> UserTurn | AssistantTurn:
-    """Return the last turn if it is of this role's side, else a new one after it."""
+    """Return the last turn if it has this role, else append a new one."""
     kind: type[UserTurn | AssistantTurn] = UserTurn
     if role == "assistant":
         kind = AssistantTurn

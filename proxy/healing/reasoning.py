@@ -122,7 +122,7 @@ def _as_read(message: Json, family: Family) -> Sequence[Json]:
 
 
 def thoughts_of(body: JsonObject, family: Family | None) -> Thoughts:
-    """Return how the reply to a request marks reasoning, if the family is known."""
+    """Return how the reply to a request marks reasoning: with any known mark if the family is unknown."""
     if family is None or not family.markers:
         return Thoughts(ALL_MARKERS, unknown=True)
     on, prompt = is_on(body, family), family.prompt

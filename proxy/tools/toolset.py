@@ -120,7 +120,7 @@ class ToolSet:
         return tuple(self._exact)
 
     def split(self, text: str) -> tuple[Tool, str] | None:
-        """Return the longest tool name that starts a text, and the rest if that is one of its properties (F7)."""
+        """Return the longest-named tool that starts a text, and the rest, which must be one of its properties (F7)."""
         for name in sorted(self._exact, key=len, reverse=True):
             rest = text.removeprefix(name)
             if rest != text and rest in self._exact[name].properties:

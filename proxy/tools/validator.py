@@ -189,6 +189,6 @@ def _inner(schema: Schema, place: str | int) -> Schema | None:
 
 
 def children(place: str | int, schemas: Sequence[Schema]) -> tuple[Schema, ...]:
-    """Return those schemas' own schemas for the member or item at a place."""
+    """Return the schemas of the member or item at a place, from those of the value that restrict it."""
     found = (_inner(schema, place) for schema in schemas)
     return tuple(inner for inner in found if inner is not None)

@@ -472,7 +472,7 @@ class _Translator:
 
     @property
     def switch_name(self) -> str:
-        """The switch in `chat_template_kwargs`; for any name here, the family's own is used."""
+        """The switch in `chat_template_kwargs`. With OWN_WORDS, a later step replaces the name by the family's own."""
         return "enable_thinking" if self.options.thinking == OWN_WORDS else self.options.thinking
 
     def tools(self) -> JsonObject:
