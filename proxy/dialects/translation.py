@@ -206,4 +206,4 @@ def let_call(fields: JsonObject, options: ModelOptions, lost: Lost, name: str) -
     """
     may_call = "tools" in fields and fields.get("tool_choice") != "none"
     if options.server_kind == "vllm" and may_call and fields.pop("response_format", None) is not None:
-        lost.add(name, "vLLM calls no tool while the answer has to keep to a schema")
+        lost.add(name, "vLLM calls no tool while the answer must match a schema")

@@ -348,7 +348,7 @@ class _Translator:
         texts: list[str] = []
         for block, _ in self.blocks(content or "", where, ("text",)):
             if _BILLING.match(block.text):
-                self.lost.add("x-anthropic-billing-header", "it changes each time, and would void the prefix cache")
+                self.lost.add("x-anthropic-billing-header", "it changes each time, and would break the prefix cache")
             texts.append(_BILLING.sub("", block.text, count=1) if _BILLING.match(block.text) else block.text)
         return "\n\n".join(filter(None, texts))
 
@@ -448,7 +448,7 @@ class _Translator:
         takes_effort = switch in ("reasoning_effort", OWN_WORDS)
         effort = (self.request.output_config and self.request.output_config.effort) or ""
         if effort and not (takes_effort and effort in _EFFORTS):
-            lost.add("output_config.effort", "the model does not take this effort")
+            lost.add("output_config.effort", "the model does not support this effort")
             effort = ""
         if effort and switch == "reasoning_effort":
             effort = _EFFORTS[effort]
@@ -461,7 +461,7 @@ class _Translator:
             if takes_effort and thinking.type == "enabled" and not effort:
                 effort = "low" if budget <= 4096 else "medium" if budget <= 16384 else "high"
             else:
-                lost.add("thinking.budget_tokens", "the model's switch takes no budget")
+                lost.add("thinking.budget_tokens", "the model's switch does not accept a budget")
         if effort and not on:
             lost.add("output_config.effort", "thinking is disabled")
         if switch == "reasoning_effort":

@@ -67,11 +67,11 @@ _HOSTED_ITEMS = frozenset(
     )
 )
 _DROPPED_ITEMS = {
-    "configuration_update": "the request's own fields say it",
-    "web_search_call": "what the search found is not in it",
+    "configuration_update": "the request's own fields contain it",
+    "web_search_call": "it does not contain the search results",
 }
 NO_COMPACTION = (
-    "this server writes no compactions; let the client compact by an ordinary request "
+    "this server cannot write compactions; let the client compact by an ordinary request "
     "(Codex: give its provider another name than OpenAI)"
 )
 _NO_SUMMARY = "only the server that wrote it can read it; send the conversation itself"
@@ -89,7 +89,7 @@ _NO_STATE = {
     "previous_response_id": NO_RESPONSES,
     "conversation": "this server keeps no conversations; send the whole conversation as `input` each time",
     "prompt": "this server keeps no prompts; send `instructions` and `input`",
-    "background": "this server makes no responses in the background; leave it out, and stream long answers",
+    "background": "this server does not support background responses; leave it out, and stream long answers",
 }
 _NO_FILES = "this server keeps no files (there is no Files API); send the data itself"
 _URLS = ("http://", "https://", "data:")
@@ -545,7 +545,7 @@ class _Translator:
                     if detail in ("low", "high", "auto"):
                         image["detail"] = detail
                     elif detail:
-                        self.lost.add(f"{here}.detail", "chat completions knows no such detail")
+                        self.lost.add(f"{here}.detail", "chat completions does not support this detail")
                     parts.append({"type": "image_url", "image_url": image})
                 case File() as file:
                     if file.file_url is not None:

@@ -170,7 +170,7 @@ class OfferedTools:
             server_name = _distinct(*key, server_name)
         self._names[key] = server_name
         if server_name in self.by_name:
-            lost.add(f"{where} offered twice", "the first of that name counts")
+            lost.add(f"{where} offered twice", "the first one with that name is used")
             return
         self.by_name[server_name] = called
         self.functions.append({"type": "function", "function": {"name": server_name, **function}})
