@@ -1,4 +1,4 @@
-"""The audit record of one repair (contract C6)."""
+"""Audit records of repairs (contract C6)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """An audit record (contract C6): the fix, the values before and after, the reason, and the call's tool.
+    """An audit record (contract C6): the fix, the values before and after, the reason, and the tool of the call.
 
-    A `text_call` has the text that the model wrote, the call that the client gets as JSON, and the `notation`. Records
-    of a translated request have no line in the log, because they are the same at every turn, unless `logged` is true.
+    In a `text_call`, `before` is the model's text, `after` the client's call as JSON, and `notation` its notation.
+    Records of translated requests are logged only if `logged` is true, because they are the same in every turn.
     """
 
     id: str
@@ -32,7 +32,7 @@ class Kind:
     after: str = ""
 
 
-# The ids of records that no other table has: forms of arguments, fixes of values and healings have tables of their own
+# Records without a table of their own. Forms of arguments, schema fixes and healings have one
 # (`repair/arguments.py`, `repair/schema_fixes.py`, `healing/healings.json`). A rule's id is `rule:` and its name.
 KINDS = (
     Kind(
@@ -58,16 +58,16 @@ KINDS = (
     Kind("made_up_turn", "a turn that the model invents after a call is removed", "<tool_response>ok</tool_response>"),
     Kind("leaked_token", "a token at the very beginning of a reply is removed", "<|im_start|>assistant"),
     Kind("unopened_thought", "the text before a closing mark was reasoning", "So…</think>Done.", "Done."),
-    Kind("unclosed_thought", "reasoning that is never closed is the answer", "<think>Done.", "Done."),
+    Kind("unclosed_thought", "reasoning that is never closed is sent as the answer", "<think>Done.", "Done."),
     Kind("second_try", "the reply said nothing, or ended in a broken call, and the request was retried"),
     Kind(
         "thinking",
-        "the client's switch of reasoning is translated to the model's",
+        "the client's reasoning switch is translated to the model's",
         '"reasoning_effort": "none"',
         '"enable_thinking": false',
     ),
-    Kind("thought_beside_text", "the template needs text next to reasoning and a call in a message before them"),
-    Kind("dropped_field", "chat completions cannot carry the field; the record has its kind and number", "thinking: 1"),
+    Kind("thought_beside_text", "the template requires text next to reasoning and a call in a message before them"),
+    Kind("dropped_field", "chat completions have no such field; the record has its kind and count", "thinking: 1"),
     Kind("rule_tools", "a rule changed the offered tools"),
     Kind("rule_sampling", "a rule changed the sampling parameters"),
     Kind("heal_repeated_calls", "the model is told which call it repeats"),

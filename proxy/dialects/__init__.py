@@ -1,1 +1,1 @@
-"""The APIs that clients speak. Each turns its request into the internal one, and events into its wire."""
+"""The client APIs. Each dialect translates its requests to chat requests, and internal events to its wire format."""

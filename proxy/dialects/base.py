@@ -1,6 +1,6 @@
-"""The interface of the dialects. Each translates its requests to chat requests, and internal events to its own.
+"""The interface of the dialects. Each translates its requests to chat requests, and internal events to its wire format.
 
-`exchange/reply_stream.py` knows nothing else of a dialect.
+`exchange/reply_stream.py` uses a dialect only through this interface.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from proxy.errors import ProxyError
 
 
 class LaneTeller(Protocol):
-    """Writes the text of a lane in a dialect that encodes every event; it continues an open block or item."""
+    """Encodes the text of a lane as further events of an open block or item, in a dialect that encodes every event."""
 
     def tell(self, texts: Sequence[bytes]) -> bytes | None:
-        """Return texts, as they are in strings of JSON, as events of the dialect; None if they cannot be sent so."""
+        """Return JSON-escaped texts as events of the dialect; None if they cannot be sent this way."""
 
     def record(self, events: Iterable[Event]) -> None:
-        """Keep what these texts, joined, say."""
+        """Keep the text of these events, joined."""
 
 
 class Writer(ABC):
-    """Internal events to the bytes of one dialect's stream."""
+    """Encodes internal events as the bytes of one dialect's stream."""
 
     __slots__ = ()
     # Whether upstream events may be sent unchanged.
@@ -34,39 +34,39 @@ class Writer(ABC):
 
     @abstractmethod
     def observe_chunk(self, chunk: Chunk) -> None:
-        """Take an upstream chunk: the next events have its id, model and time."""
+        """Receive an upstream chunk. The next events have its id, model and time."""
 
     def begin(self, choices: int) -> bytes:
-        """Return the start of a stream of this many choices that is made from a whole answer."""
+        """Return the start of a stream with this many choices that is made from a whole answer."""
         return b""
 
     @abstractmethod
     def write(self, event: Event) -> bytes:
-        """Return one event of the engine in this dialect; empty if it has none for it."""
+        """Return the bytes of an engine event; empty if the dialect does not send it."""
 
     def passes(self, around: bytes) -> bool:
-        """Return whether events with text or arguments are sent unchanged; `around` is all else in them."""
+        """Return whether events with text or arguments are sent unchanged; `around` is the rest of their bytes."""
         return False
 
     def teller(self, lane: Lane) -> LaneTeller | None:
-        """Return the writer of a lane's text, or None if more than the text differs between encoded events."""
+        """Return the encoder of a lane's text, or None if encoded events differ in more than the text."""
         return None
 
     def comment(self, raw: bytes) -> bytes:
-        """Return an upstream comment as it is sent."""
+        """Return the bytes to send for an upstream comment."""
         return b""
 
     @abstractmethod
     def end(self) -> bytes:
-        """Return the end of a finished reply. Raises a ProxyError if it is not a success."""
+        """Return the end of a finished reply. Raises a ProxyError if the reply is not a success."""
 
     @abstractmethod
     def error(self, error: ProxyError) -> bytes:
-        """Return the end of a stream that cannot be finished; nothing follows."""
+        """Return the end of a stream that cannot be finished. Nothing may follow."""
 
     @abstractmethod
     def heartbeat(self) -> bytes:
-        """Return a sign of life that changes nothing for the client."""
+        """Return bytes that keep the connection alive without any effect on the client."""
 
 
 class Dialect(Protocol):
@@ -78,10 +78,15 @@ class Dialect(Protocol):
 
     @property
     def keeps(self) -> bool:
-        """Whether the reply is stored in a file at its end, which may block."""
+        """Whether the finished reply is stored in a file, which may block."""
 
     def writer(self, *, expand: bool) -> Writer:
-        """Return a writer for one stream. `expand`: encode unchanged events, too; they did not arrive as chunks."""
+        """Return a writer for one stream. `expand`: also encode unchanged events, because they did not arrive as
+        chunks.
+        """
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
-        """Return a whole answer (its bytes, and parsed) with the engine's events; raise the error of a `Failed`."""
+        """Return a whole answer, changed by the engine's events. `body` are its bytes, `answer` is the parsed body.
+
+        Raises the error of a `Failed` event.
+        """

@@ -1,13 +1,13 @@
-"""The turns of a conversation as chat messages, and the parts that they are made of.
+"""The turns of a conversation as chat messages, and their parts.
 
-Chat templates want one system message, in the first place (F82), and turns that alternate; results of tools follow the
-calls that they answer. So what the user says in one turn is one message, results first. What clients add beside
-results stands in the last of them: a user's message behind results is refused by some templates (Mistral's), and to
-others (Qwen3's, GLM's) it is the end of the task, at which they leave out all thinking before it. Each turn is written
-without regard to later ones, so that the next request begins with the bytes of this one (contract C8).
+Chat templates require one system message, in the first place (F82), alternating turns, and tool results after their
+calls. So the user's content of one turn is one message, after the results. Text that clients add to results goes into
+the last result: some templates (Mistral's) reject a user message after results, and others (Qwen3's, GLM's) treat it as
+the end of the task and drop all earlier thinking. Each turn is written independently of later ones, so the next request
+starts with the bytes of this one (contract C8).
 
-Source: OpenAI's API reference, "Chat Completions": content parts. What only text is becomes one string, because many
-chat templates take nothing else (F83).
+Source: OpenAI's API reference, "Chat Completions": content parts. Text-only content becomes one string, because many
+chat templates accept nothing else (F83).
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _REMINDERS = re.compile(rf"{REMINDER}.*?(?:{REMINDED}|\Z)", re.DOTALL)
 
 
 def is_text(part: JsonObject) -> bool:
-    """True if the content part is text."""
+    """Return whether the content part is text."""
     return part["type"] == "text"
 
 
 def joined(parts: Iterable[JsonObject]) -> str:
-    """The texts among content parts, with a blank line between them."""
+    """Join the texts of content parts, with a blank line between them."""
     return "\n\n".join(str(part["text"]) for part in parts if is_text(part))
 
 
 def content(parts: list[JsonObject]) -> Json:
-    """Content parts as a chat message's content: one string if all are text, else the list in order (F83)."""
+    """Return content parts as a chat message's content: one string if all are text, else the list (F83)."""
     return joined(parts) if all(map(is_text, parts)) else [*parts]
 
 
 @dataclass(slots=True)
 class UserTurn:
-    """The content of the user's side in one turn; `shown` is what results contain and templates do not take there."""
+    """The user's content of one turn. `shown` is content of results that templates do not accept there."""
 
     results: list[JsonObject] = field(default_factory=list)
     shown: list[JsonObject] = field(default_factory=list)
@@ -55,12 +55,14 @@ class UserTurn:
 
     @property
     def empty(self) -> bool:
-        """Nothing is in it."""
+        """Whether the turn has no content."""
         return not (self.results or self.shown or self.parts)
 
     def messages(self) -> list[JsonObject]:
-        """The results, then all else in one message, what is in results first. Beside results the texts that clients
-        add stand in the last of them. A turn of nothing is an empty message, so that turns alternate.
+        """Return the results, then one user message with the other content, `shown` first.
+
+        If there are results, the client's additions to the user's text go into the last one. An empty turn becomes
+        an empty message, so that turns alternate.
         """
         if not self.results:
             return [{"role": "user", "content": content([*self.shown, *self.parts])}]
@@ -77,8 +79,9 @@ class UserTurn:
 
 @dataclass(slots=True)
 class AssistantTurn:
-    """The content of the assistant in one turn. `last` is the type of the newest block; `thought_field` is where the
-    server said the thoughts, if their signatures tell.
+    """The assistant's content of one turn.
+
+    `last` is the type of the newest block. `thought_field` is the server's reasoning field, if the signatures name it.
     """
 
     texts: list[str] = field(default_factory=list)
@@ -88,7 +91,7 @@ class AssistantTurn:
     last: str = ""
 
     def say(self, text: str) -> None:
-        """Text blocks that follow each other are one text; what stands between two of them parts them."""
+        """Add text. Consecutive text blocks are joined; other blocks between them leave a blank line."""
         if not text:
             return
         if self.texts and self.last != "text":
@@ -103,19 +106,20 @@ class AssistantTurn:
 
     @property
     def empty(self) -> bool:
-        """Nothing is left of it."""
+        """Whether the turn has no content."""
         return not (self.texts or self.thoughts or self.calls)
 
     @property
     def prefill(self) -> str:
-        """The text with which the next answer begins, if this is the last turn; calls are no beginning."""
+        """The text with which the next answer begins, if this is the last turn; "" if the turn has calls."""
         if self.calls:
             return ""
         return "".join(self.texts)
 
     def messages(self, reasoning: str) -> list[JsonObject]:
-        """The message, an empty one if nothing is left of the turn, so that turns alternate. Beside calls the content
-        is null, as servers want it when empty.
+        """Return the message, even if empty, so that turns alternate.
+
+        Next to calls, empty content is null, as servers require.
         """
         message: JsonObject = {"role": "assistant", "content": "".join(self.texts)}
         if self.calls and not message["content"]:
@@ -128,7 +132,7 @@ class AssistantTurn:
 
 
 def turn_of(role: str, turns: list[UserTurn | AssistantTurn]) -> UserTurn | AssistantTurn:
-    """The turn to which a message of this role belongs: the last one, or a new one behind it."""
+    """Return the last turn if it has this role, else append a new one."""
     kind: type[UserTurn | AssistantTurn] = UserTurn
     if role == "assistant":
         kind = AssistantTurn
@@ -138,14 +142,14 @@ def turn_of(role: str, turns: list[UserTurn | AssistantTurn]) -> UserTurn | Assi
 
 
 def is_own(part: JsonObject) -> bool:
-    """True for what the user says, false for what a client adds to it: reminders, and no word beside them."""
+    """Return whether a part is the user's own content; text that consists only of reminders is the client's."""
     return not is_text(part) or bool(_REMINDERS.sub("", str(part["text"])).strip())
 
 
 def remind(turn: UserTurn, text: str) -> None:
-    """A system message in mid-conversation: user text in its place, marked as clients mark theirs (F82).
+    """Add a later system message as user text in its place, marked like clients mark theirs (F82).
 
-    At the top it would change what the server has already read (contract C8), and templates refuse it elsewhere.
+    At the start it would change what the server has already processed (contract C8), and templates reject it elsewhere.
     """
     if text and not TOKEN_COUNT.fullmatch(text):
         turn.parts.append(text_part(reminder(text) if is_own(text_part(text)) else text))

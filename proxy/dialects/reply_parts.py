@@ -1,12 +1,12 @@
-"""What Messages and Responses replies share: where texts begin, lanes, token counts, refusals, halves of characters.
+"""Code shared by Messages and Responses replies: text starts, lanes, token counts, refusals, split characters.
 
 A character may arrive as two surrogates in two events:
 
     {"delta": {"content": "\\ud83d"}}
     {"delta": {"content": "\\ude00"}}
 
-JSON can write a half alone, and no strict reader accepts it (RFC 8259, 8.2). Where clients read strictly, a half whose
-other half never arrives is written as U+FFFD.
+JSON allows a lone surrogate, but strict readers reject it (RFC 8259, 8.2). For clients that read strictly, a half
+without its other half is written as U+FFFD.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from proxy.engine.reading import GAVE_UP, was_cut
 from proxy.errors import UpstreamBroken
 
 TextKind: TypeAlias = Literal["text", "thinking"]
-# What the model says, in the order in which it says it.
+# The model's output, in order.
 Content: TypeAlias = Text | Reasoning | CallOpened | CallArguments | CallClosed
 _MAX_BLANKS = 4096
-# Marks the place of a text in an event.
+# Marks the place of the text in an event.
 _MARK = "@"
 _HEX = "[0-9a-fA-F]"
 _HIGH, _LOW = rf"\\u[dD][89abAB]{_HEX}{{2}}", rf"\\u[dD][c-fC-F]{_HEX}{{2}}"
-# An escape, or an end of the text that may become one or the first half of a pair.
+# An escape, or an end of the text that may become an escape or the first half of a pair.
 _ESCAPE = re.compile(
     rf"(?P<end>(?:{_HIGH})?(?:\\(?:u{_HEX}{{0,3}})?)?(?<=.)\Z)|{_HIGH}{_LOW}|(?P<lone>{_HIGH}|{_LOW})|\\.", re.DOTALL
 )
 
 
 class Reply(ABC):
-    """The events of one reply, as far as both dialects treat them alike; a dialect writes the content."""
+    """The events of one reply, as far as both dialects share them. Subclasses write the content."""
 
     def __init__(self) -> None:
         self._blanks = ""
@@ -74,7 +74,7 @@ class Reply(ABC):
 
     @abstractmethod
     def call_delta(self, index: int, text: str) -> JsonObject | None:
-        """Return the event for the next arguments of a call; None if they are not sent immediately and unchanged."""
+        """Return the event for a call's next arguments; None if they are not sent immediately and unchanged."""
 
     @abstractmethod
     def open_call(self, event: CallOpened) -> list[JsonObject]:
@@ -82,14 +82,14 @@ class Reply(ABC):
 
     @abstractmethod
     def keep(self, event: Event) -> None:
-        """Keep what a lane has sent of the open block or call."""
+        """Keep the text that a lane has sent for the open block or call."""
 
     @abstractmethod
     def end(self) -> list[JsonObject]:
-        """Return the end of a finished reply. Raises a ProxyError if it is not a success."""
+        """Return the end of a finished reply. Raises a ProxyError if the reply is not a success."""
 
     def take(self, event: Event) -> list[JsonObject]:
-        """Return the dialect's events for one of the engine's. Further choices cannot be requested in a dialect."""
+        """Return the dialect's events for an engine event. Only the first choice counts: these APIs have no others."""
         match event:
             case Unchanged():
                 return [written for inner in event.events for written in self.take(inner)]
@@ -106,7 +106,7 @@ class Reply(ABC):
         return []
 
     def write(self, event: Content) -> list[JsonObject]:
-        """Return the dialect's events for what the model says outside of open calls."""
+        """Return the dialect's events for content outside of open calls."""
         match event:
             case Text():
                 return self._say("text", event.text)
@@ -115,13 +115,13 @@ class Reply(ABC):
             case CallOpened():
                 return self.open_call(event)
             case CallArguments() if event.fragment.strip():
-                return self._say("text", event.fragment)  # no call is open to which it could belong
+                return self._say("text", event.fragment)  # no open call to which it could belong
         return []
 
     def observe_body(self, body: JsonObject) -> JsonObject:
         """Keep the token counts and the refusal of a chunk or a whole answer. Return its first delta or message.
 
-        Choices of a chunk have numbers, in any order; those of a whole answer are counted by their place.
+        Choices of a chunk are numbered, in any order; those of a whole answer are counted by position.
         """
         self._keep_counts(as_object(body.get("usage")))
         for place, entry in enumerate(objects_in(body.get("choices"))):
@@ -137,10 +137,10 @@ class Reply(ABC):
             self._counts = counts
 
     def finish_reason(self, arguments: Iterable[str]) -> tuple[str, bool]:
-        """Return why the reply ended, and whether it was cut. `arguments` are those of the open calls.
+        """Return the finish reason, and whether the reply was cut. `arguments` are those of the open calls.
 
-        Raises UpstreamBroken if the server gave up the generation, or if a call is incomplete although the model
-        stopped by itself: half a call must not look complete (C4).
+        Raises UpstreamBroken if the server gave up, or if a call is incomplete although the model stopped normally:
+        half a call must not look complete (C4).
         """
         reason = "stop" if self._finished is None else self._finished.reason
         if reason in GAVE_UP:
@@ -151,14 +151,14 @@ class Reply(ABC):
         return reason, cut
 
     def own_id(self, id_: str, other: str) -> str:
-        """Return the id of a call, or `other`: an unrepaired reply may have no id, or the same one twice."""
+        """Return the id of a call, or `other` if it is missing or already used, as in unrepaired replies."""
         if not id_ or id_ in self._call_ids:
             id_ = other
         self._call_ids.add(id_)
         return id_
 
     def continues(self, kind: TextKind) -> bool:
-        """Return whether the next text of this kind continues the open block, and does nothing else."""
+        """Return whether the next text of this kind only continues the open block."""
         return self._open == kind and not self._characters.half
 
     def _say(self, kind: TextKind, text: str) -> list[JsonObject]:
@@ -168,14 +168,14 @@ class Reply(ABC):
         return [*self.begin_text(kind), *self.deltas(self._characters.feed(text))] if text else []
 
     def deltas(self, text: str) -> list[JsonObject]:
-        """Return the event that continues the open block, if there is anything to send."""
+        """Return the event that continues the open block; none for empty text."""
         return [self.text_delta(text)] if text else []
 
     def _first_text(self, kind: TextKind, text: str) -> str:
-        """Return the text with which a block begins, "" while it is blank: no block may be empty.
+        """Return the text that opens a block; "" while it is blank, because no block may be empty.
 
-        Blanks before text are kept until it comes, those around reasoning go: `<think> a</think> Hello` is `a`, then
-        `Hello`.
+        Blanks before text are kept until text follows. Blanks around reasoning are removed: `<think> a</think> Hello`
+        is `a`, then `Hello`.
         """
         if kind == "thinking":
             self._blanks, self._is_after_thinking = "", True
@@ -190,12 +190,12 @@ class Reply(ABC):
         return text
 
     def forget_blanks(self) -> None:
-        """Drop the blanks before a block: something else begins."""
+        """Drop the blanks before a block, because another one starts."""
         self._blanks, self._is_after_thinking = "", False
 
 
 class TranslatedWriter(Writer):
-    """The common part of the Messages and Responses writers, which encode every event."""
+    """Base of the Messages and Responses writers, which encode every event."""
 
     def __init__(self, reply: Reply) -> None:
         self._reply = reply
@@ -205,23 +205,23 @@ class TranslatedWriter(Writer):
         return b"".join(map(encode, events))
 
     def encode_deltas(self, before: bytes, texts: Sequence[bytes], after: bytes) -> bytes:
-        """Return events that differ only in their text."""
+        """Encode events that differ only in their text."""
         return before + (after + before).join(texts) + after
 
     def observe_chunk(self, chunk: Chunk) -> None:
-        """Keep the newest token counts, and what else the reply needs of a chunk."""
+        """Keep the newest token counts and the other facts that the reply needs from a chunk."""
         self._reply.observe_body(chunk.body)
 
     def write(self, event: Event) -> bytes:
-        """Return one event of the engine as events of the stream."""
+        """Encode one engine event as events of the stream."""
         return self.encode(self._reply.take(event))
 
     def end(self) -> bytes:
-        """Return the end of a finished reply. Raises a ProxyError if it is not a success."""
+        """Return the end of a finished reply. Raises a ProxyError if the reply is not a success."""
         return self.encode(self._reply.end())
 
     def teller(self, lane: Lane) -> Teller | None:
-        """Return the writer of a lane's texts, while they continue the open block or call."""
+        """Return the encoder of a lane's texts while they continue the open block or call."""
         template, reply = lane.template, self._reply
         if template.choice != 0:
             return None
@@ -233,7 +233,9 @@ class TranslatedWriter(Writer):
 
 
 class Teller:
-    """Texts of a lane as deltas of the open block or call, which differ only in their text; `delta` is one of them."""
+    """Encodes texts of a lane as deltas of the open block or call. They differ only in their text; `delta` is one of
+    them.
+    """
 
     def __init__(self, writer: TranslatedWriter, reply: Reply, delta: JsonObject, *, is_call: bool) -> None:
         self._writer = writer
@@ -242,27 +244,24 @@ class Teller:
         self._before, _, self._after = encode(delta).partition(_MARK.encode())
 
     def tell(self, texts: Sequence[bytes]) -> bytes | None:
-        """Return these texts, as they are in strings of JSON, as events.
-
-        None if an escape in arguments may be half a character.
-        """
+        """Return JSON-escaped texts as events; None if an escape in arguments may be half a character."""
         if self._is_call and any(rb"\\u" in text for text in texts):
             return None
         return self._writer.encode_deltas(self._before, texts, self._after)
 
     def record(self, events: Iterable[Event]) -> None:
-        """Keep what these texts, joined, say."""
+        """Keep the text of these events, joined."""
         for event in events:
             self._reply.keep(event)
 
 
 def encode(event: JsonObject) -> bytes:
-    """Return an event with its name, without which the SDKs ignore it."""
+    """Encode an event with its name: the SDKs ignore events without one."""
     return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), dump_strict(event))
 
 
 def token_counts(counts: Mapping[str, Json]) -> tuple[int, int, int, int]:
-    """Return the server's counts: prompt, cached tokens of it, completion, reasoning of it; 0 for what it omits."""
+    """Return the server's token counts: prompt, cached, completion, reasoning; 0 for missing ones."""
     found = (
         counts.get("prompt_tokens"),
         as_object(counts.get("prompt_tokens_details")).get("cached_tokens"),
@@ -274,7 +273,7 @@ def token_counts(counts: Mapping[str, Json]) -> tuple[int, int, int, int]:
 
 
 class CharacterJoiner:
-    """Joins the halves of a character: a first half waits for the second."""
+    """Joins split characters: a first half is held until the second arrives."""
 
     __slots__ = ("half",)
 
@@ -282,7 +281,7 @@ class CharacterJoiner:
         self.half = ""
 
     def feed(self, text: str) -> str:
-        """Return the text with the half that waited, and without a first half at its end."""
+        """Return the text with the held half, but without a first half at its end."""
         if self.half or text[-1:] >= "\ud800":
             half, self.half = self.half, ""
             if half and "\udc00" <= text[:1] <= "\udfff":
@@ -294,15 +293,15 @@ class CharacterJoiner:
         return text
 
     def finish(self) -> str:
-        """Return the half that waits; no second one follows."""
+        """Return the held half; no second half follows."""
         half, self.half = self.half, ""
         return half
 
 
 class SurrogateFilter:
-    """JSON text without lone surrogates in its escapes; the result is the same however the text is cut.
+    """Replaces lone surrogates in the escapes of JSON text. The result does not depend on how the text is split.
 
-    Only half an escape waits, and the first half of a pair, escaped (`\\ud83d`) or not.
+    Only an incomplete escape or the first half of a pair is held, escaped (`\\ud83d`) or not.
     """
 
     def __init__(self) -> None:
@@ -311,11 +310,11 @@ class SurrogateFilter:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits."""
+        """Whether nothing is held."""
         return not self._pending and not self._characters.half
 
     def feed(self, text: str) -> str:
-        """Return what is decided with the next text."""
+        """Return the text that is complete with this piece."""
         text = self._characters.feed(text)
         if not self._pending and "\\u" not in text and not text.endswith("\\"):
             return text
@@ -329,6 +328,6 @@ class SurrogateFilter:
         return "\\ufffd" if match["lone"] else match[0]
 
     def finish(self) -> str:
-        """Return the rest: no second half follows."""
+        """Return the held text; nothing follows."""
         rest, self._pending = self._pending, ""
         return re.sub(_HIGH, r"\\ufffd", rest) + self._characters.finish()

@@ -1,8 +1,9 @@
-"""The tokens of a request, for `POST /v1/messages/count_tokens` and `/v1/responses/input_tokens` (F95: clients compact
-by this number).
+"""Token counts for `POST /v1/messages/count_tokens` and `/v1/responses/input_tokens` (F95: clients use them to
+compact).
 
-The first method that works counts: the server's `/tokenize` with the translated request (vLLM), its own
-`/v1/messages/count_tokens` with a Messages client's (llama-server, newer vLLM), an estimate. The caller does the I/O.
+The first method that works is used: the server's `/tokenize` with the translated request (vLLM); its own
+`/v1/messages/count_tokens` with the body of a Messages client (llama-server, newer vLLM); an estimate. The caller does
+the I/O.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ from proxy.codec.json_text import JsonObject, dump_json, dump_request, load_upst
 from proxy.upstream.paths import MESSAGES_COUNT_TOKENS, TOKENIZE
 
 CountMethod = Literal["tokenize", "count_tokens", "estimate"]
-# Sends a request upstream: path and body in, status and body out.
+# Sends a request upstream: takes path and body, returns status and body.
 Post: TypeAlias = Callable[[str, bytes], tuple[int, bytes]]
 
-# The header that names the method.
+# The header that names the counting method.
 HEADER = "X-Tool-Proxy-Count"
 IMAGE_TOKENS = 1600
 MESSAGE_TOKENS = 4
-# The fields of a chat request that make the prompt.
+# The fields of a chat request that determine the prompt.
 _PROMPT = ("model", "messages", "tools", "chat_template_kwargs", "continue_final_message", "add_generation_prompt")
 _MEDIA = frozenset(("image_url", "file", "input_audio", "video_url"))
 _TEXTS = ("reasoning", "reasoning_content")
 
 
 def count(upstream_post: Post, chat_body: JsonObject, client_body: JsonObject | None = None) -> tuple[int, CountMethod]:
-    """Return the number of input tokens and the method.
+    """Return the number of input tokens and the counting method.
 
     `chat_body` is the translated request, `client_body` a Messages client's own. A method works if it answers 200 with
     a number. Errors of `upstream_post` (no connection, 401, 403) are raised.
@@ -41,7 +42,7 @@ def count(upstream_post: Post, chat_body: JsonObject, client_body: JsonObject | 
         return number, "tokenize"
     if client_body is None:
         return estimate(chat_body), "estimate"
-    # A server with several models needs the name; the rest is the client's.
+    # A server with several models needs the model's name; the rest is the client's.
     named = dict(client_body)
     if "model" in chat_body:
         named["model"] = chat_body["model"]

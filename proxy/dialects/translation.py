@@ -1,7 +1,7 @@
-"""What the translations of Messages and Responses requests share.
+"""Code shared by the translations of Messages and Responses requests.
 
-Requests are read into msgspec structs. An error names the place as the APIs write it (`messages.0.content.1.text`).
-Null is the same as nothing, everywhere.
+Requests are read into msgspec structs. Errors name the place as the APIs do (`messages.0.content.1.text`). Null equals
+a missing field, everywhere.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Number = int | float
 Object = dict[str, Any]
 _Read = TypeVar("_Read", bound=Struct)
 
-# The switch of a model whose family has its own words for the effort: the client's word is sent on, and
-# `healing/switches.py` translates it.
+# The switch of a model whose family has its own effort words. The client's word is forwarded, and `healing/switches.py`
+# translates it.
 OWN_WORDS = "own_words"
-# Kinds of fields in the records of one request; further ones share a name (C7).
+# Maximum number of kinds of fields in one request's records; further kinds share a name (C7).
 MAX_KINDS = 100
 NO_FIELD = "chat completions has no such field"
 _UNKNOWN = "unknown field"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _MISSING = re.compile("Object missing required field `(.*)`")
 _LONGEST = 160
-# The types of JSON in errors.
+# JSON types as named in errors.
 _KINDS = {"str": "a string", "int": "a whole number", "float": "a fraction", "int | float": "a number"}
 _KINDS |= {"bool": "true or false", "array": "a list", "object": "an object"}
 _KINDS |= {"str | array": "a string or a list", "str | object": "a string or an object"}
@@ -45,10 +45,10 @@ _KINDS |= {"str | array": "a string or a list", "str | object": "a string or an 
 class ModelOptions:
     """Facts about a model, from the rules and the server.
 
-    `model`: its name upstream. `server_kind`: vllm, sglang, lmdeploy, llamacpp or litellm, "" if unknown.
-    `thinking`: what switches reasoning: "" or "none", a name in `chat_template_kwargs` (enable_thinking, thinking),
+    `model`: its upstream name. `server_kind`: vllm, sglang, lmdeploy, llamacpp or litellm, "" if unknown. `thinking`:
+    the switch of reasoning: "" or "none", a name in `chat_template_kwargs` (enable_thinking, thinking),
     reasoning_effort, or OWN_WORDS. `reasoning_history`: the field of assistant messages for earlier reasoning
-    (reasoning, reasoning_content, thinking); "" is the field that a signature names, and `drop` sends none.
+    (reasoning, reasoning_content, thinking); "" uses the field that a signature names, and `drop` sends none.
     `server_tools`: refuse or drop tools that only the API's owner runs; "" is the dialect's default.
     """
 
@@ -60,7 +60,7 @@ class ModelOptions:
 
 
 class Lost:
-    """The fields of a request that cannot be carried: one audit record per kind of field."""
+    """The fields of a request that cannot be translated: one audit record per kind of field."""
 
     def __init__(self, *, drops: bool = True, owner: str = "") -> None:
         self._drops = drops
@@ -69,7 +69,7 @@ class Lost:
         self._reasons: dict[str, str] = {}
 
     def add(self, where: str, why: str = NO_FIELD) -> None:
-        """Count the loss of what is at this place."""
+        """Count the lost field at this place."""
         kind = re.sub(r"\.\d+", "[]", where)
         if kind not in self._counts and len(self._counts) >= MAX_KINDS:
             kind, why = "(more)", NO_FIELD
@@ -77,17 +77,19 @@ class Lost:
         self._reasons.setdefault(kind, why)
 
     def server_only(self, where: str, what: str, kind: str = "") -> None:
-        """Drop what only the API's owner runs. Raises BadRequest unless the rules say `server_tools: drop`."""
+        """Drop a field or tool that only works on the servers of the API's owner. Raises BadRequest unless the rules
+        say `server_tools: drop`.
+        """
         if not self._drops:
             remedy = "leave it out, or write `server_tools: drop` in the model's entry of rules.yaml"
             raise bad(where, f"{what} works only on {self._owner}'s own servers; {remedy}")
         self.add(f"{where} of type {kind}" if kind else where, f"only {self._owner}'s own servers do this")
 
     def read(self, value: Json, kind: type[_Read], where: str = "", ignored: frozenset[str] | None = None) -> _Read:
-        """Return a value as this struct, and count the fields that it does not have.
+        """Return a value as this struct, and count the fields that the struct does not have.
 
-        `ignored` are the other known fields of the body: any further field is logged, because a client may expect an
-        effect of it. Raises BadRequest.
+        `ignored` are other known fields of the body. Any further field is logged, because a client may expect it to
+        have an effect. Raises BadRequest.
         """
         try:
             try:
@@ -116,7 +118,7 @@ class Lost:
         return found
 
     def records(self) -> tuple[Repair, ...]:
-        """Return the audit records; `before` holds the count of each kind."""
+        """Return one audit record per kind of field; `before` is the kind and the number of fields."""
         return tuple(
             Repair("dropped_field", f"{kind}: {count}", "", f"{kind}: {why}", logged=why == _UNKNOWN)
             for (kind, count), why in zip(self._counts.items(), self._reasons.values(), strict=True)
@@ -138,7 +140,7 @@ def _unread(raw: Any, found: Any, where: str) -> Iterator[str]:
 
 
 def _allowed(kind: Any, path: str) -> list[str]:
-    """Return the words that a struct allows at a path: `.thinking.type`."""
+    """Return the values that a struct allows at a path: `.thinking.type`."""
     members: list[Any] = [kind]
     for name in re.findall(r"\.(\w+)", path):
         structs = [each for each in members if isinstance(each, type) and issubclass(each, Struct)]
@@ -173,13 +175,13 @@ def present(fields: Mapping[str, Any]) -> JsonObject:
 
 
 def shown(value: Json) -> str:
-    """Return the start of a client's text for an error: short, and on one line."""
+    """Return the start of a client's text for an error, on one line."""
     text = str(value)
     return ascii(text if len(text) <= 40 else f"{text[:40]}...")
 
 
 def inner_json(value: Json, where: str) -> str:
-    """Return a value as JSON text within a request."""
+    """Return a value as JSON text inside a request."""
     try:
         return dump_inner(value)
     except ValueError:
@@ -189,7 +191,7 @@ def inner_json(value: Json, where: str) -> str:
 def conversation(system: Iterable[str], turns: list[UserTurn | AssistantTurn], history: str) -> list[Json]:
     """Return the system texts and the turns as chat messages. `history`: the field for earlier reasoning."""
     if turns and isinstance(turns[-1], AssistantTurn) and turns[-1].empty:
-        turns.pop()  # an answer that begins with nothing is a new one
+        turns.pop()  # a prefill of nothing is a new answer
     text = "\n\n".join(filter(None, system))
     messages: list[Json] = [{"role": "system", "content": text}] if text else []
     for turn in turns:
@@ -198,10 +200,10 @@ def conversation(system: Iterable[str], turns: list[UserTurn | AssistantTurn], h
 
 
 def let_call(fields: JsonObject, options: ModelOptions, lost: Lost, name: str) -> None:
-    """Drop `response_format` next to tools on vLLM, which calls no tool while the answer must keep to a schema.
+    """On vLLM, drop `response_format` if there are tools: vLLM calls no tool while the answer must match a schema.
 
     The API allows both; the tools matter more.
     """
     may_call = "tools" in fields and fields.get("tool_choice") != "none"
     if options.server_kind == "vllm" and may_call and fields.pop("response_format", None) is not None:
-        lost.add(name, "vLLM calls no tool while the answer has to keep to a schema")
+        lost.add(name, "vLLM calls no tool while the answer must match a schema")

@@ -1,1 +1,1 @@
-"""Probes of a live model server: what it does to tool calls, and what mends it."""
+"""Probes of a live model server: its effects on tool calls, and the fixes."""

@@ -1,6 +1,6 @@
-"""Requests to a model server under examination, what they cost, and its replies as clients read them.
+"""Requests to the examined model server, their cost, and its replies as clients read them.
 
-No request changes anything on the server: models and versions are read, prompts rendered, a few tokens generated.
+No request changes the server: they read models and versions, render prompts, and generate a few tokens.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from proxy.upstream.responses import decoded, read_body
 
 # Maximum size of one answer in bytes.
 _MAX_ANSWER = 4 * 1024 * 1024
-# Requests in a row without an answer in time after which nothing more is asked.
+# Consecutive timeouts after which no more requests are sent.
 MAX_TIMEOUTS = 3
 _TIMEOUT = 504
 _CONNECT_SECONDS = 2.0
 _START = "start the model server, or pass its URL with --upstream"
-# Models that a message names.
+# Maximum number of model names in a message.
 _LISTED = 10
-# Characters of a server's words that are shown.
+# Maximum number of characters shown of a server's text.
 _SHOWN = 160
 _DONE = b"[DONE]"
 _REASONING = ("reasoning_content", "reasoning")
 
 
 def unreachable(url: str, seconds: float = _CONNECT_SECONDS, usual: str = "", remedy: str = _START) -> str:
-    """Return in one sentence why no connection to a server can be made; "" if one can.
+    """Return one sentence on why no connection to a server can be made; "" if one can.
 
-    `usual` is where such a server usually listens; the default is the model server's default URL.
+    `usual` is the usual URL of such a server; it defaults to the model server's default URL.
     """
     _, host, port = origin(url)
     try:
@@ -63,26 +63,26 @@ def unreachable(url: str, seconds: float = _CONNECT_SECONDS, usual: str = "", re
 
 
 def key_refused(status: int, key_from: str) -> str:
-    """Return in one sentence that a server answered with 401 or 403; `key_from` names the place of the key, if any."""
+    """Return one sentence on a server's 401 or 403. `key_from` names the source of the key, if there is one."""
     if key_from:
         return f"the server refuses the key in {key_from} ({status})"
     return f"the server wants a key ({status}); name its variable with --key-env"
 
 
 def no_model(model: str, names: Sequence[str]) -> str:
-    """Return in one sentence that a server has no such model, and which ones it has."""
+    """Return one sentence on a missing model, with the models that the server has."""
     return f"no model {model!r}; the server has: {listed(names)}"
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the names of models on one line; of many, the first ones."""
+    """Return model names on one line, limited to the first ones."""
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(ascii(name)[1:-1] for name in names[:_LISTED]) + more
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer of the server. If none was received, `status` is 0 and `trouble` says why."""
+    """An answer of the server. If none was received, `status` is 0 and `trouble` is the reason."""
 
     status: int
     body: bytes = b""
@@ -96,7 +96,7 @@ class Answer:
 
     @property
     def error(self) -> str:
-        """The words of an error: OpenAI's `error.message`, vLLM's older flat `message`, FastAPI's `detail`."""
+        """The error message: OpenAI's `error.message`, vLLM's older flat `message`, or FastAPI's `detail`."""
         error = self.json.get("error")
         words = as_text(as_object(error).get("message")) or as_text(error)
         words = words or as_text(self.json.get("message")) or as_text(self.json.get("detail"))
@@ -105,7 +105,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Spent:
-    """The cost of an examination: requests, tokens as far as the server counts them, seconds."""
+    """The cost of an examination: requests, tokens reported by the server, seconds."""
 
     requests: int = 0
     prompt_tokens: int = 0
@@ -119,10 +119,10 @@ class Spent:
 
 
 class Asker:
-    """Sends requests to one model server, with its `key` if it has one; `key_from` names the place of the key.
+    """Sends requests to one model server, with its `key` if it has one. `key_from` names the source of the key.
 
-    Each whole answer must be received within `seconds`, and all of them within `budget`, in seconds too. Then `is_over`
-    is true. The key is masked in an error that quotes it.
+    Each answer must be complete within `seconds`, and all of them within `budget` seconds, after which `is_over` is
+    true. The key is masked in errors that quote it.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class Asker:
 
 
 class Reply:
-    """An answer to `POST /v1/chat/completions`: its first choice, or the reason that there is none."""
+    """An answer to `POST /v1/chat/completions`: its first choice, or the reason why there is none."""
 
     def __init__(self, answer: Answer, *, streamed: bool) -> None:
         self.status = answer.status
@@ -213,17 +213,17 @@ class Reply:
 
     @property
     def taken(self) -> bool:
-        """Whether it is a success without an error inside."""
+        """Whether it is a success without an error in its body."""
         return self.status == 200 and not self.error and bool(self._chunks)
 
     @property
     def is_silent(self) -> bool:
-        """Whether it has no call, and no text but blanks."""
+        """Whether it has neither a call nor text, except blanks."""
         return not self.calls and not self.text.strip()
 
     @property
     def why_not(self) -> str:
-        """Why it is no reply, in words for people."""
+        """The reason why it is not a reply, for people."""
         if self._answer.trouble:
             return self._answer.trouble
         return f"status {self.status}: {shown(self.error) or 'it is not a reply'}"
@@ -241,12 +241,12 @@ class Reply:
 
     @property
     def bare_deltas(self) -> int:
-        """The number of call deltas without an index, which strict clients cannot assign."""
+        """The number of call deltas without an index, which strict clients cannot assign to a call."""
         entries = [call for message in self._messages() for call in objects_in(message.get("tool_calls"))]
         return sum(type(call.get("index")) is not int for call in entries)
 
     def count(self, name: str) -> int | None:
-        """Return one of the token counts of its usage; None if there is none."""
+        """Return one token count of its usage; None if it is missing."""
         counts = (as_object(chunk.get("usage")).get(name) for chunk in reversed(self._chunks))
         return next((count for count in counts if type(count) is int), None)
 
@@ -274,7 +274,7 @@ class Reply:
 
 
 def shown(text: str) -> str:
-    """Return a text of the server or the model on one line, cut to what a report shows."""
+    """Return a text of the server or the model on one line, shortened for a report."""
     return cut(" ".join(text.split()), _SHOWN)
 
 

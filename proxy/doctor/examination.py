@@ -1,4 +1,4 @@
-"""One server under examination: its facts, the requests that several probes share, and findings in words."""
+"""The examination of one server: its facts, the requests that several probes share, and the findings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TOOL: JsonObject = {
         },
     },
 }
-# The syntaxes in which models write calls, and the marks that all occur in a call. The first match counts.
+# The call syntaxes of models, each with the marks that every such call contains. The first match counts.
 SYNTAXES = {
     "Qwen3-Coder's XML": ("<function=", "<parameter="),
     "GLM's pairs": ("<tool_call>", "<arg_key>"),
@@ -52,17 +52,17 @@ SYNTAXES = {
 # Servers that accept template variables, and servers that accept `skip_special_tokens`.
 _TAKES_KWARGS = ("vllm", "sglang", "llamacpp")
 _TAKES_SPECIAL = ("vllm", "sglang")
-# Tokens of a reply: a call is short, but a model that reasons in spite of the request should come to its end.
+# Token limit of a reply: a call is short, but a model that reasons anyway should be able to finish.
 _MOST_TOKENS = 800
-# A forced call begins immediately.
+# Token limit of a forced call, which starts immediately.
 _FORCED_TOKENS = 300
-# The path and the key of each kind's version.
+# The path and the key of each server kind's version.
 _VERSIONS = {
     "vllm": ("/version", "version"),
     "llamacpp": ("/props", "build_info"),
     "sglang": ("/get_server_info", "version"),
 }
-# A list of models is fast: a server without an answer by then hangs.
+# A list of models is fast: a server that has not answered by then hangs.
 _FIRST_SECONDS = 10.0
 
 
@@ -85,11 +85,11 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One result of a probe. `kind` is the kind of call that it is about, "" for none.
+    """One result of a probe. `kind` is the kind of call concerned, or "".
 
-    `harm` is what it does to agents, and `handled` says that the proxy repairs that without any change. `remedy` is
-    the flag of the server or the rule that fixes it. `rule` is a field of the model's entry in the rules with its
-    value, and `heal` the healing, which the report proposes.
+    `harm` is the effect on agents; `handled` means that the proxy already repairs it. `remedy` is the server flag or
+    the rule that fixes it. The report proposes `rule` (a field of the model's entry in the rules, and its value) and
+    `heal` (a healing).
     """
 
     id: str
@@ -104,25 +104,25 @@ class Finding:
 
 
 def good(id_: str, what: str, kind: str = "") -> Finding:
-    """Return a finding that is as it should be."""
+    """Return a finding without a problem."""
     return Finding(id_, Level.GOOD, what, kind=kind)
 
 
 def unknown(id_: str, what: str) -> Finding:
-    """Return a finding for something that could not be decided."""
+    """Return a finding that could not be decided."""
     return Finding(id_, Level.UNKNOWN, what)
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A call in a raw text: its syntax ("" if unknown), and its arguments as JSON."""
+    """A call in a raw text: its syntax ("" if unknown) and its arguments as JSON."""
 
     syntax: str
     arguments: str
 
 
 def written_in(text: str) -> list[Written]:
-    """Return the calls of the tool in a model's raw text, as the proxy reads them."""
+    """Return the calls of the doctor's tool in a model's raw text, as the proxy reads them."""
     reader = Reader(read_tools([TOOL]), raw_text=True)
     pieces = (*reader.feed(text), *reader.finish())
 
@@ -133,7 +133,7 @@ def written_in(text: str) -> list[Written]:
 
 
 def is_an_object(arguments: str) -> bool:
-    """Return whether a client can read these arguments: the text of a JSON object."""
+    """Return whether the arguments are a JSON object, which clients require."""
     try:
         return isinstance(load_json(arguments), dict)
     except ValueError:
@@ -142,7 +142,7 @@ def is_an_object(arguments: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One probe: its title, and the function that returns what it finds."""
+    """One probe: its title, and the function that yields its findings."""
 
     title: str
     look: Callable[[Examination], Iterator[Finding]]
@@ -150,7 +150,7 @@ class Probe:
 
 @dataclass(slots=True)
 class Examination:
-    """The facts of a server. `kind` and `version` are "" and `context` is None where they are unknown.
+    """The facts about a server. Unknown values of `kind` and `version` are "", of `context` None.
 
     `named_family` is the family that the rules name for the model.
     """
@@ -162,35 +162,35 @@ class Examination:
     version: str = ""
     context: int | None = None
     named_family: str = ""
-    # Answers to the requests for the version, by path.
+    # Answers to the version requests, by path.
     answers: dict[str, Answer] = field(default_factory=dict)
-    # The fate of each shape of a conversation, with the words of a refusal.
+    # The fate of each conversation shape, with the server's words if it was refused.
     fates: dict[str, tuple[Fate, str]] = field(default_factory=dict)
     _replies: dict[tuple[str, bool], Reply] = field(default_factory=dict)
     _prompts: Prompts | None = None
 
     @property
     def family(self) -> Family | None:
-        """Return the model's family by the rules, its name, or what the server shows of it."""
+        """The model's family by the rules, its name, or what the server reports."""
         about = self.answers.get(ABOUT.get(self.kind, ""))
         seen = () if about is None or len(distinct_models(self.cards)) > 1 else read_about(about.body)
         return family_of(self.model, self.named_family, (*loaded(self.model, self.cards), *seen))
 
     @property
     def parsers(self) -> Parsers | None:
-        """Return the parsers of servers for the model's family, or None if they are unknown."""
+        """The server parsers for the model's family, or None if they are unknown."""
         family = self.family
         return None if family is None else family.parsers
 
     @property
     def prompts(self) -> Prompts:
-        """The prompts that its chat template makes."""
+        """The prompts of the model's chat template."""
         if self._prompts is None:
             self._prompts = Prompts(self.ask, self.model)
         return self._prompts
 
     def plain(self, **more: object) -> Reply:
-        """Return the reply to the plainest request, with these fields added."""
+        """Return the reply to a minimal request with these additional fields."""
         body: JsonObject = {
             "model": self.model,
             "messages": [{"role": "user", "content": "Say yes."}],
@@ -201,7 +201,7 @@ class Examination:
         return self.ask.chat(body | fields)
 
     def reply(self, choice: str, *, stream: bool = False) -> Reply:
-        """Return the reply to the request for one call under this `tool_choice`; asked once for all probes."""
+        """Return the reply to the request for one call under this `tool_choice`. All probes share one request."""
         if (choice, stream) not in self._replies:
             self._replies[choice, stream] = self.ask.chat(self._request(choice, stream=stream))
         return self._replies[choice, stream]
@@ -219,31 +219,31 @@ class Examination:
         if stream:
             body["stream_options"] = {"include_usage": True}
         if choice == "none" and self.kind in _TAKES_SPECIAL:
-            # The whole text is wanted, with the special tokens of a call.
+            # Ask for the whole text, including the special tokens of a call.
             body["skip_special_tokens"] = False
         family = self.family
         if family is not None and family.switch is not None and self.kind in _TAKES_KWARGS:
-            # Only a call is wanted: a model of a known family is told not to reason.
+            # Only the call matters, so a model of a known family is told not to reason.
             body["chat_template_kwargs"] = {family.switch.name: family.switch.off}
         return body
 
     def raw(self) -> Reply:
-        """Return the model's own text: the server is told not to look for calls."""
+        """Return the model's raw text: the server is told not to parse calls."""
         return self.reply("none")
 
     def written(self) -> list[Written]:
-        """Return the calls that the model wrote into its own text."""
+        """Return the calls in the model's raw text."""
         reply = self.raw()
         return written_in(reply.text) if reply.taken else []
 
     @property
     def syntax(self) -> str:
-        """The syntax in which the model writes calls, "" if it could not be seen."""
+        """The syntax in which the model writes calls, "" if unknown."""
         return next((call.syntax for call in self.written() if call.syntax), "")
 
 
 def examine_server(ask: Asker, model: str) -> Examination:
-    """Return the facts of a server, and the model to examine: the named one, or its first.
+    """Return the facts about a server and one model: the named one, or the server's first.
 
     Raises NoServerError if there is no model server, and NoModelError if it does not have the model.
     """
@@ -271,7 +271,7 @@ def _cards(ask: Asker) -> tuple[ModelCard, ...]:
     cards = read_cards(answer.body)
     if not cards:
         raise NoServerError(f"{url} is not a model server: its answer to {MODELS} is not a list of models")
-    # A proxy lists its server's models, and repairs what the doctor looks for.
+    # A proxy lists its server's models and repairs the faults that the doctor looks for.
     if ask.get("/", _FIRST_SECONDS).json.get("service") == SERVICE:
         raise NoServerError(f"{url} is a {SERVICE}, not a model server; pass the server's URL with --upstream")
     return cards
@@ -284,14 +284,14 @@ def _no_answer(url: str, answer: Answer) -> str:
 
 
 def _look_for_kind(examination: Examination) -> None:
-    """Ask for the version: where the kind is known by the model list, else at each place, which then shows the kind."""
+    """Request the version. If the model list does not reveal the kind, try each kind's path."""
     for kind in [examination.kind] if examination.kind else [*_VERSIONS]:
         if kind not in _VERSIONS:
             continue
         path, key = _VERSIONS[kind]
         answer = examination.ask.get(path)
         version = as_text(answer.json.get(key)) if answer.status == 200 else ""
-        # Many servers have a /version: vLLM also reports the context of a model.
+        # Many servers have /version; only vLLM also reports the context of a model.
         proven = {
             "vllm": any(card.max_len for card in examination.cards),
             "sglang": "tool_call_parser" in answer.json,

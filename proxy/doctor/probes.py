@@ -1,8 +1,7 @@
-"""The probes: which server it is, whether calls are found, whether streams are faithful, where reasoning is, and what
-the chat template refuses or loses.
+"""The probes: server kind, calls, streams, reasoning, and what the chat template refuses or drops.
 
-The server's parser is judged by what it makes of a call, compared with the model's own text; the template by the
-examples of the healings (`healing/healings.json`).
+The server's parser is judged by comparing its call with the model's raw text. The template is judged with the examples
+of the healings (`healing/healings.json`).
 """
 
 from __future__ import annotations
@@ -37,22 +36,22 @@ from proxy.upstream.model_list import kind_of
 
 NAMES = {"vllm": "vLLM", "llamacpp": "llama.cpp", "sglang": "SGLang", "lmdeploy": "LMDeploy"}
 _NO_PARSER = re.compile(r"--enable-auto-tool-choice|--tool-call-parser")
-# Fewer tokens than these prove nothing: the end of a turn is one.
+# Fewer tokens than this prove nothing: the end-of-turn token counts as one.
 _SOME_TOKENS = 6
 _THINKING_TOKENS = 1200
-# Servers that refuse a prompt which is too long before they read it: elsewhere it would cost a whole context.
+# Servers that refuse a too long prompt before processing it. Elsewhere the request would cost a full context.
 _REFUSE_EARLY = ("vllm", "sglang", "llamacpp")
 _MAX_WORDS = 300_000
 _NO_ANSWERS = (0, 200, 404, 405, 501)
 _PROXY_PARSES = ("parse", "proxy")
 _WHOLE = ("transport", "whole")
-_ASK_WHOLE = "upstream: whole in the model's entry: the proxy asks for the whole answer and makes the stream from it"
+_ASK_WHOLE = "upstream: whole in the model's entry: the proxy requests the whole answer and builds the stream from it"
 _NO_CALL = "the agent sees an empty reply, and its turn ends"
 _OF_LLAMA = "--jinja, and --chat-template-file with the template that the model was trained on"
-# What is looked for in the prompt: one run of letters in every vocabulary.
+# The text searched for in the prompt: one run of letters, which every vocabulary can spell.
 MARK = "mkwatched"
 _ASK: JsonObject = {"role": "user", "content": "Write it."}
-_EVERY_TURN = "every further request of the session is refused, and the agent cannot go on"
+_EVERY_TURN = "every further request of the session is refused, and the agent cannot continue"
 
 
 def _kind(examination: Examination) -> Iterator[Finding]:
@@ -80,7 +79,7 @@ def _kind(examination: Examination) -> Iterator[Finding]:
 
 
 def _context(examination: Examination) -> Iterator[Finding]:
-    """Report the context, and how the server refuses a prompt that is longer."""
+    """Report the context, and how the server refuses a longer prompt."""
     context = examination.context
     if not context:
         yield Finding(
@@ -111,7 +110,7 @@ def _context(examination: Examination) -> Iterator[Finding]:
             "overflow_words",
             Level.HARM,
             f"a prompt that is too long is refused in unknown words ({answer.status}): {shown(answer.error)}",
-            "the agent does not learn that the context is full, and does not compact",
+            "the agent does not notice that the context is full, and does not compact",
             "report these words to the project",
         )
     else:
@@ -119,7 +118,7 @@ def _context(examination: Examination) -> Iterator[Finding]:
 
 
 def _calls(examination: Examination) -> Iterator[Finding]:
-    """Probe what agents need first: one call, whole."""
+    """Probe whether one complete call arrives, the first thing that agents need."""
     auto = examination.reply("auto")
     if _NO_PARSER.search(auto.error):
         yield _lost(
@@ -152,12 +151,12 @@ def _calls(examination: Examination) -> Iterator[Finding]:
 
 
 def _lost(id_: str, what: str, harm: str, examination: Examination) -> Finding:
-    """Return the finding of a call that is lost without the proxy, which reads it from the model's own text."""
+    """Return the finding of a call that is lost without the proxy, which reads it from the raw text."""
     return Finding(id_, Level.HARM, what, harm, _flag(examination), handled=True, rule=_PROXY_PARSES, kind="whole")
 
 
 def _flag(examination: Examination) -> str:
-    """Return the flag for the server's parser, and the rule that makes it needless."""
+    """Return the flag for the server's parser, and the rule that makes it unnecessary."""
     known = flags(examination.kind, examination.parsers, examination.syntax) or "no flag of the server is known"
     if examination.kind in KEEPS_TOOLS:
         return f"{known}; or parse: proxy in the model's entry (the proxy then reads the calls itself)"
@@ -165,10 +164,10 @@ def _flag(examination: Examination) -> str:
 
 
 def flags(kind: str, own: Parsers | None, syntax: str) -> str:
-    """Return the flags with which a server of this kind reads the model's calls; "" if none is known.
+    """Return the server flags that make it parse the model's calls; "" if none is known.
 
-    `own` are the parsers of the model's family. They win if they fit the syntax that the model writes. Otherwise the
-    last family of that syntax, which is the most general one, names the parser.
+    `own` are the parsers of the model's family, used if they fit the syntax that the model writes. Otherwise the last
+    family with that syntax, the most general one, names the parser.
     """
     if own is None or syntax not in ("", own.syntax):
         rows = (family.parsers for family in reversed(FAMILIES) if family.parsers is not None)
@@ -177,12 +176,12 @@ def flags(kind: str, own: Parsers | None, syntax: str) -> str:
         return f"--enable-auto-tool-choice --tool-call-parser {own.vllm}"
     if kind == "sglang" and own.sglang:
         return f"--tool-call-parser {own.sglang}"
-    # llama.cpp has no parsers by name: it reads what its template makes the model write.
+    # llama.cpp has no named parsers: it reads the format that its template prescribes.
     return _OF_LLAMA if kind == "llamacpp" and syntax else ""
 
 
 def _is_unanswered(examination: Examination) -> bool:
-    """Return whether no call and no text is returned; a server that fails must fail a plain request too."""
+    """Return whether requests with tools get no answer. A server error counts only if a plain request fails, too."""
     replies = (examination.reply("auto"), examination.raw())
     if all(not reply.taken and reply.status in _NO_ANSWERS for reply in replies):
         return True
@@ -197,7 +196,7 @@ def _structured(examination: Examination, auto: Reply) -> Iterator[Finding]:
             Level.HARM,
             f"the arguments of a call are not a JSON object: {shown(broken)}",
             "the agent rejects the call, or fails",
-            "none is needed with the proxy, which repairs them",
+            "not needed with the proxy, which repairs them",
             handled=True,
             kind="whole",
         )
@@ -229,25 +228,25 @@ def _not_structured(examination: Examination, auto: Reply) -> Iterator[Finding]:
         else:
             yield unknown("call_unknown", f"whether calls arrive (the model did not call: {shown(auto.text)!r})")
     elif examination.written():
-        what = f"the server swallows the model's call: under auto it used {tokens} tokens and said nothing"
+        what = f"the server swallows the model's call: under auto it used {tokens} tokens and returned nothing"
         yield _lost("call_swallowed", what, _NO_CALL, examination)
     elif raw.taken and _is_swallowed(raw):
         yield Finding(
             "all_swallowed",
             Level.HARM,
-            f"the server used {tokens} tokens and said nothing, under auto and under none: its parser removes calls "
-            "even where it is told not to look for any",
+            f"the server used {tokens} tokens and returned nothing, under tool_choice auto and none: "
+            "its parser removes calls even when it is told not to parse any",
             _NO_CALL,
             f"{flags(examination.kind, examination.parsers, '') or 'the parser of the model family'}; "
             "or no tool parser, and parse: proxy in the model's entry",
             kind="whole",
         )
     else:
-        yield unknown("call_unknown", f"whether calls arrive (it used {tokens} tokens, and its own text has no call)")
+        yield unknown("call_unknown", f"whether calls arrive (it used {tokens} tokens, but its own text has no call)")
 
 
 def _is_swallowed(reply: Reply) -> bool:
-    """Return whether tokens were used and nothing was said, though the model stopped by itself."""
+    """Return whether tokens were used without any output, although the model stopped normally."""
     if reply.finish == "length" or reply.reasoning:
         return False
     return reply.is_silent and (reply.count("completion_tokens") or 0) >= _SOME_TOKENS
@@ -272,7 +271,7 @@ def _forced(examination: Examination) -> Iterator[Finding]:
         yield Finding(
             "forced_ignored",
             Level.HARM,
-            f"tool_choice required is accepted, and no call is returned: {shown(reply.text) or 'nothing'}",
+            f"tool_choice required is accepted, but no call is returned: {shown(reply.text) or 'nothing'}",
             "agents that force a tool get prose",
             "use a server that decodes by a grammar (vLLM, SGLang, llama.cpp with --jinja)",
             kind="forced",
@@ -283,7 +282,7 @@ def _forced(examination: Examination) -> Iterator[Finding]:
             Level.HARM,
             f"the arguments of a forced call are not a JSON object: {shown(broken[0])}",
             "the agent rejects the call, or fails",
-            "none is needed with the proxy, which repairs them",
+            "not needed with the proxy, which repairs them",
             handled=True,
             kind="forced",
         )
@@ -296,19 +295,19 @@ def _streams(examination: Examination) -> Iterator[Finding]:
     if whole.status != 200:
         yield unknown("stream_unknown", f"whether streams are faithful ({whole.why_not})")
     elif stream.status != 200:
-        what = f"a streamed request is refused, the whole one is not: {stream.why_not}"
+        what = f"a streamed request is refused, but not the whole one: {stream.why_not}"
         yield _not_live("stream_refused", what, "agents stream: they get an error")
     elif stream.error:
         what = f"a stream ends in an error: {shown(stream.error)}"
         yield _not_live("stream_breaks", what, "the agent's turn ends with an error")
     elif whole.calls and not stream.calls:
-        what = f"the whole answer has a call, and the stream has none (its text: {shown(stream.text) or 'nothing'})"
+        what = f"the whole answer has a call, but the stream has none (its text: {shown(stream.text) or 'nothing'})"
         yield _not_live("stream_loses_calls", what, "agents stream: the call is lost, or shown as prose")
     elif whole.calls:
         faults = "; ".join(_faults_of(stream))
         yield _misshapen(faults) if faults else good("stream_faithful", "a stream has the same call", "streamed")
     elif stream.is_silent and written_in(whole.text):
-        what = "the whole answer has the call in its text, and the stream says nothing"
+        what = "the whole answer has the call in its text, but the stream is empty"
         found = _lost("stream_swallows", what, f"agents stream: {_NO_CALL}", examination)
         yield Finding(found.id, found.level, what, found.harm, found.remedy, True, _PROXY_PARSES, kind="streamed")
     elif not whole.is_silent and not stream.calls and whole.text.split() == stream.text.split():
@@ -327,7 +326,7 @@ def _misshapen(faults: str) -> Finding:
         Level.HARM,
         f"strict clients cannot read the calls of a stream: {faults}",
         "strict agents fail, or lose the call",
-        "none is needed with the proxy, which writes ids, indexes, arguments and the finish",
+        "not needed with the proxy, which writes ids, indexes, arguments and the finish reason",
         handled=True,
         kind="streamed",
     )
@@ -340,7 +339,7 @@ def _faults_of(stream: Reply) -> Iterator[str]:
     if not all(stream.ids):
         yield "a call has no id"
     elif len({*stream.ids}) < len(stream.ids):
-        yield "two calls have one id"
+        yield "two calls have the same id"
     if stream.bare_deltas:
         yield "deltas of calls have no index"
     if not stream.finish:
@@ -377,15 +376,15 @@ def _reasoning(examination: Examination) -> Iterator[Finding]:
 
 
 def _is_in(text: str, mark: ReasoningMarkers) -> bool:
-    """Return whether reasoning ends in the text, wherever it was opened."""
+    """Return whether reasoning ends in the text, wherever it started."""
     return mark.may_begin and any(closer.strip() and closer in text for closer in mark.closers)
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """One conversation for the template, in whose `messages` or `tools` `probe.text` must reach the prompt.
+    """One conversation for the template. `probe.text`, in its `messages` or `tool`, must reach the prompt.
 
-    `heal` is the healing that fixes it, "" if there is none. If the shape `base` is refused, so is this one.
+    `heal` is the healing that fixes it, or "". If the shape `base` is refused, this one is not decided.
     """
 
     probe: TemplateProbe
@@ -395,15 +394,17 @@ class _Shape:
     base: str = ""
 
     def make(self, text: str) -> JsonObject:
-        """Return the conversation with another text in the place of the one that is watched."""
+        """Return the conversation with the watched text replaced."""
         conversation: Json = {"messages": [*self.messages], "tools": [self.tool]}
         return as_object(load_json(dump(conversation).replace(self.probe.text, text)))
 
 
 def _shapes() -> Iterator[_Shape]:
-    """Yield the tools on offer, then the examples of healings, each with a user before calls and after systems."""
-    harm = "the model does not know of any tool, and calls none"
-    yield _Shape(TemplateProbe("tools", "the tools on offer", NAME, harm), [_ASK], TOOL)
+    """Yield the offered tools, then the examples of healings, with a user message before calls and after system
+    messages.
+    """
+    harm = "the model does not know any tool, and calls none"
+    yield _Shape(TemplateProbe("tools", "the offered tools", NAME, harm), [_ASK], TOOL)
     for healing in HEALINGS:
         if healing.probe is None:
             continue
@@ -436,7 +437,7 @@ def _template(shape: _Shape) -> Probe:
     def look(examination: Examination) -> Iterator[Finding]:
         fate, words = _fate(examination, shape)
         if fate is Fate.KEPT:
-            yield good(f"{probe.id}_kept", f"the template takes {probe.title}")
+            yield good(f"{probe.id}_kept", f"the template accepts {probe.title}")
             return
         if fate is Fate.UNTOLD:
             yield unknown(f"{probe.id}_unknown", f"the template and {probe.title}")
@@ -444,14 +445,14 @@ def _template(shape: _Shape) -> Probe:
         what, harm = f"the template refuses {probe.title}: {shown(words)}", _EVERY_TURN
         if fate is Fate.LOST:
             seen_by = examination.prompts.source.value
-            what, harm = f"the template silently leaves {probe.title} out of the prompt (seen by {seen_by})", probe.harm
-        # The healings for every model need no entry: hardly a server takes arguments that are not JSON.
+            what, harm = f"the template silently omits {probe.title} from the prompt (seen by {seen_by})", probe.harm
+        # Healings for every model need no entry: hardly any server accepts arguments that are not JSON.
         handled = shape.heal in in_force((), ())
-        remedy = "none is needed with the proxy, which heals every request"
+        remedy = "not needed with the proxy, which heals every request"
         if not shape.heal:
             remedy = "the chat template for tools that the model was trained on (--chat-template)"
         elif not handled:
-            remedy = f"a chat template that takes it, or heal: {{on: [{shape.heal}]}} in the model's entry"
+            remedy = f"a chat template that accepts it, or heal: {{on: [{shape.heal}]}} in the model's entry"
         level = Level.NOTE if handled else Level.HARM
         yield Finding(f"{probe.id}_{fate.value}", level, what, harm, remedy, handled, heal=shape.heal)
 

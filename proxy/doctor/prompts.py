@@ -1,8 +1,8 @@
-"""The prompts that a server's chat template makes, without a word of the model's, where the server shows them.
+"""The prompts of a server's chat template, without any generated text.
 
-vLLM's `/tokenize` takes messages and tools and gives the tokens as texts, llama.cpp's `/apply-template` the prompt.
-Elsewhere a request for one token is refused or not, and says how many tokens its prompt had: what is left out of a
-prompt adds none to it.
+vLLM's `/tokenize` takes messages and tools and returns the tokens as texts; llama.cpp's `/apply-template` returns the
+prompt. For other servers, a one-token request shows whether a conversation is refused, and how many tokens its prompt
+has: text that the template drops adds none.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from proxy.doctor.asking import Answer, Asker
 from proxy.upstream.paths import TOKENIZE
 
 APPLY_TEMPLATE = "/apply-template"
-# What the vocabularies of byte-level and of sentencepiece tokenizers write for a blank and for a line end.
+# The characters for a blank and a line end in the vocabularies of byte-level and sentencepiece tokenizers.
 _MARKS = str.maketrans({"Ġ": " ", "▁": " ", "Ċ": "\n", "ĉ": "\t"})
 _HI: JsonObject = {"role": "user", "content": "mkbaseline"}
-# So many words are put where one was; each is a token at least.
+# The number of words that replace one watched word; each has at least one token.
 _MANY = 40
 _REFUSED = frozenset((400, 422, 500))
 
@@ -28,7 +28,7 @@ MakeConversation = Callable[[str], JsonObject]
 
 
 class PromptSource(Enum):
-    """The ways by which prompts are seen."""
+    """The ways to see prompts."""
 
     TOKENIZE = "/tokenize"
     APPLY_TEMPLATE = "/apply-template"
@@ -47,14 +47,14 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt as text, or why there is none: `refused` are the server's words."""
+    """A prompt as text, or the server's words in `refused`."""
 
     text: str = ""
     refused: str = ""
 
 
 class Prompts:
-    """Shows the prompts of one model, in the way that its server offers."""
+    """Returns the prompts of one model, in the way that its server supports."""
 
     def __init__(self, ask: Asker, model: str) -> None:
         self._ask = ask
@@ -63,18 +63,18 @@ class Prompts:
 
     @property
     def source(self) -> PromptSource:
-        """The way by which prompts are seen here; tried once, with the plainest conversation that there is."""
+        """The way to see prompts on this server, found with a minimal conversation."""
         if self._source is None:
             self._source = self._find_source()
         return self._source
 
     def prompt(self, body: JsonObject) -> Prompt | None:
-        """The prompt for messages and tools; None where the server does not show it, or did not answer."""
+        """Return the prompt for messages and tools; None if the server does not show it or did not answer."""
         shown = {PromptSource.TOKENIZE: self._tokenized, PromptSource.APPLY_TEMPLATE: self._applied}.get(self.source)
         return None if shown is None else shown(body)
 
     def fate(self, shape: MakeConversation, mark: str) -> tuple[Fate, str]:
-        """The fate of `mark` in a conversation that `shape` makes with it; and the words of a refusal."""
+        """Return the fate of `mark` in the conversation that `shape` builds with it, and the words of a refusal."""
         if self.source is PromptSource.COUNTED:
             return self._counted(shape, mark)
         prompt = self.prompt(shape(mark))
@@ -119,7 +119,7 @@ class Prompts:
         return (Fate.LOST if few == many else Fate.UNTOLD), ""
 
     def _count(self, body: JsonObject) -> tuple[int | None, str]:
-        """The number of a prompt's tokens, by a request for one token; and the words of a refusal."""
+        """Return the number of a prompt's tokens from a one-token request, and the words of a refusal."""
         reply = self._ask.chat({"model": self._model, **body, "max_tokens": 1, "stream": False})
         if reply.status in _REFUSED:
             return None, reply.error
@@ -135,5 +135,5 @@ def _many(mark: str) -> str:
 
 
 def _refusal(answer: Answer) -> Prompt | None:
-    """Return a refusal; None if the server has no such path, or no such use of it."""
+    """Return the words of a refusal; None if the server lacks the path or does not support this use of it."""
     return Prompt(refused=answer.error or f"status {answer.status}") if answer.status in _REFUSED else None

@@ -1,4 +1,4 @@
-"""The examination of a model server, and the report on it for people and as JSON."""
+"""The report on an examined model server, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proxy.doctor.examination import Examination, Finding, Level, examine_server
 from proxy.doctor.probes import PROBES
 from proxy.exchange.plan import KEEPS_TOOLS
 
-# Incremented when a reader of the JSON report must change.
+# Increment this when readers of the JSON report must change.
 FORMAT = 2
 NOT_EXAMINED = "not_examined"
 _TITLES = {Level.HARM: "does harm", Level.NOTE: "to know", Level.GOOD: "as it should be"}
@@ -28,7 +28,7 @@ _SPENT = ("requests", "prompt_tokens", "completion_tokens", "seconds")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One examination: the server, what was found, the line for the rules ("" if none is needed), and what it cost."""
+    """One examination: the server, the findings, the entry for the rules ("" if none is needed), and the cost."""
 
     url: str
     kind: str
@@ -45,17 +45,17 @@ class Report:
 
     @property
     def does_harm(self) -> bool:
-        """Whether something was found that does harm."""
+        """Whether a finding does harm."""
         return any(finding.level is Level.HARM for finding in self.findings)
 
     @property
     def unexamined(self) -> int:
-        """The number of probes for which there was no time."""
+        """The number of probes that were skipped for lack of time."""
         return sum(finding.id == NOT_EXAMINED for finding in self.findings)
 
     @property
     def verdict(self) -> str:
-        """What the server is worth to agents, in one or two sentences."""
+        """The server's value for agents, in one or two sentences."""
         if any(finding.id == "chat_unanswered" for finding in self.findings):
             return "No agent can work with this server."
         harmful = [finding for finding in self.findings if finding.level is Level.HARM]
@@ -70,7 +70,7 @@ class Report:
 
 
 def examine(ask: Asker, model: str, rules: Rules, step: Callable[[str], None]) -> Report:
-    """Probe the server that `ask` asks, and report. `step` is called with the title of each probe before it starts.
+    """Probe the server behind `ask` and report. `step` is called with the title of each probe before it starts.
 
     `model` is "" for the server's first model. Raises NoServerError, and NoModelError if the server lacks the model.
     """
@@ -80,7 +80,7 @@ def examine(ask: Asker, model: str, rules: Rules, step: Callable[[str], None]) -
     for probe in PROBES:
         step(probe.title)
         found = [*probe.look(examination)]
-        # A probe without all of its answers proves nothing.
+        # An unfinished probe proves nothing.
         findings += [unknown(NOT_EXAMINED, f"{probe.title} (no time was left)")] if ask.is_over else found
     spent = ask.spent
     return Report(
@@ -100,14 +100,14 @@ def examine(ask: Asker, model: str, rules: Rules, step: Callable[[str], None]) -
 
 
 def entry_for(examination: Examination, findings: Sequence[Finding], rules: Rules) -> str:
-    """Return the line for the model's entry in the rules, its present settings included; "" if none is needed."""
+    """Return the model's entry for the rules, including its current settings; "" if none is needed."""
     now = rules.entry(examination.model)
     wanted = replace(now, match=examination.model)
     fixes = [finding.rule for finding in findings if finding.rule is not None]
-    # Where the server removes the calls from the text anyway, the proxy cannot read them: that rule is applied last.
+    # If the server removes calls from the text in any case, the proxy cannot read them, so that rule comes last.
     for key, word in sorted(fixes, key=lambda rule: rule == ("parse", "server")):
         wanted = _ruled(wanted, key, word, kind=examination.kind)
-    # Healings of the model's family, and of every model, need no word.
+    # Healings for the model's family and for every model need no entry.
     in_force, off = rules.heal_plan(examination.model, examination.family).ids, now.heal.off
     missing = [found.heal for found in findings if found.heal and found.heal not in in_force and found.heal not in off]
     if replace(wanted, match=now.match) == now and not missing:
@@ -120,7 +120,7 @@ def _ruled(model: Model, field: str, word: str, *, kind: str) -> Model:
     # `parse: proxy` is for servers that keep the tools in the prompt under `tool_choice: none`.
     if word == "proxy" and kind not in KEEPS_TOOLS:
         return model
-    # The same key can name the field of answers that contains reasoning.
+    # The same key can name the answer field that contains the reasoning.
     if field == "reasoning" and model.reasoning not in (None, *get_args(Telling)):
         return model
     return replace(model, **{field: word})
@@ -152,7 +152,7 @@ def _finding(finding: Finding) -> JsonObject:
 
 
 def lines(report: Report) -> Iterator[str]:
-    """Yield the lines of the report. They may quote the server, so the caller makes them safe for a terminal."""
+    """Yield the lines of the report. They may quote the server, so the caller must escape them for a terminal."""
     yield report.verdict
     server = f"{report.kind or 'a model server of unknown kind'} {report.version}".rstrip()
     yield f"{report.url}: {server}, model {report.model}"

@@ -1,12 +1,12 @@
-"""Write a model's entry into a rules file, as the first of `models`: the first entry that matches counts.
+"""Write a model's entry into a rules file, as the first of `models`, because the first match counts.
 
     models:                                  models:
       # ours                                   - {"match": "Qwen3-8B", "parse": "proxy"}
       - {match: "*", parse: auto}     ->       # ours
                                                - {match: "*", parse: auto}
 
-Everything else in the file stays as it is, and a copy of the former file is kept. The proxy reads the result, and must
-find the entry in it.
+The rest of the file stays unchanged, and a backup of the old file is kept. The proxy's reader must find the entry in
+the result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from proxy.config.rules import Rules
 from proxy.errors import RulesError
 
 _BACKUPS = 1000
-# The key of the section and, in the built-in file, its entries.
+# The key of the section, and its entries in the built-in file.
 _SECTION = re.compile(r"^models:[ \t]*(#.*)?\r?\n", re.MULTILINE)
 _ENTRIES = re.compile(r"^models:[^\n]*\n((?:[ \t]+[^\n]*\n|\n)+)", re.MULTILINE)
 _ITEM = re.compile(r"([ \t]*)- ")
@@ -31,9 +31,9 @@ _ITEM = re.compile(r"([ \t]*)- ")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The result of writing: the file, and the copy of the former file, None if there was none.
+    """The result of writing: the file, and the backup of the old file, None if there was no file.
 
-    `infers_anew`: the new section changes how the file reads calls without a name (`Rules.legacy_file`).
+    `infers_anew`: the new section changes how calls without a name are read (`Rules.legacy_file`).
     """
 
     file: Path
@@ -48,7 +48,7 @@ def rules_in(file: Path) -> Rules:
 
 
 def write_entry(file: Path, model: str, entry: str) -> Written:
-    """Write the line of a model's entry into a rules file. Raises RulesError, and changes nothing then."""
+    """Write a model's entry into a rules file. Raises RulesError, and then leaves the file unchanged."""
     file = Path(os.path.realpath(file))
     old = _read(file)
     new = merged(old, str(file), model, entry)
@@ -62,10 +62,10 @@ def write_entry(file: Path, model: str, entry: str) -> Written:
 
 
 def merged(old: bytes | None, source: str, model: str, entry: str) -> bytes:
-    """Return a rules file with the entry in it. Raises RulesError if it has to be written by hand."""
+    """Return the text of a rules file with the entry. Raises RulesError if it must be edited by hand."""
     data = b"" if old is None else old
     if old is not None:
-        rules_of(RulesText(old, source))  # an error in the user's own lines is reported by its line
+        rules_of(RulesText(old, source))  # Errors in the user's own lines are reported with their line.
     text = data.decode("utf-8", "surrogateescape")
     section = _SECTION.search(text)
     if section is not None:
@@ -112,7 +112,7 @@ def _backed_up(file: Path) -> Path:
 
 
 def replace_file(path: Path, data: bytes, mode: int) -> None:
-    """Write a whole file with its mode in one step: a reader sees the former bytes or the new ones. Raises OSError."""
+    """Replace a file atomically, with its mode: readers see the old bytes or the new ones. Raises OSError."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -1,1 +1,1 @@
-"""The request healed: what a model server or its chat template would refuse, or lose in silence, is put right."""
+"""Healing of requests: fixes for what a model server or its chat template would reject or silently drop."""

@@ -1,4 +1,4 @@
-"""The calls of a history: their form, their arguments, their names, and calls that are text (F36, F79 to F81)."""
+"""Healing of the calls in a history: form, arguments, names, and calls written as text (F36, F79 to F81)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from proxy.healing.conversation import (
 from proxy.notations.copies import Copies
 from proxy.notations.front import Reader
 from proxy.repair.arguments import read_arguments
-from proxy.tools.toolset import Tool, ToolSet, read_tools
+from proxy.tools.toolset import ToolSet, read_tools
 
-# The key for arguments that are not an object, so that nothing of them is lost.
+# The key for arguments that are not an object, so that none of their text is lost.
 WRAPPER = "arguments"
-# The newest results that are searched for what a call was copied from.
+# Maximum number of recent results searched for the source of a copied call.
 _RESULTS = 8
 
 
 @on_messages
 def modern_calls(messages: Messages) -> Messages:
-    """Replace `{"function_call": {...}}` and the role `function`, which templates no longer know."""
+    """Replace `{"function_call": {...}}` and the role `function`, which current templates do not support."""
     changed: list[JsonObject] = []
     made = 0
     for message in messages:
@@ -65,7 +65,7 @@ def type_calls(body: JsonObject) -> Change:
 
 @on_functions
 def read_call_arguments(body: JsonObject) -> Change:
-    """Write arguments as the text of a JSON object, whatever the model wrote or the client kept."""
+    """Write arguments as the JSON text of an object, whatever the model or the client wrote."""
     offered = cache(lambda: read_tools(body.get("tools")))
 
     def read(function: JsonObject) -> JsonObject:
@@ -77,7 +77,10 @@ def read_call_arguments(body: JsonObject) -> Change:
                 return function
         text = dump(value) if isinstance(value, dict) else ""
         if not text:
-            text = _read_text(as_text(arguments), offered().resolve(as_text(function.get("name"))))
+            tool = offered().resolve(as_text(function.get("name")))
+            # Truncated arguments are not completed: the model would believe that it wrote the rest.
+            found = read_arguments(as_text(arguments), tool.compiled if tool else None, stopped=False)
+            text = found.text if found else ""
         if not text:
             text = "{}" if value in (None, "") else dump({WRAPPER: value})
         return {**function, "arguments": text}
@@ -85,15 +88,9 @@ def read_call_arguments(body: JsonObject) -> Change:
     return read
 
 
-def _read_text(text: str, tool: Tool | None) -> str:
-    # What broke off is not completed: the model would read that it had said so.
-    found = read_arguments(text, tool.compiled if tool else None, stopped=False)
-    return found.text if found else ""
-
-
 @on_functions
 def name_calls(body: JsonObject) -> Change:
-    """Give a call the name of the offered tool that it means: a model repeats `functions.read:0` of its own turns."""
+    """Correct the name of a call to that of the offered tool, because the model repeats names from its history."""
     tools = read_tools(body.get("tools"))
 
     def name(function: JsonObject) -> JsonObject:
@@ -105,13 +102,13 @@ def name_calls(body: JsonObject) -> Change:
 
 
 def read_markup(body: JsonObject) -> JsonObject:
-    """Find calls that are text in old turns, because nothing had found them, although a client ran them.
+    """Read calls from the text of old turns. The server missed them, but a client ran them.
 
         assistant: I look. <tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>
         tool:      …
 
-    Only where results without a call follow directly, as many as the text has calls. What counts as a call is what
-    counts in a reply, in a wrapper of its own (contract C3).
+    The text must be followed directly by one result per call. Calls are recognized as in a reply, each inside its
+    wrapper (contract C3).
     """
     offered = cache(lambda: read_tools(body.get("tools")))
 
@@ -132,7 +129,7 @@ def read_markup(body: JsonObject) -> JsonObject:
 
 
 def _direct_results(messages: Messages, index: int) -> list[JsonObject]:
-    """Return the results that directly follow a text of the assistant; none where it calls, or says nothing."""
+    """Return the results directly after an assistant's text; none if the message has calls or no text."""
     results: list[JsonObject] = []
     message = messages[index]
     if role_of(message) == "assistant" and not calls_of(message) and text_of(message.get("content")):
@@ -143,7 +140,7 @@ def _direct_results(messages: Messages, index: int) -> list[JsonObject]:
 
 
 def _called(message: JsonObject, results: list[JsonObject], tools: ToolSet, copies: Copies) -> JsonObject:
-    """Return the message with its calls, if there is one for each result; else the same message."""
+    """Return the message with its calls if their number equals that of the results; else the same message."""
     reader = Reader(tools, copies)
     pieces = (*reader.feed(text_of(message.get("content")) or ""), *reader.finish())
     calls = [call for piece in pieces for call in piece.calls or ()]

@@ -1,4 +1,4 @@
-"""The contents of messages: text, parts, pictures, or nothing (F83)."""
+"""Healing of message contents: text, parts, pictures, or nothing (F83)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from proxy.healing.conversation import (
 )
 from proxy.healing.reasoning import thought_of
 
-# Other dialects' names for a part of text.
+# Names of text parts in other dialects.
 _TEXTS = frozenset(("input_text", "output_text", "summary_text"))
 _PICTURES = {
     **dict.fromkeys(("image_url", "input_image", "image"), "picture"),
@@ -37,27 +37,27 @@ EMPTY_ANSWER = "(no answer)"
 
 @on_each
 def fill_content(message: JsonObject) -> JsonObject:
-    """Replace null by an empty text; beside calls null is what the API itself gives."""
+    """Replace null content by an empty text, except next to calls, where the API itself sends null."""
     missing = message.get("content") is None and role_of(message) and not calls_of(message)
     return {**message, "content": ""} if missing else message
 
 
 @on_each
 def fill_content_beside_calls(message: JsonObject) -> JsonObject:
-    """Replace null beside calls by an empty text."""
+    """Replace null next to calls by an empty text."""
     return {**message, "content": ""} if message.get("content") is None and calls_of(message) else message
 
 
 @on_each
 def write_content(message: JsonObject) -> JsonObject:
-    """Write an object or a number as its JSON."""
+    """Replace an object or a number by its JSON text."""
     content = message.get("content")
     return message if content is None or isinstance(content, str | list) else {**message, "content": dump(content)}
 
 
 @on_each
 def name_parts(message: JsonObject) -> JsonObject:
-    """Name parts of text `text`: `input_text` of the Responses API, texts without a type, bare strings."""
+    """Give text parts the type `text`: the Responses API's `input_text`, parts without a type, bare strings."""
 
     def known(part: Json) -> Json:
         if isinstance(part, str):
@@ -76,13 +76,13 @@ def _flat(message: JsonObject) -> JsonObject:
     return message if not isinstance(content, list) or text is None else {**message, "content": text}
 
 
-# Join the texts of a list.
+# Join a list of text parts into one text.
 flatten_texts = on_each(_flat)
 
 
 @on_each
 def tell_pictures(message: JsonObject) -> JsonObject:
-    """Replace pictures and files by a sentence, for a model that reads only text."""
+    """Replace pictures and files by a sentence, for models that read only text."""
 
     def told(part: Json) -> Json:
         kind = _PICTURES.get(as_text(part.get("type"))) if isinstance(part, dict) else None
@@ -94,7 +94,7 @@ def tell_pictures(message: JsonObject) -> JsonObject:
 
 @on_blocks
 def part_text_from_calls(block: Block) -> Sequence[JsonObject]:
-    """Make a text beside calls a turn of its own, for templates that leave it out."""
+    """Move text next to calls into a turn of its own, for templates that omit it."""
     content = block.first.get("content")
     if not block.calls or text_of(content) == "":
         return [*block.messages()]
@@ -103,7 +103,7 @@ def part_text_from_calls(block: Block) -> Sequence[JsonObject]:
 
 @on_each
 def give_reasoning_back(message: JsonObject) -> JsonObject:
-    """Send the reasoning before a call under the name that servers of thinking models insist on, even if empty."""
+    """Send the reasoning before a call in `reasoning_content`, even if empty: servers of thinking models require it."""
     if not calls_of(message) or isinstance(message.get("reasoning_content"), str):
         return message
     return {**message, "reasoning_content": thought_of(message)}
@@ -111,14 +111,14 @@ def give_reasoning_back(message: JsonObject) -> JsonObject:
 
 @on_each
 def fill_answers(message: JsonObject) -> JsonObject:
-    """Fill an empty answer, which some templates refuse; its turn must stay."""
+    """Fill an empty answer, which some templates reject. The turn must stay."""
     empty = role_of(message) == "assistant" and not calls_of(message) and text_of(message.get("content")) == ""
     return {**message, "content": EMPTY_ANSWER} if empty else message
 
 
 @on_messages
 def spell_out_calls(messages: Messages) -> Messages:
-    """Write calls and results as text, for templates that know neither."""
+    """Write calls and results as text, for templates that support neither."""
     rewritten: list[JsonObject] = []
     for message in messages:
         content, calls = message.get("content"), calls_of(message)

@@ -1,4 +1,4 @@
-"""Access to the messages of a request without changing them: what stays the same stays the same object."""
+"""Access to the messages of a request without changing them. Unchanged parts keep their identity."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def messages_of(body: JsonObject) -> list[JsonObject]:
 
 
 def on_messages(change: Callable[[Messages], Messages]) -> Change:
-    """Turn a change of all messages into one of the body. A body whose messages are not objects is left alone."""
+    """Turn a change of all messages into a change of the body. A body with a message that is not an object stays
+    unchanged.
+    """
 
     def changed(body: JsonObject) -> JsonObject:
         messages = messages_of(body)
@@ -80,12 +82,12 @@ def on_messages(change: Callable[[Messages], Messages]) -> Change:
 
 
 def on_each(change: Change) -> Change:
-    """Turn a change of one message into one of the body."""
+    """Turn a change of one message into a change of the body."""
     return on_messages(lambda messages: [*map(change, messages)])
 
 
 def on_calls(change_in: Callable[[JsonObject], Change]) -> Change:
-    """Turn a change of one call into one of the body; `change_in` is called once for each body."""
+    """Turn a change of one call into a change of the body. `change_in` is called once per body."""
 
     def changed(body: JsonObject) -> JsonObject:
         change = change_in(body)
@@ -102,7 +104,7 @@ def on_calls(change_in: Callable[[JsonObject], Change]) -> Change:
 
 
 def on_functions(change_in: Callable[[JsonObject], Change]) -> Change:
-    """Turn a change of the function of one call into one of the body."""
+    """Turn a change of one call's function into a change of the body."""
 
     def change_of(body: JsonObject) -> Change:
         change = change_in(body)
@@ -114,7 +116,7 @@ def on_functions(change_in: Callable[[JsonObject], Change]) -> Change:
 def traits_of(body: JsonObject) -> set[str]:
     """Return the traits of the messages: their keys, their roles, and the types of their contents.
 
-    A healing that needs a trait skips a body without it. A trait too many only costs time.
+    A healing that needs a trait skips bodies without it. An extra trait only costs time.
     """
     messages = objects_in(body.get("messages"))
     traits = {ANY, *chain.from_iterable(messages)}
@@ -145,7 +147,7 @@ def text_of(content: Json) -> str | None:
 
 
 def joined(*contents: Json) -> Json:
-    """Join several contents: a text if all are texts, else a list of parts."""
+    """Join several contents: into one text if all are texts, else into a list of parts."""
     texts = [text for text in map(text_of, contents) if text is not None]
     if len(texts) == len(contents):
         return "\n\n".join(filter(None, texts))
@@ -175,7 +177,7 @@ class Talk:
         self._turns[-1][1].append(content)
 
     def messages(self) -> list[JsonObject]:
-        """Return the messages; each is joined once, however much was added."""
+        """Return the messages. The contents of each are joined once, however many were added."""
         return [
             {**message, "content": joined(message.get("content"), *more)} if more else message
             for message, more in self._turns
@@ -213,5 +215,5 @@ def blocks_of(messages: Messages) -> list[Block]:
 
 
 def on_blocks(change: Callable[[Block], Sequence[JsonObject]]) -> Change:
-    """Turn a change of each block into one of the body."""
+    """Turn a change of each block into a change of the body."""
     return on_messages(lambda messages: [each for block in blocks_of(messages) for each in change(block)])

@@ -1,8 +1,8 @@
-"""The one table of model families, `families.json`, and how a model's family is found.
+"""The table of model families, `families.json`, and the lookup of a model's family.
 
-A row holds everything that is known of a family: the names of its models, the healings that its chat template needs,
-how its reasoning is marked, switched and sent back, and the parsers of model servers for its calls. `family_of` finds
-the row by the rules, the served name, and what the model server shows of the model, in this order.
+A row holds everything known about a family: the names of its models, the healings that its chat template needs, how its
+reasoning is marked, switched and sent back, and the tool parsers that model servers have for it. `family_of` finds the
+row by the rules, the served name, and what the model server reports about the model, in this order.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from proxy.notations.thoughts import ReasoningMarkers
 
 _LONG_NAME = 256
 _SLASHES = re.compile(r"[/\\]+")
-# One word of a quantization or format: `gguf`, `q4` of `Q4_K_M`, `fp8`.
+# One word of a quantization or format: `gguf`, `q4` in `Q4_K_M`, `fp8`.
 _FORMAT = (
     r"(?:[it]?q\d|(?:nv|mx|b)?fp?\d+|int\d|\dbit|w\d+a\d+|gguf|ggml|safetensors"
     r"|awq|gptq|exl\d|mlx|onnx|hqq|bnb|marlin)"
 )
 _MORE = rf"(?:[-_.](?:{_FORMAT}|model|of|\d+|[klms]|x+[sl]|nl|dynamic))*"
-# Parts of a path that name no model, in lower case: a revision, a quantization or format, a file of weights.
+# Parts of a path that do not name a model, in lower case: a revision, a quantization or format, a weights file.
 # `snapshots`, `0123abc`, `q4_k_m`, `awq-4bit`, `model-00001-of-00002.safetensors`
 _NAMELESS = re.compile(
     rf"snapshots|main|weights|checkpoint-\d+|[0-9a-f]{{7,64}}|(?:ud-)?{_FORMAT}{_MORE}"
     rf"|(?:model|weights|pytorch|consolidated|ggml){_MORE}\.(?:gguf|safetensors|bin|pth?|onnx)"
 )
 _DIGIT = re.compile(r"\d")
-# Reasoning in the parts of the content: `{"type": "thinking", "thinking": "…"}`.
+# Reasoning as content parts: `{"type": "thinking", "thinking": "…"}`.
 PARTS = "parts"
 
 
 class Opens(Enum):
-    """Whether the prompt ends in the opening mark of reasoning."""
+    """Whether the prompt ends with the opening mark of reasoning."""
 
     NO = "no"
     YES = "yes"
@@ -51,7 +51,7 @@ class Opens(Enum):
 
 
 class Prompt(Struct, frozen=True):
-    """Whether the prompt opens reasoning if the request switches it on, off, or does not mention it."""
+    """Whether the prompt opens reasoning if the request turns it on, turns it off, or does not mention it."""
 
     on: Opens = Opens.NO
     off: Opens = Opens.NO
@@ -59,7 +59,7 @@ class Prompt(Struct, frozen=True):
 
 
 class Switch(Struct, frozen=True):
-    """The template's variable that switches thinking, its two values, and its other names."""
+    """The template variable that switches thinking, its two values, and its other names."""
 
     name: str
     on: bool | str = True
@@ -68,9 +68,10 @@ class Switch(Struct, frozen=True):
 
 
 class Efforts(Struct, frozen=True):
-    """The template's variable for the effort, and its word for each word of the clients.
+    """The template variable for the effort, and its word for each word of the clients.
 
-    An effort without a word switches thinking off. `top`: servers take the effort from this field of the request.
+    An effort without a word turns thinking off. `top`: servers read the effort from this top-level field of the
+    request.
     """
 
     name: str
@@ -79,7 +80,7 @@ class Efforts(Struct, frozen=True):
 
 
 class Parsers(Struct, frozen=True):
-    """The syntax of calls that a family was trained on, and the parser of vLLM and of SGLang for it; "" if unknown."""
+    """The call syntax that a family was trained on, and its parsers in vLLM and SGLang; "" if unknown."""
 
     syntax: str
     vllm: str
@@ -89,11 +90,11 @@ class Parsers(Struct, frozen=True):
 class Family(Struct, frozen=True):
     """One family.
 
-    `match`, `template` and `heals` are separated by blanks: globs on lower-case names of models, texts that must all
-    occur in the chat template (without white space), and healings in addition to those of every model. `signs` are the
-    markers of its reasoning, or their names in `notations.thoughts`; without any, its reasoning is unknown. `fields`
-    are those in which its template reads earlier reasoning, the best one first. `alone`: the template takes no text
-    next to reasoning and a call.
+    `match`, `template` and `heals` are separated by blanks. `match`: globs on lower-case model names. `template`: texts
+    that must all be in the chat template (without white space). `heals`: healings in addition to those for every model.
+    `signs`: its reasoning markers, or their names in `notations.thoughts`; if empty, its reasoning is unknown.
+    `fields`: the fields in which its template reads earlier reasoning, best first. `alone`: the template accepts no
+    text next to reasoning and a call.
     """
 
     name: str
@@ -110,7 +111,7 @@ class Family(Struct, frozen=True):
 
     @property
     def markers(self) -> tuple[ReasoningMarkers, ...]:
-        """How its reasoning begins and ends, the most usual way first."""
+        """The opening and closing marks of its reasoning, the most common first."""
         return _markers(self.signs)
 
     @property
@@ -121,14 +122,14 @@ class Family(Struct, frozen=True):
 
 @lru_cache(maxsize=256)
 def _markers(signs: tuple[str | ReasoningMarkers, ...]) -> tuple[ReasoningMarkers, ...]:
-    """Return the markers that signs name."""
+    """Return the reasoning markers named by the signs."""
     found = (getattr(reasoning, sign) if isinstance(sign, str) else sign for sign in signs)
     return tuple(chain.from_iterable(each if isinstance(each, tuple) else (each,) for each in found))
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One fact that a model server reports: the name or path of the loaded model, or its chat template."""
+    """One fact reported by a model server: the name or path of the loaded model, or its chat template."""
 
     name: str = ""
     template: str = ""
@@ -142,8 +143,8 @@ NAMES = tuple(family.name for family in FAMILIES)
 def family_of(model: str, named: str = "", shown: Iterable[Shown] = ()) -> Family | None:
     """Return the family of a model, or None if it is unknown.
 
-    The family that the rules name for it comes first (`named`), then the name under which it is served, then what its
-    server shows of it, in the order given. `shown` is read only until the reasoning is known, so it may ask the server.
+    The order is: the family named by the rules (`named`), the served name, then the facts in `shown`, in the given
+    order. `shown` is read only until the reasoning is known, so reading it may ask the server.
     """
     if named:
         return _named(named)
@@ -175,23 +176,24 @@ def _matching(name: str) -> Iterator[Family]:
 
 @lru_cache(maxsize=256)
 def _named(name: str) -> Family | None:
-    """Return the family of this name, with what the rows for such models have in common."""
+    """Return the family with this name, merged with the rows that match the name."""
     row = next((family for family in FAMILIES if family.name == name), None)
     return row and _joined((row, *_matching(name)))
 
 
 def _by_name(name: str) -> Family | None:
     """Return the family of a served name or of a path."""
-    # Clients choose the names, so long ones are not kept.
+    # Clients choose the names, so long ones are not cached.
     if len(name) > _LONG_NAME:
         return _find_by_name(name)
     return _known_by_name(name)
 
 
 def _find_by_name(name: str) -> Family | None:
-    """Match the last part of a path that names a model; of `ORGANIZATION/MODEL` also both together.
+    """Match the last part of a path that names a model, or of `ORGANIZATION/MODEL` both parts joined.
 
-    The folder above a nameless part must have a digit, as sizes and versions have: `/home/reka/gguf` is a user's.
+    The folder above a part without a name must contain a digit, as sizes and versions do: `/home/reka/gguf` is a
+    user's.
     """
     parts = [part for part in _SLASHES.split(name.lower()) if part]
     at = next((at for at in reversed(range(len(parts))) if not _NAMELESS.fullmatch(parts[at])), None)
@@ -205,13 +207,13 @@ def _find_by_name(name: str) -> Family | None:
     found = [*_matching(part)]
     organization, _, model = name.lower().partition("/")
     if organization and "/" not in model:
-        # `qwen3/thinking-4b`: what the organization alone matches does not count.
+        # `qwen3/thinking-4b`: a match of the organization alone does not count.
         alone = [*_matching(organization)]
         found += [family for family in _matching(name.lower()) if family not in alone]
     return _joined(found)
 
 
-# A request asks several times, and most requests are for the same few models.
+# A request looks its model up several times, and most requests are for the same few models.
 _known_by_name = lru_cache(maxsize=256)(_find_by_name)
 
 

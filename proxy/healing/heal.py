@@ -1,9 +1,8 @@
-"""The healings of a request's body: one ordered table of pure functions, the ones in force, their records, and what a
-server's refusal teaches.
+"""The healings of a request body: the ordered table, the ones in force, their records, and lessons from refusals.
 
-Each returns the same body where it has nothing to do, and applying it twice is the same as once. What stays the same
-object is not written anew, so that a healthy history is sent byte for byte (contract C1). Their order, reasons and
-examples are in `healings.json`, which the documentation, the tests and `doctor` read, too.
+Each healing is a pure, idempotent function that returns the same body if it has nothing to do. Unchanged objects are
+not encoded again, so a healthy history is sent byte for byte (contract C1). The order, reasons and examples are in
+`healings.json`, which the documentation, the tests and `doctor` also read.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from proxy.healing.parameters import OfferedTools, Sampling, offer, sample
 
 # The word for all healings in `off`.
 ALL = "all"
-# The sentence to the model about calls that it repeats (`results.py`), as a word in `off`.
+# The word in `off` for the sentence that tells the model about repeated calls (`results.py`).
 REPEATS = "repeated_calls"
-# The server has shown that it wants the reasoning of earlier turns back (F74).
+# The server has shown that it requires the reasoning of earlier turns (F74).
 WANTS_REASONING = "reasoning_back"
-# The names of the records of what a rule for the model changed.
+# The ids of records about changes by a rule for the model.
 RULE_TOOLS = "rule_tools"
 RULE_SAMPLING = "rule_sampling"
 _CHANGES: Mapping[str, Change] = {
@@ -76,15 +75,16 @@ _CHANGES: Mapping[str, Change] = {
 
 
 class Level(Enum):
-    """When a healing is in force: always, or where the chat template needs it."""
+    """When a healing is in force: always, or only if the chat template needs it."""
 
     ALWAYS = "always"
     TEMPLATE = "template"
 
 
 class TemplateProbe(msgspec.Struct, frozen=True):
-    """How `doctor` finds out whether a template needs a healing: it looks for `text`, which is in the example, in the
-    prompt. `title` names the shape of the conversation, and `harm` says what a lost text does.
+    """How `doctor` tests whether a template needs a healing: it looks in the prompt for `text`, a part of the example.
+
+    `title` describes the conversation, and `harm` the effect of losing the text.
     """
 
     id: str
@@ -96,8 +96,8 @@ class TemplateProbe(msgspec.Struct, frozen=True):
 class Healing(msgspec.Struct, frozen=True):
     """One healing.
 
-    `failure` are its numbers in docs/contracts.md. `example` is what it is for, before and after: messages, or tools
-    (`key`). A body without any of the traits that it `needs` is skipped (`conversation.traits_of`).
+    `failure` lists its numbers in docs/contracts.md. `example` is a broken and a healed value of `key`: messages, or
+    tools. A body with none of the traits in `needs` is skipped (`conversation.traits_of`).
     """
 
     id: str
@@ -128,14 +128,14 @@ class Healed:
 
     @property
     def changed(self) -> bool:
-        """Whether the body differs from the client's: whatever is healed has a record."""
+        """Whether the body differs from the client's: every healing leaves a record."""
         return bool(self.repairs)
 
 
 @dataclass(frozen=True, slots=True)
 class HealPlan:
-    """The healings for a model's requests: those that are `on` besides the ones for every model, those that are `off`,
-    and what a rule says of parameters and tools.
+    """The changes to a model's requests: healings that are `on` in addition to those for every model, healings that are
+    `off`, and the rules for parameters and tools.
     """
 
     on: frozenset[str] = frozenset()
@@ -149,7 +149,7 @@ class HealPlan:
         return _in_force(self.on, self.off)
 
     def learnt(self, ids: Collection[str]) -> HealPlan:
-        """Return the plan with more healings; one that is off stays off."""
+        """Return the plan with more healings. One that is off stays off."""
         return replace(self, on=self.on | {*ids}) if ids else self
 
 
@@ -158,7 +158,7 @@ NO_HEALING = HealPlan(off=frozenset((ALL,)))
 
 
 def in_force(on: Collection[str], off: Collection[str]) -> frozenset[str]:
-    """Return the ids of the healings in force: those for every model and those that are `on`, without those `off`."""
+    """Return the ids of the healings in force: those for every model and those that are `on`, except those `off`."""
     return _in_force(frozenset(on), frozenset(off))
 
 
@@ -168,7 +168,7 @@ def _in_force(on: frozenset[str], off: frozenset[str]) -> frozenset[str]:
 
 
 def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
-    """Return the body as the plan wants it: the rules' tools and parameters, then the healings."""
+    """Apply a plan to the body: the rules for tools and parameters, then the healings."""
     offered = offer(body, plan.tools)
     sampled = sample(offered, plan.sampling)
     repairs: list[Repair] = []
@@ -183,28 +183,28 @@ def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
     if REPEATS in ids and "tool" in traits:
         told = on_messages(lambda messages: results.tell_repeats(messages, plan.tools.polls))(told)
     if told is not healed.body:
-        repairs.append(_repair(REPEATS, "messages", "the model is told what it repeats", (healed.body, told)))
+        repairs.append(_repair(REPEATS, "messages", "the model is told which call it repeats", (healed.body, told)))
     return Healed(told, tuple(repairs))
 
 
 def _by_rule(fix: str, before: JsonObject, after: JsonObject) -> Repair:
-    """Return the record of a rule's changes: the fields that differ, and the number of tools."""
+    """Return the record of a rule's changes: the changed fields, and the number of tools."""
     others = {**before, **after}.keys() - {"messages", "tools"}
     names = sorted(key for key in others if before.get(key) != after.get(key))
 
     def shown(body: JsonObject) -> str:
         return dump({key: body[key] for key in names if key in body} | {"tools": len(as_list(body.get("tools")))})
 
-    return Repair(fix, shown(before), shown(after), "a rule for the model says so")
+    return Repair(fix, shown(before), shown(after), "a rule for the model requires it")
 
 
 def heal(body: JsonObject, ids: Collection[str]) -> Healed:
-    """Return the body after the healings of these ids, in the table's order."""
+    """Apply the healings with these ids, in the table's order."""
     return _healed(body, ids)[0]
 
 
 def _healed(body: JsonObject, ids: Collection[str]) -> tuple[Healed, set[str]]:
-    """Return the same, and the traits of its messages."""
+    """Return the healed body and the traits of its messages."""
     repairs: list[Repair] = []
     traits = traits_of(body)
     for healing in HEALINGS:
@@ -212,7 +212,7 @@ def _healed(body: JsonObject, ids: Collection[str]) -> tuple[Healed, set[str]]:
             continue
         try:
             new = healing.apply(body)
-        except (ValueError, RecursionError):  # nested too deeply to be written
+        except (ValueError, RecursionError):  # nested too deeply to be encoded
             continue
         if new is not body:
             repairs.append(_repair(healing.id, healing.key, healing.why, (body, new)))
@@ -226,7 +226,7 @@ def record_id(healing: str) -> str:
 
 
 def _repair(name: str, key: str, why: str, bodies: tuple[JsonObject, JsonObject]) -> Repair:
-    """Return the record of a healing: the first place that it changed, before and after."""
+    """Return the record of a healing: its first changed place, before and after."""
     old, new = (as_list(body.get(key)) for body in bodies)
     pairs = enumerate(zip(old, new, strict=False))
     longer = min(len(old), len(new)) if len(old) != len(new) else 0
@@ -240,7 +240,7 @@ def _repair(name: str, key: str, why: str, bodies: tuple[JsonObject, JsonObject]
     return Repair(record_id(name), before, after, why)
 
 
-# Lessons from a refusal: the words of chat templates (`raise_exception`), of Jinja, vLLM, SGLang and llama.cpp.
+# Patterns of refusals by chat templates (`raise_exception`), Jinja, vLLM, SGLang and llama.cpp.
 _LONGEST = 4096
 _SYSTEMS = ("one_system", "late_system")
 _TURNS = ("user_first", "user_after_result", "empty_answers", "alternate")
@@ -251,11 +251,12 @@ def _words(pattern: str, *ids: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
     return re.compile(pattern, re.IGNORECASE), ids
 
 
-# Pictures are taken out for good, so the words must say that the model reads none. Others are of one picture, or of too
-# many, for a model that does: "At most 1 image(s) may be provided", "unsupported image format".
+# This lesson removes pictures permanently, so the words must say that the model reads none. Other refusals are about
+# one picture, or about their number, on a model that reads them:
+# "At most 1 image(s) may be provided", "unsupported image format"
 _KINDS = r"(?:images?|vision|multi-?modal|audio|videos?)"
 _NOT_OF_ONE = r"(?!\w|/|[ _-]*(?:formats?|types?|files?|urls?|uri|data|mime|media|size|scheme|encoding|mode)\b)"
-# What only one picture can be: "Images larger than 20 MB are not supported".
+# Words about a single picture: "Images larger than 20 MB are not supported".
 _ONE = r"larger|bigger|smaller|exceed|too (?:large|big|small|many)|dimension|channel|animated|truncated|corrupt"
 _ANY = r"(?:images|vision|multi-?modal|audio|videos|(?:image|video)[ _-](?:inputs?|contents?|parts?|modality))"
 _NO_PICTURES = (
@@ -267,7 +268,7 @@ _NO_PICTURES = (
     r"|image_url[^.]{0,16}only supported by)"
 )
 _TEXT_WANTED = r"can only concatenate|not \"list\"|valid string|(?:be|expected) a? ?string"
-# The surest first: what one of them teaches is all that is learnt.
+# The most specific pattern first: only the first match teaches.
 _LESSONS = (
     _words(r"reasoning_content\W.{0,80}(?:pass|missing|required|must)|thinking is enabled but", "reasoning_back"),
     _words(r"single tool.calls? at once|only (?:one|1|a single) tool.call|parallel tool calls", "one_call"),
@@ -278,7 +279,7 @@ _LESSONS = (
     _words(r"both content and thinking", "call_text"),
     _words(_NO_PICTURES, "pictures"),
     _words(r"alternat|unexpected role|after role|tool.{0,40}previous assistant", *_SYSTEMS, *_TURNS),
-    # Still refused with turns that alternate: the template counts results as turns, as Gemma 2 and 3 do.
+    # Still rejected although the turns alternate: the template counts results as turns, as Gemma 2 and 3 do.
     _words(r"roles must alternate user/assistant/user", "text_calls"),
     _words(r"system message|message role|invalid role|only user|roles? (?:are|is) supported", *_SYSTEMS, *_TURNS),
     _words(r"assistant message must|non-?empty|(?:must|can) ?not be empty|content is required", "empty_answers"),
@@ -300,9 +301,9 @@ _LESSONS = (
 
 
 def lesson(message: str, body: JsonObject, plan: HealPlan) -> tuple[str, ...]:
-    """Return the healings that the words of a refusal ask for, in the table's order.
+    """Return the healings that a refusal asks for, in the table's order.
 
-    Only those that are neither in force nor off, and would change the body.
+    Healings that are in force or off, or would not change the body, are left out.
     """
     words = message[:_LONGEST]
     for pattern, ids in _LESSONS:

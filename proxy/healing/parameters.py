@@ -1,6 +1,6 @@
-"""Rules' changes of a request by its model: the parameters (F59 to F61, F85), and the tools that it offers.
+"""Changes of a request by the rules for its model: parameters (F59 to F61, F85) and offered tools.
 
-All of it is on request: what the rules do not name is left alone.
+Anything that the rules do not name stays unchanged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from proxy.healing.conversation import all_the_same, function_of, with_function,
 
 # Equal to no JSON value.
 _NOTHING = object()
-# What makes a request the one that it is, or decides how its answer is read.
+# Fields that define the request, or decide how its answer is read.
 KEPT = frozenset(
     (
         *("model", "messages", "tools", "tool_choice", "functions", "function_call", "stream", "n"),
@@ -26,7 +26,7 @@ KEPT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Fields of the body: values to `set`, values by `default`, names to strip, and largest numbers (`at_most`)."""
+    """Fields of the body: values to `set`, default values, names to strip, and maximum numbers (`at_most`)."""
 
     set: Mapping[str, Json] = field(default_factory=dict)
     default: Mapping[str, Json] = field(default_factory=dict)
@@ -36,10 +36,10 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class OfferedTools:
-    """Globs on the names of tools to drop, and the length to which descriptions are cut (0: not cut).
+    """Globs on the names of tools to drop, and the maximum length of descriptions (0: unlimited).
 
-    `polls` are globs on the names of tools that are called again and again on purpose. A call that was made
-    `most_repeats` times with the same result ends the turn without the model (0: never).
+    `polls` are globs on the names of tools that are meant to be called repeatedly. When a call has been made
+    `most_repeats` times with the same result, the turn ends without asking the model (0: never).
     """
 
     drop: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class OfferedTools:
 
 
 def sample(body: JsonObject, sampling: Sampling) -> JsonObject:
-    """Return the body with the model's parameters; the same body if it has them."""
+    """Return the body with the model's parameters; the same body if nothing changes."""
     new = without(body, *sampling.strip)
     for key, value in sampling.default.items():
         new.setdefault(key, value)
@@ -68,9 +68,9 @@ def sample(body: JsonObject, sampling: Sampling) -> JsonObject:
 
 
 def offer(body: JsonObject, offered: OfferedTools) -> JsonObject:
-    """Return the body with fewer tools and shorter descriptions; the same body if the rules ask for neither.
+    """Return the body with fewer tools and shorter descriptions; the same body if the rules require neither.
 
-    A tool that the client forces stays.
+    A tool that the client forces is kept.
     """
     if not offered.drop and not offered.describe:
         return body
@@ -93,12 +93,12 @@ def offer(body: JsonObject, offered: OfferedTools) -> JsonObject:
 
 
 def _name(entry: Json) -> str:
-    """Return the name of a tool, or of the tool that is chosen."""
+    """Return the name of a tool or of a tool choice."""
     return as_text(function_of(as_object(entry)).get("name"))
 
 
 def _shortened(value: JsonObject, longest: int, *, named: bool = False) -> JsonObject:
-    """Return a function or a schema with its descriptions cut; in `named` schemas the keys are names."""
+    """Return a function or a schema with shortened descriptions. The keys of `named` schemas are names."""
     new: JsonObject = {}
     for key, inner in value.items():
         new[key] = inner

@@ -1,8 +1,8 @@
-"""Reasoning of a model: the request in its family's words, earlier reasoning sent back, and how the reply marks it.
+"""Reasoning in requests: switches in the family's words, earlier reasoning sent back, and the marks of the reply.
 
-Earlier reasoning is sent back in the field in which the client brings it; where the family's template reads another
-one, in that too. What is sent upstream is a function of the request alone, each message written without regard to
-later ones (contract C8): which of the earlier reasoning is in the prompt is decided by the template.
+Earlier reasoning is sent back in the client's field, and also in the field that the family's template reads, if that is
+another one. What is sent upstream depends on the request alone, and each message is independent of later ones (contract
+C8). The template decides how much earlier reasoning is in the prompt.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ _FIELDS = ("reasoning_content", "reasoning", "thinking")
 _DETAILS = "reasoning_details"
 _DEFAULT = "reasoning_content"
 _UNKNOWN = Family("", "")
-_MOVED = "the template takes no text beside a thought and a call: it stands before them"
-# The fields in which clients say what the whole reply must look like: vLLM, llama.cpp, SGLang.
+_MOVED = "the template accepts no text next to reasoning and a call, so the text is moved before them"
+# The fields in which clients prescribe the form of the whole reply: vLLM, llama.cpp, SGLang.
 _GRAMMARS = (
     *("structured_outputs", "guided_json", "guided_regex", "guided_grammar", "guided_choice"),
     *("grammar", "json_schema", "regex", "ebnf"),
 )
 _OF_FAMILIES = {marker.opener: marker for family in FAMILIES for marker in family.markers if "<|" in marker.opener}
-# What the reply itself can show where the model's family is not known. Of the marks that only some families write,
-# those with special tokens count: a text may well begin with `<answer>`.
+# Marks recognized in replies if the family is unknown. Of the marks that only some families write, those with special
+# tokens are included: ordinary text may begin with `<answer>`.
 SHOWN_BY_REPLY = Thoughts(tuple({**_OF_FAMILIES, **{marker.opener: marker for marker in REASONING_MARKERS}}.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingRules:
-    """What is known of a model: its family, the switch that the rules name, and the `suffix` of the client's name."""
+    """Known facts about a model: its family, the switch named by the rules, and the `suffix` of the client's model
+    name.
+    """
 
     family: Family | None
     switch: str = "none"
@@ -46,7 +48,7 @@ class ThinkingRules:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingRequest:
-    """A request in the words of the model's family, its records, and how the reply marks reasoning.
+    """A request translated for the model's family, its audit records, and the reasoning marks of the reply.
 
     `changed`: the body differs from the client's.
     """
@@ -58,7 +60,7 @@ class ThinkingRequest:
 
 
 def think(body: JsonObject, rules: ThinkingRules) -> ThinkingRequest:
-    """Return the request in the words of the model's family."""
+    """Translate the request for the model's family."""
     family = rules.family
     if rules.suffix and (family is None or not family.markers):
         family = of_rules(rules.switch)
@@ -68,15 +70,15 @@ def think(body: JsonObject, rules: ThinkingRules) -> ThinkingRequest:
 
 
 def field_back(family: Family | None, *, wanted: bool) -> str:
-    """Return the field for reasoning that a client sends in none; "" if it is not sent back.
+    """Return the field for earlier reasoning if the client's API has none; "" if reasoning is not sent back.
 
-    The family decides, or the server: `wanted` if it has refused a request without.
+    The family decides, or the server: `wanted` if it has rejected a request without reasoning.
     """
     return _DEFAULT if wanted or (family is not None and family.fields) else ""
 
 
 def thought_of(message: JsonObject) -> str:
-    """Return the reasoning that a message of the assistant has in any field, or ""."""
+    """Return the reasoning of an assistant message from any field, or ""."""
     brought = (as_text(message.get(name)) for name in _FIELDS)
     # OpenRouter: `[{"type": "reasoning.text", "text": "…"}]`
     details = (as_text(part.get("text") or part.get("summary")) for part in objects_in(message.get(_DETAILS)))
@@ -84,7 +86,7 @@ def thought_of(message: JsonObject) -> str:
 
 
 def given_back(body: JsonObject, family: Family | None) -> tuple[JsonObject, tuple[Repair, ...]]:
-    """Return the request with its reasoning where the model reads it, the same object if nothing changes."""
+    """Return the request with its reasoning in the model's field; the same object if nothing changes."""
     messages = body.get("messages")
     if not isinstance(messages, list):
         return body, ()
@@ -99,7 +101,7 @@ def given_back(body: JsonObject, family: Family | None) -> tuple[JsonObject, tup
 
 
 def _as_read(message: Json, family: Family) -> Sequence[Json]:
-    """Return a message as the model reads it; two where text may not be next to its reasoning."""
+    """Return a message in the form that the model reads: two messages if text must not be next to its reasoning."""
     if not isinstance(message, dict) or message.get("role") != "assistant":
         return (message,)
     thought, content = thought_of(message), message.get("content")
@@ -120,20 +122,17 @@ def _as_read(message: Json, family: Family) -> Sequence[Json]:
 
 
 def thoughts_of(body: JsonObject, family: Family | None) -> Thoughts:
-    """Return how the reply to a request marks reasoning; without a known family, nothing is known of it."""
+    """Return how the reply to a request marks reasoning: with any known mark if the family is unknown."""
     if family is None or not family.markers:
         return Thoughts(ALL_MARKERS, unknown=True)
     on, prompt = is_on(body, family), family.prompt
     opens = prompt.unsaid if on is None else prompt.on if on else prompt.off
-    # The model may go on with the last message, or the server's grammar may decide how the reply begins.
-    if opens is Opens.YES and (_goes_on(body) or _is_guided(body)):
+    # The model may continue the last message, or the server's grammar may decide how the reply begins.
+    goes_on = body.get("continue_final_message") or body.get("add_generation_prompt") is False
+    if opens is Opens.YES and (goes_on or _is_guided(body)):
         opens = Opens.UNKNOWN
     begun = family.markers[0].opener if opens is Opens.YES else ""
     return Thoughts(family.markers, begun, unknown=opens is Opens.UNKNOWN, family=family.name)
-
-
-def _goes_on(body: JsonObject) -> bool:
-    return bool(body.get("continue_final_message")) or body.get("add_generation_prompt") is False
 
 
 def _is_guided(body: JsonObject) -> bool:
@@ -146,7 +145,7 @@ def _is_guided(body: JsonObject) -> bool:
 
 
 def is_on(body: JsonObject, family: Family) -> bool | None:
-    """Return whether a request switches thinking on, in the words of the family; None if it does not say."""
+    """Return whether a request in the family's words turns thinking on; None if it does not say."""
     variables = as_object(body.get("chat_template_kwargs"))
     switch, efforts = family.switch, family.efforts
     if switch is not None:

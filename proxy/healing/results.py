@@ -1,10 +1,9 @@
-"""Calls and their results in a history, each result after its call and under its id (F48 to F50, F81), and results that
-repeat (F92).
+"""Healing of calls and their results: order and ids (F48 to F50, F81), and repeated results (F92).
 
-The same call with the same arguments and the same result may be made again and again. A sentence after the fifth and
-each later result says so, wherever that is in the history. It says only what was repeated: whether that is a loop, the
-model decides. What is decided of a turn depends only on what precedes the next message of the assistant, so that the
-healed conversation of the next turn begins with this one (contract C8).
+A model may make the same call with the same result again and again. A sentence after the fifth and each later result
+reports this, wherever it is in the history. It states only the repetition; the model decides whether it is in a loop.
+Decisions about a turn depend only on the messages before the next assistant message, so the healed conversation of the
+next turn starts with this one (contract C8).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from proxy.healing.conversation import (
 
 NO_RESULT = "[There is no result of this call: it was interrupted.]"
 ORPHAN = "[The result of a tool call that is not in this conversation:]"
-# The number of repeats in one conversation that are worth a line in the log, and a sentence for the model.
+# The number of equal results that is logged, and the number at which the model is told.
 TOLD_IN_THE_LOG = 3
 TOLD_TO_THE_MODEL = 5
 _BEGIN = "[This call of "
@@ -45,7 +44,7 @@ _SENTENCE = _BEGIN + "{name} with these arguments has now been made {count} time
 _MISTRAL = re.compile(r"[A-Za-z0-9]{9}")
 _KIMI = re.compile(r"functions\.[^:]+:[0-9]+")
 _NO_LETTERS = re.compile(r"[^A-Za-z0-9]")
-# The name of a call, its id and its number in the conversation -> its new id.
+# Takes the name of a call, its id and its number in the conversation, and returns its new id.
 _Style: TypeAlias = Callable[[str, str, int], str]
 
 
@@ -60,9 +59,10 @@ def _squeezed(text: str) -> str:
 
 
 def _pairs(block: Block, known: set[str]) -> dict[int, int]:
-    """Return the index of the call for each result: by id, by the letters and digits of an id, by position.
+    """Return the index of the call for each result: by id, by the letters and digits of an id, or by position.
 
-    By position only if each call that is left has a result that is left, and none of these is another turn's.
+    Positions are used only if the remaining calls and results are equal in number, and no result belongs to another
+    turn.
     """
     pairs: dict[int, int] = {}
     free = {number: _id(call, "id") for number, call in enumerate(block.calls)}
@@ -76,7 +76,7 @@ def _pairs(block: Block, known: set[str]) -> dict[int, int]:
 
     for key_of in (str, _squeezed):
         waiting: dict[str, list[int]] = {}
-        for number in reversed(free):  # of several calls with one key, the first one that is free
+        for number in reversed(free):  # of several calls with one key, the first free one
             waiting.setdefault(key_of(free[number]), []).append(number)
         waiting.pop("", None)
         for index, given in [*results.items()]:
@@ -90,13 +90,13 @@ def _pairs(block: Block, known: set[str]) -> dict[int, int]:
 
 @on_messages
 def identify_calls(messages: Messages) -> Messages:
-    """Give each call an id that no other call has, and its result the same id."""
+    """Give each call a unique id, and its result the same id."""
     seen: set[str] = set()
     counts: Counter[str] = Counter()
     changed: list[JsonObject] = []
     for block in blocks_of(messages):
         pairs = _pairs(block, seen) if block.calls else {}
-        # No new id may be one that a result of the turn could mean.
+        # A new id must differ from every id that a result of the turn could refer to.
         taken = {_squeezed(_id(message, "tool_call_id")) for message in block.rest if role_of(message) == "tool"}
         names: list[str] = []
         for call in block.calls:
@@ -115,7 +115,7 @@ def identify_calls(messages: Messages) -> Messages:
 
 
 def _split(block: Block) -> tuple[dict[str, JsonObject], list[JsonObject]]:
-    """Return the first result of each call by the call's id, and the messages that are left."""
+    """Return the first result of each call by the call's id, and the remaining messages."""
     results: dict[str, JsonObject] = {}
     others: list[JsonObject] = []
     wanted = {*block.ids} - {""}
@@ -137,7 +137,7 @@ def order_results(block: Block) -> Sequence[JsonObject]:
 
 @on_blocks
 def complete_results(block: Block) -> Sequence[JsonObject]:
-    """Give an interrupted call a result that says so."""
+    """Add a result to an interrupted call, saying that it was interrupted."""
     results, others = _split(block)
     completed: list[JsonObject] = []
     for name in filter(None, dict.fromkeys(block.ids)):
@@ -147,7 +147,7 @@ def complete_results(block: Block) -> Sequence[JsonObject]:
 
 @on_blocks
 def tell_orphans(block: Block) -> Sequence[JsonObject]:
-    """Let the user tell a result without a call."""
+    """Turn a result without a call into text of the user."""
     own = {id(message) for message in _split(block)[0].values()}
     return [
         {"role": "user", "content": joined(ORPHAN, message.get("content"))}
@@ -159,7 +159,7 @@ def tell_orphans(block: Block) -> Sequence[JsonObject]:
 
 @on_blocks
 def split_calls(block: Block) -> Sequence[JsonObject]:
-    """Make a turn of several calls turns of one, for templates that know only that."""
+    """Split a turn of several calls into turns of one, for templates that support only one."""
     if len(block.calls) < 2:
         return [*block.messages()]
     results, others = _split(block)
@@ -185,7 +185,7 @@ def _kimi(name: str, id_: str, number: int) -> str:
 
 
 def _styled(style: _Style) -> Change:
-    """Return the healing that writes ids as a model's own template does, in calls and results."""
+    """Return the healing that rewrites ids in calls and results in the style of a model's own template."""
 
     def changed(messages: Messages) -> Messages:
         number = -1
@@ -198,7 +198,7 @@ def _styled(style: _Style) -> Change:
                 number += 1
                 name, id_ = as_text(function_of(call).get("name")), as_text(call.get("id"))
                 new, more = style(name, id_, number), 0
-                while new in used:  # an id of this style may follow one that was made so
+                while new in used:  # an id already in this style may equal a rewritten one
                     new, more = style(name, f"{id_}_{more}", number + more), more + 1
                 used.add(new)
                 names[id_] = new
@@ -220,7 +220,7 @@ kimi_ids = _styled(_kimi)
 
 
 def _repeats(messages: Messages, exempt: Collection[str]) -> Iterator[tuple[int, str, int]]:
-    """Yield each result that was there before: its index, the tool's name, and how often it has been there."""
+    """Yield each repeated result: its index, the tool's name, and the number of occurrences so far."""
     calls: dict[str, tuple[str, str]] = {}
     times: Counter[tuple[str, str, str]] = Counter()
     for index, message in enumerate(messages):
@@ -240,7 +240,7 @@ def _repeats(messages: Messages, exempt: Collection[str]) -> Iterator[tuple[int,
 
 
 def newest_repeat(messages: Messages, exempt: Collection[str]) -> tuple[str, int]:
-    """Return the tool of a conversation's last result and how often it gave that result; ("", 1) if only once."""
+    """Return the tool of the last result, and how often it has returned that result; ("", 1) if only once."""
     last = max([index for index, message in enumerate(messages) if role_of(message) == "tool"], default=-1)
     if last >= 0:
         for index, name, count in _repeats(messages, exempt):
@@ -250,7 +250,7 @@ def newest_repeat(messages: Messages, exempt: Collection[str]) -> tuple[str, int
 
 
 def tell_repeats(messages: Messages, exempt: Collection[str]) -> Messages:
-    """Return the conversation with the sentence after each result that was there too often."""
+    """Return the conversation with the sentence after each result that was repeated too often."""
     talk = Talk()
     repeated = {index: (name, count) for index, name, count in _repeats(messages, exempt) if count >= TOLD_TO_THE_MODEL}
     for index, message in enumerate(messages):

@@ -1,4 +1,4 @@
-"""The roles of messages, and their order (F82). Nothing late is ever moved to the front (contract C8)."""
+"""Healing of the roles of messages and their order (F82). Later messages are never moved to the front (contract C8)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from itertools import takewhile, zip_longest
 from proxy.codec.json_text import JsonObject
 from proxy.healing.conversation import Messages, Talk, calls_of, joined, on_each, on_messages, role_of, text_of
 
-# What is said where a template wants a turn.
+# Placeholder texts for turns that a template requires.
 CONTINUE = "Continue."
 UNDERSTOOD = "Understood."
-# Claude Code's count of the tokens left, which differs in each request.
+# Claude Code's count of the remaining tokens, which differs in each request.
 TOKEN_COUNT = re.compile(r"\s*<total_tokens>[^<]{0,100}</total_tokens>\s*")
-# The mark of what a client adds to the user's text.
+# The mark of text that a client adds to the user's.
 REMINDER, REMINDED = "<system-reminder>", "</system-reminder>"
 
 
 def reminder(text: str) -> str:
-    """Mark a text as a client's, not the user's."""
+    """Mark a text as the client's instead of the user's."""
     return f"{REMINDER}\n{text}\n{REMINDED}"
 
 
@@ -27,13 +27,13 @@ def _user(content: str) -> JsonObject:
 
 
 def _leading(messages: Messages) -> list[JsonObject]:
-    """Return the system messages with which a conversation begins."""
+    """Return the system messages at the start of a conversation."""
     return [*takewhile(lambda message: role_of(message) == "system", messages)]
 
 
 @on_each
 def rename_developer(message: JsonObject) -> JsonObject:
-    """Make a developer message a system message: most templates lose it."""
+    """Turn a developer message into a system message: most templates drop it."""
     return {**message, "role": "system"} if role_of(message) == "developer" else message
 
 
@@ -49,7 +49,7 @@ def drop_token_counts(messages: Messages) -> Messages:
 
 @on_messages
 def merge_systems(messages: Messages) -> Messages:
-    """Merge several system messages at the beginning."""
+    """Merge several system messages at the start."""
     leading = _leading(messages)
     if len(leading) < 2:
         return messages
@@ -59,7 +59,7 @@ def merge_systems(messages: Messages) -> Messages:
 
 @on_messages
 def remind_late_systems(messages: Messages) -> Messages:
-    """Keep a later system message in its place, as the user's text; after results it goes into the last of them."""
+    """Turn later system messages into marked user text in their place, or append the text to a preceding result."""
     begin = max(1, len(_leading(messages)))
     talk = Talk()
     for index, message in enumerate(messages):
@@ -78,7 +78,7 @@ def remind_late_systems(messages: Messages) -> Messages:
 
 @on_messages
 def give_system_to_user(messages: Messages) -> Messages:
-    """Begin the user's text with the system message, for a template that knows none."""
+    """Prepend the system message to the user's text, for templates without system messages."""
     leading = _leading(messages)
     if not leading:
         return messages
@@ -91,7 +91,7 @@ def give_system_to_user(messages: Messages) -> Messages:
 
 @on_messages
 def begin_with_user(messages: Messages) -> Messages:
-    """Let the user speak first."""
+    """Make the user speak first."""
     leading = _leading(messages)
     rest = messages[len(leading) :]
     return messages if rest and role_of(rest[0]) == "user" else [*leading, _user(CONTINUE), *rest]
@@ -99,7 +99,7 @@ def begin_with_user(messages: Messages) -> Messages:
 
 @on_messages
 def put_text_into_results(messages: Messages) -> Messages:
-    """Move the user's text after results into the last of them."""
+    """Move the user's text after results into the last result."""
     talk = Talk()
     for message in messages:
         text = text_of(message.get("content"))
@@ -112,7 +112,7 @@ def put_text_into_results(messages: Messages) -> Messages:
 
 @on_messages
 def alternate(messages: Messages) -> Messages:
-    """Let user and assistant speak in turn."""
+    """Make user and assistant messages alternate."""
     talk = Talk()
     for message in messages:
         match talk.last, role_of(message):
@@ -133,7 +133,7 @@ def _continued(messages: Messages) -> Messages:
     for message, after in zip_longest(messages, messages[1:], fillvalue=None):
         assert message is not None
         healed.append(message)
-        # Also between two answers: the first of them was continued when the second was asked for (contract C8).
+        # Also between two answers: the request for the second already had this text after the first (contract C8).
         last = after is None or role_of(after) == "assistant"
         if last and role_of(message) == "assistant" and not calls_of(message):
             healed.append(_user(CONTINUE))
@@ -141,6 +141,9 @@ def _continued(messages: Messages) -> Messages:
 
 
 def end_with_user(body: JsonObject) -> JsonObject:
-    """End with the user, for servers that refuse an answer at the end or continue it; unless the client wants that."""
+    """End with a user message, for servers that reject or continue an answer at the end.
+
+    The body stays unchanged if the client asks to continue the answer.
+    """
     wants = body.get("continue_final_message") or body.get("add_generation_prompt") is False
     return body if wants else _continued(body)

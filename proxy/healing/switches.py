@@ -1,7 +1,7 @@
-"""Clients' words for how much a model should think, in the model's own words.
+"""Translation of the clients' words for reasoning effort to the model's own.
 
-Clients send `reasoning_effort`, `enable_thinking`, `thinking` or OpenRouter's `reasoning`; chat templates read one
-variable each, and some raise on an unknown word. What the client says in the template's own variable wins.
+Clients send `reasoning_effort`, `enable_thinking`, `thinking` or OpenRouter's `reasoning`. A chat template reads only
+one variable, and some raise on an unknown word. The client's value for the template's own variable takes precedence.
 
     {"reasoning_effort": "none"}         {"chat_template_kwargs": {"enable_thinking": false}}        Qwen3
     {"reasoning_effort": "xhigh"}        {"chat_template_kwargs": {"thinking_effort": "max"}}        Kimi K3
@@ -18,19 +18,19 @@ from proxy.healing.families import Efforts, Family, Switch
 _KWARGS = "chat_template_kwargs"
 _EFFORT = "reasoning_effort"
 _SWITCHES = ("enable_thinking", "thinking")
-# The fields in which clients say it, besides the template's own variable.
+# The fields in which clients set thinking, besides the template's own variable.
 _FIELDS = (*_SWITCHES, "reasoning", _EFFORT)
 _OFF = ("none", "minimal")
 _WORDS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-# The suffixes of a model's name that say it: `qwen3:nothink`.
+# The suffixes of a model name that set thinking: `qwen3:nothink`.
 SUFFIXES = ("think", "nothink", *_WORDS)
-# The words that are offered to a person, from the least to the most.
+# The words offered to users, from the least to the most effort.
 _OFFERED = ("none", "low", "medium", "high", "xhigh")
 _TYPES = {"enabled": True, "adaptive": True, "disabled": False}
 
 
 def of_rules(switch: str) -> Family | None:
-    """Return a family with the switch that the rules name for a model of no known family; None if they name none."""
+    """Return a family with the switch that the rules name, for a model of unknown family; None if they name none."""
     if switch == _EFFORT:
         words = {**{word: word for word in _WORDS}, "none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
         return Family("", "", efforts=Efforts(_EFFORT, words, top=True))
@@ -38,9 +38,9 @@ def of_rules(switch: str) -> Family | None:
 
 
 def switched(body: JsonObject, family: Family | None, suffix: str = "") -> tuple[JsonObject, tuple[Repair, ...]]:
-    """Return the request in the words of the family, the same object if nothing changes.
+    """Return the request in the words of the family; the same object if nothing changes.
 
-    `suffix` is what the model's name says; it wins over everything else.
+    `suffix` is the suffix of the model's name; it takes precedence over everything else.
     """
     if family is None or not (family.switch or family.efforts):
         return body, ()
@@ -68,13 +68,13 @@ def switched(body: JsonObject, family: Family | None, suffix: str = "") -> tuple
     if made == body:
         return body, ()
     record = Repair("thinking", _shown(body), _shown(made), "thinking is switched in the model's own words")
-    # The client's order, with new fields before the messages, so that these stay the end (contract C8).
+    # Keep the client's order. New fields precede the messages, which stay last (contract C8).
     first = {name: value for name, value in made.items() if name not in body}
     return {**first, **{name: made[name] for name in body if name in made}}, (record,)
 
 
 def effort_words(family: Family | None) -> tuple[str, ...]:
-    """Return the words for the effort that differ in meaning for the family; none if it cannot be set."""
+    """Return the effort words with distinct meanings for the family; none if it has no effort."""
     if family is None or family.efforts is None:
         return ("none", "medium") if family and family.switch else ()
     words: dict[str, str] = {}
@@ -90,17 +90,17 @@ def _of_suffix(suffix: str) -> tuple[bool | None, str]:
 
 
 def _of_effort(word: Json) -> tuple[bool | None, str]:
-    """Return whether thinking is wanted, and how much of it; (None, "") for an unknown word."""
+    """Return whether thinking is wanted, and its effort; (None, "") for an unknown word."""
     if word not in _WORDS:
         return None, ""
     return False if word == "none" else None, str(word)
 
 
 def _wish(body: JsonObject, foreign: tuple[str, ...]) -> tuple[bool | None, str]:
-    """Return the client's wish in fields that the template does not read."""
+    """Return the client's wish from fields that the template does not read."""
     variables, reasoning = as_object(body.get(_KWARGS)), as_object(body.get("reasoning"))
     thinking = body.get("thinking")
-    if not isinstance(thinking, bool):  # other APIs write {"type": "disabled"}
+    if not isinstance(thinking, bool):  # other APIs send {"type": "disabled"}
         thinking = _TYPES.get(str(as_object(thinking).get("type")))
     switches = [*map(variables.get, foreign), body.get("enable_thinking"), thinking, reasoning.get("enabled")]
     on = next((value for value in switches if isinstance(value, bool)), None)

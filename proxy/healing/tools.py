@@ -1,4 +1,4 @@
-"""The offered tools as templates and grammars can read them (F84)."""
+"""Healing of the offered tools for templates and grammars (F84)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from proxy.healing.conversation import Change, messages_of, on_functions, replac
 from proxy.tools.schema import resolve
 from proxy.tools.toolset import short_name
 
-# Schemas that are looked at in one tool.
+# Maximum number of schemas read in one tool.
 _SCHEMAS_OF_A_TOOL = 2_000
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _BY_NAME = ("properties", "patternProperties", "dependentSchemas")
@@ -20,7 +20,7 @@ _DEFINITIONS = ("$defs", "definitions")
 
 
 def _on_tools(change: Change) -> Change:
-    """Turn a change of the function of a tool into one of the body; the tool gets its type, too."""
+    """Turn a change of a tool's function into a change of the body. The tool also gets its type."""
 
     def entry_of(entry: Json) -> Json:
         if not isinstance(entry, dict) or not as_object(entry.get("function")):
@@ -33,7 +33,7 @@ def _on_tools(change: Change) -> Change:
 
 @_on_tools
 def complete_parameters(function: JsonObject) -> JsonObject:
-    """Say of a tool without parameters that it has none."""
+    """Add empty parameters to a tool without any."""
     parameters = function.get("parameters")
     if parameters is None:
         parameters = {}
@@ -48,13 +48,13 @@ def complete_parameters(function: JsonObject) -> JsonObject:
 
 
 def list_no_tools(body: JsonObject) -> JsonObject:
-    """Offer an empty list of tools, for templates that read the list without asking whether there is one."""
+    """Add an empty list of tools, for templates that read the list without checking that it exists."""
     return {**body, "tools": []} if body.get("tools") is None and messages_of(body) else body
 
 
 @_on_tools
 def complete_descriptions(function: JsonObject) -> JsonObject:
-    """Make a missing description an empty one."""
+    """Replace a missing description by an empty one."""
     parameters = as_object(function.get("parameters"))
     properties = as_object(parameters.get("properties"))
     described: JsonObject = {name: _described(schema) for name, schema in properties.items()}
@@ -71,14 +71,14 @@ def _described(entry: Json) -> Json:
 
 @_on_tools
 def plain_schemas(function: JsonObject) -> JsonObject:
-    """Write one type in each place, without references and without schemas that are true or false."""
+    """Write schemas with one type each, without references and without `true` or `false`."""
     root = function.get("parameters")
     if not isinstance(root, dict):
         return function
     remaining = _SCHEMAS_OF_A_TOOL
 
     def plain(schema: Json, references: tuple[str, ...]) -> Json:
-        """Return a schema in plain words; the empty schema for what may be anything, and for one that holds itself."""
+        """Return a plain schema. It is empty if the value may be anything, or if the schema contains itself."""
         nonlocal remaining
         remaining -= 1
         if not isinstance(schema, dict) or remaining < 0:
@@ -107,7 +107,7 @@ def plain_schemas(function: JsonObject) -> JsonObject:
 
 
 def _one_alternative(schema: JsonObject) -> JsonObject:
-    """Return a schema whose only alternative is null as its other alternative."""
+    """Replace a choice between one schema and null by that schema."""
     for key in ("anyOf", "oneOf"):
         alternatives = as_list(schema.get(key))
         others = [inner for inner in alternatives if as_object(inner).get("type") != "null"]
@@ -127,7 +127,7 @@ _renamed_calls = on_functions(lambda body: _renamed)
 
 
 def shorten_names(body: JsonObject) -> JsonObject:
-    """Shorten the names of the tools, in the calls of the history and in the tool choice, too."""
+    """Shorten the names of the tools, also in the calls of the history and in the tool choice."""
     body = _renamed_calls(_renamed_tools(body))
     choice = as_object(body.get("tool_choice"))
     new = with_function(choice, _renamed)

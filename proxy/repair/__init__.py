@@ -1,1 +1,1 @@
-"""A call's name and arguments as they must have been meant."""
+"""Repair of a call's name and arguments."""

@@ -1,9 +1,8 @@
-"""The text of a structured call's arguments as an object, whatever a server or a model made of it (F19 to F21, F26 to
-F31).
+"""Reader for the arguments of structured calls (F19 to F21, F26 to F31).
 
-Strict JSON stays as it is, byte for byte. Everything else is read by the reader of calls in text, led by the tool's
-schema (`notations.literals`); this module takes off what stands around the object. Nothing is made up (contract C9):
-every string is what stood between its quotation marks, and what can be read in two ways is not read.
+Strict JSON stays unchanged, byte for byte. All other text is read by the reader of calls in text
+(`notations.literals`), guided by the tool's schema. This module strips what surrounds the object. It invents nothing
+(contract C9): every string was between its quotation marks, and ambiguous text is rejected.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from proxy.tools.schema import ANYTHING, Schema
 from proxy.tools.toolset import Tool, ToolSet, is_torn
 from proxy.tools.validator import same
 
-# A string of JSON in a string of JSON is opened so often.
+# Maximum levels of JSON strings in JSON strings.
 MAX_ENCODED = 3
-# Reading takes so many steps for each character, and so many more.
+# Maximum steps of one read: MAX_STEPS per character, plus MORE_STEPS.
 MAX_STEPS, MORE_STEPS = 8, 5_000
-# What may stand before and behind the arguments (F31).
+# Text allowed before and after the arguments (F31).
 _BEFORE = re.compile(
     r"(?![^{]*\b(?:not|never|don't|error|example|wrong)\b)"
     r"\s*(?:[\w .'-]{1,60}:|\w{1,40})?\s*(?:```\w*)?\s*(?:<[|｜][^<>]{1,40}[|｜]>|<\w*(?:call|arguments)>)?\s*(?=\{)",
@@ -35,13 +34,13 @@ _BEFORE = re.compile(
 )
 _TAGS = r"<(?:/[\w:|｜-]|[\w:-])[\w:|｜-]{0,40}>|<[|｜][^<>]{1,40}[|｜]>|\[/?\w{1,40}\]|```"
 _BEHIND = regex.compile(rf"(?:[^{{}}\"']{{0,3}}|\}}{{0,3}}(?:\s*(?:{_TAGS}))*\s*)\Z")
-# What goes on behind a tool's name and is no part of a name.
+# A character after a tool's name that cannot be part of a name.
 _NOT_NAME = re.compile(r"[^\w.-]")
 _ONLY_TAGS = re.compile(rf"(?:\s*(?:{_TAGS}))+\s*")
 _BLANKS = re.compile(r"\s*")
-# A key with a bracket in front is none: `"{path": 1}`.
+# A member of an object. A key that starts with a bracket is not one: `"{path": 1}`.
 _MEMBER = re.compile(r'\s*"(?!\s*[{\[])(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
-# The end of a raw value and the beginning of the next pair, and the pair of a key and a value.
+# The boundary between a raw value and the next pair, and the format of one pair.
 _PAIRS = (
     (re.compile(r"</arg_value>\s*<arg_key>"), "<arg_key>{}</arg_key><arg_value>{}</arg_value>"),
     (re.compile(r"</parameter>\s*<parameter="), "<parameter={}>{}</parameter>"),
@@ -51,38 +50,38 @@ _PAIRS = (
         '<｜DSML｜parameter name="{}" string="true">{}</｜DSML｜parameter>',
     ),
 )
-# What goes on within an object.
+# Characters that can continue an object.
 _GOES_ON = (",", ":", '"', "'", "{", "}", "[", "]")
 _KEYS = re.compile(r"""(["'])[^"'\\]*\1\s*:""")
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A way in which arguments are not strict JSON; `example` is such a text, for a tool whose only key is `a`."""
+    """A way in which arguments differ from strict JSON. `example` is such a text for a tool whose only key is `a`."""
 
     id: str
     why: str
     example: str
 
 
-EMPTY = Form("empty_arguments", "nothing, or null, stands for no arguments", "null")
+EMPTY = Form("empty_arguments", "an empty text or null means no arguments", "null")
 ENCODED = Form("double_encoded", "the object was written as a JSON string", '"{\\"a\\": 1}"')
 UNOPENED = Form("opening_brace", "the opening brace was missing", '"a": 1}')
 DOUBLED = Form("doubled", "the same object was sent twice", '{"a": 1}{"a": 1}')
-JUNK = Form("junk", "something stood before or behind the object", 'json\n{"a": 1}</tool_call>')
-MARKUP = Form("call_markup", "markup of the call stood in its name or its arguments", "<parameter=a>b</parameter>")
-LITERALS = Form("literals", "it was not written as JSON is", "{'a': True,}")
+JUNK = Form("junk", "there was text before or after the object", 'json\n{"a": 1}</tool_call>')
+MARKUP = Form("call_markup", "the name or the arguments contained markup of the call", "<parameter=a>b</parameter>")
+LITERALS = Form("literals", "the object was not in JSON syntax", "{'a': True,}")
 ODD = {
     Oddity.OTHER: LITERALS,
-    Oddity.DUPLICATE_KEY: Form("duplicate_key", "a key is there twice, with the same value", '{"a": 1, "a": 1}'),
-    Oddity.BARE_KEYS: Form("bare_keys", "its keys stood without quotation marks", '{a: "b"}'),
+    Oddity.DUPLICATE_KEY: Form("duplicate_key", "a key was repeated with the same value", '{"a": 1, "a": 1}'),
+    Oddity.BARE_KEYS: Form("bare_keys", "keys had no quotation marks", '{a: "b"}'),
     Oddity.LOST_COMMAS: Form("lost_commas", "commas were missing", '{"a": 1 "b": 2}'),
-    Oddity.COMMENTS: Form("comments", "comments stood in it", '{"a": 1 /* one */}'),
-    Oddity.SMART_QUOTES: Form("smart_quotes", "the quotation marks were typographic ones", "{“a”: 1}"),
+    Oddity.COMMENTS: Form("comments", "the object contained comments", '{"a": 1 /* one */}'),
+    Oddity.SMART_QUOTES: Form("smart_quotes", "the quotation marks were typographic", "{“a”: 1}"),
     Oddity.CLOSERS: Form("closers", "the model stopped, and only closers were missing", '{"a": [1'),
     Oddity.INNER_QUOTES: Form(
         "inner_quotes",
-        "quotation marks within strings had no backslash; the schema tells where the strings end",
+        "quotation marks inside strings were not escaped; the schema shows where the strings end",
         '{"a": "b "c" d"}',
     ),
 }
@@ -91,10 +90,10 @@ FORMS: tuple[Form, ...] = (EMPTY, ENCODED, UNOPENED, DOUBLED, JUNK, MARKUP, *ODD
 
 @dataclass(frozen=True, slots=True)
 class ReadArguments:
-    """An object, its strict JSON text, and the ways in which it was not written as one; none for strict JSON.
+    """An object, its strict JSON text, and the ways in which its source differed from JSON (none for strict JSON).
 
-    `told`: it is to be taken only if the schema accepts it, which told where its values end, or because something stood
-    before it.
+    `told`: accept the object only if it satisfies the schema, because the schema decided where its values end or
+    because text preceded it.
     """
 
     values: JsonObject
@@ -104,15 +103,15 @@ class ReadArguments:
 
     @property
     def completed(self) -> bool:
-        """True if closing brackets were supplied."""
+        """Whether closing brackets were added."""
         return ODD[Oddity.CLOSERS] in self.forms
 
 
 def read_arguments(text: str, schema: Schema | None = None, *, stopped: bool = True) -> ReadArguments | None:
-    """Return the object that a text stands for; None if it stands for none, or for more than one.
+    """Return the object in a text; None if there is no object, or more than one.
 
-    `schema` is the tool's; None if the tool is not known. `stopped`: the model ended by itself, so closing brackets
-    that are missing may be supplied.
+    `schema` is the tool's; None if the tool is unknown. `stopped`: the model stopped normally, so missing closing
+    brackets may be added.
     """
     forms: list[Form] = []
     while len(forms) < MAX_ENCODED and (inner := _encoded(text)):
@@ -139,10 +138,10 @@ def read_arguments(text: str, schema: Schema | None = None, *, stopped: bool = T
 
 
 def read_call(name: str, text: str, tools: ToolSet, *, stopped: bool = True) -> tuple[str, ReadArguments | None]:
-    """Return the name and the arguments of a structured call, also where the model's markup has got into them.
+    """Return the name and the arguments of a structured call, even if they contain the model's markup.
 
-    {"name": "bash<arg_key>command</arg_key><arg_value>ls</arg_value>", "arguments": "{}"}
-    {"name": "bash", "arguments": "<parameter=command>\\nls\\n</parameter>"}
+        {"name": "bash<arg_key>command</arg_key><arg_value>ls</arg_value>", "arguments": "{}"}
+        {"name": "bash", "arguments": "<parameter=command>\\nls\\n</parameter>"}
     """
     tool = tools.resolve(name)
     if tool is None and (begun := tools.begun(name)):
@@ -159,7 +158,7 @@ def read_call(name: str, text: str, tools: ToolSet, *, stopped: bool = True) -> 
 
 
 def _read_any(text: str, tool: Tool, tools: ToolSet, *, stopped: bool) -> ReadArguments | None:
-    """Return the arguments that a text says as an object, or else in the tags of a notation or as Python does."""
+    """Return arguments written as an object, as the tags of a notation, or as Python keyword arguments."""
     found = read_arguments(text, tool.compiled, stopped=stopped)
     if found is None:
         return _read_tags(text, tool, tools) if stopped else None
@@ -175,9 +174,9 @@ def _read_any(text: str, tool: Tool, tools: ToolSet, *, stopped: bool) -> ReadAr
 
 
 def _read_pairs(values: JsonObject, tool: Tool, tools: ToolSet) -> ReadArguments | None:
-    """Return the arguments of an object that lacks required keys, if one of its values holds the pairs of these.
+    """Return the arguments of an object without some required keys, if one of its values contains their pairs.
 
-    {"path": "app.log</arg_value><arg_key>content</arg_key>\\n<arg_value>error"}
+        {"path": "app.log</arg_value><arg_key>content</arg_key>\\n<arg_value>error"}
     """
     if values.keys() >= set(tool.required):
         return None
@@ -198,9 +197,9 @@ def _read_pairs(values: JsonObject, tool: Tool, tools: ToolSet) -> ReadArguments
 
 
 def _whole_call(values: JsonObject, tool: Tool) -> JsonObject | None:
-    """Return the arguments of a call that stands whole in its own arguments; None if it does not.
+    """Return the arguments of a call that is repeated inside its own arguments; None otherwise.
 
-    {"name": "bash", "arguments": {"command": "ls"}}, {"bash": {"command": "ls"}}
+        {"name": "bash", "arguments": {"command": "ls"}}, {"bash": {"command": "ls"}}
     """
     inner = values.get(tool.name)
     if len(values) == 1 and tool.name not in tool.properties and isinstance(inner, dict):
@@ -213,7 +212,7 @@ def _whole_call(values: JsonObject, tool: Tool) -> JsonObject | None:
 
 
 def _read_tags(text: str, tool: Tool, tools: ToolSet) -> ReadArguments | None:
-    """Return the arguments that all of a text says in tags, or as Python does: `command="ls"`."""
+    """Return arguments that are written entirely as tags or as Python keyword arguments: `command="ls"`."""
     written = text.strip()
     steps = MAX_STEPS * len(text) + MORE_STEPS
     try:
@@ -229,7 +228,7 @@ def _read_tags(text: str, tool: Tool, tools: ToolSet) -> ReadArguments | None:
 
 
 def _encoded(text: str) -> str | None:
-    """Return the text that a JSON string holds, if an object may be in it."""
+    """Return the content of a JSON string if it may contain an object."""
     if not text.lstrip().startswith('"'):
         return None
     try:
@@ -240,7 +239,7 @@ def _encoded(text: str) -> str | None:
 
 
 def strict_object(text: str) -> JsonObject | None:
-    """Return the object that a strict JSON text is."""
+    """Return the object in a strict JSON text; None for other text."""
     try:
         value = read_json(text)
     except ValueError:
@@ -249,7 +248,7 @@ def strict_object(text: str) -> JsonObject | None:
 
 
 def _read_object(text: str, schema: Schema) -> ReadArguments:
-    """Return the object that a text is, but for a little junk around it; NoCall or ValueError if it is none."""
+    """Return the object in a text that may have a little junk around it. Raises NoCall or ValueError for other text."""
     before = _BEFORE.match(text)
     start = before.end() if before else len(text) - len(text.lstrip())
     literals = Literals(Source(text, True, MAX_STEPS * len(text) + MORE_STEPS), schema, _BEHIND)
@@ -268,7 +267,7 @@ def _read_object(text: str, schema: Schema) -> ReadArguments:
 
 
 def _once(text: str) -> str:
-    """Return an object that stands there several times once; any other text as it is."""
+    """Return the first of several equal objects; any other text unchanged."""
     written = text.strip()
     middle = len(written) // 2
     first = written[:middle].rstrip()
@@ -282,8 +281,8 @@ def _once(text: str) -> str:
 
 
 def objects_in(text: str) -> list[str]:
-    """The texts of the objects that stand behind each other in a text, of which the last may be cut off; the text
-    itself if it is anything else.
+    """Return the texts of consecutive objects, the last of which may be cut off. Any other text is returned as one
+    item.
     """
     found: list[str] = []
     start = 0
@@ -300,22 +299,22 @@ def objects_in(text: str) -> list[str]:
 
 
 def may_go_on(text: str, behind: str) -> bool:
-    """True if an object may not end where it seems to, because what stands behind it may be a part of it.
+    """Return whether an object may continue in the text after its apparent end.
 
         {"command": "ls", }     and then    -l"}
         {"items": [1, 2]}       and then    , 3]}
 
-    What cannot be a part of it: a little junk, and prose in which none of its quotation marks stands.
+    A little junk cannot continue it, and neither can prose without a quotation mark that the object uses.
     """
     if is_junk(behind):
         return False
     if not behind[:1].isspace() or behind.lstrip().startswith(_GOES_ON) or behind.count('"') % 2:
         return True
-    # Where all of its strings are keys, none of them goes on.
+    # An object whose only strings are keys cannot have a string that continues.
     values = _KEYS.sub("", text)
     return any(mark in values and mark in behind for mark in ('"', "'"))
 
 
 def is_junk(text: str) -> bool:
-    """True for what may stand behind the arguments and says nothing (F31): a few characters, closers, markup."""
+    """Return whether a text after the arguments is meaningless (F31): a few characters, closers or markup."""
     return bool(_BEHIND.match(text.strip()))

@@ -35,10 +35,10 @@ Action = Literal[
     "rename_tool",
     "unescape_html",
 ]
-# Maximum number of places in one call that a path may name (`todos[]`: each item); beyond it, the rule does nothing.
+# Maximum number of places in one call that a path may match (`todos[]`: each item); beyond it, the rule does nothing.
 MAX_PLACES = 1000
 
-# The step of a path from a list to its items.
+# The path step from a list to its items.
 ITEMS = "[]"
 
 _RENAMES_TOOL = frozenset(("rename_tool", "convert_tool_to_write"))
@@ -46,7 +46,7 @@ _TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0"
 _GLOB_MARK = re.compile(r"[*?\[]")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
-# The value at a place, or nothing.
+# A one-tuple of the value at a place, or () if there is none.
 _Slot: TypeAlias = tuple[Json, ...]
 
 
@@ -54,11 +54,11 @@ _Slot: TypeAlias = tuple[Json, ...]
 class ToolRule:
     """One entry of `tools.<name>.fixes` in rules.yaml.
 
-    `name` is what audit records call it; where the file gives none, the action. `tool` and `models` are globs on names;
-    no models are all. `parameter` is the path to what is looked at, `("a", "b", "[]")` for `a.b[]`. `default` and
-    `fallback` are one-tuples of the value, or empty where the file gives none; `valid` are the values that an enum has,
-    `pattern` is a glob on text, `to` the new name of a tool or of a path's last key. Which of
-    them a condition or an action needs is checked when the file is read.
+    `name` is the name in audit records; it defaults to the action. `tool` and `models` are globs on names; without
+    `models`, the rule is for all models. `parameter` is the path that the rule checks: `("a", "b", "[]")` for `a.b[]`.
+    `default` and `fallback` are one-tuples of the value, or empty if the file gives none. `valid` are the values of an
+    enum, `pattern` is a glob on text, `to` the new name of a tool or of a path's last key. Loading the file checks that
+    a rule has the fields that its condition and its action need.
     """
 
     name: str
@@ -79,10 +79,10 @@ class ToolRule:
 class Policy:
     """The rules for one model's calls.
 
-    `rules` act whenever their condition holds; `fallback_rules`, the built-in ones, only where the offered schema finds
-    a call invalid and they make it less so. `case_sensitive`: rules name their tools exactly.
-    `infer_from_legacy_table`: a call without a name may be told by the earlier systems' table of keys.
-    `disabled_formats` are those in which no call is looked for.
+    `rules` act whenever their condition holds. `fallback_rules`, the built-in ones, act only on calls that violate the
+    offered schema, and only if they reduce the violations. `case_sensitive`: tool names in rules must match exactly.
+    `infer_from_legacy_table`: the key table of earlier systems may identify the tool of a call without a name.
+    `disabled_formats` are the formats in which calls are not recognized.
     """
 
     rules: tuple[ToolRule, ...] = ()
@@ -94,12 +94,12 @@ class Policy:
 
 
 def applies_to_model(rule: ToolRule, model: str) -> bool:
-    """Return whether the rule is for `model`: it names no models, or one of its globs matches."""
+    """Return whether the rule applies to `model`: it names no models, or one of its globs matches."""
     return not rule.models or any(fnmatchcase(model, glob) for glob in rule.models)
 
 
 def rules_for(rules: Iterable[ToolRule], tool_name: str, *, case_sensitive: bool) -> tuple[ToolRule, ...]:
-    """Return the rules for the calls of one tool, in their order."""
+    """Return the rules for one tool's calls, in order."""
 
     def is_named(glob: str) -> bool:
         name = tool_name if case_sensitive else tool_name.casefold()
@@ -116,7 +116,7 @@ def touched(rules: Iterable[ToolRule]) -> frozenset[str]:
         if rule.action in _RENAMES_TOOL:
             continue
         found.add(rule.parameter[0])
-        # A longer path renames a key inside of an argument.
+        # A longer path renames a key inside an argument.
         if rule.action == "rename_parameter" and len(rule.parameter) == 1:
             found.add(rule.to)
     return frozenset(found)
@@ -128,7 +128,7 @@ def renames(rules: Iterable[ToolRule]) -> bool:
 
 
 def apply_rule(rule: ToolRule, name: str, values: JsonObject, tools: ToolSet) -> tuple[str, JsonObject]:
-    """Return the tool's name and the arguments of a call after the rule; the same objects where it does nothing.
+    """Return the tool's name and the arguments of a call after the rule; the same objects if nothing changes.
 
     The caller has checked that the rule is for this tool and model.
     """
@@ -138,7 +138,7 @@ def apply_rule(rule: ToolRule, name: str, values: JsonObject, tools: ToolSet) ->
     if rule.action in _RENAMES_TOOL:
         return _new_name(rule, name, values, tools), values
     changed = _changed(rule, values, rule.parameter)
-    assert isinstance(changed, dict)  # a path changes the members of an object, never its kind
+    assert isinstance(changed, dict)  # a rule on a path changes members, never the type of the whole
     return name, changed
 
 
@@ -154,7 +154,7 @@ def _new_name(rule: ToolRule, name: str, values: JsonObject, tools: ToolSet) -> 
 
 
 def _places(node: Json, path: tuple[str, ...]) -> Iterator[_Slot]:
-    """Yield the slot at each place that the path names; an empty one at a key that an object lacks.
+    """Yield the slot at each place that the path matches; an empty slot for a key that an object lacks.
 
     `("todos", "[]", "content")` names the content of each item of `{"todos": [{"content": "a"}, {}]}`: ("a",), ().
     """
@@ -172,7 +172,7 @@ def _places(node: Json, path: tuple[str, ...]) -> Iterator[_Slot]:
 
 
 def _holds(rule: ToolRule, slot: _Slot) -> bool:
-    """Return whether the rule's condition holds for the slot."""
+    """Return whether the slot satisfies the rule's condition."""
     if slot:
         return _CONDITIONS[rule.condition](rule, slot[0])
     return rule.condition in ("missing", "missing_or_empty")
@@ -184,7 +184,7 @@ def _is_empty(_: ToolRule, here: Json) -> bool:
     return here is None
 
 
-# The conditions on a value.
+# Conditions on a value.
 _CONDITIONS: Mapping[Condition, Callable[[ToolRule, Json], bool]] = {
     "missing": lambda rule, here: False,
     "missing_or_empty": _is_empty,
@@ -223,7 +223,7 @@ def _changed(rule: ToolRule, node: Json, path: tuple[str, ...]) -> Json:
 
 
 def _after(rule: ToolRule, slot: _Slot) -> _Slot:
-    """Return the slot after the rule, which is no renaming; the same value if nothing changes."""
+    """Return the slot after a rule that does not rename; the same value if nothing changes."""
     if not _holds(rule, slot):
         return slot
     if rule.action == "set_default":
@@ -234,15 +234,15 @@ def _after(rule: ToolRule, slot: _Slot) -> _Slot:
 
 
 def _converted(rule: ToolRule, text: Json) -> Json:
-    """Return what the rule makes of a string: the array, object or boolean that it spells, or its decoded text.
+    """Return the array, object, boolean or decoded text that a string represents.
 
-    Where a string cannot be converted, return the rule's fallback, or the string itself.
+    If a string cannot be converted, return the rule's fallback, or the string itself.
     """
     if not isinstance(text, str):
         return text
     if rule.action == "unescape_html":
         once = _decoded(text)
-        # `&amp;lt;` may be meant literally, and stays.
+        # `&amp;lt;` may be intentional, so it stays.
         return text if once == text or _decoded(once) != once else once
     if rule.action == "convert_string_to_boolean":
         return _TRUTHS.get(text.lower(), text)

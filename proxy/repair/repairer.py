@@ -1,8 +1,8 @@
-"""A call's name and arguments as they must have been meant: the readers, the rules and the fixes in their order.
+"""Repair of a call's name and arguments: readers, rules and fixes, in order.
 
-The text is read (`arguments`); the rules of the user's own file change what is there; the schema's fixes follow;
-then those rules have the last word, now also on what is missing. At last the built-in rules are tried where the schema
-still finds something wrong. The text of a call that needs nothing of it stays what it is, byte for byte (contract C1).
+First the text is read (`arguments`). The rules of the user's file change the result, and the schema's fixes follow.
+Then the user's rules run again, now also on missing values. Finally the built-in rules are tried on what still violates
+the schema. The text of a call that needs no repair stays unchanged, byte for byte (contract C1).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _OF_WHAT_IS_THERE = tuple(each for each in _ALL_CONDITIONS if not each.startswit
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """A call that can be executed: `arguments` is the text of the object `values`. `tool` is None if none is offered
-    by that name; `violations` counts what the schema still finds wrong.
+    """An executable call. `arguments` is the text of the object `values`. `tool` is None if no offered tool has the
+    name; `violations` is the number of remaining schema violations.
     """
 
     name: str
@@ -39,15 +39,15 @@ class Repaired:
 
 @dataclass(frozen=True, slots=True)
 class Repairer:
-    """Repairs the calls of one reply, whose request offers `tools`, as `policy` says."""
+    """Repairs the calls of one reply. The request offers `tools`; `policy` holds the rules."""
 
     tools: ToolSet
     policy: Policy
 
     def repair(self, name: str, text: str, *, stopped: bool) -> Repaired | None:
-        """The call of this name with these arguments; None if it is none: no object, or no name that can be told.
+        """Return the repaired call; None if the arguments are not an object or the tool cannot be identified.
 
-        `name` is empty where the server gave none. `stopped` if the model ended by itself.
+        `name` is empty if the server sent none. `stopped`: the model stopped normally.
         """
         written = name
         name, reading = read_call(name, text, self.tools, stopped=stopped)
@@ -55,15 +55,15 @@ class Repairer:
             return None
         try:
             return self._repaired(name, text if name == written else written + text, reading)
-        except ValueError:  # nested too deeply to be written anew
+        except ValueError:  # nested too deeply to be encoded
             return None
 
     def rules(self, name: str) -> tuple[ToolRule, ...]:
-        """The rules of the user's file for the calls of a tool."""
+        """Return the rules of the user's file for the calls of a tool."""
         return rules_for(self.policy.rules, name, case_sensitive=self.policy.case_sensitive)
 
     def fallback_rules(self, name: str) -> tuple[ToolRule, ...]:
-        """The built-in rules for the calls of a tool."""
+        """Return the built-in rules for the calls of a tool."""
         return rules_for(self.policy.fallback_rules, name, case_sensitive=self.policy.case_sensitive)
 
     def _repaired(self, name: str, text: str, reading: ReadArguments) -> Repaired | None:
@@ -85,7 +85,7 @@ class Repairer:
         arguments = reading.text if unchanged else dump(call.values)
         fixes = [Repair(form.id, text, arguments, form.why, call.name) for form in reading.forms]
         if not name:
-            why = "of the offered tools its arguments tell this one"
+            why = "the arguments fit only one offered tool"
             fixes.append(Repair("inferred_name", "", call.name, why, call.name))
         if not unchanged or tool is not call.tool:
             fixes += dict.fromkeys(call.fixes)
@@ -117,7 +117,7 @@ class Repairer:
                 continue
             after = self._apply_fixes(after)
             left = after.violations
-            # Another tool is meant only if it accepts the arguments.
+            # Use another tool only if it accepts the arguments.
             if after.tool is not None and left < wrong and not (left and after.name != call.name):
                 call, wrong = after, left
         return call, wrong
@@ -144,13 +144,13 @@ class _Call:
 
     @property
     def violations(self) -> int:
-        """The number of violations of the schema; 0 where no tool is known."""
+        """Return the number of schema violations; 0 if the tool is unknown."""
         return violations(self.values, self.tool.compiled) if self.tool else 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Keys that tell a tool: one of each group must be there, and none of `without`."""
+    """Keys that identify a tool: at least one of each group, and none of `without`."""
 
     tool: str
     groups: tuple[tuple[str, ...], ...]
@@ -158,7 +158,7 @@ class _Row:
 
 
 _FILE = ("file_path", "filePath")
-# What the users of qwen3-call-patch-proxy rely on, in its order.
+# The table that users of qwen3-call-patch-proxy rely on, in its order.
 _TABLE = (
     _Row("todowrite", (("todos",),)),
     _Row("bash", (("command",),), frozenset(("edits",))),
@@ -177,9 +177,9 @@ _TABLE = (
 
 
 def inferred(keys: Collection[str], tools: ToolSet, *, by_table: bool) -> Tool | None:
-    """The only offered tool that accepts these keys, or None.
+    """Return the only offered tool that accepts these keys, or None.
 
-    `by_table`: where the schemas leave several or none, the table decides, over tools whose properties hold every key.
+    `by_table`: if the schemas accept no tool or several, use the table for the tools that declare every key.
     """
     if not keys:
         return None

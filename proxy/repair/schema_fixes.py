@@ -1,8 +1,8 @@
-"""Fixes of the values of a call, by the tool's own schema (F22 to F24, F33 to F35).
+"""Fixes for the values of a call, guided by the tool's schema (F22 to F24, F33 to F35).
 
-One ordered tuple of pure functions. Each gets a value and what the schema says of its place, and gives the value that
-must have been meant, or the very same one. None is even asked where the schema accepts the value as it stands, all its
-keys among those that it declares, and what it gives is taken only if the schema accepts that better (contract C3).
+FIXES is an ordered tuple of pure functions. Each takes a value and its schema, and returns the intended value, or the
+same object if it has nothing to fix. Fixes run only on values that violate the schema or have undeclared keys. A result
+is used only if it fits the schema better (contract C3).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from proxy.tools.toolset import fold, is_torn, without_markup
 from proxy.tools.validator import Validator, children, members, type_fits
 
 MAX_DEPTH = 64
-# Values that are looked at in one call.
+# Maximum number of values checked in one call.
 MAX_VALUES = 2_000
-# Steps of judging in one call.
+# Maximum number of validation steps in one call.
 MAX_VALIDATED = 100_000
 _TEXT = frozenset(("string",))
 
@@ -30,10 +30,10 @@ Apply = Callable[[Json, Schema, Validator], Json]
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """One fix: `apply` is pure, idempotent, and gives the very same value where it has nothing to do.
+    """One fix. `apply` is pure and idempotent, and returns the same object if it has nothing to fix.
 
-    `example` is a schema, a value that it refuses, and what the fix makes of it. `complete`: the result is taken only
-    if nothing is wrong with it any more.
+    `example` is a schema, a value that violates it, and the fixed value. `complete`: the result is used only if it has
+    no violations left.
     """
 
     id: str
@@ -45,7 +45,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A fix that was applied: where, and the value before and after."""
+    """An applied fix: its place, and the value before and after."""
 
     fix: Fix
     path: str
@@ -54,7 +54,10 @@ class Step:
 
 
 def apply_fixes(value: Json, schema: Schema, fixes: Iterable[Fix]) -> tuple[Json, tuple[Step, ...]]:
-    """The value as near to the schema as the fixes bring it, and what they did; the very same value if nothing."""
+    """Return the value after the fixes, as close to the schema as they bring it, and the applied steps.
+
+    The same object is returned if nothing changes.
+    """
     return _SchemaFixer(tuple(fixes)).apply(value, schema, "", 0)
 
 
@@ -65,7 +68,7 @@ class _SchemaFixer:
         self._validator = Validator(MAX_VALIDATED)
 
     def apply(self, value: Json, schema: Schema, path: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
-        """Fix what is in the value, then the value, until no fix brings it nearer."""
+        """Fix the members of a value, then the value itself, until no fix brings it closer to the schema."""
         self._remaining -= 1
         if depth > MAX_DEPTH or self._remaining < 0 or not self._is_odd(value, schema):
             return value, ()
@@ -79,18 +82,18 @@ class _SchemaFixer:
                 continue
             result, inner = self._inside(changed, schema, path, depth)
             reached = self._validator.score(result, schema)
-            # Nearer to the schema than the best so far.
+            # The best score so far.
             if not self._validator.spent and reached < best and not (fix.complete and reached[1]):
                 steps += (Step(fix, path, now, changed), *inner)
                 now, best = result, reached
         return now, steps
 
     def _is_odd(self, value: Json, schema: Schema) -> bool:
-        """True if the schema refuses the value, or does not know a key of it."""
+        """Return whether the value violates the schema or has undeclared keys."""
         return bool(self._validator.violations(value, schema) or self._validator.unknown_keys(value, schema))
 
     def _inside(self, value: Json, schema: Schema, path: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
-        """Fix the members or items of a value by what the schemas that apply to it say of them."""
+        """Fix the members or items of a value by their schemas."""
         if not isinstance(value, dict | list) or not self._is_odd(value, schema):
             return value, ()
         schemas, steps, fixed = self._validator.applied(value, schema), list[Step](), list[Json]()
@@ -109,7 +112,7 @@ def _known_keys(value: JsonObject, schema: Schema, validator: Validator) -> froz
 
 
 def _renamed(values: JsonObject, schema: Schema, meant: Callable[[str], Collection[str]]) -> JsonObject:
-    """The object with unknown keys renamed to known ones that are not there; only where one key can be meant."""
+    """Rename unknown keys to missing known ones, if only one known key matches."""
     declared = schema.all_keys()
     new = {key: next(iter(names)) for key in values if key not in declared and len(names := meant(key)) == 1}
     times = Counter(new.values())
@@ -118,7 +121,7 @@ def _renamed(values: JsonObject, schema: Schema, meant: Callable[[str], Collecti
 
 
 def clean_keys(values: Json, schema: Schema, validator: Validator) -> Json:
-    """Keys without the markup and the quotation marks that stuck to them (F7, F15)."""
+    """Remove markup and quotation marks from keys (F7, F15)."""
     if not isinstance(values, dict):
         return values
     free = _known_keys(values, schema, validator) - values.keys()
@@ -126,7 +129,7 @@ def clean_keys(values: Json, schema: Schema, validator: Validator) -> Json:
 
 
 def spell_keys(values: Json, schema: Schema, validator: Validator) -> Json:
-    """Keys in the letter case and with the separators of the schema (F34): `filePath` for `file_path`."""
+    """Rename keys to the letter case and separators of the schema (F34): `filePath` to `file_path`."""
     if not isinstance(values, dict):
         return values
     alike: dict[str, list[str]] = {}
@@ -136,7 +139,7 @@ def spell_keys(values: Json, schema: Schema, validator: Validator) -> Json:
 
 
 def unwrap(values: Json, schema: Schema, validator: Validator) -> Json:
-    """The arguments out of a wrapper that no schema declares: `{"arguments": {…}}`, `{"input": "{…}"}`."""
+    """Unwrap arguments from a key that the schema does not declare: `{"arguments": {…}}`, `{"input": "{…}"}`."""
     if not isinstance(values, dict) or len(values) != 1:
         return values
     key, inner = next(iter(values.items()))
@@ -151,7 +154,7 @@ def unwrap(values: Json, schema: Schema, validator: Validator) -> Json:
 
 
 def drop_optional(values: Json, schema: Schema, validator: Validator) -> Json:
-    """The object without those optional members that are empty or null where the schema forbids it (F35)."""
+    """Remove optional members that are empty or null where the schema forbids it (F35)."""
     if not isinstance(values, dict):
         return values
     schemas = validator.applied(values, schema)
@@ -166,7 +169,7 @@ def drop_optional(values: Json, schema: Schema, validator: Validator) -> Json:
 
 
 def read_value(value: Json, schema: Schema, _: Validator) -> Json:
-    """The value of which a string is an exact literal, if it is of a type that the schema allows (F22, F24)."""
+    """Replace a string by the value of which it is an exact literal, if the schema allows its type (F22, F24)."""
     if not isinstance(value, str):
         return value
     meant = literal(value)
@@ -174,20 +177,20 @@ def read_value(value: Json, schema: Schema, _: Validator) -> Json:
 
 
 def write_text(value: Json, schema: Schema, _: Validator) -> Json:
-    """The JSON text of an object or a number where the schema wants a string (F23)."""
+    """Replace an object or a number by its JSON text where the schema requires a string (F23)."""
     if isinstance(value, bool) or not isinstance(value, dict | int | float):
         return value
     return dump(value) if "string" in schema.types and not type_fits(value, schema.types) else value
 
 
 def wrap_item(value: Json, schema: Schema, _: Validator) -> Json:
-    """A lone value as the only item of the array that the schema wants."""
+    """Wrap a single value in the array that the schema requires."""
     wanted = value not in (None, "") and "array" in schema.types and not type_fits(value, schema.types)
     return [value] if wanted else value
 
 
 def match_enum(value: Json, schema: Schema, _: Validator) -> Json:
-    """The one allowed value that differs by letter case, or by blanks around it, only."""
+    """Replace a string by the one allowed value that differs only in letter case or surrounding blanks."""
     if not isinstance(value, str):
         return value
     folded = value.strip().casefold()
@@ -207,15 +210,15 @@ _COUNT: JsonObject = _object({"count": {"type": "integer"}})
 FIXES = (
     Fix(
         "key_markup",
-        "markup had stuck to a key",
+        "a key contained markup",
         (_PATH, {"file_path</arg_key>": "a"}, {"file_path": "a"}),
         clean_keys,
     ),
-    Fix("unwrapped", "one key held them all", (_PATH, {"args": {"file_path": "a"}}, {"file_path": "a"}), unwrap),
-    Fix("key_spelling", "a key was spelled in another way", (_PATH, {"filePath": "a"}, {"file_path": "a"}), spell_keys),
-    Fix("literal", "a string held the value that the schema wants", ({"type": "integer"}, "10", 10), read_value),
-    Fix("text", "the schema wants a string", ({"type": "string"}, {"a": 1}, '{"a": 1}'), write_text),
-    Fix("enum_case", "an allowed value in other letters", ({"enum": ["Yes", "No"]}, "yes", "Yes"), match_enum),
-    Fix("item", "the schema wants an array", ({"type": "array"}, "a", ["a"]), wrap_item, complete=True),
-    Fix("dropped", "the schema forbids it, and it may be left out", (_COUNT, {"count": ""}, {}), drop_optional),
+    Fix("unwrapped", "a wrapper held all arguments", (_PATH, {"args": {"file_path": "a"}}, {"file_path": "a"}), unwrap),
+    Fix("key_spelling", "a key was spelled differently", (_PATH, {"filePath": "a"}, {"file_path": "a"}), spell_keys),
+    Fix("literal", "a string held the required value", ({"type": "integer"}, "10", 10), read_value),
+    Fix("text", "the schema requires a string", ({"type": "string"}, {"a": 1}, '{"a": 1}'), write_text),
+    Fix("enum_case", "the value differs in case or blanks", ({"enum": ["Yes", "No"]}, "yes", "Yes"), match_enum),
+    Fix("item", "the schema requires an array", ({"type": "array"}, "a", ["a"]), wrap_item, complete=True),
+    Fix("dropped", "the schema forbids the value of an optional key", (_COUNT, {"count": ""}, {}), drop_optional),
 )

@@ -1,4 +1,4 @@
-"""Report on a text: its calls, and why the rest is not a call."""
+"""Report on a text: its calls, and the rejected places with their reasons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proxy.repair.repairer import Repaired, Repairer
 from proxy.tools.toolset import ToolSet
 
 _SHOWN = 60
-# Reasons of structured calls; those of text are in `Rejection`.
+# Reasons for rejecting structured calls. Those for text are in `Rejection`.
 _STRUCTURED = {
     "no_name": "a structured call without a name, and nothing else identifies its tool; it was sent as text",
     "unreadable_arguments": "a structured call whose arguments are not an object; it was sent as text",
@@ -23,13 +23,13 @@ _STRUCTURED = {
 
 
 def reasons() -> dict[str, str]:
-    """Return the sentence for each reason by which rejected calls are counted."""
+    """Return the sentence for each rejection label."""
     return {**{rejection.label: rejection.sentence for rejection in Rejection}, **_STRUCTURED}
 
 
 @dataclass(frozen=True, slots=True)
 class FoundCall:
-    """A call in a text: its source and how it was read, and what the client gets, None if it cannot be executed."""
+    """A call in a text: its source, its notation, and the repaired call, None if it cannot be executed."""
 
     found: Found
     source: str
@@ -40,7 +40,7 @@ class FoundCall:
 
 @dataclass(frozen=True, slots=True)
 class TextReport:
-    """The calls in a text, the places that looked like a call and were rejected, and the content that is left."""
+    """The calls in a text, the places that looked like a call and were rejected, and the remaining content."""
 
     calls: tuple[FoundCall, ...]
     refused: tuple[str, ...]
@@ -48,7 +48,7 @@ class TextReport:
 
 
 def read_text(text: str, tools: ToolSet, policy: Policy, *, stopped: bool) -> TextReport:
-    """Read a text, and repair its calls as a reply's."""
+    """Read a text and repair its calls like those of a reply."""
     reader, repairer = Reader(tools, off=policy.disabled_formats), Repairer(tools, policy)
     calls: list[FoundCall] = []
     start, content = 0, ""
@@ -66,7 +66,7 @@ def read_text(text: str, tools: ToolSet, policy: Policy, *, stopped: bool) -> Te
 
 
 def explained(report: TextReport) -> Iterator[str]:
-    """Yield the report in lines: for each call how it was read, as the client gets it, and its repairs."""
+    """Yield the lines of the report: for each call, its notation, the repaired call and its repairs."""
     for number, each in enumerate(report.calls, 1):
         call = each.found
         written = "" if call.written == call.name else f", written {call.written!r}"

@@ -1,8 +1,8 @@
-"""A tool's JSON Schema, compiled once: what it says of each place of a value. `validator` holds values against it.
+"""JSON Schemas of tools, compiled once. `validator` checks values against them.
 
-The schema is the client's and therefore hostile input: `$ref` resolves only inside it, its parts, its depth and every
-walk are bounded, and `pattern`, `patternProperties`, `propertyNames` and `format` are never evaluated. What is not
-understood allows everything, so that no value is called wrong that may be right.
+Schemas come from the client and are untrusted. `$ref` resolves only inside the schema; its parts, its depth and every
+walk are bounded; `pattern`, `patternProperties`, `propertyNames` and `format` are never evaluated. Anything not
+understood allows every value, so a valid value is never called wrong.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from proxy.codec.json_text import Json, JsonObject
 
 MAX_SCHEMAS = 4096
 MAX_LEVELS = 100
-# The parts and alternatives of one schema that are looked at.
+# Maximum number of parts and alternatives of one schema that apply to a value.
 MAX_APPLIED = 64
-# The same where the types of all of them are put together, which meets a part once for each way to it; and the levels.
+# Limits of the walk that collects types, which may reach a part by several ways: parts, and levels.
 MAX_WALK = 256
 MAX_DEEP = 16
-# What is allowed where a schema says nothing.
+# The types that a schema without any restriction allows.
 ALL_TYPES = frozenset(("string", "integer", "number", "boolean", "null", "array", "object"))
-# The whole schema, or a place in it: `#`, `#/$defs/path`.
+# A reference to the whole schema or to a place in it: `#`, `#/$defs/path`.
 _LOCAL = re.compile(r"#(?:/|\Z)")
-# What each limit is about, and how that is wrong by it.
+# The type that each limit applies to, and the comparison that violates it.
 LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
     "minimum": ("number", operator.lt),
     "maximum": ("number", operator.gt),
@@ -43,12 +43,12 @@ LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
 
 @dataclass(slots=True, eq=False)
 class Schema:
-    """One schema. `parts` must hold too (`allOf`, `$ref`), and one of each of `groups` (`anyOf`, `oneOf`).
+    """One schema. All `parts` must hold too (`allOf`, `$ref`), and one of each of `groups` (`anyOf`, `oneOf`).
 
-    `source` is what the client wrote; `own_types` are the types that this schema itself allows, without its parts.
-    `closed`: no key but those of `properties`; `others` is what the remaining keys' values must be, None for anything;
-    `extensible`: the schema says itself that other keys may be there. `never`: nothing is allowed (`false`). `words`
-    are the strings among `values`, by what they are without letter case.
+    `source` is the client's schema. `own_types` are the types that this schema allows, without its parts. `closed`:
+    only the keys of `properties` are allowed. `others` is the schema of the remaining keys' values, None for anything.
+    `extensible`: the schema allows other keys explicitly. `never`: nothing is allowed (`false`). `words` are the
+    strings among `values`, by their case-folded form.
     """
 
     source: JsonObject = field(default_factory=dict)
@@ -70,9 +70,9 @@ class Schema:
 
     @property
     def types(self) -> frozenset[str]:
-        """The JSON types that a value may have, all parts considered; all where it does not say, none of `false`.
+        """The JSON types that the schema and all its parts allow: all by default, none for `false`.
 
-        This decides what a text may be taken for, never whether a value is valid.
+        Use this to choose a reading of a text, never to validate a value.
         """
         if self.never:
             return frozenset()
@@ -81,13 +81,13 @@ class Schema:
         return self._types
 
     def is_unlisted(self, value: Json) -> bool:
-        """True if the schema itself, or what it refers to, lists what a value may be, and this is nothing of it."""
+        """Return whether the schema or one it refers to lists the allowed values, and this is not one of them."""
         meant = self.parts[-1] if "$ref" in self.source else self
         listed = as_list(meant.source.get("enum"))
         return bool(listed) and value not in listed
 
     def all_parts(self) -> tuple[Schema, ...]:
-        """The schema, all of its alternatives and its parts, as far as a bounded walk comes."""
+        """Return the schema, its alternatives and its parts, within the limits of the walk."""
         found: dict[int, Schema] = {}
         waiting = deque([self])
         while waiting and len(found) < MAX_APPLIED:
@@ -99,35 +99,35 @@ class Schema:
         return tuple(found.values())
 
     def all_keys(self) -> frozenset[str]:
-        """The keys that the schema, its alternatives or its parts declare."""
+        """Return the keys that the schema, its alternatives or its parts declare."""
         return frozenset(key for part in self.all_parts() for key in part.properties)
 
 
-# Of which nothing is said.
+# The schema of values without restrictions.
 ANYTHING = Schema(own_types=ALL_TYPES)
 
 
 def or_anything(schema: Schema | None) -> Schema:
-    """The schema of a value that is there; ANYTHING if there is none, or one that forbids every value."""
+    """Return the schema of an existing value: ANYTHING if there is none, or if it forbids every value."""
     if schema is None or schema.never:
         return ANYTHING
     return schema
 
 
 class _TypeWalk:
-    """One bounded walk through a schema's parts: a hostile schema ends at the limits, and allows all types there."""
+    """One bounded walk through a schema's parts. Beyond the limits, all types are allowed."""
 
     def __init__(self) -> None:
         self._left = MAX_WALK
         self._path: set[int] = set()
 
     def types(self, schema: Schema, depth: int) -> frozenset[str]:
-        """The types of a schema, of which all that stands in it must hold."""
+        """Return the types that a schema and all its parts allow."""
         self._left -= 1
         if schema.never or depth > MAX_DEEP or self._left < 0:
             return ALL_TYPES
         if id(schema) in self._path:
-            return frozenset()  # a circle adds nothing to itself
+            return frozenset()  # a cycle adds no restriction
         self._path.add(id(schema))
         allowed = schema.own_types
         for group in schema.groups:
@@ -139,11 +139,11 @@ class _TypeWalk:
 
 
 def compile_schema(schema: JsonObject) -> Schema:
-    """A whole schema, compiled; what is over MAX_SCHEMAS parts allows everything."""
+    """Compile a whole schema. Beyond MAX_SCHEMAS parts, everything is allowed."""
     return _Compiler(schema).compile(schema)
 
 
-# What a schema may say of keys that it does not name.
+# Keywords about undeclared keys.
 _FOR_OTHER_KEYS = ("additionalProperties", "patternProperties", "unevaluatedProperties")
 
 
@@ -154,7 +154,7 @@ class _Compiler:
         self._depth = 0
 
     def compile(self, schema: Json) -> Schema:
-        """A schema, compiled; one that is met again, as in a circle of references, gives the same one."""
+        """Compile a schema. A schema met again, as in a cycle of references, returns the same object."""
         if schema is False:
             return Schema(never=True)
         known = self._known.get(id(schema))
@@ -186,7 +186,7 @@ class _Compiler:
         self._fill_parts(compiled, schema)
 
     def _fill_members(self, compiled: Schema, schema: JsonObject) -> None:
-        """Read what is said of an object's keys."""
+        """Compile the keywords about an object's keys."""
         declared = as_object(schema.get("properties"))
         compiled.properties = {key: self.compile(inner) for key, inner in declared.items()}
         compiled.required = frozenset(name for name in as_list(schema.get("required")) if isinstance(name, str))
@@ -198,7 +198,7 @@ class _Compiler:
         compiled.extensible = any(schema.get(key, False) is not False for key in _FOR_OTHER_KEYS)
 
     def _fill_parts(self, compiled: Schema, schema: JsonObject) -> None:
-        """Read `allOf` and `$ref`, `anyOf` and `oneOf`."""
+        """Compile `allOf`, `$ref`, `anyOf` and `oneOf`."""
         parts = [*as_list(schema.get("allOf"))]
         if "$ref" in schema:
             parts.append(resolve(schema["$ref"], self._root))
@@ -207,7 +207,7 @@ class _Compiler:
         compiled.groups = tuple(tuple(map(self.compile, group)) for group in groups if group)
 
     def _fill_items(self, compiled: Schema, schema: JsonObject) -> None:
-        """Read `prefixItems` and `items`, or what they were called before 2020-12."""
+        """Compile `prefixItems` and `items`, or their names before 2020-12."""
         items = schema.get("items")
         listed = as_list(items) or as_list(schema.get("prefixItems"))
         compiled.prefix = tuple(map(self.compile, listed))
@@ -219,7 +219,7 @@ class _Compiler:
 
 
 def _own_types(schema: JsonObject) -> frozenset[str]:
-    """The types that `type`, `enum` and `const` allow; all if they say nothing, or a word that is none."""
+    """Return the types that `type`, `enum` and `const` allow; all if they are missing or name an unknown type."""
     declared, allowed = schema.get("type"), ALL_TYPES
     names = {name for name in [declared, *as_list(declared)] if isinstance(name, str)}
     if names and names <= ALL_TYPES:
@@ -234,13 +234,13 @@ def _own_types(schema: JsonObject) -> frozenset[str]:
 
 
 def _types_of(value: Json) -> frozenset[str]:
-    """The types of values that are equal to this one: 1 is 1.0."""
+    """Return the types of all values equal to this one: 1 equals 1.0."""
     whole = isinstance(value, float) and value.is_integer()
     return frozenset((type_of(value), *(("integer",) if whole else ())))
 
 
 def type_of(value: Json) -> str:
-    """The JSON Schema name of a value's type."""
+    """Return the JSON Schema name of a value's type."""
     match value:
         case None:
             return "null"
@@ -259,7 +259,7 @@ def type_of(value: Json) -> str:
 
 
 def resolve(reference: Json, root: JsonObject) -> Json:
-    """The place in `root` that a local JSON pointer (RFC 6901) names, or None."""
+    """Return the value in `root` that a local JSON pointer (RFC 6901) names, or None."""
     if not isinstance(reference, str) or not _LOCAL.match(reference):
         return None
     place: Json = root

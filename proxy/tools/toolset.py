@@ -1,4 +1,4 @@
-"""The tools that a request offers, and the spellings of their names and keys."""
+"""The tools of a request, and the spellings of their names and keys."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from proxy.tools.schema import Schema, compile_schema, or_anything, type_of
 
 _MAX_NAME = 256
 _MAX_ANSWERS = 256
-# What models and servers put before and after a name (F8, F11, F36): namespaces, counters, left-over tokens.
+# Text that models and servers add around a name (F8, F11, F36): namespaces, counters, left-over tokens.
 _PREFIX = re.compile(r"\A(?:functions|function|tools|tool|default_api|repo_browser)[.:/]")
 _SUFFIX = re.compile(r"(?::\d{1,6}|<\|[^<]{0,48}|</[^<>]{0,32}>?|\[(?:CALL_ID|ARGS)\].{0,32})\Z")
-# Kimi's id with the separators that a server made of its own: `functions_read_2` (F8).
+# Kimi's id with separators changed by a server: `functions_read_2` (F8).
 _UNDERSCORED = re.compile(r"\Afunctions_(?P<bare>.+)_[0-9]{1,6}\Z")
 # Markup that sticks to keys.
 _TAG = re.compile(r"</?[\w:.-]{1,40}(?:=|\s+name=)?\"?>?|[<\[][|｜][^<>]{0,40}[|｜][>\]]")
 _PIECE = re.compile(r"</?[|｜\w]*(?:arg_key|arg_value|parameter)\b")
 _KEY_SEPARATORS = str.maketrans("", "", "-_")
-# Names that every server takes: 64 letters, digits, `_` and `-`.
+# Names that every server accepts: 64 letters, digits, `_` and `-`.
 _LONGEST_NAME = 64
 _DIGEST = 8
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
@@ -31,7 +31,7 @@ _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One offered function: its exact name, and its parameters' JSON Schema."""
+    """One offered function: its exact name and the JSON Schema of its parameters."""
 
     name: str
     schema: JsonObject
@@ -39,28 +39,28 @@ class Tool:
 
     @property
     def compiled(self) -> Schema:
-        """The schema, compiled when it is first asked for."""
+        """The schema, compiled on first use."""
         if not self._compiled:
             self._compiled.append(compile_schema(self.schema))
         return self._compiled[0]
 
     @property
     def properties(self) -> JsonObject:
-        """The declared parameters; empty where the schema declares none."""
+        """The declared parameters; empty if the schema declares none."""
         return as_object(self.schema.get("properties"))
 
     @property
     def required(self) -> frozenset[str]:
-        """The names of the parameters that a call must have."""
+        """The names of the required parameters."""
         names = as_list(self.schema.get("required"))
         return frozenset(name for name in names if isinstance(name, str))
 
     def parameter(self, name: str) -> Schema:
-        """The schema of a parameter's value; one that allows anything where it is not declared."""
+        """Return the schema of a parameter's value; an undeclared parameter allows anything."""
         return or_anything(self.compiled.properties.get(name))
 
     def meant(self, name: str, given: Iterable[str] = ()) -> str:
-        """The parameter that `name` is another spelling of, if one that is not given is; else the name itself.
+        """Return the parameter that `name` misspells, unless it is already given; otherwise `name`.
 
         Raw text is typed by the schema before its key is repaired.
         """
@@ -69,23 +69,23 @@ class Tool:
         return respelled(name, self.properties.keys() - set(given)) or name
 
     def is_text(self, name: str) -> bool:
-        """True if parameter `name` can be nothing but a string."""
+        """Return whether parameter `name` can only be a string."""
         return self.parameter(name).types == {"string"}
 
     def accepts(self, names: Iterable[str]) -> bool:
-        """True if every name is a property and every required one is among them (contract C3, weak evidence)."""
+        """Return whether every name is declared and every required one is given (contract C3, weak evidence)."""
         given = set(names)
         return given <= self.properties.keys() and self.required <= given
 
     def tolerates(self, values: JsonObject) -> bool:
-        """True if every required name is there and at most one is no property, if the schema allows that one."""
+        """Return whether all required names are given, with at most one undeclared name that the schema allows."""
         more = values.keys() - self.properties.keys()
         if not self.required <= values.keys() or len(more) > 1:
             return False
         return all(self._allows_more(values[name]) for name in more)
 
     def _allows_more(self, value: Json) -> bool:
-        """True if the value of a key that is not declared may stand there."""
+        """Return whether the schema allows this value under an undeclared key."""
         for part in self.compiled.all_parts():
             if any(part.source.get(key) is False for key in ("additionalProperties", "unevaluatedProperties")):
                 return False
@@ -97,10 +97,10 @@ class Tool:
 class ToolSet:
     """All tools of one request, by name.
 
-    `resolve` takes a name that a model wrote and gives the tool that it means, or None. It compares in these steps, and
-    the first one that a single tool passes decides (contract C3, F36): exact; known prefix, suffix or token residue
-    stripped; Kimi's id with underscores (F8); said several times in a row (F39); letter case; `-`, `_` and `.`. Never
-    by likeness. `listed` are the tools as a request offers them.
+    `resolve` maps a name from the model to the tool it means, or to None. It compares in the following order, and stops
+    at the first step that exactly one tool passes (contract C3, F36): exact; known prefix, suffix or token residue
+    stripped; Kimi's id with underscores (F8); repeated name (F39); letter case; `-`, `_` and `.`. It never guesses by
+    similarity. `listed` is the request's own list of tools.
     """
 
     def __init__(self, tools: Iterable[Tool], listed: Json = None) -> None:
@@ -116,11 +116,11 @@ class ToolSet:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names as they were offered."""
+        """The names in the request's spelling."""
         return tuple(self._exact)
 
     def split(self, text: str) -> tuple[Tool, str] | None:
-        """The offered tool that a text begins with, the longest, and the property of it that the rest is (F7)."""
+        """Return the longest-named tool that starts a text, and the rest, which must be one of its properties (F7)."""
         for name in sorted(self._exact, key=len, reverse=True):
             rest = text.removeprefix(name)
             if rest != text and rest in self._exact[name].properties:
@@ -128,11 +128,11 @@ class ToolSet:
         return None
 
     def begun(self, text: str) -> Tool | None:
-        """The offered tool whose name a text begins with, the longest."""
+        """Return the tool with the longest name that starts a text."""
         return max((tool for tool in self if text.startswith(tool.name)), key=lambda tool: len(tool.name), default=None)
 
     def resolve(self, name: str) -> Tool | None:
-        """The offered tool that `name` means, or None if there is none or more than one."""
+        """Return the offered tool that `name` means, or None if there is none or more than one."""
         tool = self._exact.get(name)
         if tool is not None or len(name) > _MAX_NAME:
             return tool
@@ -163,7 +163,7 @@ class ToolSet:
 
     @cached_property
     def _by_spelling(self) -> list[dict[str, list[Tool]]]:
-        """The tools by their short names, without letter case, and without separators."""
+        """The tools by their short names, by case-folded names, and by names without separators."""
         tables: list[dict[str, list[Tool]]] = [{}, {}, {}]
         for tool in self:
             for table, spell in zip(tables, (short_name, str.casefold, _separators), strict=True):
@@ -172,7 +172,7 @@ class ToolSet:
 
 
 def _says_again(text: str, name: str) -> bool:
-    """True if a text says a name several times and nothing else: `readread`, `read.read`."""
+    """Return whether a text only repeats a name: `readread`, `read.read`."""
     if not text.startswith(name):
         return False
     glued = name * max(2, len(text) // len(name))
@@ -194,7 +194,7 @@ MAX_KEPT = 256 * 1024
 
 
 def read_tools(tools: Json) -> ToolSet:
-    """The tools of a chat-completions request body; entries that are no function are not ours to call."""
+    """Read the tools of a chat-completions request body; entries other than functions are skipped."""
     if not tools:
         return ToolSet(())
     data = dump_json(tools)
@@ -218,26 +218,26 @@ def _functions(tools: Json) -> Iterator[Tool]:
 
 
 def without_markup(key: str) -> str:
-    """The key without the markup and the quotation marks that stuck to it."""
+    """Return the key without the markup and quotation marks around it."""
     bare = _TAG.sub("", key).strip(" \t\r\n\"'\\<>")
     return bare.removeprefix("parameter=").removeprefix("parameter name=").strip("\"'")
 
 
 def is_torn(key: str, value: object) -> bool:
-    """True if a server cut a key and its value in the wrong place: pieces of their tags stand in both.
+    """Return whether a server split a key and its value at the wrong place: both contain pieces of their tags.
 
-    {"path<arg_key": "limit</arg_key><arg_value>5"}
+        {"path<arg_key": "limit</arg_key><arg_value>5"}
     """
     return ("<" in key or ">" in key) and isinstance(value, str) and bool(_PIECE.search(value))
 
 
 def fold(name: str) -> str:
-    """The key without letter case and separators."""
+    """Return the key without letter case and separators."""
     return name.casefold().translate(_KEY_SEPARATORS)
 
 
 def respelled(key: str, names: Iterable[str]) -> str | None:
-    """The one of these names that a key is another spelling of."""
+    """Return the name, out of these, that a key misspells."""
     free = list(names)
     bare = without_markup(key)
     if bare in free:
@@ -249,7 +249,7 @@ def respelled(key: str, names: Iterable[str]) -> str | None:
 
 
 def short_name(name: str) -> str:
-    """The name under which a tool goes up; the same if it is short and plain. A digest keeps two of them apart."""
+    """Return the tool's upstream name: unchanged if short and plain, else shortened with a distinct digest."""
     plain = _FORBIDDEN.sub("_", name)
     if plain == name and len(name) <= _LONGEST_NAME:
         return name

@@ -1,7 +1,7 @@
-"""The distance of a value from a tool's schema: validation without evaluating what the client wrote, in bounded steps.
+"""Bounded validation of values against a tool's schema, with a distance.
 
-A JSON Schema library says valid or not, and evaluates a client's patterns; here a distance is wanted, by which the
-nearest of several readings is chosen, and a bound on the work.
+JSON Schema libraries only answer valid or not, and they evaluate a client's patterns. This validator returns a
+distance, so that the closest of several readings can be chosen, and bounds the work.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from proxy.codec.json_text import Json, VerbatimNumber
 from proxy.tools.schema import LIMITS, MAX_APPLIED, MAX_LEVELS, Schema, type_of
 
 MAX_STEPS = 20_000
-# Values of an enum that are compared in one step.
+# Enum values compared in one step.
 _CHEAP = 8
 
 
 def same(one: Json, other: Json) -> bool:
-    """True if two values are equal as JSON: `true` is not 1, but 1.0 is."""
+    """Return whether two values are equal as JSON: `true` is not 1, but 1.0 is."""
     return one == other and _strictly(one, other)
 
 
 def _strictly(one: Json, other: Json) -> bool:
-    """The same for what Python says is equal: it takes `true` for 1."""
+    """Compare values that Python considers equal, without taking `true` for 1."""
     match one, other:
         case (bool(), _) | (_, bool()):
             return one is other
@@ -36,7 +36,7 @@ def _strictly(one: Json, other: Json) -> bool:
 
 
 def type_fits(value: Json, types: frozenset[str]) -> bool:
-    """True if the value is of one of these types; 10.0 is an integer too, and so are digits beyond a float's range."""
+    """Return whether a value has one of these types. 10.0 is an integer, and so are digits beyond a float's range."""
     if type_of(value) in types:
         return True
     if "integer" not in types or not isinstance(value, float):
@@ -45,43 +45,43 @@ def type_fits(value: Json, types: frozenset[str]) -> bool:
 
 
 def violations(value: Json, schema: Schema) -> int:
-    """The number of violations in a value; 0 if the schema accepts it, as far as it is understood.
+    """Return the number of violations in a value; 0 if it satisfies what is understood of the schema.
 
-    Of alternatives, those of the nearest one count.
+    Of alternatives, the closest one counts.
     """
     return Validator().violations(value, schema)
 
 
-# How far a value is from a schema: of the wrong type, violations, keys that are not known. The less the nearer.
+# Distance of a value from a schema: wrong type, number of violations, number of unknown keys. Smaller is closer.
 Score: TypeAlias = tuple[bool, int, int]
-# What was counted for a value and a schema, by their identities, and the value.
+# Results by the identities of value and schema; the value is kept with them.
 Judged: TypeAlias = dict[tuple[int, int], tuple[int, Json]]
 
 
 class Validator:
-    """Bounded walks through values and a schema. Each pair is judged once, so alternatives do not multiply.
+    """Bounded validation of values. Each pair of value and schema is judged once, so alternatives do not multiply.
 
-    Once `steps` are `spent`, what was not yet judged counts as right.
+    When the `steps` are used up, the validator is `spent`, and pairs not yet judged count as valid.
     """
 
     def __init__(self, steps: int = MAX_STEPS) -> None:
         self._left = steps
         self._depth = 0
-        # The values are kept, so that no other one gets the identity of a judged one.
+        # Values are kept so that no other object reuses the identity of a judged one.
         self._known: Judged = {}
         self._unknown: Judged = {}
 
     @property
     def spent(self) -> bool:
-        """True if its answers are not to be trusted any more."""
+        """Whether the step limit was reached, so results cannot be trusted."""
         return self._left < 0
 
     def violations(self, value: Json, schema: Schema) -> int:
-        """The number of violations in a value."""
+        """Return the number of violations in a value."""
         return 1 if schema.never else self._judge(self._known, self._violations, value, schema)
 
     def _judge(self, known: Judged, count: Callable[[Json, Schema], int], value: Json, schema: Schema) -> int:
-        """What `count` gives for a pair, counted once; 0 over the limits."""
+        """Return the result of `count` for a pair, computed once; 0 beyond the limits."""
         self._left -= 1
         key = (id(value), id(schema))
         if key in known:
@@ -89,21 +89,24 @@ class Validator:
         if self._left < 0 or self._depth >= MAX_LEVELS:
             return 0
         self._depth += 1
-        known[key] = 0, value  # a circle adds nothing to itself
+        known[key] = 0, value  # a cycle adds no violation
         known[key] = count(value, schema), value
         self._depth -= 1
         return known[key][0]
 
     def score(self, value: Json, schema: Schema) -> Score:
-        """The distance of a value from a schema: the wrong type is worse than any number of violations, and
-        these are worse than keys that the schema does not know.
+        """Return the distance of a value from a schema.
+
+        The wrong type outweighs any number of violations, and violations outweigh unknown keys.
         """
-        wrong_type = not type_fits(value, schema.types)  # of `false` there are no types
+        wrong_type = not type_fits(value, schema.types)  # `false` has no types
         return wrong_type, self.violations(value, schema), self.unknown_keys(value, schema)
 
     def unknown_keys(self, value: Json, schema: Schema) -> int:
-        """The number of keys in a value that no schema of their object declares, where one declares some and none says
-        that there may be others. They are allowed, but may be misspelled (contract C1).
+        """Return the number of keys in a value that its schemas do not declare.
+
+        An object counts only if its schemas declare some keys and none allows others explicitly. Unknown keys are
+        allowed, but may be misspelled (contract C1).
         """
         return self._judge(self._unknown, self._unknown_keys, value, schema) if isinstance(value, dict | list) else 0
 
@@ -118,7 +121,7 @@ class Validator:
         return found
 
     def applied(self, value: Json, schema: Schema) -> tuple[Schema, ...]:
-        """The schemas that say something of a value: the schema, its parts, the nearest alternative of each group."""
+        """Return the schemas that apply to a value: the schema, its parts, and each group's closest alternative."""
         found: dict[int, Schema] = {}
         waiting = deque([schema])
         while waiting and len(found) < MAX_APPLIED:
@@ -135,7 +138,7 @@ class Validator:
         return found + sum(min([self.violations(value, choice) for choice in group]) for group in schema.groups)
 
     def _own_violations(self, value: Json, schema: Schema) -> int:
-        """The number of violations of the schema itself, without its parts and groups."""
+        """Return the number of violations of the schema itself, without its parts and groups."""
         if not type_fits(value, schema.own_types) or not self._is_listed(value, schema):
             return 1
         found = sum(_is_beyond(value, name, limit) for name, limit in schema.limits)
@@ -152,7 +155,7 @@ class Validator:
         return found
 
     def _is_listed(self, value: Json, schema: Schema) -> bool:
-        """True for one of the values that the schema lists, and where it lists none."""
+        """Return whether a value is one that the schema lists; True if it lists none."""
         if schema.values is None:
             return True
         if isinstance(value, str):
@@ -162,7 +165,7 @@ class Validator:
 
 
 def _is_beyond(value: Json, name: str, limit: float) -> bool:
-    """True if a number, or the length of a text or a list, is over or under this limit."""
+    """Return whether a number, or the length of a text or list, violates this limit."""
     about, is_outside = LIMITS[name]
     if isinstance(value, str | list):
         return type_of(value) == about and is_outside(len(value), limit)
@@ -171,7 +174,7 @@ def _is_beyond(value: Json, name: str, limit: float) -> bool:
 
 
 def members(value: Json) -> Iterator[tuple[str | int, Json]]:
-    """The members of an object or the items of a list, each with its key or its number; none of anything else."""
+    """Yield the members of an object or the items of a list, with key or index; nothing for other values."""
     if isinstance(value, dict):
         yield from value.items()
     elif isinstance(value, list):
@@ -179,13 +182,13 @@ def members(value: Json) -> Iterator[tuple[str | int, Json]]:
 
 
 def _inner(schema: Schema, place: str | int) -> Schema | None:
-    """The schema of the member or the item at a place; None if nothing is said of it."""
+    """Return the schema of the member or item at a place; None if it is not restricted."""
     if isinstance(place, str):
         return schema.properties.get(place, schema.others)
     return schema.prefix[place] if place < len(schema.prefix) else schema.items
 
 
 def children(place: str | int, schemas: Sequence[Schema]) -> tuple[Schema, ...]:
-    """The schemas of the member or the item at a place, out of these."""
+    """Return the schemas of the member or item at a place, from those of the value that restrict it."""
     found = (_inner(schema, place) for schema in schemas)
     return tuple(inner for inner in found if inner is not None)

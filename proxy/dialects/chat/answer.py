@@ -1,7 +1,7 @@
-"""Whole answers of Chat Completions: an answer is processed as a stream of one chunk, and put together again.
+"""Whole answers of Chat Completions, processed as a stream of one chunk and then rebuilt.
 
-So there is no second code path that repairs. The message becomes a chunk, and only what the engine's events say
-differently is changed in the body.
+This way, streams and whole answers share one repair path. The message becomes a chunk, and the body changes only where
+the engine's events differ from it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from proxy.engine.reading import choice_entries, other_fields, read_choice
 from proxy.engine.whole_messages import delta_of, with_text
 from proxy.errors import UpstreamBroken, refusal
 
-# The fields of a message that say something.
+# The fields of a message with output of the model.
 _SAYS = ("content", "tool_calls", "function_call", "reasoning", "reasoning_content", "thinking", "refusal")
 
 
@@ -53,14 +53,14 @@ class ChatDialect:
     keeps: ClassVar[bool] = False
 
     def writer(self, *, expand: bool) -> ChatWriter:
-        """Return a writer for one stream; `expand`: unchanged events are not chunks, so they are written."""
+        """Return a writer for one stream. `expand`: also encode unchanged events."""
         return new_writer(self.options, expand=expand)
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
-        """Return the answer that the events make: the bytes of `body` if nothing differs."""
+        """Return the answer made from the events: the bytes of `body` if nothing differs."""
         options = self.options
         reply_events = tuple(events)
-        # Without tools the engine may pass the answer unchanged; else its events hold all content, maybe none.
+        # Without tools the engine may forward the answer unchanged. Otherwise its events hold the whole content.
         parsed = options.parsed or not any(isinstance(event, Unchanged) for event in reply_events)
         if options.calls_as_text:
             reply_events = tuple(part for event in reply_events for part in with_calls_as_text(event))
@@ -69,7 +69,7 @@ class ChatDialect:
 
 @dataclass(slots=True)
 class _ChoiceContent:
-    """What the engine's events say in one choice."""
+    """The content of one choice according to the engine's events."""
 
     text: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
@@ -78,16 +78,16 @@ class _ChoiceContent:
 
 
 def read_whole(body: bytes) -> JsonObject:
-    """Parse the body of a whole answer. Raises the error that it reports, and UpstreamBroken for other bodies."""
+    """Parse the body of a whole answer. Raises the error it reports, or UpstreamBroken for other bodies."""
     return read_answer(body)[0]
 
 
 def read_answer(body: bytes) -> tuple[JsonObject, bytes]:
-    """Return the parsed body as `read_whole` does, and the bytes that may pass for it.
+    """Parse the body like `read_whole`, and return it with the bytes to forward if nothing else changes.
 
-    These are its own unless a strict client could not read them: `{"choices": [...], "logprobs": NaN}` is written
-    again. So is an answer of the legacy completions API, as the chat completion that clients read:
-    `{"choices": [{"text": "Hi"}]}`.
+    These are its own bytes, unless a strict client could not read them: `{"choices": [...], "logprobs": NaN}` is
+    encoded again. An answer of the legacy completions API (`{"choices": [{"text": "Hi"}]}`) is encoded as a chat
+    completion.
     """
     try:
         answer, is_strict = load_upstream(body)
@@ -111,7 +111,7 @@ def read_answer(body: bytes) -> tuple[JsonObject, bytes]:
 
 
 def _with_message(entry: Json) -> Json:
-    """Return a choice with its text in its message."""
+    """Return a choice with its text moved into a message."""
     if not isinstance(entry, dict) or "text" not in entry:
         return entry
     message = entry.get("message")
@@ -126,7 +126,7 @@ def _with_message(entry: Json) -> Json:
 
 
 def says_nothing(answer: JsonObject) -> bool:
-    """Return whether an answer used tokens and has neither text nor call: a parser may have swallowed one."""
+    """Return whether an answer used tokens but has no output: a server's parser may have swallowed a call."""
     tokens = as_object(answer.get("usage")).get("completion_tokens")
     if not isinstance(tokens, int) or tokens <= 1:
         return False
@@ -137,7 +137,7 @@ def says_nothing(answer: JsonObject) -> bool:
 def as_chunk(answer: JsonObject) -> Chunk:
     """Return the answer as one chunk, without bytes.
 
-    Choices are counted by their place; the server's `index` stays in the answer.
+    Choices are numbered by position; the answer keeps the server's `index`.
     """
     choices: list[Json] = []
     for number, entry in enumerate(entries(answer)):
@@ -156,7 +156,7 @@ def rebuild(
     parsed: bool,
     reasoning: ReasoningField = "as_is",
 ) -> bytes:
-    """Return the answer with what the events change, as the client expects it; the bytes of `body` if nothing differs.
+    """Return the answer with the changes of the events, in the client's form; the bytes of `body` if nothing differs.
 
     Raises the error of a `Failed` event.
     """
@@ -192,14 +192,14 @@ def _note(contents: defaultdict[int, _ChoiceContent], event: Event) -> None:
 
 
 def _entry(entry: JsonObject, now: _ChoiceContent) -> JsonObject:
-    """Return a choice with what the events say differently."""
+    """Return a choice with the differences from the events."""
     message = entry.get("message")
     if not isinstance(message, dict):
         return entry
     changed = dict(message)
     text, thoughts = "".join(now.text), "".join(now.thoughts)
     if text != read_choice({"delta": message}).text:
-        # Blanks around a call are no content.
+        # Blanks around a call are not content.
         changed["content"] = text if text.strip() else None
     if thoughts not in ("", read_choice({"delta": changed}).reasoning):
         changed[APART] = thoughts
@@ -214,11 +214,11 @@ def _entry(entry: JsonObject, now: _ChoiceContent) -> JsonObject:
         if now.calls:
             changed["tool_calls"] = [*now.calls]
         if isinstance(message.get("function_call"), dict):
-            changed["function_call"] = None  # it is among the calls now
+            changed["function_call"] = None  # it is one of the calls now
     return {**entry, "message": changed, "finish_reason": now.finish}
 
 
 def _call(id_: Json, name: Json, arguments: Json, fields: CallFields) -> JsonObject:
-    """Return a call with what else the server says of it."""
+    """Return a call with the server's additional fields for it."""
     function: JsonObject = {"name": name, "arguments": arguments, **fields.function}
     return {"id": id_, "type": "function", "function": function, **fields.entry}

@@ -1,7 +1,7 @@
-"""A client's view of a reply: texts, calls and the finish reason, from its bytes.
+"""A client's view of a reply: texts, calls and the finish reason, read from its bytes.
 
-It is as tolerant as a lenient client, so `parse --capture` can print every reply. The tests read replies with it, too;
-what a strict client rejects they check themselves.
+It is as tolerant as a lenient client, so `parse --capture` can print every reply. Tests read replies with it, and check
+strictness separately.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from proxy.dialects.chat.writer import DONE, entries
 
 @dataclass(slots=True)
 class CallView:
-    """A call, as far as it was sent."""
+    """A call, as far as it was received."""
 
     id: str = ""
     name: str = ""
@@ -25,7 +25,7 @@ class CallView:
 
 @dataclass(slots=True)
 class ChoiceView:
-    """A client's view of one choice; `tool_calls` by their index."""
+    """A client's view of one choice. `tool_calls` are the calls by index."""
 
     text: str = ""
     reasoning: str = ""
@@ -34,7 +34,7 @@ class ChoiceView:
 
     @property
     def ids(self) -> list[str]:
-        """The calls' ids, in the order in which the calls began."""
+        """The calls' ids, in the order in which the calls started."""
         return [call.id for call in self.tool_calls.values()]
 
     @property
@@ -53,7 +53,7 @@ class ChoiceView:
         return [(call.name, call.arguments) for call in self.tool_calls.values()]
 
     def add(self, message: JsonObject) -> None:
-        """Take the delta of a chunk, or the message of a whole answer.
+        """Add the delta of a chunk, or the message of a whole answer.
 
         `{"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]}` adds a fragment to the first call.
         """
@@ -70,14 +70,14 @@ class ChoiceView:
 
 @dataclass(slots=True)
 class ReplyView:
-    """A client's view of an answer; `error` is the message of its error, or empty."""
+    """A client's view of an answer. `error` is the message of its error, or ""."""
 
     choices: dict[int, ChoiceView] = field(default_factory=dict)
     error: str = ""
 
 
 def view_reply(data: bytes, *, streamed: bool) -> ReplyView:
-    """Return a client's view of a stream's bytes or a whole answer's."""
+    """Return a client's view of the bytes of a stream or a whole answer."""
     seen = ReplyView()
     if not streamed:
         _note(seen, data, "message")
@@ -96,7 +96,8 @@ def _note(seen: ReplyView, data: bytes, place: str) -> None:
     except ValueError:
         return
     if body.get("error"):
-        seen.error = _message(body["error"])
+        error = body["error"]
+        seen.error = _text(error.get("message") if isinstance(error, dict) else error)
     for number, entry in enumerate(entries(body)):
         choice = seen.choices.setdefault(_index(entry, number), ChoiceView())
         finish = entry.get("finish_reason")
@@ -106,7 +107,7 @@ def _note(seen: ReplyView, data: bytes, place: str) -> None:
 
 
 def _index(entry: JsonObject, number: int) -> int:
-    """Return the server's index, else the entry's place."""
+    """Return the server's index, or the entry's position."""
     index = entry.get("index")
     if isinstance(index, int):
         return index
@@ -114,15 +115,9 @@ def _index(entry: JsonObject, number: int) -> int:
 
 
 def _text(value: Json) -> str:
-    """Return a string unchanged, and another value as JSON."""
+    """Return a string unchanged, and any other value as JSON."""
     if value is None:
         return ""
     if isinstance(value, str):
         return value
     return dump_json(value).decode("utf-8", "replace")
-
-
-def _message(error: Json) -> str:
-    if isinstance(error, dict):
-        return _text(error.get("message"))
-    return _text(error)

@@ -1,6 +1,6 @@
-"""Chat requests, read once: what the proxy needs to know of them.
+"""Chat requests, and the facts that the proxy reads from them once.
 
-The key of a conversation, in any dialect, is a digest of its start: it is the same in all its requests.
+A conversation's key is a digest of its start, so all of its requests have the same key, in any dialect.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from proxy.codec.json_access import as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject
 from proxy.tools.toolset import ToolSet, read_tools
 
-# A line of Claude Code's that changes with each turn.
+# A line of Claude Code's that changes in each turn.
 _CHANGING = "x-anthropic-billing-header:"
-# Shared: an empty set is as large as one of four.
+# Shared, because an empty set takes as much memory as one of four.
 NO_IDS: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A chat request as the client sent it, and what the proxy needs to know of it.
+    """A chat request as the client sent it, and the facts that the proxy needs.
 
-    `tools`: None if the reply must never be parsed (F86): none are offered, or `tool_choice` is `none`.
-    `forced`: the client named a tool or said `required`, so the server's guided decoding makes the call.
-    `forced_tool`: the only tool that can be called then. `one_call`: the client wants no parallel calls (F52).
-    `sources`: the texts from which the model may copy calls (C3). `made`: the names and arguments of earlier calls.
+    `tools`: None if the reply must never be parsed (F86), because no tools are offered or `tool_choice` is `none`.
+    `forced`: the client named a tool or sent `required`, so the server's guided decoding makes the call. `forced_tool`:
+    the only tool that can be called then. `one_call`: the client wants no parallel calls (F52). `sources`: texts that
+    the model may copy calls from (C3). `made`: the names and arguments of earlier calls.
     """
 
     raw: bytes
@@ -45,7 +45,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class KnownFields:
-    """Fields of a chat request that its translation knows; None: they are read from it."""
+    """Facts about a chat request that its translation already knows; None means that they are read from the request."""
 
     sources: tuple[str, ...] | None = None
     made: tuple[tuple[str, Json], ...] | None = None
@@ -57,7 +57,7 @@ _NOTHING_KNOWN = KnownFields()
 
 
 def read_chat(raw: bytes, body: JsonObject, known: KnownFields = _NOTHING_KNOWN) -> ChatRequest:
-    """Read a request body. Equal tools are shared between requests: they are the larger part of a waiting stream."""
+    """Read a request body. Requests share equal tools, which use most of the memory of a waiting stream."""
     choice = body.get("tool_choice")
     tools = read_tools(body.get("tools"))
     if tools:
@@ -92,14 +92,14 @@ def _forced_tool(choice: Json, names: tuple[str, ...]) -> str:
 
 
 def is_true(value: Json) -> bool:
-    """Return whether the servers accept a value as true (pydantic's lax mode)."""
+    """Return whether servers read a value as true (pydantic's lax mode)."""
     if isinstance(value, str):
         return value.lower() in ("true", "t", "yes", "y", "on", "1")
     return value == 1  # true is one, too
 
 
 def copy_sources(messages: Json) -> tuple[str, ...]:
-    """Return the texts of the tool results and the user messages, from which a call may be copied (C3, F89)."""
+    """Return the texts of tool results and user messages, which the model may copy calls from (C3, F89)."""
     roles = ("user", "tool", "function")
     return tuple(
         content_text(message.get("content")) for message in objects_in(messages) if message.get("role") in roles
@@ -107,7 +107,7 @@ def copy_sources(messages: Json) -> tuple[str, ...]:
 
 
 def made_calls(messages: Json) -> tuple[tuple[str, Json], ...]:
-    """Return the names and the arguments of the calls in the history."""
+    """Return the names and arguments of the calls in the history."""
     calls = (call for message in objects_in(messages) for call in objects_in(message.get("tool_calls")))
     functions = (as_object(call.get("function")) for call in calls)
     return tuple((as_text(function.get("name")), function.get("arguments")) for function in functions)
@@ -121,7 +121,7 @@ def call_ids(messages: Json) -> frozenset[str]:
 
 
 def content_text(content: Json) -> str:
-    """Return the text of a message's content: a string, or a list of parts."""
+    """Return the text of a message's content, which is a string or a list of parts."""
     if isinstance(content, str):
         return content
     texts = (part.get("text") for part in objects_in(content))
@@ -129,14 +129,14 @@ def content_text(content: Json) -> str:
 
 
 def count_tool_results(messages: Json) -> int:
-    """Return the number of tool results in the history, by role or call id."""
+    """Return the number of tool results in the history, identified by role or call id."""
     return sum(message.get("role") == "tool" or bool(message.get("tool_call_id")) for message in objects_in(messages))
 
 
 def conversation_key(model: str, body: JsonObject) -> bytes:
     """Return a digest of the model, the first system message and the first user message, in any dialect.
 
-    A Responses client's own key replaces the messages. Empty if there is neither text nor key.
+    A Responses client's own key replaces the messages. Return "" if there is neither text nor key.
     """
     named = body.get("prompt_cache_key")
     if "input" in body and isinstance(named, str) and named:

@@ -1,4 +1,4 @@
-"""Chat Completions to the client: chunks, and the fields of chunks and answers. Unchanged events are sent verbatim.
+"""Chat Completions for the client: chunks, and fields of chunks and answers. Unchanged events are sent verbatim.
 
 Source: the OpenAI API reference, "Chat Completions: streaming events".
 """
@@ -34,20 +34,20 @@ from proxy.errors import ProxyError, UpstreamRefused
 
 DONE = b"[DONE]"
 _EMPTY_CALLS = re.compile(rb'"tool_calls"\s*:\s*\[\s*\]')
-# Reasoning has two names (F73).
+# The two names of the reasoning field (F73).
 _REASONING = ("reasoning", "reasoning_content")
-# The name of reasoning that the server left in the text.
+# The name used if the server left the reasoning in the text.
 APART = "reasoning_content"
 _HOLDS_REASONING = re.compile(rb'"reasoning(?:_content)?"\s*:\s*"')
 
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """What a client expects of its replies.
+    """A client's requirements for its replies.
 
-    `usage`: it asked for the usage chunk (F61). `clean`: fields that it does not expect. `heartbeat_chunk`: it needs
-    chunks instead of comments as signs of life (F76). `parsed`: the request offers tools. `reasoning`: the name of
-    reasoning (F73). `calls_as_text`: it reads calls only in the text.
+    `usage`: it requested the usage chunk (F61). `clean`: fields to remove for it. `heartbeat_chunk`: heartbeats must be
+    chunks instead of comments (F76). `parsed`: the request offers tools. `reasoning`: the name of the reasoning field
+    (F73). `calls_as_text`: it reads calls only in the text.
     """
 
     model: str
@@ -60,9 +60,9 @@ class ChatOptions:
 
 
 class ChatWriter(Writer):
-    """Internal events to chat-completion chunks.
+    """Encodes internal events as chat-completion chunks.
 
-    `expand`: unchanged events are not chunks of a stream, so they are written anew.
+    `expand`: also encode unchanged events, because they did not arrive as chunks.
     """
 
     verbatim = True
@@ -75,15 +75,15 @@ class ChatWriter(Writer):
         self._last: JsonObject = {}
         self._reasoning = APART
         self._opened: CallOpened | None = None
-        # The first chunk of a reply carries the role, whoever wrote it.
+        # The first chunk of a reply carries the role, whether the proxy or the server encoded it.
         self._spoke = False
-        # The role of each choice until it is sent, then ""; and the choices whose role was sent before the chunk
-        # that said it: `{"role": "assistant", "content": "<tool"}` is held, and reasoning overtakes it.
+        # The role of each choice until it is sent, then "". `_moved`: choices whose role was sent before the chunk that
+        # contained it: `{"role": "assistant", "content": "<tool"}` is held, and reasoning overtakes it.
         self._roles: dict[int, str] = {}
         self._moved: frozenset[int] = frozenset()
 
     def observe_chunk(self, chunk: Chunk) -> None:
-        """Keep the envelope of the newest chunk, the role of each choice and the name of reasoning."""
+        """Keep the envelope of the newest chunk, the role of each choice and the name of the reasoning field."""
         self._last = chunk.body
         for entry in entries(chunk.body):
             choice, delta = choice_number(entry.get("index")), as_object(entry.get("delta") or entry.get("message"))
@@ -95,7 +95,7 @@ class ChatWriter(Writer):
                 self._roles.setdefault(choice, role)
 
     def passes(self, around: bytes) -> bool:
-        """Return whether such events are sent verbatim (`_passed`)."""
+        """Return whether events with these bytes around their text are sent verbatim."""
         options = self._options
         if self._expand or any(self._roles.values()) or self._moved or options.clean:
             return False
@@ -103,11 +103,11 @@ class ChatWriter(Writer):
         return not has_empty_calls and not self._renames_reasoning(around)
 
     def comment(self, raw: bytes) -> bytes:
-        """Forward comments."""
+        """Forward comments unchanged."""
         return raw
 
     def begin(self, choices: int) -> bytes:
-        """Return the role of each choice."""
+        """Return the chunks with the role of each choice."""
         return b"".join(self._chunk(choice, {"role": "assistant", "content": ""}) for choice in range(choices))
 
     def end(self) -> bytes:
@@ -115,7 +115,7 @@ class ChatWriter(Writer):
         return sse.encode(DONE)
 
     def error(self, error: ProxyError) -> bytes:
-        """Return an error event, which the SDKs raise; no `[DONE]` follows, which would mean success."""
+        """Return an error event, which the SDKs raise. No `[DONE]` follows, because it would mean success."""
         return sse.encode(error_body(error))
 
     def heartbeat(self) -> bytes:
@@ -123,7 +123,9 @@ class ChatWriter(Writer):
         return self._chunk(0, {}) if self._options.heartbeat_chunk else sse.comment("ping")
 
     def write(self, event: Event) -> bytes:
-        """Return one event as chunks. A call opens in one chunk with its first arguments, which always follow."""
+        """Encode one event as chunks. The first chunk of a call also has its first arguments, which always follow
+        immediately.
+        """
         match event:
             case Unchanged():
                 return self._passed(event)
@@ -158,7 +160,7 @@ class ChatWriter(Writer):
         if self._expand:
             return b"".join(self.write(inner) for inner in event.events)
         if not options.usage and event.events and all(isinstance(inner, Usage) for inner in event.events):
-            return b""  # a chunk that has only the token counts
+            return b""  # a chunk with only the token counts
         raw = event.raw
         if any(self._roles.values()) or (self._moved and b'"role"' in raw):
             raw = self._with_roles(raw)
@@ -172,7 +174,7 @@ class ChatWriter(Writer):
         return self._options.reasoning != "as_is" and _HOLDS_REASONING.search(raw) is not None
 
     def _with_roles(self, raw: bytes) -> bytes:
-        """Return an event with the role of each choice where the client needs it: in its first chunk, and once."""
+        """Add the role of each choice to an event where the client needs it: once, in the choice's first chunk."""
         body = _read_event(raw)
         changed = False
         for entry in entries(body):
@@ -192,7 +194,7 @@ class ChatWriter(Writer):
         return sse.encode(dump_json(body)) if changed else raw
 
     def _with_role(self, choice: int, delta: JsonObject) -> JsonObject:
-        """Return a delta with content, with the role of its choice if that is due."""
+        """Return a delta with content, and with the role of its choice if it was not sent yet."""
         role = self._roles.get(choice)
         if not delta or not role:
             return delta
@@ -213,7 +215,7 @@ class ChatWriter(Writer):
         return envelope
 
     def _chunk(self, choice: int, delta: JsonObject, finish: str | None = None, source: Chunk | None = None) -> bytes:
-        """Return a chunk of ours, with the other fields of the server's chunk that it replaces (`source`)."""
+        """Build a chunk with the other fields of the server's chunk that it replaces (`source`)."""
         if delta and not self._spoke:
             self._roles.setdefault(choice, "assistant")
         delta = self._with_role(choice, delta)
@@ -239,14 +241,14 @@ class ChatWriter(Writer):
         return self._chunk(event.choice, {"tool_calls": [entry]}, source=event.source)
 
     def _finish(self, event: Finished) -> bytes:
-        """Return the upstream's own finish chunk with the correct reason and an empty delta, else one of ours."""
+        """Return the upstream finish chunk with the correct reason and an empty delta, or a new one."""
         source = event.source
         if source is None or self._expand:
             return self._chunk(event.choice, {}, event.reason, source)
         own = [entry for entry in entries(source.body) if choice_number(entry.get("index")) == event.choice]
         if not own:
             return self._chunk(event.choice, {}, event.reason)
-        entry = own[-1]  # nothing follows the finish, not even a second one
+        entry = own[-1]  # nothing follows the finish chunk, not even a second one
         _, _, inside = rest_of({"choices": [entry]})
         kept = {key: value for key, value in entry.items() if key != "message"}
         body: JsonObject = {**source.body, "choices": [{**kept, "delta": inside, "finish_reason": event.reason}]}
@@ -257,11 +259,11 @@ class TextCallsWriter(ChatWriter):
     """The writer for a client that reads calls only in the text."""
 
     def passes(self, around: bytes) -> bool:
-        """Nothing is sent verbatim: calls become text."""
+        """Return False: calls become text."""
         return False
 
     def write(self, event: Event) -> bytes:
-        """Return one event as chunks, a call as text."""
+        """Encode one event as chunks, with calls as text."""
         return b"".join(super(TextCallsWriter, self).write(each) for each in with_calls_as_text(event))
 
 
@@ -272,11 +274,11 @@ def new_writer(options: ChatOptions, *, expand: bool = False) -> ChatWriter:
 
 
 def with_calls_as_text(event: Event) -> tuple[Event, ...]:
-    """Return an event with calls as text, once they are complete; then the finish is `stop`.
+    """Return an event with complete calls as text; the finish reason becomes `stop`.
 
-    <tool_call>
-    {"name": "read", "arguments": {"path": "a.py"}}
-    </tool_call>
+        <tool_call>
+        {"name": "read", "arguments": {"path": "a.py"}}
+        </tool_call>
     """
     match event:
         case CallOpened() | CallArguments():
@@ -297,7 +299,7 @@ def with_calls_as_text(event: Event) -> tuple[Event, ...]:
 
 
 def error_body(error: ProxyError) -> bytes:
-    """Return the OpenAI error object; an upstream's own body is unchanged."""
+    """Return the OpenAI error object; an upstream error body is unchanged."""
     if isinstance(error, UpstreamRefused) and error.body is not None:
         return error.body
     fields = {"message": error.message, "type": error.kind, "param": None, "code": error.status}
@@ -305,15 +307,17 @@ def error_body(error: ProxyError) -> bytes:
 
 
 def reasoning_names(reasoning: ReasoningField) -> tuple[str, ...]:
-    """Return the names of reasoning for the client; none if it gets the server's."""
+    """Return the names of the reasoning field for the client; none if it gets the server's."""
     return () if reasoning == "as_is" else _REASONING if reasoning == "both" else (reasoning,)
 
 
 def clean_body(
     body: JsonObject, clean: StripFields, *, drop_empty_calls: bool = False, reasoning: ReasoningField = "as_is"
 ) -> JsonObject:
-    """Return a chunk or an answer without the fields that the client does not expect and without empty call lists
-    (F64), with reasoning under the name that the client reads (F73).
+    """Clean a chunk or an answer for the client.
+
+    Fields that the client does not expect and empty call lists are removed (F64). Reasoning gets the name that the
+    client reads (F73).
     """
     result = {key: value for key, value in body.items() if key not in clean.top}
     usage = result.get("usage")
@@ -328,14 +332,14 @@ def clean_body(
 def cleaned_event(
     raw: bytes, clean: StripFields, *, drop_empty_calls: bool, reasoning: ReasoningField = "as_is"
 ) -> bytes:
-    """Return an event as `clean_body` does; unchanged if there is nothing to clean."""
+    """Return the event with its body cleaned (`clean_body`); the same bytes if nothing changes."""
     body = _read_event(raw)
     cleaned = clean_body(body, clean, drop_empty_calls=drop_empty_calls or bool(clean), reasoning=reasoning)
     return raw if cleaned == body else sse.encode(dump_json(cleaned))
 
 
 def _read_event(raw: bytes) -> JsonObject:
-    """Return the chunk of an event; empty if it is not one."""
+    """Return the chunk of an event; empty if it has none."""
     decoder = sse.Decoder(len(raw) + 2)
     events = decoder.feed(raw) or decoder.finish()
     if not events:

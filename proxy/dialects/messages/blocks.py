@@ -1,7 +1,7 @@
 """The events of a Messages stream: blocks in order, one open at a time (F53, F93).
 
-A block of text or reasoning opens with its first character that is not blank, so none is empty. A call keeps its block
-open until its arguments are complete; what comes meanwhile waits behind it.
+A block of text or reasoning opens with its first non-blank character, so no block is empty. A call's block stays open
+until its arguments are complete; later content waits.
 
 Source: the Anthropic API reference, "Streaming messages".
 """
@@ -19,22 +19,22 @@ from proxy.dialects.reply_parts import Content, Reply, SurrogateFilter, TextKind
 from proxy.engine.events import CallArguments, CallClosed, CallOpened, Event, choice_number
 from proxy.errors import LimitExceeded
 
-# Calls that may wait behind one that is not complete. The engine limits them too, but only where it repairs.
+# Maximum number of calls that wait for an incomplete one. The engine has a limit too, but only if it repairs.
 _MAX_WAITING = 1024
-# A large call is parsed again when it has grown by this factor, so the work is linear (C7).
+# A large call is parsed again when it has grown by this factor, so that the total work is linear (C7).
 _GROWTH = 1.5
 _SMALL = 4096
-# The fields in which vLLM and SGLang say which stop sequence ended the reply.
+# The fields in which vLLM and SGLang report the stop sequence that ended the reply.
 _MATCHED = ("stop_reason", "matched_stop")
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyOptions:
-    """What a reply takes from its request.
+    """Options that a reply takes from its request.
 
-    `model`: the client's name for the model. `stops`: its stop sequences. `id`: for a message to which the server gives
-    none. `prefill`: the client's start of the answer, if the server repeats it. `leave_open`: an error does not end the
-    open block (`Blocks.fail`).
+    `model`: the client's name for the model. `stops`: its stop sequences. `id`: for messages without an id from the
+    server. `prefill`: the client's start of the answer, if the server repeats it. `leave_open`: do not end the open
+    block on an error (`Blocks.fail`).
     """
 
     model: str
@@ -46,7 +46,7 @@ class ReplyOptions:
 
 @dataclass(slots=True)
 class _OpenCall:
-    """The call whose block is open, and whether its arguments were last found to be complete."""
+    """The call whose block is open, and whether its arguments were complete when last parsed."""
 
     index: int
     parts: list[str] = field(default_factory=list)
@@ -62,7 +62,7 @@ class _OpenCall:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the arguments are an object, as far as is known."""
+        """Whether the arguments are known to be a complete object."""
         if self.judged is None and self.size >= self.again:
             self.judged = is_object_text("".join(self.parts))
             if not self.judged and self.size > _SMALL:
@@ -78,7 +78,7 @@ class Blocks(Reply):
         self._options = options
         self._has_started = False
         self._next = 0
-        # The field in which the server says its reasoning.
+        # The server's reasoning field.
         self._field = ""
         self._call: _OpenCall | None = None
         self._behind: deque[Content] = deque()
@@ -87,7 +87,7 @@ class Blocks(Reply):
         self._id = ""
 
     def observe_body(self, body: JsonObject) -> JsonObject:
-        """Keep the token counts and the refusal, the id of the first body, and the field of its reasoning."""
+        """Keep the token counts, the refusal, the id of the first body, and the name of the reasoning field."""
         choice = super().observe_body(body)
         self._field = next((name for name in FIELDS if as_text(choice.get(name))), self._field)
         if not self._id:
@@ -115,7 +115,7 @@ class Blocks(Reply):
         return [*events, last, {"type": "message_stop"}]
 
     def _matched_stop(self) -> str | None:
-        """Return the client's stop sequence that ended the reply, where the server reports it."""
+        """Return the client's stop sequence that ended the reply, if the server reports it."""
         assert self._finished is not None and self._finished.source is not None
         for entry in objects_in(self._finished.source.body.get("choices")):
             if choice_number(entry.get("index")) == 0:
@@ -127,22 +127,24 @@ class Blocks(Reply):
     def fail(self) -> list[JsonObject]:
         """Return the events before the error that ends the stream: the end of the open block.
 
-        Claude Code keeps every block that ends: half a call goes into its history, and after half a text it gives up.
-        While the block is open it discards the message and retries.
+        Claude Code keeps every block that has ended: half a call stays in its history, and after half a text it gives
+        up. If the block is still open, it discards the message and retries.
         """
         return [] if self._options.leave_open else self._stopped()
 
     # Content.
 
     def write(self, event: Content) -> list[JsonObject]:
-        """Return the events for what the model says. Other content waits behind an incomplete call."""
+        """Return the events for content. Content other than the open call's arguments waits for that call to be
+        complete.
+        """
         call = self._call
         if call is None:
             return super().write(event)
         if isinstance(event, CallArguments | CallOpened | CallClosed) and event.index == call.index:
             if isinstance(event, CallClosed):
                 return self._end_call()
-            # A server that opens a call again only repeats itself (F39, F45).
+            # A server that opens a call again only repeats it (F39, F45).
             return [] if isinstance(event, CallOpened) else self._arguments(call, call.escapes.feed(event.fragment))
         if call.is_complete:
             return [*self._end_call(), *self.write(event)]
@@ -163,14 +165,14 @@ class Blocks(Reply):
         return [*before, self._start(block)]
 
     def _arguments(self, call: _OpenCall, text: str) -> list[JsonObject]:
-        # The SDKs parse the arguments with each delta, and raise while they are blank: a server may say `" "` first.
+        # The SDKs parse the arguments after each delta and raise on blanks; servers may send `" "` first.
         if not text or (not call.size and text.isspace()):
             return []
         call.add(text)
         return [self._arguments_delta(text)]
 
     def _end_call(self) -> list[JsonObject]:
-        """Return the end of the open call's block, and what waited behind it."""
+        """Return the end of the open call's block, and the events of the content that waited for it."""
         events = [] if self._call is None else self._arguments(self._call, self._call.escapes.finish())
         self._call = None
         events.append(self._stop_block())
@@ -180,7 +182,7 @@ class Blocks(Reply):
         return events
 
     def _unfinished(self) -> list[str]:
-        """Return the arguments of the open call and of those behind it."""
+        """Return the arguments of the open call and of the waiting calls."""
         texts = {} if self._call is None else {self._call.index: [*self._call.parts]}
         for event in self._behind:
             if isinstance(event, CallOpened):
@@ -201,7 +203,7 @@ class Blocks(Reply):
         return self._delta({"type": f"{self._open}_delta", str(self._open): text})
 
     def call_delta(self, index: int, text: str) -> JsonObject | None:
-        """Return the event for the next arguments of the open call, if it has some already and none of them waits."""
+        """Return the event for the open call's next arguments, unless they are its first or follow held text."""
         call = self._call
         is_live = call is not None and call.index == index and call.escapes.empty and call.size > 0
         return self._arguments_delta(text) if is_live else None
@@ -231,7 +233,7 @@ class Blocks(Reply):
         return {"type": "content_block_stop", "index": self._next - 1}
 
     def _stopped(self) -> list[JsonObject]:
-        """Return the end of the open block, if there is one; reasoning is signed."""
+        """Return the end of the open block, if there is one; a reasoning block is signed."""
         if self._open is None:
             return [] if self._call is None else [self._stop_block()]
         rest = self.deltas(self._characters.finish())
@@ -259,12 +261,12 @@ class Blocks(Reply):
 
 
 def _letters(text: str) -> str:
-    """Return the letters of a server's id that an id of this dialect may have."""
+    """Return the characters of a server's id that this dialect's ids may have."""
     return "".join(letter for letter in text if letter.isascii() and letter.isalnum())[:64]
 
 
 def usage(counts: Mapping[str, Json]) -> JsonObject:
-    """Return the server's token counts in the words of this API; cached tokens are not counted twice (F62)."""
+    """Return the server's token counts in this API's fields; cached tokens are not counted twice (F62)."""
     prompt, cached, written, thought = token_counts(counts)
     usage: JsonObject = {
         "input_tokens": max(0, prompt - cached),

@@ -1,7 +1,7 @@
-"""Ids of calls and signatures of reasoning, as Messages clients see them.
+"""Call ids and reasoning signatures for Messages clients.
 
-Nothing is remembered: what a client sends back holds what the server said, so any worker can read what another one
-wrote, and the history is sent upstream as the server wrote it (contract C8).
+They are stateless: what a client sends back contains the server's own id or field. So any worker can read what another
+one wrote, and the history is sent upstream as the server wrote it (contract C8).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from proxy.codec.json_text import Json
 
 _PREFIX = "toolu_"
-# Marks a server's id in base64url, because it has characters that an id may not have.
+# Marks a server's id that is encoded in base64url because of characters that an id may not have.
 _ESCAPE = "b64-"
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 # The fields in which servers send reasoning.
@@ -30,7 +30,7 @@ def client_id(server_id: str) -> str:
 
 
 def server_id(client_id: str) -> str:
-    """Return the server's id; an id that no proxy wrote loses only its `toolu_`."""
+    """Return the server's id. An id that the proxy did not write only loses its prefix."""
     inner = client_id.removeprefix(_PREFIX) or client_id
     if not client_id.startswith(_PREFIX + _ESCAPE):
         return inner
@@ -47,10 +47,10 @@ def _encode(text: str) -> str:
 
 
 def signature(field: str) -> str:
-    """Return the signature of reasoning: it names the field in which the server sent it."""
+    """Return the signature of reasoning, which names the server's reasoning field."""
     return base64.b64encode(f"vllm-tool-proxy {field}".encode()).decode()
 
 
 def signed_field(given: Json) -> str:
-    """Return the field that a signature names; "" if the proxy did not write it, or for reasoning from the text."""
+    """Return the field named by a signature; "" if there is none, or if the reasoning came from the text."""
     return next((field for field in FIELDS if given == signature(field)), "")

@@ -1,7 +1,7 @@
-"""`GET /v1/models` and `GET /v1/models/{id}` in Anthropic's shape (F95: Claude Code requires all fields).
+"""`GET /v1/models` and `GET /v1/models/{id}` in Anthropic's format (F95: Claude Code requires all fields).
 
-What the model server does not say is null. One model has a field of our own, `efforts`, for `setup`.
-Source: the API reference, and `ModelInfo`, `SyncPage` and `ModelListParams` of the `anthropic` SDK 2.12.
+Fields that the model server does not report are null. A single model also has the proxy's own field `efforts`, for
+`setup`. Source: the API reference, and `ModelInfo`, `SyncPage` and `ModelListParams` of the `anthropic` SDK 2.12.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _SHOWN = 100
 def models_page(
     cards: Sequence[ModelCard], *, limit: int | str = DEFAULT_LIMIT, before_id: str = "", after_id: str = ""
 ) -> JsonObject:
-    """Return a page of at most `limit` models after `after_id`, before `before_id`, or from the start.
+    """Return a page of at most `limit` models: after `after_id`, before `before_id`, or from the start.
 
-    `has_more` counts in the direction of the paging. Raises BadRequest for a limit that is not 1 to 1000, for both ids,
-    and for an unknown id.
+    `has_more` refers to the direction of paging. Raises BadRequest for a limit outside 1 to 1000, for both ids
+    together, and for an unknown id.
     """
     text = str(limit) or str(DEFAULT_LIMIT)
     size = int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else 0
     if not 1 <= size <= _MAX_LIMIT:
         raise BadRequest(f"limit: it must be a whole number from 1 to {_MAX_LIMIT}")
-    # A name that occurs twice would lead a client in circles.
+    # A duplicate name would make a client page in circles.
     unique = list({card.id: card for card in cards}.values())
     if before_id and after_id:
         raise BadRequest("before_id: cannot be combined with after_id; send one of them")
@@ -43,7 +43,9 @@ def models_page(
 
 
 def model_info(card: ModelCard, id: str = "", efforts: Sequence[str] | None = None) -> JsonObject:
-    """Return one model. `id`: the client's name, if it is not the card's. `efforts`: the words that set its effort."""
+    """Return one model. `id`: the client's name, if it differs from the card's. `efforts`: the effort words it
+    supports.
+    """
     info: JsonObject = {
         "type": "model",
         "id": id or card.id,

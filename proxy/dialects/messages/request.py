@@ -1,6 +1,6 @@
-"""Messages requests (Anthropic) as chat completions.
+"""Translation of Messages requests (Anthropic) to chat completions.
 
-A field that cannot be carried is dropped with an audit record. One that changes the meaning of the request is refused.
+A field that cannot be translated is dropped with an audit record, or rejected if it changes the meaning of the request.
 
 Source: the Anthropic API reference, "Create a Message", "Count tokens in a Message"; OpenAI's, "Chat Completions".
 """
@@ -36,7 +36,7 @@ from proxy.dialects.translation import (
 )
 from proxy.errors import NoThreads
 
-# Known fields of the body that are dropped; an unknown one is logged as well.
+# Known fields of the body that are dropped. Unknown ones are also logged.
 _IGNORED = frozenset(
     (
         "cache_control",
@@ -74,13 +74,13 @@ SERVER_BLOCKS = frozenset(
         "browser_state",
     )
 )
-# Claude Code's line of accounting, which changes with each request and would void the prefix cache (F95).
+# Claude Code's accounting line, which changes with each request and would invalidate the prefix cache (F95).
 _BILLING = re.compile(r"x-anthropic-billing-header:[^\n]*\n*")
-# The start of a text that reports a failure itself.
+# The start of a text that already reports a failure.
 _FAILED = re.compile(r"\s*(?:error(?:[:\s]|\Z)|<tool_use_error>)", re.IGNORECASE)
 _CHOICES: JsonObject = {"auto": "auto", "any": "required", "none": "none"}
 _EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
-# The fields of a chat request that make the prompt.
+# The fields of a chat request that determine the prompt.
 _COUNTED = ("model", "tools", "chat_template_kwargs", "continue_final_message", "add_generation_prompt", "messages")
 
 
@@ -162,7 +162,7 @@ _BLOCKS: dict[str, type[Struct]] = {
     "thinking": Thinking,
     "redacted_thinking": RedactedThinking,
 }
-# The blocks that may be in a content.
+# The blocks that content may have.
 _IN_USER = ("text", "image", "document", "search_result", "tool_result")
 _IN_RESULT = ("text", "image", "document", "search_result", "tool_reference")
 _IN_ANSWER = ("text", "thinking", "redacted_thinking", "tool_use")
@@ -230,10 +230,10 @@ class Request(Struct):
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """The chat request. `messages` is the body's last key, so that turn n+1 starts with turn n (C8).
+    """The chat request. `messages` is the last key of the body, so that turn n+1 starts with turn n (C8).
 
-    `dropped`: one audit record per kind of dropped field. `prefill`: the client's start of the answer, which
-    llama.cpp repeats in whole answers. `json_reply`: the client asked for JSON, even where the server is not told (C3).
+    `dropped`: one audit record per kind of dropped field. `prefill`: the client's start of the answer, which llama.cpp
+    repeats in whole answers. `json_reply`: the client asked for JSON, even if this is not sent to the server (C3).
     """
 
     body: JsonObject
@@ -244,7 +244,7 @@ class Translation:
 
 
 def translate(body: JsonObject, options: ModelOptions) -> Translation:
-    """Return the chat request for a Messages request. Raises BadRequest, with the place."""
+    """Return the chat request for a Messages request. Raises BadRequest with the place of the error."""
     translator = _Translator(body, options)
     limit = translator.request.max_tokens
     if limit is None:
@@ -255,7 +255,7 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
 
 
 def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
-    """Return only what makes the prompt, for `count_tokens`; `max_tokens` is not required."""
+    """Return only the fields that determine the prompt, for `count_tokens`; `max_tokens` is not required."""
     whole = _Translator({**body, "max_tokens": None}, options).translated({})
     return Translation({key: whole.body[key] for key in _COUNTED if key in whole.body}, whole.dropped)
 
@@ -282,7 +282,7 @@ class _Translator:
             body["user"] = request.metadata.user_id
         body |= present({"stream": request.stream})
         if request.stream:
-            # vLLM counts from the start of the stream.
+            # With this option, vLLM reports token counts from the start of the stream.
             continuous: JsonObject = {"continuous_usage_stats": True} if options.server_kind == "vllm" else {}
             body["stream_options"] = {"include_usage": True, **continuous}
         body |= self.thinking()
@@ -301,7 +301,7 @@ class _Translator:
     # The conversation.
 
     def conversation(self) -> tuple[list[Json], str]:
-        """Return the chat messages and the start of the answer. Messages of one side are one turn."""
+        """Return the chat messages and the start of the answer. Consecutive messages of one side are one turn."""
         messages = self.request.messages
         system = self.system(self.request.system, "system")
         roles = [message.role for message in messages]
@@ -326,7 +326,7 @@ class _Translator:
         return conversation([system], turns, self.options.reasoning_history), prefill
 
     def blocks(self, content: Any, where: str, takes: tuple[str, ...]) -> Iterator[tuple[Any, str]]:
-        """Return the blocks of a content and their places, without those that are no content for a model."""
+        """Return the blocks of a content with their places, without blocks that have no content for a model."""
         if content is None:
             raise bad(where, "Field required")
         if isinstance(content, str):
@@ -344,16 +344,16 @@ class _Translator:
                 raise bad(f"{here}.type", f"{shown(kind)} is not allowed here; use {', '.join(takes)}")
 
     def system(self, content: Any, where: str) -> str:
-        """Return instructions as one text, without Claude Code's line of accounting."""
+        """Return the instructions as one text, without Claude Code's accounting line."""
         texts: list[str] = []
         for block, _ in self.blocks(content or "", where, ("text",)):
             if _BILLING.match(block.text):
-                self.lost.add("x-anthropic-billing-header", "it changes each time, and would void the prefix cache")
+                self.lost.add("x-anthropic-billing-header", "it changes each time, and would break the prefix cache")
             texts.append(_BILLING.sub("", block.text, count=1) if _BILLING.match(block.text) else block.text)
         return "\n\n".join(filter(None, texts))
 
     def reminder(self, message: Message, at: int, *, over: bool) -> str:
-        """Return the text of a system message; "" if it was for one turn, and that is over."""
+        """Return the text of a system message; "" if it was meant for one turn only, which is over."""
         if over and message.clear_at == "next_user_message":
             return ""
         return self.system(message.content, f"messages.{at}.content")
@@ -367,11 +367,11 @@ class _Translator:
                 turn.parts += self.parts(block, here)
 
     def result(self, turn: UserTurn, block: ToolResult, where: str) -> None:
-        """Add a result; an error says that it is one."""
+        """Add a result. An error result says so in its text."""
         inner = self.blocks([] if block.content is None else block.content, f"{where}.content", _IN_RESULT)
         parts = [part for each, here in inner for part in self.parts(each, here)]
         text = joined(parts)
-        if block.is_error and not _FAILED.match(text):  # a tool message has no other place for it
+        if block.is_error and not _FAILED.match(text):  # a tool message has no other field for it
             text = f"Error: {text}" if text else "Error"
         turn.add_result(server_id(block.tool_use_id), text, [part for part in parts if not is_text(part)])
 
@@ -414,7 +414,7 @@ class _Translator:
         return parts
 
     def answer(self, turn: AssistantTurn, message: Message, where: str) -> None:
-        """Add an assistant's message to its turn: text, calls (F79, F80), and reasoning where it is sent back."""
+        """Add an assistant's message to its turn: text, calls (F79, F80), and reasoning if it is sent back."""
         turn.last = ""
         for block, here in self.blocks(message.content, where, _IN_ANSWER):
             match block:
@@ -439,7 +439,7 @@ class _Translator:
     # The other fields.
 
     def thinking(self) -> JsonObject:
-        """Return what switches the model's reasoning, as the rules name it.
+        """Return the fields that switch the model's reasoning, as the rules configure it.
 
         `{"type": "enabled", "budget_tokens": 4096}` is `{"chat_template_kwargs": {"enable_thinking": true}}` or
         `{"reasoning_effort": "low"}`.
@@ -448,7 +448,7 @@ class _Translator:
         takes_effort = switch in ("reasoning_effort", OWN_WORDS)
         effort = (self.request.output_config and self.request.output_config.effort) or ""
         if effort and not (takes_effort and effort in _EFFORTS):
-            lost.add("output_config.effort", "the model does not take this effort")
+            lost.add("output_config.effort", "the model does not support this effort")
             effort = ""
         if effort and switch == "reasoning_effort":
             effort = _EFFORTS[effort]
@@ -461,7 +461,7 @@ class _Translator:
             if takes_effort and thinking.type == "enabled" and not effort:
                 effort = "low" if budget <= 4096 else "medium" if budget <= 16384 else "high"
             else:
-                lost.add("thinking.budget_tokens", "the model's switch takes no budget")
+                lost.add("thinking.budget_tokens", "the model's switch does not accept a budget")
         if effort and not on:
             lost.add("output_config.effort", "thinking is disabled")
         if switch == "reasoning_effort":
@@ -472,7 +472,7 @@ class _Translator:
 
     @property
     def switch_name(self) -> str:
-        """The switch in `chat_template_kwargs`; any name becomes the family's own."""
+        """The switch in `chat_template_kwargs`. With OWN_WORDS, a later step replaces the name by the family's own."""
         return "enable_thinking" if self.options.thinking == OWN_WORDS else self.options.thinking
 
     def tools(self) -> JsonObject:
@@ -515,7 +515,8 @@ class _Translator:
         return fields
 
     def continued(self, prefill: str) -> JsonObject:
-        """Return what makes the server continue the last message; servers that cannot take it for an earlier answer.
+        """Return the fields that make the server continue the last message; other servers treat it as an earlier
+        answer.
 
         llama.cpp always continues it, but refuses to while reasoning is on.
         """
@@ -525,7 +526,7 @@ class _Translator:
         if not prefill or kind != "llamacpp" or switch in ("", "none", "reasoning_effort"):
             return {}
         if self.request.thinking and self.request.thinking.type != "disabled":
-            self.lost.add("thinking", "llama.cpp continues no answer while reasoning is on")
+            self.lost.add("thinking", "llama.cpp cannot continue an answer while reasoning is on")
         return {"chat_template_kwargs": {self.switch_name: False}}
 
 

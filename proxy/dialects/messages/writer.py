@@ -1,4 +1,4 @@
-"""Messages to the client: streams, whole messages and errors.
+"""Messages for the client: streams, whole messages and errors.
 
 Source: the Anthropic API reference, "Create a Message", "Streaming messages", "Errors".
 """
@@ -28,8 +28,8 @@ _KINDS = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-# The statuses of this API, and those of a front before it. Others become 400 or 500. A server without room answers 503,
-# this API 529.
+# Status codes of this API and of gateways in front of it. Others become 400 or 500. An overloaded server sends 503,
+# which this API calls 529.
 _STATUSES = frozenset((*_KINDS, 405, 500, 502, 508))
 _NO_ROOM, _OVERLOADED = 503, 529
 
@@ -55,25 +55,25 @@ class MessagesDialect:
 
 
 class MessagesWriter(TranslatedWriter):
-    """Internal events to the bytes of a Messages stream."""
+    """Encodes internal events as the bytes of a Messages stream."""
 
     def __init__(self, blocks: Blocks) -> None:
         super().__init__(blocks)
         self._blocks = blocks
 
     def error(self, error: ProxyError) -> bytes:
-        """Return the end of the open block and the error; no `message_stop` follows, which would mean success."""
+        """Return the end of the open block and the error. No `message_stop` follows, because it would mean success."""
         return self.encode([*self._blocks.fail(), error_object(error)])
 
     def heartbeat(self) -> bytes:
-        """Return a ping, which clients count as a sign of life (F75)."""
+        """Return a ping, which clients accept as a sign of life (F75)."""
         return _PING
 
 
 def assemble(events: Iterable[JsonObject], prefill: str = "") -> JsonObject:
-    """Return the message of a stream of events, without the start of the answer that the server repeats (`prefill`).
+    """Build the message from a stream's events, without the start of the answer that the server repeats (`prefill`).
 
-    A call with incomplete arguments (`max_tokens`) cannot be a block; it is text (C4).
+    A call with incomplete arguments (`max_tokens`) cannot be a block, so it becomes text (C4).
     """
     message: JsonObject = {}
     content: list[JsonObject] = []
@@ -136,7 +136,7 @@ def error_body(error: ProxyError) -> bytes:
 
 
 def _words(error: ProxyError) -> str:
-    """Return the message. A full context has the words by which clients know to compact (F95)."""
+    """Return the message. For a full context, it has the wording that makes clients compact (F95)."""
     overflow = read_overflow(error.message, error.body) if isinstance(error, UpstreamRefused) else None
     if overflow is None or overflow.prompt is None:
         return error.message

@@ -1,7 +1,7 @@
 """The errors of the Responses API and their codes.
 
 Codex retries after `server_error`, waits after `rate_limit_exceeded` and `server_is_overloaded`, compacts after
-`context_length_exceeded`, and shows the others.
+`context_length_exceeded`, and shows all others.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _BY_STATUS = {429: "rate_limit_exceeded", 503: "server_is_overloaded", 529: "ser
 _REFUSED = (400, 422)
 _SERVER_ERROR = "server_error"
 _INVALID = "invalid_prompt"
-# llama-server reports a template's refusal as its own failure, which Codex would retry:
-#   HTTP/1.1 500 … {"error": {"code": 500, "message": "… Jinja Exception: Conversation roles must alternate …"}}
+# llama-server reports a template's refusal as an internal error, which Codex would retry:
+# HTTP/1.1 500 … {"error": {"code": 500, "message": "… Jinja Exception: Conversation roles must alternate …"}}
 _TEMPLATE = re.compile(r"\bjinja|chat[ _-]?template|raise_exception", re.IGNORECASE)
 _LONGEST = 4096
 _SECONDS = re.compile(r"[0-9]{1,9}")
 
 
 def error_code(error: ProxyError) -> str:
-    """Return the code of an error before the 200; "" if this API has none."""
+    """Return the code of an error before the response starts; "" if this API has none."""
     if error.code:
         return error.code
     if isinstance(error, UpstreamRefused):
@@ -40,7 +40,7 @@ def error_code(error: ProxyError) -> str:
 
 
 def error_status(error: ProxyError) -> int:
-    """Return the HTTP status of an error: a request that can never succeed must not be retried."""
+    """Return the HTTP status of an error. A request that can never succeed must not be retried."""
     if error.status >= 500 and error_code(error) in (_INVALID, CONTEXT_FULL):
         return 400
     return error.status
@@ -59,7 +59,7 @@ def error_body(error: ProxyError) -> bytes:
 
 
 def _words(error: ProxyError) -> str:
-    """Return the message. Codex reads from it how long to wait."""
+    """Return the message, from which Codex reads how long to wait."""
     if error.status != 429 or not isinstance(error, UpstreamRefused):
         return error.message
     waits = [value for name, value in error.headers if name.lower() == "retry-after" and _SECONDS.fullmatch(value)]

@@ -1,6 +1,6 @@
-"""Requests that refer to kept responses: `previous_response_id`, item references.
+"""Requests that refer to stored responses: `previous_response_id`, item references.
 
-They become requests that hold the whole conversation; the rest of the translation knows of no store.
+They are expanded to the whole conversation, so the rest of the translation does not need the store.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from proxy.dialects.responses.request import item_kind
 from proxy.dialects.translation import Lost, shown
 from proxy.errors import NotFound, ResponseNotFound
 
-# What a client does that refers to something that is not here.
+# Advice for clients that refer to something that is not stored.
 ADVICE = "send the whole conversation; responses are kept on one host only"
 
 
 class State(Struct):
-    """The fields of a request that may refer to kept responses."""
+    """The fields of a request that may refer to stored responses."""
 
     input: str | list[Any]
     store: bool | None = None
@@ -30,20 +30,20 @@ class State(Struct):
 
 
 class Kept(Protocol):
-    """The responses kept for the key that sent the request."""
+    """The stored responses of the key that sent the request."""
 
     def response(self, id_: str) -> JsonObject | None:
         """Return the stored response with this id, or None."""
 
     def input_of(self, id_: str) -> list[Json]:
-        """Return the whole input of the response of this id, as items."""
+        """Return the whole input of the response with this id, as items."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A request without state: `body` holds the whole conversation, and so do `items`, its input as items.
+    """A request without references: `body` holds the whole conversation, `items` its input as items.
 
-    `echo` holds the fields of the response that say what is kept; `keep` is whether to keep the response.
+    `echo` holds the response fields about storage; `keep` is whether to store the response.
     """
 
     body: JsonObject
@@ -53,7 +53,7 @@ class Resumed:
 
 
 def resume(body: JsonObject, kept: Kept) -> Resumed:
-    """Return the request with everything that it refers to. Raises NotFound for what is not kept."""
+    """Return the request with all references expanded. Raises NotFound for anything that is not stored."""
     state = Lost().read(body, State)
     find, previous, given = cache(kept.response), state.previous_response_id, state.input
     items: list[Json] = []
@@ -71,7 +71,7 @@ def resume(body: JsonObject, kept: Kept) -> Resumed:
             items.append(item)
             continue
         id_ = as_text(item.get("id")) if isinstance(item, dict) else ""
-        # An item's id begins with its kind and the id of its response: `msg_ID_0`.
+        # An item's id starts with its kind and the id of its response: `msg_ID_0`.
         _, _, rest = id_.partition("_")
         response = find(f"resp_{rest.partition('_')[0]}") or {}
         found = next((one for one in objects_in(response.get("output")) if one.get("id") == id_), None)

@@ -1,8 +1,8 @@
-"""The events of a Responses stream: items with their parts, then the response that holds them all.
+"""The events of a Responses stream: items with their parts, then the response with all items.
 
-An item of text or reasoning opens with its first character that is not blank, so none is empty. Several calls may be
-open, each with its own `output_index`. When another item opens, the newest call is done if its arguments are complete,
-because Codex runs it then. Half a call is never done (C4).
+An item of text or reasoning opens with its first non-blank character, so no item is empty. Several calls may be open,
+each with its own `output_index`. When another item opens, the newest call is finished if its arguments are complete,
+because Codex runs it then. An incomplete call is never marked as done (C4).
 
 Source: OpenAI's API reference, "Streaming events", "Create a model response": `output`.
 """
@@ -21,10 +21,10 @@ from proxy.dialects.responses.tools import INPUT, Called, Kind, OfferedTools
 from proxy.engine.events import CallArguments, CallClosed, CallOpened, Event, Reasoning, Text
 from proxy.errors import ContextFull, NotKept, ProxyError
 
-# Servers keep some tokens back: this close to its end, a context is full.
+# Servers reserve some tokens: a context counts as full this close to its end.
 _MARGIN = 8
 _PREFIXES = {Kind.FUNCTION: "fc", Kind.CUSTOM: "ctc", Kind.SEARCH: "tsc"}
-# Fields of the response that repeat the request's, with their defaults. Strict clients require all (Open Responses).
+# Response fields that repeat the request's, with their defaults. Strict clients require all of them (Open Responses).
 _ECHOED: JsonObject = {
     "model": "",
     "instructions": None,
@@ -40,7 +40,7 @@ _ECHOED: JsonObject = {
     "safety_identifier": None,
     "user": None,
 }
-# Fields of the response that never depend on the request.
+# Response fields that never depend on the request.
 _FIXED: JsonObject = {
     "previous_response_id": None,
     "store": False,
@@ -55,9 +55,9 @@ _FIXED: JsonObject = {
 
 @dataclass(slots=True)
 class Progress:
-    """The heartbeats before the reply: whether there was one, and the number of their events.
+    """The heartbeats before the reply: whether any was sent, and their number of events.
 
-    Each try of a request continues them, even one whose end was held back while another one failed.
+    All attempts of a request continue the count, also while the end of a failed attempt is held.
     """
 
     begun: bool = False
@@ -66,10 +66,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ReplyOptions:
-    """What a reply takes from its request.
+    """Options that a reply takes from its request.
 
     `id`: letters and digits for the ids of the response and its items. `echo`: the fields that repeat the request's.
-    `limit`: the client's `max_output_tokens`, and `context`: the tokens of the model's context, None if unknown.
+    `limit`: the client's `max_output_tokens`. `context`: the size of the model's context in tokens, None if unknown.
     `now` returns the time in seconds. `keep` stores the complete response before it is sent; it may raise NotKept.
     """
 
@@ -84,13 +84,13 @@ class ReplyOptions:
     progress: Progress = field(default_factory=Progress)
 
 
-# The words for a text in the names of events.
+# The words for a text in event names.
 _WORDS = {"text": "output_text", "thinking": "reasoning_text", "refusal": "refusal"}
 
 
 @dataclass(slots=True)
 class TextItem:
-    """The open item of text or reasoning, or of a refusal that a server has in a field of its own."""
+    """The open item of text or reasoning, or of a refusal in a field of its own."""
 
     kind: TextKind | Literal["refusal"]
     index: int
@@ -98,7 +98,7 @@ class TextItem:
     deltas: list[str] = field(default_factory=list)
 
     def part(self, text: str) -> JsonObject:
-        """Return its only part, with this text."""
+        """Return its only part with this text."""
         if self.kind == "text":
             return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
         return {"type": _WORDS[self.kind], "refusal" if self.kind == "refusal" else "text": text}
@@ -143,15 +143,17 @@ class CallItem:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is the input of a custom tool, and not JSON: only the reply's end says if it is complete."""
+        """Whether it is a custom tool's plain input instead of JSON: only the end of the reply shows that it is
+        complete.
+        """
         return self.called.kind is Kind.CUSTOM and not self.arguments.lstrip().startswith("{")
 
     def delta(self, text: str) -> JsonObject:
-        """Return the event that continues the arguments of a function."""
+        """Return the event that continues a function's arguments."""
         return _of_item("response.function_call_arguments.delta", self, delta=text)
 
     def item(self, status: str) -> JsonObject:
-        """Return the item with what it has of its arguments or its input."""
+        """Return the item with its arguments or input so far."""
         kind = self.called.kind
         started = status == "started"
         item: JsonObject = {"id": self.id, "type": f"{kind.value}_call", "status": "in_progress" if started else status}
@@ -167,7 +169,7 @@ class CallItem:
 
     @property
     def input(self) -> str:
-        """The input of a custom tool; empty while its arguments are half an object."""
+        """The input of a custom tool; "" while its arguments are incomplete."""
         return plain_input(self.arguments) if self.is_whole or self.is_plain else ""
 
 
@@ -182,20 +184,20 @@ class Output(Reply):
         self._calls: dict[int, CallItem] = {}
         self._newest: int | None = None
         self._items: list[JsonObject] = []
-        # Whether more than heartbeats was sent.
+        # Whether anything but heartbeats was sent.
         self.spoke = False
 
     def end(self) -> list[JsonObject]:
         """Return the end of a finished reply.
 
-        Raises UpstreamBroken if a call is incomplete although the model stopped by itself, and ContextFull if the
-        answer was cut off where the context ends.
+        Raises UpstreamBroken if a call is incomplete although the model stopped normally, and ContextFull if the answer
+        was cut at the end of the context.
         """
         reason, cut = self.finish_reason([call.arguments for call in self._calls.values() if not call.is_plain])
         if reason == "length" and self._is_full():
             raise ContextFull("the model's context is full: the answer was cut off; make the conversation shorter")
         events = self._begin()
-        for index, call in [*self._calls.items()]:  # what may be half a call stays open
+        for index, call in [*self._calls.items()]:  # an incomplete call stays open
             if not cut and not call.arguments.strip():
                 events += self._arguments(call, "{}")
             if call.is_whole or (call.is_plain and not cut):
@@ -212,37 +214,37 @@ class Output(Reply):
         if self._options.keep is not None:
             try:
                 self._options.keep(response)
-            except NotKept:  # the store has logged why, and a complete reply is not lost for it
+            except NotKept:  # the store has logged the reason, and a complete reply must not fail because of it
                 response["store"] = False
         return [*events, {"type": f"response.{response['status']}", "response": response}]
 
     def fail(self, error: ProxyError) -> list[JsonObject]:
-        """Return the end of a reply that cannot be finished. Open items stay open: clients count what is done."""
+        """Return the end of a failed reply. Open items stay open, because clients count the finished ones."""
         events = self._begin()
         response = self._response("failed", usage(self._counts) if self._counts else None)
         return [*events, {"type": "response.failed", "response": {**response, "error": failure(error)}}]
 
     def heartbeat(self) -> JsonObject:
-        """Return a sign of life that resets clients' timers: the start, or the same again."""
+        """Return an event that resets clients' timers: the start of the stream, or a repetition."""
         if not (self._has_begun or self._options.progress.begun):
             self._has_begun = True
             return self._lifecycle("response.created")
         return self._lifecycle("response.in_progress")
 
     def write(self, event: Content) -> list[JsonObject]:
-        """Return the events for what the model says."""
+        """Return the events for content."""
         call = None if isinstance(event, Text | Reasoning) else self._calls.get(event.index)
         match event:
             case CallArguments() if call is not None:
                 return self._arguments(call, call.escapes.feed(event.fragment))
-            case CallClosed():  # a call that was cut off closes, too
+            case CallClosed():  # a truncated call is closed, too
                 return [] if call is None or not call.is_whole else self._end_call(event.index)
             case CallOpened() if call is not None:
-                return []  # a server that opens a call again only repeats itself (F39, F45)
+                return []  # a server that opens a call again only repeats it (F39, F45)
         return super().write(event)
 
     def keep(self, event: Event) -> None:
-        """Keep what a lane has sent, for the end of the item."""
+        """Keep the text that a lane has sent, for the end of the item."""
         if isinstance(event, CallArguments):
             self._calls[event.index].deltas.append(event.fragment)
         elif isinstance(event, Text | Reasoning) and self._text is not None:
@@ -301,20 +303,20 @@ class Output(Reply):
         return [*before, self._added(index, opened.item("started"))]
 
     def call_delta(self, index: int, text: str) -> JsonObject | None:
-        """Return the event for the next arguments of a function; other kinds are sent once they are complete."""
+        """Return the event for a function's next arguments; other kinds are sent once they are complete."""
         call = self._calls.get(index)
         is_live = call is not None and call.called.kind is Kind.FUNCTION and call.escapes.empty
         return call.delta(text) if call is not None and is_live else None
 
     def _arguments(self, call: CallItem, text: str) -> list[JsonObject]:
-        """Return the events for the next arguments: only those of a function are sent before the call is complete."""
+        """Return the events for the next arguments. Only functions send them before the call is complete."""
         if not text:
             return []
         call.deltas.append(text)
         return [call.delta(text)] if call.called.kind is Kind.FUNCTION else []
 
     def _end_newest(self) -> list[JsonObject]:
-        """Return the end of the newest call if it is complete: another item opens."""
+        """Return the end of the newest call if it is complete, because another item opens."""
         newest, self._newest = self._newest, None
         call = None if newest is None else self._calls.get(newest)
         return [] if newest is None or call is None or not call.is_whole else self._end_call(newest)
@@ -345,7 +347,7 @@ class Output(Reply):
         return {"type": kind, "response": self._response("in_progress", None)}
 
     def _response(self, status: str, usage: JsonObject | None) -> JsonObject:
-        """Return the response. Once it has ended it holds all items, those that are open as far as they came."""
+        """Return the response. After its end, it holds all items; open ones are incomplete."""
         if status != "in_progress":
             if self._text is not None:
                 part = self._text.part("".join(self._text.deltas))
@@ -366,14 +368,14 @@ class Output(Reply):
         }
 
     def _is_full(self) -> bool:
-        """Return whether the context ended the answer, not the client's own limit."""
+        """Return whether the context, and not the client's own limit, ended the answer."""
         prompt, _, written, _ = token_counts(self._counts)
         if self._options.context is not None and prompt + written:
             return prompt + written >= self._options.context - _MARGIN
         return self._options.limit is None or 0 < written < self._options.limit
 
     def _new_item(self) -> int:
-        """Return the index of an item that opens, and reserve its place."""
+        """Return the index of a new item, and reserve its place."""
         self._items.append({})
         return len(self._items) - 1
 
@@ -402,7 +404,7 @@ def echo(body: JsonObject) -> JsonObject:
 
 
 def usage(counts: Mapping[str, Json]) -> JsonObject:
-    """Return the server's token counts in the words of this API, complete: Codex retries if a detail is missing."""
+    """Return the server's token counts in this API's fields. All are present: Codex retries if a detail is missing."""
     prompt, cached, written, thought = token_counts(counts)
     return {
         "input_tokens": prompt,
@@ -414,7 +416,7 @@ def usage(counts: Mapping[str, Json]) -> JsonObject:
 
 
 def plain_input(arguments: str) -> str:
-    """Return the input of a custom tool from the arguments of its function; the arguments if they hold none.
+    """Return a custom tool's input from the arguments of its function; the arguments themselves if they have no input.
 
     A patch in a fence or in another object is unwrapped: `{"input": "*** Begin Patch\\n…"}`.
     """
@@ -445,7 +447,7 @@ def _parsed(text: str) -> Json:
 
 
 def _object_or_text(text: str) -> Json:
-    """Return the object of a JSON text, or the text if it is not one."""
+    """Return the object in a JSON text; any other text unchanged."""
     try:
         value = load_json(text)
     except ValueError:

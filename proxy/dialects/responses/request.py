@@ -1,9 +1,9 @@
-"""Responses requests (OpenAI) as chat completions.
+"""Translation of Responses requests (OpenAI) to chat completions.
 
-A field that cannot be carried is dropped with an audit record. One that changes the meaning of the request is refused.
+A field that cannot be translated is dropped with an audit record, or rejected if it changes the meaning of the request.
 
 Source: OpenAI's API reference, "Create a model response", "Get input token counts", "Chat Completions". Items that only
-Codex sends are from its requests.
+Codex sends are taken from its requests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from proxy.dialects.translation import (
     shown,
 )
 
-# Known fields of the body that are dropped; an unknown one is logged as well.
+# Known fields of the body that are dropped. Unknown ones are also logged.
 _IGNORED = frozenset(
     (
         "include",
@@ -67,11 +67,11 @@ _HOSTED_ITEMS = frozenset(
     )
 )
 _DROPPED_ITEMS = {
-    "configuration_update": "the request's own fields say it",
-    "web_search_call": "what the search found is not in it",
+    "configuration_update": "the request's own fields contain it",
+    "web_search_call": "it does not contain the search results",
 }
 NO_COMPACTION = (
-    "this server writes no compactions; let the client compact by an ordinary request "
+    "this server cannot write compactions; let the client compact by an ordinary request "
     "(Codex: give its provider another name than OpenAI)"
 )
 _NO_SUMMARY = "only the server that wrote it can read it; send the conversation itself"
@@ -84,18 +84,18 @@ NO_RESPONSES = (
     "this server keeps no responses; configure the client to send the whole conversation as `input` each time "
     "(`store: false`)"
 )
-# Fields that need state, and what to do instead.
+# Fields that need state, and the advice for clients that send them.
 _NO_STATE = {
     "previous_response_id": NO_RESPONSES,
     "conversation": "this server keeps no conversations; send the whole conversation as `input` each time",
     "prompt": "this server keeps no prompts; send `instructions` and `input`",
-    "background": "this server makes no responses in the background; leave it out, and stream long answers",
+    "background": "this server does not support background responses; leave it out, and stream long answers",
 }
 _NO_FILES = "this server keeps no files (there is no Files API); send the data itself"
 _URLS = ("http://", "https://", "data:")
-# The fields of a chat request that make the prompt.
+# The fields of a chat request that determine the prompt.
 _COUNTED = ("model", "tools", "chat_template_kwargs", "messages")
-# reasoning_effort by reasoning.effort; models that have it cannot be switched off.
+# reasoning_effort by reasoning.effort. Models with this field cannot turn reasoning off.
 _EFFORTS = {"none": "low", "minimal": "low", "low": "low", "medium": "medium"}
 _EFFORTS |= {"high": "high", "xhigh": "high", "max": "high"}
 
@@ -206,7 +206,7 @@ class AdditionalTools(Struct):
 
 
 class AgentMessage(Struct):
-    """A message of one of Codex's agents to another."""
+    """A message from one of Codex's agents to another."""
 
     content: list[Object]
     author: str | None = None
@@ -277,10 +277,10 @@ class Request(Struct):
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """The chat request. `messages` is the body's last key, so that turn n+1 starts with turn n (C8).
+    """The chat request. `messages` is the last key of the body, so that turn n+1 starts with turn n (C8).
 
-    `dropped`: one audit record per kind of dropped field. `json_reply`: the client asked for JSON, even where the
-    server is not told (C3).
+    `dropped`: one audit record per kind of dropped field. `json_reply`: the client asked for JSON, even if this is not
+    sent to the server (C3).
     """
 
     body: JsonObject
@@ -290,18 +290,18 @@ class Translation:
 
 
 def translate(body: JsonObject, options: ModelOptions) -> Translation:
-    """Return the chat request for a Responses request. Raises BadRequest, with the place."""
+    """Return the chat request for a Responses request. Raises BadRequest with the place of the error."""
     return _Translator(body, options).translated()
 
 
 def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
-    """Return only what makes the prompt, for `input_tokens`."""
+    """Return only the fields that determine the prompt, for `input_tokens`."""
     whole = translate({**body, "stream": None}, options)
     return Translation({key: whole.body[key] for key in _COUNTED if key in whole.body}, whole.dropped, whole.tools)
 
 
 def item_kind(item: Json, where: str) -> str:
-    """Return the type of an item; a message may have none, and so may a reference."""
+    """Return the type of an item. Messages and references may omit it."""
     if not isinstance(item, dict):
         raise bad(where, "must be an object")
     if item.get("type") is None and (item.get("role") or item.get("id")) is not None:
@@ -310,16 +310,16 @@ def item_kind(item: Json, where: str) -> str:
 
 
 class OpenCalls:
-    """The calls without an output. A call and its output are paired by their place (F48).
+    """The calls without an output. Calls and outputs are paired by position (F48).
 
-    Servers that count their ids anew in each turn repeat one: the second call gets another id.
+    Servers that restart their ids in each turn repeat one; the second call then gets a new id.
     """
 
     def __init__(self) -> None:
         self._ids: set[str] = set()
         self._repeats: dict[str, int] = {}
         self._open: set[str] = set()
-        # By the client's id or the function's name: the calls of each turn.
+        # The calls of each turn, by the client's id or the function's name.
         self._turns: defaultdict[tuple[str, str], list[tuple[int, deque[str]]]] = defaultdict(list)
 
     def add(self, call_id: str, name: str, turn: int) -> str:
@@ -337,7 +337,7 @@ class OpenCalls:
         return id_
 
     def answered(self, call_id: str, name: str) -> str:
-        """Return the server's id of the first open call with this id, else of this name, in the newest turn; or ""."""
+        """Return the server's id of the newest turn's first open call with this id (else this name), or ""."""
         turns = self._turns[(call_id, "" if call_id else name)]
         while turns:
             ids = turns[-1][1]
@@ -353,7 +353,7 @@ class OpenCalls:
 class _Translator:
     def __init__(self, body: JsonObject, options: ModelOptions) -> None:
         self.options = options
-        # OpenAI's own tools are dropped by default: Codex offers `web_search` in each request.
+        # OpenAI's own tools are dropped by default, because Codex offers `web_search` in each request.
         self.lost = Lost(drops=options.server_tools != "refuse", owner="OpenAI")
         self.request = self.lost.read(body, Request, ignored=_IGNORED)
         self.tools = OfferedTools()
@@ -398,10 +398,10 @@ class _Translator:
         body["messages"] = conversation(self.system, self.turns, options.reasoning_history)
         return Translation(body, lost.records(), self.tools, wants_json)
 
-    # The conversation. What one side says up to the next item of the other side is one turn.
+    # The conversation. A turn is all consecutive items of one side.
 
     def items(self) -> list[tuple[Any, str]]:
-        """Return the items and their places, without those that are dropped."""
+        """Return the items with their places, without dropped ones."""
         if isinstance(self.request.input, str):
             return [(Message("user", self.request.input), "input")]
         items: list[tuple[Any, str]] = []
@@ -482,7 +482,7 @@ class _Translator:
                 self.user.parts.append(text_part("\n".join(texts)))
 
     def message(self, item: Message, where: str) -> None:
-        """Add a message. Leading instructions are the system message; later ones stay in their place (F82)."""
+        """Add a message. Leading instructions form the system message; later ones stay in their place (F82)."""
         if item.role == "user":
             self.user.parts += self.parts(item.content, where)
         elif item.role == "assistant":
@@ -499,12 +499,12 @@ class _Translator:
             self.system.append(self.text(item.content, where))
 
     def reasoning(self, item: Reasoning) -> None:
-        """Add reasoning, or its summary, where the rules name a field for it."""
+        """Add reasoning, or its summary, if the rules name a field for it."""
         if self.options.reasoning_history not in ("", "drop"):
             self.assistant.thoughts += [each.text for each in item.content or item.summary or () if each.text]
             return
         self.lost.add("input[] of type reasoning", "the rules name no field for it")
-        if self.turns:  # what the user says next is another turn all the same (C8)
+        if self.turns:  # the user's next item starts a new turn in any case (C8)
             turn_of("assistant", self.turns)
 
     def call(self, name: str, arguments: str, call_id: str) -> None:
@@ -512,7 +512,7 @@ class _Translator:
         turn.add_call(self.calls.add(call_id, name, len(self.turns)), name, arguments)
 
     def output(self, call_id: str, name: str, parts: list[JsonObject]) -> None:
-        """Add the output of a call. Templates refuse one without its call: it is text of the user's that says so."""
+        """Add the output of a call. Templates reject an output without its call, so it becomes text of the user's."""
         turn = self.user
         id_ = self.calls.answered(call_id, name)
         if not id_:
@@ -522,7 +522,7 @@ class _Translator:
         turn.add_result(id_, joined(parts), [part for part in parts if not is_text(part)])
 
     def parts(self, content: str | list[Object], where: str) -> list[JsonObject]:
-        """Return a content as parts of a chat message, without empty texts."""
+        """Return content as the parts of a chat message, without empty texts."""
         if isinstance(content, str):
             return [text_part(content)] if content else []
         parts: list[JsonObject] = []
@@ -545,7 +545,7 @@ class _Translator:
                     if detail in ("low", "high", "auto"):
                         image["detail"] = detail
                     elif detail:
-                        self.lost.add(f"{here}.detail", "chat completions knows no such detail")
+                        self.lost.add(f"{here}.detail", "chat completions does not support this detail")
                     parts.append({"type": "image_url", "image_url": image})
                 case File() as file:
                     if file.file_url is not None:
@@ -557,7 +557,7 @@ class _Translator:
         return parts
 
     def text(self, content: str | list[Object], where: str) -> str:
-        """Return the text of a content that may hold nothing else."""
+        """Return the text of content that may only be text."""
         parts = self.parts(content, where)
         if not all(map(is_text, parts)):
             raise bad(where, "takes text only")
@@ -566,7 +566,7 @@ class _Translator:
     # The other fields.
 
     def effort(self) -> JsonObject:
-        """Return what switches the model's reasoning, as the rules name it."""
+        """Return the fields that switch the model's reasoning, as the rules configure it."""
         effort, switch = self.request.reasoning and self.request.reasoning.effort, self.options.thinking
         if not effort:
             return {}
@@ -578,7 +578,7 @@ class _Translator:
         return {"chat_template_kwargs": {switch: effort != "none"}}
 
     def form(self) -> JsonObject:
-        """Return the form of the answer, and its verbosity."""
+        """Return the fields for the answer's format and verbosity."""
         text = self.request.text or TextConfig()
         fields: JsonObject = {"verbosity": text.verbosity} if text.verbosity else {}
         kind = "text" if text.format is None else kind_of(text.format, "text.format")
@@ -594,7 +594,7 @@ class _Translator:
 
 
 def _object_text(text: str) -> str:
-    """Return the arguments of a call in the history as an object, as chat templates read them (F79, F80)."""
+    """Return a call's arguments from the history as an object, as chat templates require (F79, F80)."""
     if not text.strip():
         return "{}"
     try:

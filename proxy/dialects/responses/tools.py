@@ -1,7 +1,7 @@
-"""The tools of a Responses request as functions, and its choice among them.
+"""The tools and the tool choice of a Responses request, as functions.
 
-Source: OpenAI's API reference, "Create a model response": `tools`, `tool_choice`. A function of a namespace is sent
-upstream under one joined name, and returned under its own with the namespace, as Codex expects:
+Source: OpenAI's API reference, "Create a model response": `tools`, `tool_choice`. A function in a namespace is sent
+upstream under a joined name, and returned under its own name with the namespace, as Codex expects:
 
     multi_agent_v1 / close_agent   ->   multi_agent_v1__close_agent
 """
@@ -21,7 +21,7 @@ from proxy.codec.json_access import as_object, as_text, objects_in
 from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.translation import Lost, Name, Object, bad, kind_of, present, shown
 
-# The longest name of a function in OpenAI's API and its imitations.
+# The maximum length of a function's name in OpenAI's API and its clones.
 _LONGEST = 64
 SEARCH = "tool_search"
 # The only parameter of the function that replaces a custom tool.
@@ -44,7 +44,7 @@ _HOSTED_TOOLS = frozenset(
 
 
 class Kind(Enum):
-    """The kinds of tools, by how they are called and answered in this dialect."""
+    """The kinds of tools, by how this dialect calls and answers them."""
 
     FUNCTION = "function"
     CUSTOM = "custom"
@@ -102,28 +102,28 @@ class AllowedTools(Struct):
 
 @dataclass(slots=True)
 class OfferedTools:
-    """The tools of a request: as functions, and by the names under which the server knows them."""
+    """The tools of a request, as functions and by their upstream names."""
 
     functions: list[Json] = field(default_factory=list)
     by_name: dict[str, Called] = field(default_factory=dict)
-    # The types of those that were dropped.
+    # The types of the dropped tools.
     gone: set[str] = field(default_factory=set)
     _names: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def called(self, name: str) -> Called:
-        """Return the tool that the server calls by this name; one that was not offered is a function (F40).
+        """Return the tool that the server calls by this name; a name that was not offered is a function (F40).
 
-        Models leave out a namespace. If only one tool has the name, it is meant.
+        Models omit namespaces. If only one tool has the name, it is the one meant.
         """
         alike = [called for called in self.by_name.values() if called.name == name]
         return self.by_name.get(name) or (alike[0] if len(alike) == 1 else Called(Kind.FUNCTION, name))
 
     def name_of(self, name: str, namespace: str | None) -> str:
-        """Return the name under which the server knows a tool, offered or not."""
+        """Return the upstream name of a tool, offered or not."""
         return self._names.get((namespace or "", name)) or joined_name(namespace or "", name)
 
     def offer_all(self, lists: Iterable[tuple[list[Object], str]], lost: Lost) -> None:
-        """Offer the tools of all lists, each with its place. A tool without a namespace keeps its name."""
+        """Offer the tools of all lists; each list comes with its place. A tool without a namespace keeps its name."""
         lists = [*lists]
         for listed, _ in lists:
             for value in listed:
@@ -170,7 +170,7 @@ class OfferedTools:
             server_name = _distinct(*key, server_name)
         self._names[key] = server_name
         if server_name in self.by_name:
-            lost.add(f"{where} offered twice", "the first of that name counts")
+            lost.add(f"{where} offered twice", "the first one with that name is used")
             return
         self.by_name[server_name] = called
         self.functions.append({"type": "function", "function": {"name": server_name, **function}})
@@ -178,14 +178,14 @@ class OfferedTools:
     def choice_fields(self, choice: str | Object | None, parallel: bool | None, lost: Lost) -> JsonObject:
         """Return `tools`, `tool_choice` and `parallel_tool_calls`. Raises BadRequest for a choice that is not offered.
 
-        No chat server knows a choice among some tools: only the allowed ones are offered then.
+        Chat servers do not support a choice among some tools, so only the allowed tools are offered.
         """
         where, kind = "tool_choice", ""
         if isinstance(choice, dict):
             kind = kind_of(choice, where)
         if kind not in ("", "allowed_tools"):
             is_own = kind in ("function", "custom", SEARCH)
-            # Without any tools in the request the choice is dropped with them.
+            # Without any tools in the request, the choice is dropped too.
             is_moot = not self.functions and not self.gone and (is_own or kind in _CLIENT_TOOLS | _HOSTED_TOOLS)
             if not is_moot and not (is_own and self.functions):
                 raise bad(where, f"no tool of type {shown(kind)} is offered to the model; choose another one")
@@ -214,7 +214,7 @@ class OfferedTools:
         return fields
 
     def _named(self, choice: Object, where: str, lost: Lost) -> list[str]:
-        """Return the server's names of the tools that a choice names; none for one that was dropped."""
+        """Return the upstream names of the tools in a choice, without dropped ones."""
         kind = kind_of(choice, where)
         if kind in self.gone:
             lost.add(f"{where} of type {shown(kind)}", "the tool is not offered to the model")
@@ -232,7 +232,7 @@ class OfferedTools:
 
 
 def joined_name(namespace: str, name: str) -> str:
-    """Return the name of a namespace's tool in the characters of an id. A digest marks names that were changed."""
+    """Return the upstream name of a tool in a namespace, in the characters of an id. Changed names get a digest."""
     if not namespace:
         return name
     plain = f"{namespace}__{name}"
@@ -251,7 +251,7 @@ def _function(tool: Function | Search) -> JsonObject:
 
 
 def _custom(description: str | None, grammar: Grammar | None) -> JsonObject:
-    """Return a tool with free text as a function with one string. Its grammar goes into the description."""
+    """Return a free-text tool as a function with one string. Its grammar goes into the description."""
     parts = [description, f"Write the whole text as the string `{INPUT}`."]
     if grammar is not None:
         parts.append(f"The text must match this grammar ({grammar.syntax}):\n{grammar.definition}")
@@ -260,7 +260,7 @@ def _custom(description: str | None, grammar: Grammar | None) -> JsonObject:
 
 
 def tool_names(tools: list[Object]) -> str:
-    """Return the names of tools that a search found, for the model; those of a namespace with it."""
+    """Return the names of the tools that a search found, with their namespaces, as text for the model."""
     names: list[str] = []
     for tool in tools:
         name = as_text(tool.get("name"))

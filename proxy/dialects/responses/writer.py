@@ -1,4 +1,4 @@
-"""Responses to the client: streams and whole responses.
+"""Responses for the client: streams and whole responses.
 
 Source: OpenAI's API reference, "Create a model response", "Streaming events".
 """
@@ -43,7 +43,7 @@ class ResponsesDialect:
 
 
 class ResponsesWriter(TranslatedWriter):
-    """Internal events to the bytes of a Responses stream."""
+    """Encodes internal events as the bytes of a Responses stream."""
 
     def __init__(self, options: ReplyOptions) -> None:
         self._output = Output(options)
@@ -53,11 +53,11 @@ class ResponsesWriter(TranslatedWriter):
         self._has_spoken = False
 
     def error(self, error: ProxyError) -> bytes:
-        """Return `response.failed`, and nothing after it: Codex ignores an `error` event."""
+        """Return `response.failed`. No `error` event follows, because Codex ignores it."""
         return self.encode(self._output.fail(error))
 
     def heartbeat(self) -> bytes:
-        """Return `response.created`, then `response.in_progress` repeatedly: comments reset no client's timer."""
+        """Return `response.created`, then `response.in_progress` repeatedly: comments do not reset clients' timers."""
         data = self.encode([self._output.heartbeat()])
         if not self._has_spoken:
             self._progress.begun = True
@@ -65,22 +65,22 @@ class ResponsesWriter(TranslatedWriter):
         return data
 
     def encode(self, events: Iterable[JsonObject]) -> bytes:
-        """Return events with their names and numbers, without gaps.
+        """Encode events with their names and consecutive numbers.
 
-        The numbers continue those of the heartbeats until the reply begins: another try may have sent more.
+        The numbers continue those of the heartbeats until the reply starts, because another attempt may have sent more.
         """
         if not self._has_spoken:
             self._sequence = self._progress.sequence
             self._has_spoken = self._output.spoke
         written: list[bytes] = []
         for event in events:
-            event["sequence_number"] = self._sequence  # each event is made for this stream, and sent once
+            event["sequence_number"] = self._sequence  # each event belongs to this stream and is sent once
             self._sequence += 1
             written.append(encode(event))
         return b"".join(written)
 
     def encode_deltas(self, before: bytes, texts: Sequence[bytes], after: bytes) -> bytes:
-        """Return events that differ only in text and number."""
+        """Encode events that differ only in text and number."""
         first, after = self._sequence, after.removesuffix(b"}\n\n") + b',"sequence_number":'
         self._sequence += len(texts)
         return b"".join([b"%b%b%b%d}\n\n" % (before, text, after, at) for at, text in enumerate(texts, first)])
