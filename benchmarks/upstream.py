@@ -31,9 +31,9 @@ _READ = select.EPOLLIN | select.EPOLLRDHUP
 class Plan:
     """Contents of one stream: events, events per second (0: no pacing), seconds of silence before the end.
 
-    `usage`: token counts at the end; `counts`: in every chunk, too. `call`: a call instead of text. It is structured and
-    `right`, structured and in need of a repair (`wrong`, `unescaped`), or `printed` as text. `piece`: number of
-    characters in each piece of its content.
+    `usage`: token counts at the end; `counts`: in every chunk, too. `call`: a call instead of text. It is structured
+    (`right`, or `wrong` or `unescaped` if it needs a repair), or `printed` as text. `piece`: number of characters in
+    each piece of its content.
     """
 
     events: int = 50
