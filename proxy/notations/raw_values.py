@@ -332,7 +332,7 @@ class RawValue:
         return mark is not None and mark.level is not Level.WRAPPER
 
     def goes_on(self, pos: int) -> bool:
-        """Return whether a line in the text after the call begins with another of its keys."""
+        """Return whether the next tag after the call is at the start of a line and opens another key of the call."""
         mark, others = self.marks(pos), self.others()
         if mark is None or mark.closing or mark.level is not Level.VALUE or others is None:
             return False

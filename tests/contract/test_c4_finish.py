@@ -51,7 +51,7 @@ def said(text: str, rng: random.Random) -> list[Chunk]:
 
 
 def read(view_: Views) -> list[Call]:
-    """The calls that left, with their arguments as values."""
+    """Return the calls that were sent, with parsed arguments."""
     return [(name, json.loads(arguments)) for name, arguments in view_[0].calls]
 
 
@@ -112,7 +112,7 @@ def finish_of(reason: str, found: list[Call]) -> str:
 
 @pytest.mark.parametrize("form", RENDERERS)
 def test_a_natural_reason_says_whether_calls_left_and_every_other_one_stays(form: str) -> None:
-    """In a stream, in a whole answer, and in what the proxy makes a stream of it."""
+    """In a stream, in a whole response, and in a stream that the proxy creates from one."""
     lead, written, meant = reply(form)
     rng = random.Random(len(written))
     for reason in (*rng.sample(NATURAL, 2), *rng.sample(OTHERS, 2)):

@@ -48,7 +48,7 @@ Call = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Turn:
-    """What is said to the model, and what it answers: `results` are of the calls before, `note` is the client's."""
+    """Messages to the model, and its reply: `results` belong to the previous calls, `note` is the client's."""
 
     results: tuple[tuple[str, str], ...]
     said: str
@@ -68,7 +68,7 @@ class Talk:
 
 
 def new_talk(seed: int) -> Talk:
-    """The conversation of this number."""
+    """Return the conversation of this number."""
     rng = random.Random(seed)
     rows = {f"tool_{number}": row for number, row in enumerate(rng.sample(ROWS, rng.randint(1, 4)))}
     turns, open_calls = list[Turn](), tuple[Call, ...]()
@@ -86,7 +86,7 @@ def new_talk(seed: int) -> Talk:
 
 
 def chat(turn: Turn, rng: random.Random) -> tuple[list[Item], list[Item]]:
-    """What is said and what is answered, with what agents say otherwise than templates want it."""
+    """Return the messages and the reply as chat, including forms that agents send and templates do not expect."""
     asked: list[Item] = [{"role": "tool", "tool_call_id": call, "content": said} for call, said in turn.results]
     if turn.note:
         asked.append({"role": rng.choice(("system", "developer")), "content": turn.note})
@@ -140,7 +140,7 @@ def responses(turn: Turn, rng: random.Random) -> tuple[list[Item], list[Item]]:
 
 
 def requests(talk: Talk, dialect: str) -> Iterator[Item]:
-    """What the client asks, turn by turn."""
+    """Yield the client's request of each turn."""
     rng, history = random.Random(talk.seed), list[Item]()
     functions = [{"name": name, "parameters": schema} for name, schema in talk.tools.items()]
     for turn in talk.turns:

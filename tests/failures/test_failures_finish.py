@@ -59,14 +59,14 @@ def test_f56_a_call_that_was_cut_off_says_so(cut: str, reason: str) -> None:
 
 
 def test_half_of_a_call_that_was_not_opened_stays_text() -> None:
-    """No closer is added to what was cut off, whatever else would be put right."""
+    """No closer is added to a truncated call, even if other damage would be repaired."""
     for name, cut in (("bash", '"command": "ls"'), ("", '{"command": "ls"'), ("", '{"command": "l')):
         got = argued(name, cut, finish="length")
         assert (got.calls, got.text, got.finish, got.fixes) == ([], name + cut, "length", ("no_call",))
 
 
 def test_half_of_a_call_in_text_stays_text() -> None:
-    """What was cut in the middle is not taken for a call."""
+    """Text that was cut in the middle of a call is not a call."""
     for text in (WRITTEN[:-4], WRITTEN[:-20], call_json("bash", command="ls")):
         for got in (streamed(says(text), ends("length")), whole({"content": text}, "length")):
             assert (got.text, got.calls, got.finish, got.fixes) == (text, [], "length", ())
